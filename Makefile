@@ -1,0 +1,55 @@
+# Everything here needs only Python 3.11+, pip and make. `make e2e` also needs Go.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+# Where the control plane for e2e is built, once per machine.
+export DOVETAIL_E2E_CACHE ?= $(HOME)/.cache/dovetail-e2e
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check unit e2e e2e-binaries bench format generate lock clean
+
+help: ## list the targets
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
+
+$(STAMP): requirements/dev.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Dovetail needs Python 3.11 or newer; set PYTHON=python3.x"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "Installing locked dependencies into $(VENV) ..."
+	@$(BIN)/python -m pip install --quiet --require-hashes -r requirements/dev.lock
+	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
+	@touch $@
+
+demo: $(STAMP) ## watch a cluster live on the embedded world
+	@$(BIN)/dovetail demo $(ARGS)
+
+test: check unit ## static checks, then every test that needs no control plane
+
+check: $(STAMP) ## format, lint, types, layers
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+unit: $(STAMP) ## the test suite
+	$(BIN)/pytest -n auto -m "not e2e" $(ARGS)
+
+e2e-binaries: $(STAMP) ## build the control plane into the cache, once per machine
+	@$(BIN)/python tests/e2e/components/build.py
+
+e2e: $(STAMP) e2e-binaries ## the suite against a real control plane
+	$(BIN)/pytest -m e2e tests/e2e $(ARGS)
+
+format: $(STAMP) ## format and fix
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+generate: $(STAMP) ## rewrite the generated files (CRDs, reference pages)
+	$(BIN)/python -m dovetail.manifest.generate
+
+lock: $(STAMP) ## resolve dependencies anew
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header pyproject.toml --group dev -o requirements/dev.lock
+
+clean: ## remove what make installed
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
