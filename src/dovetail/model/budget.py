@@ -1,0 +1,96 @@
+"""A budget as written, and as understood: how many nodes, for which reasons, in which windows of time.
+
+A budget that cannot be understood raises `ValueError`; whoever holds it must then block its NodePool (fail closed).
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from dovetail.model.duration import Duration
+from dovetail.model.reason import REASONS_BY_ACTION, VOLUNTARY, Action, Reason
+from dovetail.model.schedule import Schedule
+from dovetail.model.wire import Wire
+
+
+class BudgetSpec(Wire):
+    """A budget as it stands in a NodePool, in either spelling."""
+
+    nodes: str | int = "10%"
+    schedule: str | None = None
+    duration: Duration | None = None
+    reasons: tuple[str, ...] | None = None
+    action: str | None = None
+
+
+DEFAULT_BUDGETS = (BudgetSpec(),)
+"""What an absent list means. An explicitly empty list means no ceiling at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The spans of time that begin at each hit of a schedule. Start inclusive, end exclusive, UTC."""
+
+    schedule: Schedule
+    duration: timedelta
+
+    def open_at(self, now: datetime) -> bool:
+        """Whether some hit lies in `(now - duration, now]`."""
+        return self.schedule.last_at_or_before(now, self.duration) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """How many nodes of a NodePool may be away at once, for which reasons and when."""
+
+    spec: BudgetSpec
+    count: int | None
+    percent: int | None
+    reasons: frozenset[Reason]
+    window: Window | None
+
+    def governs(self, reason: Reason, now: datetime) -> bool:
+        """Whether this budget is in force for `reason` at `now`."""
+        return reason in self.reasons and (self.window is None or self.window.open_at(now))
+
+    def limit(self, total: int) -> int:
+        """The ceiling over `total` nodes: a count as it is, a percentage rounded up."""
+        if self.count is not None:
+            return self.count
+        return -(-total * (self.percent or 0) // 100)
+
+
+def parse_budget(spec: BudgetSpec, default_action: Action = Action.ALL) -> Budget:
+    """Understand one budget. `default_action` is the action control it stands under."""
+    text = str(spec.nodes)
+    percent = int(text[:-1]) if text.endswith("%") and text[:-1].isdigit() else None
+    if percent is None and not text.isdigit():
+        raise ValueError(f"nodes {text!r} is neither a count such as 5 nor a percentage such as 10%")
+    return Budget(
+        spec=spec,
+        count=None if percent is not None else int(text),
+        percent=percent,
+        reasons=_reasons(spec, default_action),
+        window=_window(spec),
+    )
+
+
+def _reasons(spec: BudgetSpec, default_action: Action) -> frozenset[Reason]:
+    if spec.reasons is not None and spec.action is not None:
+        raise ValueError("'action' and 'reasons' are two spellings of one thing; keep one of them")
+    if spec.reasons is not None:
+        chosen = frozenset(Reason(reason) for reason in spec.reasons)
+        if not chosen or not chosen <= VOLUNTARY:
+            raise ValueError(f"reasons {list(spec.reasons)} must name at least one of {sorted(VOLUNTARY)}")
+        return chosen
+    return REASONS_BY_ACTION[Action(spec.action) if spec.action is not None else default_action]
+
+
+def _window(spec: BudgetSpec) -> Window | None:
+    if (spec.schedule is None) != (spec.duration is None):
+        raise ValueError("'schedule' must be set with 'duration'")
+    if spec.schedule is None or spec.duration is None:
+        return None
+    schedule = Schedule.parse(spec.schedule)
+    if schedule.never_fires:
+        raise ValueError(f"schedule {spec.schedule!r} can never fire")
+    return Window(schedule, spec.duration.span)

@@ -1,0 +1,103 @@
+"""Arithmetic on lists of status conditions.
+
+An absent condition is Unknown. `lastTransitionTime` moves only when the status does. `Ready` follows from its
+dependents: True when all of them are, False as soon as one is, otherwise Unknown.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from dovetail.model.wire import Condition
+
+READY = "Ready"
+AWAITING = Condition(type="", reason="AwaitingReconciliation", message="object is awaiting reconciliation")
+
+
+def find(conditions: Iterable[Condition], kind: str) -> Condition | None:
+    """The condition of that type, if present."""
+    return next((condition for condition in conditions if condition.type == kind), None)
+
+
+def is_true(conditions: Iterable[Condition], kind: str) -> bool:
+    """Whether that condition is present and True."""
+    return any(condition.type == kind and condition.status == "True" for condition in conditions)
+
+
+def is_false(conditions: Iterable[Condition], kind: str) -> bool:
+    """Whether that condition is present and False."""
+    return any(condition.type == kind and condition.status == "False" for condition in conditions)
+
+
+def is_unknown(conditions: Iterable[Condition], kind: str) -> bool:
+    """Whether that condition is absent or neither True nor False."""
+    found = find(conditions, kind)
+    return found is None or found.status not in {"True", "False"}
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What to write for one condition. The default reason is the condition's own name."""
+
+    type: str
+    status: str = "True"
+    reason: str = ""
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ConditionList:
+    """The conditions of one object, together with what is needed to write them right."""
+
+    conditions: tuple[Condition, ...]
+    dependents: tuple[str, ...]
+    created_at: datetime
+    generation: int
+    now: datetime
+
+    def set(self, *verdicts: Verdict) -> tuple[Condition, ...]:
+        """The list with these verdicts written and `Ready` brought up to date."""
+        by_type = {condition.type: condition for condition in self.conditions}
+        for dependent in self.dependents:
+            by_type.setdefault(dependent, self._awaiting(dependent))
+        for verdict in verdicts:
+            by_type[verdict.type] = self._written(verdict, by_type.get(verdict.type))
+        if self.dependents:
+            by_type[READY] = self._written(self._root(by_type), by_type.get(READY) or self._awaiting(READY))
+        return tuple(by_type.values())
+
+    def _awaiting(self, kind: str) -> Condition:
+        return Condition(
+            type=kind,
+            status="Unknown",
+            reason=AWAITING.reason,
+            message=AWAITING.message,
+            last_transition_time=self.created_at,
+            observed_generation=self.generation,
+        )
+
+    def _written(self, verdict: Verdict, before: Condition | None) -> Condition:
+        moved = before is None or before.status != verdict.status
+        return Condition(
+            type=verdict.type,
+            status=verdict.status,
+            reason=verdict.reason or verdict.type,
+            message=verdict.message,
+            last_transition_time=self.now if moved or before is None else before.last_transition_time,
+            observed_generation=self.generation,
+        )
+
+    def _root(self, by_type: dict[str, Condition]) -> Verdict:
+        seen = [by_type[dependent] for dependent in self.dependents]
+        current = [condition for condition in seen if condition.observed_generation == self.generation]
+        message = ", ".join(f"{condition.type}={condition.status}" for condition in seen if condition.status != "True")
+        if any(condition.status == "False" for condition in current):
+            return Verdict(READY, "False", "UnhealthyDependents", message)
+        if len(current) == len(seen) and all(condition.status == "True" for condition in seen):
+            return Verdict(READY)
+        return Verdict(READY, "Unknown", "ReconcilingDependents", message)
+
+
+def without(conditions: Iterable[Condition], kind: str) -> tuple[Condition, ...]:
+    """The list with that condition removed."""
+    return tuple(condition for condition in conditions if condition.type != kind)

@@ -1,0 +1,57 @@
+"""The kinds of object Dovetail reads and writes: their place in the API and the value they become."""
+
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from dovetail.model.node import Node
+from dovetail.model.nodeclaim import NodeClaim
+from dovetail.model.nodeclass import KWOKNodeClass
+from dovetail.model.nodepool import NodePool
+from dovetail.model.pod import Pod
+from dovetail.model.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment
+from dovetail.model.wire import KubeObject
+from dovetail.model.workload import DaemonSet, Event, Lease, Namespace, PodDisruptionBudget, PriorityClass
+
+T = TypeVar("T", bound=KubeObject)
+
+
+@dataclass(frozen=True, slots=True)
+class Kind(Generic[T]):
+    """A kind of object at one version of the API."""
+
+    model: type[T]
+    name: str
+    plural: str
+    group: str = ""
+    version: str = "v1"
+    namespaced: bool = False
+
+    @property
+    def api_version(self) -> str:
+        """As it stands in a manifest."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def __str__(self) -> str:
+        return self.name
+
+
+POD = Kind(Pod, "Pod", "pods", namespaced=True)
+NODE = Kind(Node, "Node", "nodes")
+NAMESPACE = Kind(Namespace, "Namespace", "namespaces")
+EVENT = Kind(Event, "Event", "events", namespaced=True)
+PERSISTENT_VOLUME_CLAIM = Kind(
+    PersistentVolumeClaim, "PersistentVolumeClaim", "persistentvolumeclaims", namespaced=True
+)
+PERSISTENT_VOLUME = Kind(PersistentVolume, "PersistentVolume", "persistentvolumes")
+DAEMON_SET = Kind(DaemonSet, "DaemonSet", "daemonsets", "apps", namespaced=True)
+POD_DISRUPTION_BUDGET = Kind(
+    PodDisruptionBudget, "PodDisruptionBudget", "poddisruptionbudgets", "policy", namespaced=True
+)
+PRIORITY_CLASS = Kind(PriorityClass, "PriorityClass", "priorityclasses", "scheduling.k8s.io")
+STORAGE_CLASS = Kind(StorageClass, "StorageClass", "storageclasses", "storage.k8s.io")
+CSI_NODE = Kind(CSINode, "CSINode", "csinodes", "storage.k8s.io")
+VOLUME_ATTACHMENT = Kind(VolumeAttachment, "VolumeAttachment", "volumeattachments", "storage.k8s.io")
+LEASE = Kind(Lease, "Lease", "leases", "coordination.k8s.io", namespaced=True)
+NODE_POOL = Kind(NodePool, "NodePool", "nodepools", "karpenter.sh")
+NODE_CLAIM = Kind(NodeClaim, "NodeClaim", "nodeclaims", "karpenter.sh")
+KWOK_NODE_CLASS = Kind(KWOKNodeClass, "KWOKNodeClass", "kwoknodeclasses", "karpenter.kwok.sh", "v1alpha1")

@@ -1,0 +1,45 @@
+"""Names that Kubernetes, Karpenter and Dovetail agree on: labels, annotations, finalizers and their values."""
+
+GROUP = "karpenter.sh"
+
+NODEPOOL = "karpenter.sh/nodepool"
+CAPACITY_TYPE = "karpenter.sh/capacity-type"
+REGISTERED = "karpenter.sh/registered"
+INITIALIZED = "karpenter.sh/initialized"
+DO_NOT_SYNC_TAINTS = "karpenter.sh/do-not-sync-taints"
+EXCLUDE_FROM_LOAD_BALANCERS = "node.kubernetes.io/exclude-from-external-load-balancers"
+
+ZONE = "topology.kubernetes.io/zone"
+REGION = "topology.kubernetes.io/region"
+INSTANCE_TYPE = "node.kubernetes.io/instance-type"
+ARCH = "kubernetes.io/arch"
+OS = "kubernetes.io/os"
+HOSTNAME = "kubernetes.io/hostname"
+WINDOWS_BUILD = "node.kubernetes.io/windows-build"
+
+DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
+NODEPOOL_HASH = "karpenter.sh/nodepool-hash"
+NODEPOOL_HASH_VERSION = "karpenter.sh/nodepool-hash-version"
+TERMINATION_TIMESTAMP = "karpenter.sh/nodeclaim-termination-timestamp"
+MIN_VALUES_RELAXED = "karpenter.sh/nodeclaim-min-values-relaxed"
+
+TERMINATION_FINALIZER = "karpenter.sh/termination"
+
+SPOT = "spot"
+ON_DEMAND = "on-demand"
+RESERVED = "reserved"
+CAPACITY_TYPES = (RESERVED, SPOT, ON_DEMAND)
+
+WELL_KNOWN = frozenset({NODEPOOL, ZONE, REGION, INSTANCE_TYPE, ARCH, OS, CAPACITY_TYPE, WINDOWS_BUILD})
+"""Labels a node that does not exist yet may be assumed to get; providers add their own."""
+
+RESTRICTED = frozenset({HOSTNAME})
+RESTRICTED_DOMAINS = frozenset({GROUP})
+
+
+def is_restricted(key: str) -> bool:
+    """Whether users may neither set nor require this label: its meaning belongs to the controller."""
+    if key in WELL_KNOWN:
+        return False
+    domain = key.partition("/")[0] if "/" in key else ""
+    return key in RESTRICTED or any(domain == held or domain.endswith("." + held) for held in RESTRICTED_DOMAINS)

@@ -1,0 +1,43 @@
+"""Nodes as the API server shows them."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from dovetail.model.quantity import Quantity
+from dovetail.model.taints import Taint
+from dovetail.model.wire import Condition, KubeObject, Wire
+
+
+class NodeSpec(Wire):
+    """What a node is asked to be."""
+
+    provider_id: str = msgspec.field(default="", name="providerID")
+    taints: tuple[Taint, ...] = ()
+    unschedulable: bool = False
+
+
+class NodeStatus(Wire):
+    """What a node's kubelet says of it."""
+
+    capacity: Mapping[str, Quantity] = {}
+    allocatable: Mapping[str, Quantity] = {}
+    conditions: tuple[Condition, ...] = ()
+    phase: str = ""
+
+
+class Node(KubeObject):
+    """A node."""
+
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+    @property
+    def provider_id(self) -> str:
+        """The instance behind it."""
+        return self.spec.provider_id
+
+    @property
+    def ready(self) -> bool:
+        """Its Ready condition is exactly True; a missing one counts as not ready."""
+        return any(condition.type == "Ready" and condition.status == "True" for condition in self.status.conditions)

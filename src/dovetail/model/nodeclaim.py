@@ -1,0 +1,87 @@
+"""NodeClaims: one instance asked for, and how far it has come."""
+
+from collections.abc import Mapping
+from datetime import datetime
+
+import msgspec
+
+from dovetail.model.conditions import is_true
+from dovetail.model.duration import Delay, Duration
+from dovetail.model.labels import NODEPOOL
+from dovetail.model.nodepool import NodeClassRef, read_requirements
+from dovetail.model.pod import NodeSelectorRequirement
+from dovetail.model.quantity import Quantity
+from dovetail.model.requirements import Requirements
+from dovetail.model.taints import Taint
+from dovetail.model.wire import Condition, KubeObject, Wire
+
+LAUNCHED = "Launched"
+REGISTERED = "Registered"
+INITIALIZED = "Initialized"
+CONSOLIDATABLE = "Consolidatable"
+DRIFTED = "Drifted"
+DRAINED = "Drained"
+VOLUMES_DETACHED = "VolumesDetached"
+INSTANCE_TERMINATING = "InstanceTerminating"
+CONSISTENT_STATE_FOUND = "ConsistentStateFound"
+DISRUPTION_REASON = "DisruptionReason"
+
+DEPENDENTS = (LAUNCHED, REGISTERED, INITIALIZED)
+"""The conditions that together make a NodeClaim Ready."""
+
+
+class ClaimResources(Wire):
+    """What the pods the claim was made for need."""
+
+    requests: Mapping[str, Quantity] = {}
+
+
+class NodeClaimSpec(Wire):
+    """The instance asked for. Immutable."""
+
+    taints: tuple[Taint, ...] = ()
+    startup_taints: tuple[Taint, ...] = ()
+    requirements: tuple[NodeSelectorRequirement, ...] = ()
+    resources: ClaimResources = ClaimResources()
+    node_class_ref: NodeClassRef = NodeClassRef()
+    termination_grace_period: Duration | None = None
+    expire_after: Delay | None = None
+    kubelet: Mapping[str, object] | None = None
+
+
+class NodeClaimStatus(Wire):
+    """The instance got, and the conditions it passed."""
+
+    node_name: str = ""
+    provider_id: str = msgspec.field(default="", name="providerID")
+    image_id: str = msgspec.field(default="", name="imageID")
+    capacity: Mapping[str, Quantity] = {}
+    allocatable: Mapping[str, Quantity] = {}
+    conditions: tuple[Condition, ...] = ()
+    last_pod_event_time: datetime | None = None
+
+
+class NodeClaim(KubeObject):
+    """A NodeClaim."""
+
+    spec: NodeClaimSpec = NodeClaimSpec()
+    status: NodeClaimStatus = NodeClaimStatus()
+
+    @property
+    def provider_id(self) -> str:
+        """The instance, once launched."""
+        return self.status.provider_id
+
+    @property
+    def nodepool_name(self) -> str:
+        """The pool it belongs to, or empty."""
+        return self.metadata.labels.get(NODEPOOL, "")
+
+    @property
+    def requirements(self) -> Requirements:
+        """What the instance must be."""
+        return read_requirements(self.spec.requirements)
+
+    def has(self, condition: str) -> bool:
+        """Whether that condition is True."""
+        return is_true(self.status.conditions, condition)

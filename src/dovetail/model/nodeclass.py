@@ -1,0 +1,23 @@
+"""KWOKNodeClass: the provider's half of a template when nodes are simulated."""
+
+from dovetail.model.duration import Duration
+from dovetail.model.wire import Condition, KubeObject, Wire
+
+
+class KWOKNodeClassSpec(Wire):
+    """How simulated nodes behave."""
+
+    node_registration_delay: Duration | None = None
+
+
+class KWOKNodeClassStatus(Wire):
+    """Readiness of the class; the schema makes it Ready from the start."""
+
+    conditions: tuple[Condition, ...] = ()
+
+
+class KWOKNodeClass(KubeObject):
+    """A KWOKNodeClass."""
+
+    spec: KWOKNodeClassSpec = KWOKNodeClassSpec()
+    status: KWOKNodeClassStatus = KWOKNodeClassStatus()

@@ -1,0 +1,182 @@
+"""NodePools: what nodes to make, how many, and when they may be disrupted.
+
+One model for both versions of the API: every field of either spelling is here as written, and the properties say what
+they mean together. Objects are assumed to have passed the schema; what the schema cannot say is checked by readers.
+"""
+
+from collections.abc import Mapping
+from datetime import timedelta
+
+from dovetail.model.budget import DEFAULT_BUDGETS, BudgetSpec
+from dovetail.model.duration import Delay, Duration
+from dovetail.model.pod import NodeSelectorRequirement
+from dovetail.model.quantity import Quantity
+from dovetail.model.requirement import Requirement
+from dovetail.model.requirements import Requirements
+from dovetail.model.taints import Taint
+from dovetail.model.wire import Condition, KubeObject, Wire
+
+DEFAULT_EXPIRE_AFTER = timedelta(hours=720)
+POLICY_ALIASES = {"WhenUnderutilized": "WhenEmptyOrUnderutilized"}
+
+
+class NodeClassRef(Wire):
+    """The provider's half of a template. v1 names the group, v1beta1 the whole apiVersion."""
+
+    kind: str = ""
+    name: str = ""
+    group: str = ""
+    api_version: str = ""
+
+    @property
+    def api_group(self) -> str:
+        """The group, whichever way it was written."""
+        return self.group or self.api_version.partition("/")[0]
+
+    @property
+    def label(self) -> str:
+        """The label that marks objects of this class: `<group>/<lowercase kind>`."""
+        return f"{self.api_group}/{self.kind.lower()}"
+
+
+class TemplateMetadata(Wire):
+    """Labels and annotations every node of the pool gets."""
+
+    labels: Mapping[str, str] = {}
+    annotations: Mapping[str, str] = {}
+
+
+class NodeClaimTemplateSpec(Wire):
+    """What every NodeClaim of the pool asks for."""
+
+    taints: tuple[Taint, ...] = ()
+    startup_taints: tuple[Taint, ...] = ()
+    requirements: tuple[NodeSelectorRequirement, ...] = ()
+    node_class_ref: NodeClassRef = NodeClassRef()
+    termination_grace_period: Duration | None = None
+    expire_after: Delay | None = None
+    kubelet: Mapping[str, object] | None = None
+
+
+class NodeClaimTemplate(Wire):
+    """The template of a NodePool."""
+
+    metadata: TemplateMetadata = TemplateMetadata()
+    spec: NodeClaimTemplateSpec = NodeClaimTemplateSpec()
+
+
+class ActionControls(Wire):
+    """Controls for one disruption action."""
+
+    disrupt_after: Delay | None = None
+    budgets: tuple[BudgetSpec, ...] | None = None
+
+
+class Disruption(Wire):
+    """When nodes of the pool may be disrupted voluntarily."""
+
+    consolidation_policy: str | None = None
+    consolidate_after: Delay | None = None
+    consolidation_grace_period: Delay | None = None
+    expire_after: Delay | None = None
+    budgets: tuple[BudgetSpec, ...] | None = None
+    action_controls: Mapping[str, ActionControls] | None = None
+    generic_per_action_controls: Mapping[str, ActionControls] | None = None
+
+
+class RepairPolicy(Wire):
+    """How long one node condition is tolerated."""
+
+    condition_type: str
+    toleration: Duration
+
+
+class Repair(Wire):
+    """When unhealthy nodes of the pool are replaced by force. An absent block means never."""
+
+    policies: tuple[RepairPolicy, ...] = ()
+    default_toleration_duration: Duration | None = None
+
+
+class NodePoolSpec(Wire):
+    """A NodePool's wishes."""
+
+    template: NodeClaimTemplate = NodeClaimTemplate()
+    disruption: Disruption = Disruption()
+    repair: Repair | None = None
+    limits: Mapping[str, Quantity] = {}
+    weight: int | None = None
+    replicas: int | None = None
+
+
+class NodePoolStatus(Wire):
+    """What a NodePool has."""
+
+    resources: Mapping[str, Quantity] = {}
+    nodes: int = 0
+    node_class_observed_generation: int = 0
+    conditions: tuple[Condition, ...] = ()
+
+
+class NodePool(KubeObject):
+    """A NodePool."""
+
+    spec: NodePoolSpec = NodePoolSpec()
+    status: NodePoolStatus = NodePoolStatus()
+
+    @property
+    def weight(self) -> int:
+        """Pools of greater weight are tried first."""
+        return self.spec.weight or 0
+
+    @property
+    def static(self) -> bool:
+        """Keeps a fixed number of nodes instead of following pods."""
+        return self.spec.replicas is not None
+
+    @property
+    def node_class_ref(self) -> NodeClassRef:
+        """The provider's half of the template."""
+        return self.spec.template.spec.node_class_ref
+
+    @property
+    def requirements(self) -> Requirements:
+        """What every node of the pool must be: the written requirements and the template's labels."""
+        return read_requirements(self.spec.template.spec.requirements).add(
+            *Requirements.from_labels(self.spec.template.metadata.labels).values()
+        )
+
+    @property
+    def hard_expire_after(self) -> Delay:
+        """When a node is deleted whatever stands against it. 720h is assumed only where no place says anything."""
+        written = self.spec.template.spec.expire_after
+        if written is not None:
+            return written
+        if self.spec.disruption.expire_after is not None:
+            return Delay.parse("Never")
+        return Delay.parse("720h")
+
+    @property
+    def consolidation_policy(self) -> str:
+        """The policy in its v1 spelling."""
+        written = self.spec.disruption.consolidation_policy or "WhenEmptyOrUnderutilized"
+        return POLICY_ALIASES.get(written, written)
+
+    @property
+    def action_controls(self) -> Mapping[str, ActionControls]:
+        """Controls by action, whichever of the two names they were written under."""
+        disruption = self.spec.disruption
+        return disruption.action_controls or disruption.generic_per_action_controls or {}
+
+    @property
+    def budgets(self) -> tuple[BudgetSpec, ...]:
+        """The budgets of the pool; absent means the default, explicitly empty means none."""
+        written = self.spec.disruption.budgets
+        return DEFAULT_BUDGETS if written is None else written
+
+
+def read_requirements(written: tuple[NodeSelectorRequirement, ...]) -> Requirements:
+    """The meaning of a list of requirements: all of them together."""
+    return Requirements.of(
+        Requirement.of(entry.key, entry.operator, entry.values, entry.min_values) for entry in written
+    )

@@ -1,0 +1,262 @@
+"""Pods: what they ask for, where they may run, and the words Dovetail uses for the state they are in.
+
+The predicates keep Karpenter's meaning of each word (terminal, active, provisionable, reschedulable, ...).
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+
+import msgspec
+
+from dovetail.model.quantity import Quantity
+from dovetail.model.taints import Toleration
+from dovetail.model.wire import Condition, KubeObject, LabelSelector, ObjectMeta, Wire
+
+
+class ResourceRequirements(Wire):
+    """What a container, or a whole pod, asks for."""
+
+    requests: Mapping[str, Quantity] = {}
+    limits: Mapping[str, Quantity] = {}
+
+
+class ContainerPort(Wire):
+    """A port of a container; only those that claim a port of the host matter."""
+
+    container_port: int = 0
+    host_port: int = 0
+    host_ip: str = msgspec.field(default="", name="hostIP")
+    protocol: str = "TCP"
+
+
+class Container(Wire):
+    """A container, an init container, or (`restart_policy` Always) a sidecar."""
+
+    name: str = ""
+    resources: ResourceRequirements = ResourceRequirements()
+    ports: tuple[ContainerPort, ...] = ()
+    restart_policy: str | None = None
+
+
+class ClaimVolume(Wire):
+    """A volume backed by a PersistentVolumeClaim."""
+
+    claim_name: str
+
+
+class ClaimTemplateSpec(Wire):
+    """The part of an ephemeral volume's claim that decides where it can live."""
+
+    storage_class_name: str | None = None
+
+
+class ClaimTemplate(Wire):
+    """Template of the claim an ephemeral volume makes."""
+
+    spec: ClaimTemplateSpec = ClaimTemplateSpec()
+
+
+class EphemeralVolume(Wire):
+    """A volume whose claim is made for the pod and named `<pod>-<volume>`."""
+
+    volume_claim_template: ClaimTemplate = ClaimTemplate()
+
+
+class Volume(Wire):
+    """A volume of a pod; kinds other than these two do not bind it to a place."""
+
+    name: str
+    persistent_volume_claim: ClaimVolume | None = None
+    ephemeral: EphemeralVolume | None = None
+
+
+class NodeSelectorRequirement(Wire):
+    """One expression over node labels; `min_values` only in NodePools and NodeClaims."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+    min_values: int | None = None
+
+
+class NodeSelectorTerm(Wire):
+    """Expressions that must all hold."""
+
+    match_expressions: tuple[NodeSelectorRequirement, ...] = ()
+    match_fields: tuple[NodeSelectorRequirement, ...] = ()
+
+
+class NodeSelector(Wire):
+    """Terms of which one must hold."""
+
+    node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
+
+
+class PreferredTerm(Wire):
+    """A term that should hold, with its weight."""
+
+    weight: int = 1
+    preference: NodeSelectorTerm = NodeSelectorTerm()
+
+
+class NodeAffinity(Wire):
+    """Which nodes a pod must, and would like to, run on."""
+
+    required_during_scheduling_ignored_during_execution: NodeSelector | None = None
+    preferred_during_scheduling_ignored_during_execution: tuple[PreferredTerm, ...] = ()
+
+
+class PodAffinityTerm(Wire):
+    """Pods to be near, or far from, within one topology."""
+
+    topology_key: str
+    label_selector: LabelSelector | None = None
+    namespaces: tuple[str, ...] = ()
+    namespace_selector: LabelSelector | None = None
+    match_label_keys: tuple[str, ...] = ()
+    mismatch_label_keys: tuple[str, ...] = ()
+
+
+class WeightedPodAffinityTerm(Wire):
+    """A pod affinity term that should hold, with its weight."""
+
+    weight: int = 1
+    pod_affinity_term: PodAffinityTerm
+
+
+class PodAffinity(Wire):
+    """Affinity, or anti-affinity, to other pods."""
+
+    required_during_scheduling_ignored_during_execution: tuple[PodAffinityTerm, ...] = ()
+    preferred_during_scheduling_ignored_during_execution: tuple[WeightedPodAffinityTerm, ...] = ()
+
+
+class Affinity(Wire):
+    """All affinities of a pod."""
+
+    node_affinity: NodeAffinity | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
+
+
+class TopologySpreadConstraint(Wire):
+    """How evenly equal pods must be spread over the domains of a topology."""
+
+    topology_key: str
+    max_skew: int = 1
+    when_unsatisfiable: str = "DoNotSchedule"
+    label_selector: LabelSelector | None = None
+    min_domains: int | None = None
+    node_affinity_policy: str = "Honor"
+    node_taints_policy: str = "Ignore"
+    match_label_keys: tuple[str, ...] = ()
+
+
+class SchedulingGate(Wire):
+    """Something that holds a pod back from the scheduler."""
+
+    name: str
+
+
+class PodSpec(Wire):
+    """The part of a pod that decides where it can run."""
+
+    node_name: str = ""
+    node_selector: Mapping[str, str] = {}
+    affinity: Affinity | None = None
+    tolerations: tuple[Toleration, ...] = ()
+    topology_spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
+    containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] = ()
+    resources: ResourceRequirements | None = None
+    overhead: Mapping[str, Quantity] = {}
+    volumes: tuple[Volume, ...] = ()
+    priority: int = 0
+    priority_class_name: str = ""
+    scheduler_name: str = "default-scheduler"
+    scheduling_gates: tuple[SchedulingGate, ...] = ()
+    termination_grace_period_seconds: int | None = None
+
+
+class PodStatus(Wire):
+    """What the kubelet and the scheduler say of a pod."""
+
+    phase: str = "Pending"
+    reason: str = ""
+    conditions: tuple[Condition, ...] = ()
+    nominated_node_name: str = ""
+    start_time: datetime | None = None
+
+
+class Pod(KubeObject):
+    """A pod."""
+
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+    @property
+    def node_name(self) -> str:
+        """The node it is bound to, or empty."""
+        return self.spec.node_name
+
+    @property
+    def terminal(self) -> bool:
+        """Ran to its end, well or badly."""
+        return self.status.phase in {"Failed", "Succeeded"}
+
+    @property
+    def active(self) -> bool:
+        """Neither at its end nor on its way out."""
+        return not self.terminal and not self.deleting
+
+    @property
+    def daemon(self) -> bool:
+        """Belongs to a DaemonSet."""
+        return self.owned_by("DaemonSet", "apps/v1")
+
+    @property
+    def stateful(self) -> bool:
+        """Belongs to a StatefulSet."""
+        return self.owned_by("StatefulSet", "apps/v1")
+
+    @property
+    def mirror(self) -> bool:
+        """A static pod, shown in the API by its kubelet."""
+        return self.owned_by("Node", "v1")
+
+    @property
+    def ready(self) -> bool:
+        """Its Ready condition is True."""
+        return any(condition.type == "Ready" and condition.status == "True" for condition in self.status.conditions)
+
+    @property
+    def failed_to_schedule(self) -> bool:
+        """The scheduler looked at it and found no node."""
+        return any(
+            condition.type == "PodScheduled" and condition.reason == "Unschedulable"
+            for condition in self.status.conditions
+        )
+
+    @property
+    def provisionable(self) -> bool:
+        """Waits for a node that Dovetail could bring."""
+        return (
+            self.failed_to_schedule
+            and self.active
+            and not self.spec.node_name
+            and not self.status.nominated_node_name
+            and not self.daemon
+            and not self.mirror
+        )
+
+    @property
+    def reschedulable(self) -> bool:
+        """Needs a new home when its node goes."""
+        return (self.active or (self.stateful and self.deleting)) and not self.daemon and not self.mirror
+
+
+class PodTemplate(Wire):
+    """What a workload makes its pods from."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodSpec = PodSpec()

@@ -1,0 +1,38 @@
+"""Why a node is disrupted, and the two vocabularies in which a budget may speak of it."""
+
+from enum import StrEnum
+
+
+class Reason(StrEnum):
+    """Why a node is, or would be, taken away."""
+
+    EXPIRED = "Expired"
+    DRIFTED = "Drifted"
+    EMPTY = "Empty"
+    UNDERUTILIZED = "Underutilized"
+    UNHEALTHY = "Unhealthy"
+    INTERRUPTED = "Interrupted"
+    MANUAL = "Manual"
+
+
+class Action(StrEnum):
+    """A group of reasons a budget, or an action control, is written for."""
+
+    ALL = "All"
+    CONSOLIDATION = "Consolidation"
+    DRIFT = "Drift"
+    EXPIRATION = "Expiration"
+    EMPTINESS = "Emptiness"
+
+
+VOLUNTARY = frozenset({Reason.EXPIRED, Reason.DRIFTED, Reason.EMPTY, Reason.UNDERUTILIZED})
+"""The reasons that budgets govern. The others cannot be put off."""
+
+REASONS_BY_ACTION = {
+    Action.ALL: VOLUNTARY,
+    Action.CONSOLIDATION: frozenset({Reason.UNDERUTILIZED, Reason.EMPTY}),
+    Action.DRIFT: frozenset({Reason.DRIFTED}),
+    Action.EXPIRATION: frozenset({Reason.EXPIRED}),
+    Action.EMPTINESS: frozenset({Reason.EMPTY}),
+}
+"""Empty-node consolidation is one of consolidation's mechanisms, so Consolidation covers it; Emptiness is it alone."""

@@ -1,0 +1,152 @@
+"""The shape every Kubernetes object shares: metadata, owners, conditions, and how field names are spelled on the wire.
+
+A model value mirrors its object on the wire (`camelCase` there, `snake_case` here) and carries only the fields Dovetail
+reads. Unknown fields are skipped when decoding and are therefore never written back: writes are patches.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import NamedTuple
+
+import msgspec
+
+
+class Wire(msgspec.Struct, frozen=True, rename="camel", gc=False, omit_defaults=True, kw_only=True):
+    """Base of every value that is decoded from, or encoded to, the Kubernetes API."""
+
+
+class Key(NamedTuple):
+    """What tells two objects of one kind apart. Cluster-scoped objects have an empty namespace."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+
+class OwnerReference(Wire):
+    """A link from an object to the one whose deletion takes it along."""
+
+    api_version: str
+    kind: str
+    name: str
+    uid: str
+    controller: bool = False
+    block_owner_deletion: bool = False
+
+
+class ObjectMeta(Wire):
+    """Name, identity and bookkeeping of an object."""
+
+    name: str = ""
+    generate_name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    creation_timestamp: datetime | None = None
+    deletion_timestamp: datetime | None = None
+    deletion_grace_period_seconds: int | None = None
+    labels: Mapping[str, str] = {}
+    annotations: Mapping[str, str] = {}
+    finalizers: tuple[str, ...] = ()
+    owner_references: tuple[OwnerReference, ...] = ()
+
+
+class Condition(Wire):
+    """One line of `status.conditions`, of a node, a pod or a custom object."""
+
+    type: str
+    status: str = "Unknown"
+    reason: str = ""
+    message: str = ""
+    last_transition_time: datetime | None = None
+    last_heartbeat_time: datetime | None = None
+    observed_generation: int = 0
+
+
+class KubeObject(Wire):
+    """Anything with metadata."""
+
+    metadata: ObjectMeta = ObjectMeta()
+
+    @property
+    def key(self) -> Key:
+        """Namespace and name."""
+        return Key(self.metadata.namespace, self.metadata.name)
+
+    @property
+    def name(self) -> str:
+        """The object's name."""
+        return self.metadata.name
+
+    @property
+    def deleting(self) -> bool:
+        """Whether a delete was asked for and finalizers or grace still hold the object."""
+        return self.metadata.deletion_timestamp is not None
+
+    def owned_by(self, kind: str, api_version: str) -> bool:
+        """Whether any owner is of that kind; the controller flag is not asked for."""
+        return any(owner.kind == kind and owner.api_version == api_version for owner in self.metadata.owner_references)
+
+
+class LabelSelectorRequirement(Wire):
+    """One expression of a label selector."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+
+class LabelSelector(Wire):
+    """Which labels an object must carry. An empty selector matches everything; an absent one matches nothing."""
+
+    match_labels: Mapping[str, str] = {}
+    match_expressions: tuple[LabelSelectorRequirement, ...] = ()
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Whether an object with these labels is selected."""
+        return all(labels.get(key) == value for key, value in self.match_labels.items()) and all(
+            _expression_holds(expression, labels) for expression in self.match_expressions
+        )
+
+
+def _expression_holds(expression: LabelSelectorRequirement, labels: Mapping[str, str]) -> bool:
+    value = labels.get(expression.key)
+    match expression.operator:
+        case "In":
+            return value is not None and value in expression.values
+        case "NotIn":
+            return value is None or value not in expression.values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+        case other:
+            raise ValueError(f"label selector operator {other!r} is unknown; use In, NotIn, Exists or DoesNotExist")
+
+
+class Fault(NamedTuple):
+    """What is wrong at one place of one document, and what to do about it."""
+
+    path: str
+    problem: str
+    value: object = None
+    remedy: str = ""
+
+    def __str__(self) -> str:
+        shown = "" if self.value is None else f" (got {self.value!r})"
+        return f"{self.path}: {self.problem}{shown}{'; ' + self.remedy if self.remedy else ''}"
+
+
+class Unreadable(msgspec.Struct, frozen=True, kw_only=True):
+    """An object of the API that cannot be understood: kept by name with its faults, so that nothing is lost silently."""
+
+    metadata: ObjectMeta
+    faults: tuple[Fault, ...]
+
+    @property
+    def key(self) -> Key:
+        """Namespace and name."""
+        return Key(self.metadata.namespace, self.metadata.name)

@@ -1,0 +1,103 @@
+"""The objects around pods: who makes them, who protects them, who ranks them, and what is said about them."""
+
+from datetime import datetime
+
+from dovetail.model.pod import PodTemplate
+from dovetail.model.wire import KubeObject, LabelSelector, Wire
+
+
+class DaemonSetSpec(Wire):
+    """One pod a node, from this template."""
+
+    template: PodTemplate = PodTemplate()
+    selector: LabelSelector | None = None
+
+
+class DaemonSet(KubeObject):
+    """A DaemonSet: its pods are part of the price of every node."""
+
+    spec: DaemonSetSpec = DaemonSetSpec()
+
+
+class PodDisruptionBudgetSpec(Wire):
+    """How many of the selected pods may be away at once."""
+
+    min_available: int | str | None = None
+    max_unavailable: int | str | None = None
+    selector: LabelSelector | None = None
+    unhealthy_pod_eviction_policy: str = "IfHealthyBudget"
+
+
+class PodDisruptionBudgetStatus(Wire):
+    """What the disruption controller counted."""
+
+    disruptions_allowed: int = 0
+    current_healthy: int = 0
+    desired_healthy: int = 0
+    expected_pods: int = 0
+    observed_generation: int = 0
+
+
+class PodDisruptionBudget(KubeObject):
+    """A PodDisruptionBudget."""
+
+    spec: PodDisruptionBudgetSpec = PodDisruptionBudgetSpec()
+    status: PodDisruptionBudgetStatus = PodDisruptionBudgetStatus()
+
+
+class PriorityClass(KubeObject):
+    """A rank for pods."""
+
+    value: int = 0
+    global_default: bool = False
+    preemption_policy: str = "PreemptLowerPriority"
+
+
+class LeaseSpec(Wire):
+    """Who holds a lease and since when."""
+
+    holder_identity: str | None = None
+    lease_duration_seconds: int | None = None
+    acquire_time: datetime | None = None
+    renew_time: datetime | None = None
+    lease_transitions: int | None = None
+
+
+class Lease(KubeObject):
+    """A Lease: a kubelet's heartbeat, or the office of a leader."""
+
+    spec: LeaseSpec = LeaseSpec()
+
+
+class ObjectReference(Wire):
+    """What an event is about."""
+
+    api_version: str = ""
+    kind: str = ""
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class EventSource(Wire):
+    """Who says it."""
+
+    component: str = ""
+
+
+class Event(KubeObject):
+    """An event."""
+
+    involved_object: ObjectReference = ObjectReference()
+    type: str = "Normal"
+    reason: str = ""
+    message: str = ""
+    count: int = 1
+    first_timestamp: datetime | None = None
+    last_timestamp: datetime | None = None
+    source: EventSource = EventSource()
+    reporting_component: str = ""
+
+
+class Namespace(KubeObject):
+    """A namespace: its labels select the pods an affinity term speaks of."""

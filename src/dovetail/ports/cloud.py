@@ -1,0 +1,83 @@
+"""A provider of instances as the controllers see it.
+
+`launch` must be safe to repeat: asked twice for one NodeClaim it returns the same instance. `terminate` is idempotent and
+raises `InstanceNotFound` once the instance is gone, which is how the caller knows that it is done.
+"""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Protocol
+
+from dovetail.model.catalog import Instance, InstanceType
+from dovetail.model.nodeclaim import NodeClaim
+from dovetail.model.nodepool import NodeClassRef, NodePool
+from dovetail.model.wire import Condition
+
+
+@dataclass(frozen=True, slots=True)
+class RepairStatement:
+    """A node condition that makes a node unhealthy, and how long it is tolerated unless the pool says otherwise."""
+
+    condition_type: str
+    status: str
+    toleration: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class NodeClassState:
+    """What a NodePool needs to know of its node class."""
+
+    name: str
+    generation: int
+    deleting: bool
+    ready: Condition | None
+
+
+class CloudProvider(Protocol):
+    """A provider of instances."""
+
+    @property
+    def name(self) -> str:
+        """Short name, as in `--provider`."""
+        ...
+
+    @property
+    def well_known_labels(self) -> frozenset[str]:
+        """Labels this provider's nodes get by themselves, on top of the general ones."""
+        ...
+
+    def supports(self, ref: NodeClassRef) -> bool:
+        """Whether node classes of this group and kind are this provider's."""
+        ...
+
+    async def node_class(self, ref: NodeClassRef) -> NodeClassState | None:
+        """The node class referred to, or None if there is none."""
+        ...
+
+    async def instance_types(self, pool: NodePool) -> tuple[InstanceType, ...]:
+        """The full catalogue for a pool, offerings that cannot be had now included as unavailable."""
+        ...
+
+    async def launch(self, claim: NodeClaim) -> Instance:
+        """Launch the cheapest instance that satisfies the claim, or return the one launched for it before."""
+        ...
+
+    async def terminate(self, claim: NodeClaim) -> None:
+        """Begin to terminate the claim's instance; `InstanceNotFound` once it is gone."""
+        ...
+
+    async def get(self, provider_id: str) -> Instance:
+        """One instance, or `InstanceNotFound`."""
+        ...
+
+    async def list(self) -> tuple[Instance, ...]:
+        """Every instance of this cluster, terminating ones included and marked."""
+        ...
+
+    async def drift(self, claim: NodeClaim) -> str:
+        """Why the instance no longer matches its node class, or empty."""
+        ...
+
+    def repair_statements(self) -> tuple[RepairStatement, ...]:
+        """The node conditions that make a node unhealthy."""
+        ...
