@@ -1,0 +1,1 @@
+"""Thin loops: observe, decide (core), act (ports), report. One file each."""

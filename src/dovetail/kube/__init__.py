@@ -1,0 +1,1 @@
+"""The adapter to a real Kubernetes API server."""

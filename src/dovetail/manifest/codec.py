@@ -1,0 +1,84 @@
+"""Bytes, or plain data, to model values and back.
+
+The real adapter and the simulated world decode through here, so both see the same values. An object that does not fit its
+model becomes `Unreadable` with the place and the reason; it is never dropped and never half-read.
+"""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, TypeVar, cast
+
+import msgspec
+
+from dovetail.model.duration import Delay, Duration
+from dovetail.model.kinds import Kind
+from dovetail.model.quantity import Quantity
+from dovetail.model.wire import Fault, KubeObject, ObjectMeta, Unreadable
+
+T = TypeVar("T", bound=KubeObject)
+
+
+class _MetadataOnly(msgspec.Struct):
+    metadata: ObjectMeta = ObjectMeta()
+
+
+def decode_hook(wanted: type, value: Any) -> Any:
+    """How the values that JSON has no word for are read."""
+    if wanted is Quantity:
+        return Quantity.of(value)
+    if wanted is Duration:
+        return Duration.parse(_text(value))
+    if wanted is Delay:
+        return Delay.parse(_text(value))
+    raise NotImplementedError(f"no decoder for {wanted!r}")
+
+
+def encode_hook(value: Any) -> Any:
+    """How they are written."""
+    if isinstance(value, Quantity | Duration | Delay):
+        return str(value)
+    raise NotImplementedError(f"no encoder for {type(value)!r}")
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"expected text such as 30m, got {value!r}")  # noqa: TRY004 - msgspec reports ValueError with the path
+    return value
+
+
+@lru_cache(maxsize=None)
+def decoder(wanted: Any) -> msgspec.json.Decoder[Any]:
+    """A decoder for one type, made once."""
+    return msgspec.json.Decoder(wanted, dec_hook=decode_hook)
+
+
+def decode(kind: Kind[T], data: bytes | memoryview | msgspec.Raw) -> T | Unreadable:
+    """One object from JSON bytes."""
+    try:
+        return cast("T", decoder(kind.model).decode(data))
+    except (msgspec.ValidationError, ValueError) as error:
+        return _unreadable(decoder(_MetadataOnly).decode(data).metadata, error)
+
+
+def from_plain(kind: Kind[T], data: Mapping[str, Any]) -> T | Unreadable:
+    """One object from dicts and lists, as YAML and the simulated world hold it."""
+    try:
+        return msgspec.convert(data, kind.model, dec_hook=decode_hook)
+    except (msgspec.ValidationError, ValueError) as error:
+        return _unreadable(msgspec.convert(data, _MetadataOnly).metadata, error)
+
+
+def to_plain(kind: Kind[T], value: T) -> dict[str, Any]:
+    """The object as dicts and lists, with its apiVersion and kind."""
+    body = plain(value)
+    return {"apiVersion": kind.api_version, "kind": kind.name, **body}
+
+
+def plain(value: object) -> Any:
+    """Any model value as dicts and lists of plain JSON, instants as RFC 3339 text."""
+    return msgspec.json.decode(msgspec.json.encode(value, enc_hook=encode_hook))
+
+
+def _unreadable(metadata: ObjectMeta, error: Exception) -> Unreadable:
+    problem, _, place = str(error).partition(" - at `")
+    return Unreadable(metadata=metadata, faults=(Fault(place.rstrip("`").removeprefix("$.") or "$", problem),))

@@ -1,0 +1,1 @@
+"""Verdicts rendered: events, log lines."""

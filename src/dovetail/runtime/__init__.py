@@ -1,0 +1,1 @@
+"""The loops that keep controllers running: informers, work queues, back-off. Knows no NodePool."""

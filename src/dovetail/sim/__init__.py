@@ -1,0 +1,1 @@
+"""The embedded world: an in-memory cluster on virtual time."""
