@@ -1,11 +1,11 @@
 """Bytes, or plain data, to model values and back.
 
-The real adapter and the simulated world decode through here, so both see the same values. An object that does not fit its
-model becomes `Unreadable` with the place and the reason; it is never dropped and never half-read.
+The real adapter and the simulated world decode through here, so both see the same values. An object that does not fit
+its model becomes `Unreadable` with the place and the reason; it is never dropped and never half-read.
 """
 
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import cache
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -46,7 +46,7 @@ def _text(value: Any) -> str:
     return value
 
 
-@lru_cache(maxsize=None)
+@cache
 def decoder(wanted: Any) -> msgspec.json.Decoder[Any]:
     """A decoder for one type, made once."""
     return msgspec.json.Decoder(wanted, dec_hook=decode_hook)

@@ -12,7 +12,7 @@ from dovetail.model.schedule import Schedule
 from dovetail.model.wire import Wire
 
 
-class BudgetSpec(Wire):
+class BudgetSpec(Wire, frozen=True, kw_only=True):
     """A budget as it stands in a NodePool, in either spelling."""
 
     nodes: str | int = "10%"

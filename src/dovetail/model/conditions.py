@@ -11,7 +11,9 @@ from datetime import datetime
 from dovetail.model.wire import Condition
 
 READY = "Ready"
-AWAITING = Condition(type="", reason="AwaitingReconciliation", message="object is awaiting reconciliation")
+AWAITING = Condition(
+    type="", status="Unknown", reason="AwaitingReconciliation", message="object is awaiting reconciliation"
+)
 
 
 def find(conditions: Iterable[Condition], kind: str) -> Condition | None:

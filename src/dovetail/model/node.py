@@ -9,7 +9,7 @@ from dovetail.model.taints import Taint
 from dovetail.model.wire import Condition, KubeObject, Wire
 
 
-class NodeSpec(Wire):
+class NodeSpec(Wire, frozen=True, kw_only=True):
     """What a node is asked to be."""
 
     provider_id: str = msgspec.field(default="", name="providerID")
@@ -17,7 +17,7 @@ class NodeSpec(Wire):
     unschedulable: bool = False
 
 
-class NodeStatus(Wire):
+class NodeStatus(Wire, frozen=True, kw_only=True):
     """What a node's kubelet says of it."""
 
     capacity: Mapping[str, Quantity] = {}
@@ -26,7 +26,7 @@ class NodeStatus(Wire):
     phase: str = ""
 
 
-class Node(KubeObject):
+class Node(KubeObject, frozen=True, kw_only=True):
     """A node."""
 
     spec: NodeSpec = NodeSpec()

@@ -30,13 +30,13 @@ DEPENDENTS = (LAUNCHED, REGISTERED, INITIALIZED)
 """The conditions that together make a NodeClaim Ready."""
 
 
-class ClaimResources(Wire):
+class ClaimResources(Wire, frozen=True, kw_only=True):
     """What the pods the claim was made for need."""
 
     requests: Mapping[str, Quantity] = {}
 
 
-class NodeClaimSpec(Wire):
+class NodeClaimSpec(Wire, frozen=True, kw_only=True):
     """The instance asked for. Immutable."""
 
     taints: tuple[Taint, ...] = ()
@@ -49,7 +49,7 @@ class NodeClaimSpec(Wire):
     kubelet: Mapping[str, object] | None = None
 
 
-class NodeClaimStatus(Wire):
+class NodeClaimStatus(Wire, frozen=True, kw_only=True):
     """The instance got, and the conditions it passed."""
 
     node_name: str = ""
@@ -61,7 +61,7 @@ class NodeClaimStatus(Wire):
     last_pod_event_time: datetime | None = None
 
 
-class NodeClaim(KubeObject):
+class NodeClaim(KubeObject, frozen=True, kw_only=True):
     """A NodeClaim."""
 
     spec: NodeClaimSpec = NodeClaimSpec()

@@ -4,19 +4,19 @@ from dovetail.model.duration import Duration
 from dovetail.model.wire import Condition, KubeObject, Wire
 
 
-class KWOKNodeClassSpec(Wire):
+class KWOKNodeClassSpec(Wire, frozen=True, kw_only=True):
     """How simulated nodes behave."""
 
     node_registration_delay: Duration | None = None
 
 
-class KWOKNodeClassStatus(Wire):
+class KWOKNodeClassStatus(Wire, frozen=True, kw_only=True):
     """Readiness of the class; the schema makes it Ready from the start."""
 
     conditions: tuple[Condition, ...] = ()
 
 
-class KWOKNodeClass(KubeObject):
+class KWOKNodeClass(KubeObject, frozen=True, kw_only=True):
     """A KWOKNodeClass."""
 
     spec: KWOKNodeClassSpec = KWOKNodeClassSpec()

@@ -20,7 +20,7 @@ DEFAULT_EXPIRE_AFTER = timedelta(hours=720)
 POLICY_ALIASES = {"WhenUnderutilized": "WhenEmptyOrUnderutilized"}
 
 
-class NodeClassRef(Wire):
+class NodeClassRef(Wire, frozen=True, kw_only=True):
     """The provider's half of a template. v1 names the group, v1beta1 the whole apiVersion."""
 
     kind: str = ""
@@ -39,14 +39,14 @@ class NodeClassRef(Wire):
         return f"{self.api_group}/{self.kind.lower()}"
 
 
-class TemplateMetadata(Wire):
+class TemplateMetadata(Wire, frozen=True, kw_only=True):
     """Labels and annotations every node of the pool gets."""
 
     labels: Mapping[str, str] = {}
     annotations: Mapping[str, str] = {}
 
 
-class NodeClaimTemplateSpec(Wire):
+class NodeClaimTemplateSpec(Wire, frozen=True, kw_only=True):
     """What every NodeClaim of the pool asks for."""
 
     taints: tuple[Taint, ...] = ()
@@ -58,21 +58,21 @@ class NodeClaimTemplateSpec(Wire):
     kubelet: Mapping[str, object] | None = None
 
 
-class NodeClaimTemplate(Wire):
+class NodeClaimTemplate(Wire, frozen=True, kw_only=True):
     """The template of a NodePool."""
 
     metadata: TemplateMetadata = TemplateMetadata()
     spec: NodeClaimTemplateSpec = NodeClaimTemplateSpec()
 
 
-class ActionControls(Wire):
+class ActionControls(Wire, frozen=True, kw_only=True):
     """Controls for one disruption action."""
 
     disrupt_after: Delay | None = None
     budgets: tuple[BudgetSpec, ...] | None = None
 
 
-class Disruption(Wire):
+class Disruption(Wire, frozen=True, kw_only=True):
     """When nodes of the pool may be disrupted voluntarily."""
 
     consolidation_policy: str | None = None
@@ -84,21 +84,21 @@ class Disruption(Wire):
     generic_per_action_controls: Mapping[str, ActionControls] | None = None
 
 
-class RepairPolicy(Wire):
+class RepairPolicy(Wire, frozen=True, kw_only=True):
     """How long one node condition is tolerated."""
 
     condition_type: str
     toleration: Duration
 
 
-class Repair(Wire):
+class Repair(Wire, frozen=True, kw_only=True):
     """When unhealthy nodes of the pool are replaced by force. An absent block means never."""
 
     policies: tuple[RepairPolicy, ...] = ()
     default_toleration_duration: Duration | None = None
 
 
-class NodePoolSpec(Wire):
+class NodePoolSpec(Wire, frozen=True, kw_only=True):
     """A NodePool's wishes."""
 
     template: NodeClaimTemplate = NodeClaimTemplate()
@@ -109,7 +109,7 @@ class NodePoolSpec(Wire):
     replicas: int | None = None
 
 
-class NodePoolStatus(Wire):
+class NodePoolStatus(Wire, frozen=True, kw_only=True):
     """What a NodePool has."""
 
     resources: Mapping[str, Quantity] = {}
@@ -118,7 +118,7 @@ class NodePoolStatus(Wire):
     conditions: tuple[Condition, ...] = ()
 
 
-class NodePool(KubeObject):
+class NodePool(KubeObject, frozen=True, kw_only=True):
     """A NodePool."""
 
     spec: NodePoolSpec = NodePoolSpec()
@@ -143,7 +143,7 @@ class NodePool(KubeObject):
     def requirements(self) -> Requirements:
         """What every node of the pool must be: the written requirements and the template's labels."""
         return read_requirements(self.spec.template.spec.requirements).add(
-            *Requirements.from_labels(self.spec.template.metadata.labels).values()
+            Requirements.from_labels(self.spec.template.metadata.labels)
         )
 
     @property

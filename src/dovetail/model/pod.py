@@ -13,14 +13,14 @@ from dovetail.model.taints import Toleration
 from dovetail.model.wire import Condition, KubeObject, LabelSelector, ObjectMeta, Wire
 
 
-class ResourceRequirements(Wire):
+class ResourceRequirements(Wire, frozen=True, kw_only=True):
     """What a container, or a whole pod, asks for."""
 
     requests: Mapping[str, Quantity] = {}
     limits: Mapping[str, Quantity] = {}
 
 
-class ContainerPort(Wire):
+class ContainerPort(Wire, frozen=True, kw_only=True):
     """A port of a container; only those that claim a port of the host matter."""
 
     container_port: int = 0
@@ -29,7 +29,7 @@ class ContainerPort(Wire):
     protocol: str = "TCP"
 
 
-class Container(Wire):
+class Container(Wire, frozen=True, kw_only=True):
     """A container, an init container, or (`restart_policy` Always) a sidecar."""
 
     name: str = ""
@@ -38,31 +38,31 @@ class Container(Wire):
     restart_policy: str | None = None
 
 
-class ClaimVolume(Wire):
+class ClaimVolume(Wire, frozen=True, kw_only=True):
     """A volume backed by a PersistentVolumeClaim."""
 
     claim_name: str
 
 
-class ClaimTemplateSpec(Wire):
+class ClaimTemplateSpec(Wire, frozen=True, kw_only=True):
     """The part of an ephemeral volume's claim that decides where it can live."""
 
     storage_class_name: str | None = None
 
 
-class ClaimTemplate(Wire):
+class ClaimTemplate(Wire, frozen=True, kw_only=True):
     """Template of the claim an ephemeral volume makes."""
 
     spec: ClaimTemplateSpec = ClaimTemplateSpec()
 
 
-class EphemeralVolume(Wire):
+class EphemeralVolume(Wire, frozen=True, kw_only=True):
     """A volume whose claim is made for the pod and named `<pod>-<volume>`."""
 
     volume_claim_template: ClaimTemplate = ClaimTemplate()
 
 
-class Volume(Wire):
+class Volume(Wire, frozen=True, kw_only=True):
     """A volume of a pod; kinds other than these two do not bind it to a place."""
 
     name: str
@@ -70,7 +70,7 @@ class Volume(Wire):
     ephemeral: EphemeralVolume | None = None
 
 
-class NodeSelectorRequirement(Wire):
+class NodeSelectorRequirement(Wire, frozen=True, kw_only=True):
     """One expression over node labels; `min_values` only in NodePools and NodeClaims."""
 
     key: str
@@ -79,34 +79,34 @@ class NodeSelectorRequirement(Wire):
     min_values: int | None = None
 
 
-class NodeSelectorTerm(Wire):
+class NodeSelectorTerm(Wire, frozen=True, kw_only=True):
     """Expressions that must all hold."""
 
     match_expressions: tuple[NodeSelectorRequirement, ...] = ()
     match_fields: tuple[NodeSelectorRequirement, ...] = ()
 
 
-class NodeSelector(Wire):
+class NodeSelector(Wire, frozen=True, kw_only=True):
     """Terms of which one must hold."""
 
     node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
 
 
-class PreferredTerm(Wire):
+class PreferredTerm(Wire, frozen=True, kw_only=True):
     """A term that should hold, with its weight."""
 
     weight: int = 1
     preference: NodeSelectorTerm = NodeSelectorTerm()
 
 
-class NodeAffinity(Wire):
+class NodeAffinity(Wire, frozen=True, kw_only=True):
     """Which nodes a pod must, and would like to, run on."""
 
     required_during_scheduling_ignored_during_execution: NodeSelector | None = None
     preferred_during_scheduling_ignored_during_execution: tuple[PreferredTerm, ...] = ()
 
 
-class PodAffinityTerm(Wire):
+class PodAffinityTerm(Wire, frozen=True, kw_only=True):
     """Pods to be near, or far from, within one topology."""
 
     topology_key: str
@@ -117,21 +117,21 @@ class PodAffinityTerm(Wire):
     mismatch_label_keys: tuple[str, ...] = ()
 
 
-class WeightedPodAffinityTerm(Wire):
+class WeightedPodAffinityTerm(Wire, frozen=True, kw_only=True):
     """A pod affinity term that should hold, with its weight."""
 
     weight: int = 1
     pod_affinity_term: PodAffinityTerm
 
 
-class PodAffinity(Wire):
+class PodAffinity(Wire, frozen=True, kw_only=True):
     """Affinity, or anti-affinity, to other pods."""
 
     required_during_scheduling_ignored_during_execution: tuple[PodAffinityTerm, ...] = ()
     preferred_during_scheduling_ignored_during_execution: tuple[WeightedPodAffinityTerm, ...] = ()
 
 
-class Affinity(Wire):
+class Affinity(Wire, frozen=True, kw_only=True):
     """All affinities of a pod."""
 
     node_affinity: NodeAffinity | None = None
@@ -139,7 +139,7 @@ class Affinity(Wire):
     pod_anti_affinity: PodAffinity | None = None
 
 
-class TopologySpreadConstraint(Wire):
+class TopologySpreadConstraint(Wire, frozen=True, kw_only=True):
     """How evenly equal pods must be spread over the domains of a topology."""
 
     topology_key: str
@@ -152,13 +152,13 @@ class TopologySpreadConstraint(Wire):
     match_label_keys: tuple[str, ...] = ()
 
 
-class SchedulingGate(Wire):
+class SchedulingGate(Wire, frozen=True, kw_only=True):
     """Something that holds a pod back from the scheduler."""
 
     name: str
 
 
-class PodSpec(Wire):
+class PodSpec(Wire, frozen=True, kw_only=True):
     """The part of a pod that decides where it can run."""
 
     node_name: str = ""
@@ -178,7 +178,7 @@ class PodSpec(Wire):
     termination_grace_period_seconds: int | None = None
 
 
-class PodStatus(Wire):
+class PodStatus(Wire, frozen=True, kw_only=True):
     """What the kubelet and the scheduler say of a pod."""
 
     phase: str = "Pending"
@@ -188,7 +188,7 @@ class PodStatus(Wire):
     start_time: datetime | None = None
 
 
-class Pod(KubeObject):
+class Pod(KubeObject, frozen=True, kw_only=True):
     """A pod."""
 
     spec: PodSpec = PodSpec()
@@ -255,7 +255,7 @@ class Pod(KubeObject):
         return (self.active or (self.stateful and self.deleting)) and not self.daemon and not self.mirror
 
 
-class PodTemplate(Wire):
+class PodTemplate(Wire, frozen=True, kw_only=True):
     """What a workload makes its pods from."""
 
     metadata: ObjectMeta = ObjectMeta()

@@ -1,7 +1,7 @@
 """What a pod needs of its node, by the scheduler's own arithmetic.
 
-Containers add up; init containers run one after another, beside the sidecars declared before them, so their peak counts;
-pod-level requests replace cpu, memory and huge pages; overhead comes on top, and every pod takes one slot.
+Containers add up; init containers run one after another, beside the sidecars declared before them, so their peak
+counts; pod-level requests replace cpu, memory and huge pages; overhead comes on top, and every pod takes one slot.
 """
 
 from collections.abc import Iterable

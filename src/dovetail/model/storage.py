@@ -9,46 +9,46 @@ from dovetail.model.quantity import Quantity
 from dovetail.model.wire import KubeObject, Wire
 
 
-class PersistentVolumeClaimSpec(Wire):
+class PersistentVolumeClaimSpec(Wire, frozen=True, kw_only=True):
     """What kind of volume is asked for, and which one was given."""
 
     storage_class_name: str | None = None
     volume_name: str = ""
 
 
-class PersistentVolumeClaimStatus(Wire):
+class PersistentVolumeClaimStatus(Wire, frozen=True, kw_only=True):
     """Whether the claim is bound."""
 
     phase: str = "Pending"
 
 
-class PersistentVolumeClaim(KubeObject):
+class PersistentVolumeClaim(KubeObject, frozen=True, kw_only=True):
     """A PersistentVolumeClaim."""
 
     spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
     status: PersistentVolumeClaimStatus = PersistentVolumeClaimStatus()
 
 
-class CsiSource(Wire):
+class CsiSource(Wire, frozen=True, kw_only=True):
     """A volume behind a CSI driver."""
 
     driver: str
     volume_handle: str = ""
 
 
-class HostSource(Wire):
+class HostSource(Wire, frozen=True, kw_only=True):
     """A volume that is a path of one host."""
 
     path: str = ""
 
 
-class VolumeNodeAffinity(Wire):
+class VolumeNodeAffinity(Wire, frozen=True, kw_only=True):
     """The nodes a volume can be reached from."""
 
     required: NodeSelector | None = None
 
 
-class PersistentVolumeSpec(Wire):
+class PersistentVolumeSpec(Wire, frozen=True, kw_only=True):
     """Where a volume lives."""
 
     node_affinity: VolumeNodeAffinity | None = None
@@ -59,26 +59,26 @@ class PersistentVolumeSpec(Wire):
     capacity: Mapping[str, Quantity] = {}
 
 
-class PersistentVolume(KubeObject):
+class PersistentVolume(KubeObject, frozen=True, kw_only=True):
     """A PersistentVolume."""
 
     spec: PersistentVolumeSpec = PersistentVolumeSpec()
 
 
-class TopologySelectorRequirement(Wire):
+class TopologySelectorRequirement(Wire, frozen=True, kw_only=True):
     """A label and the values it may have."""
 
     key: str
     values: tuple[str, ...] = ()
 
 
-class TopologySelectorTerm(Wire):
+class TopologySelectorTerm(Wire, frozen=True, kw_only=True):
     """A place in which a StorageClass may make volumes."""
 
     match_label_expressions: tuple[TopologySelectorRequirement, ...] = ()
 
 
-class StorageClass(KubeObject):
+class StorageClass(KubeObject, frozen=True, kw_only=True):
     """A StorageClass."""
 
     provisioner: str = ""
@@ -86,38 +86,38 @@ class StorageClass(KubeObject):
     allowed_topologies: tuple[TopologySelectorTerm, ...] = ()
 
 
-class CSINodeAllocatable(Wire):
+class CSINodeAllocatable(Wire, frozen=True, kw_only=True):
     """How many volumes of a driver fit on a node."""
 
     count: int | None = None
 
 
-class CSINodeDriver(Wire):
+class CSINodeDriver(Wire, frozen=True, kw_only=True):
     """A driver on a node."""
 
     name: str
     allocatable: CSINodeAllocatable | None = None
 
 
-class CSINodeSpec(Wire):
+class CSINodeSpec(Wire, frozen=True, kw_only=True):
     """The drivers of a node."""
 
     drivers: tuple[CSINodeDriver, ...] = ()
 
 
-class CSINode(KubeObject):
+class CSINode(KubeObject, frozen=True, kw_only=True):
     """A CSINode: the volume limits of the node of the same name."""
 
     spec: CSINodeSpec = CSINodeSpec()
 
 
-class AttachmentSource(Wire):
+class AttachmentSource(Wire, frozen=True, kw_only=True):
     """Which volume is attached."""
 
     persistent_volume_name: str | None = None
 
 
-class VolumeAttachmentSpec(Wire):
+class VolumeAttachmentSpec(Wire, frozen=True, kw_only=True):
     """Which volume is attached to which node."""
 
     attacher: str = ""
@@ -125,13 +125,13 @@ class VolumeAttachmentSpec(Wire):
     source: AttachmentSource = AttachmentSource()
 
 
-class VolumeAttachmentStatus(Wire):
+class VolumeAttachmentStatus(Wire, frozen=True, kw_only=True):
     """Whether it is attached."""
 
     attached: bool = False
 
 
-class VolumeAttachment(KubeObject):
+class VolumeAttachment(KubeObject, frozen=True, kw_only=True):
     """A VolumeAttachment."""
 
     spec: VolumeAttachmentSpec = VolumeAttachmentSpec()

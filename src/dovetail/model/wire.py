@@ -25,7 +25,7 @@ class Key(NamedTuple):
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
 
-class OwnerReference(Wire):
+class OwnerReference(Wire, frozen=True, kw_only=True):
     """A link from an object to the one whose deletion takes it along."""
 
     api_version: str
@@ -36,7 +36,7 @@ class OwnerReference(Wire):
     block_owner_deletion: bool = False
 
 
-class ObjectMeta(Wire):
+class ObjectMeta(Wire, frozen=True, kw_only=True):
     """Name, identity and bookkeeping of an object."""
 
     name: str = ""
@@ -54,11 +54,11 @@ class ObjectMeta(Wire):
     owner_references: tuple[OwnerReference, ...] = ()
 
 
-class Condition(Wire):
+class Condition(Wire, frozen=True, kw_only=True):
     """One line of `status.conditions`, of a node, a pod or a custom object."""
 
     type: str
-    status: str = "Unknown"
+    status: str
     reason: str = ""
     message: str = ""
     last_transition_time: datetime | None = None
@@ -66,7 +66,7 @@ class Condition(Wire):
     observed_generation: int = 0
 
 
-class KubeObject(Wire):
+class KubeObject(Wire, frozen=True, kw_only=True):
     """Anything with metadata."""
 
     metadata: ObjectMeta = ObjectMeta()
@@ -91,7 +91,7 @@ class KubeObject(Wire):
         return any(owner.kind == kind and owner.api_version == api_version for owner in self.metadata.owner_references)
 
 
-class LabelSelectorRequirement(Wire):
+class LabelSelectorRequirement(Wire, frozen=True, kw_only=True):
     """One expression of a label selector."""
 
     key: str
@@ -99,7 +99,7 @@ class LabelSelectorRequirement(Wire):
     values: tuple[str, ...] = ()
 
 
-class LabelSelector(Wire):
+class LabelSelector(Wire, frozen=True, kw_only=True):
     """Which labels an object must carry. An empty selector matches everything; an absent one matches nothing."""
 
     match_labels: Mapping[str, str] = {}
@@ -141,7 +141,7 @@ class Fault(NamedTuple):
 
 
 class Unreadable(msgspec.Struct, frozen=True, kw_only=True):
-    """An object of the API that cannot be understood: kept by name with its faults, so that nothing is lost silently."""
+    """An object that cannot be understood: kept by name with its faults, so that nothing is lost silently."""
 
     metadata: ObjectMeta
     faults: tuple[Fault, ...]

@@ -6,20 +6,20 @@ from dovetail.model.pod import PodTemplate
 from dovetail.model.wire import KubeObject, LabelSelector, Wire
 
 
-class DaemonSetSpec(Wire):
+class DaemonSetSpec(Wire, frozen=True, kw_only=True):
     """One pod a node, from this template."""
 
     template: PodTemplate = PodTemplate()
     selector: LabelSelector | None = None
 
 
-class DaemonSet(KubeObject):
+class DaemonSet(KubeObject, frozen=True, kw_only=True):
     """A DaemonSet: its pods are part of the price of every node."""
 
     spec: DaemonSetSpec = DaemonSetSpec()
 
 
-class PodDisruptionBudgetSpec(Wire):
+class PodDisruptionBudgetSpec(Wire, frozen=True, kw_only=True):
     """How many of the selected pods may be away at once."""
 
     min_available: int | str | None = None
@@ -28,7 +28,7 @@ class PodDisruptionBudgetSpec(Wire):
     unhealthy_pod_eviction_policy: str = "IfHealthyBudget"
 
 
-class PodDisruptionBudgetStatus(Wire):
+class PodDisruptionBudgetStatus(Wire, frozen=True, kw_only=True):
     """What the disruption controller counted."""
 
     disruptions_allowed: int = 0
@@ -38,14 +38,14 @@ class PodDisruptionBudgetStatus(Wire):
     observed_generation: int = 0
 
 
-class PodDisruptionBudget(KubeObject):
+class PodDisruptionBudget(KubeObject, frozen=True, kw_only=True):
     """A PodDisruptionBudget."""
 
     spec: PodDisruptionBudgetSpec = PodDisruptionBudgetSpec()
     status: PodDisruptionBudgetStatus = PodDisruptionBudgetStatus()
 
 
-class PriorityClass(KubeObject):
+class PriorityClass(KubeObject, frozen=True, kw_only=True):
     """A rank for pods."""
 
     value: int = 0
@@ -53,7 +53,7 @@ class PriorityClass(KubeObject):
     preemption_policy: str = "PreemptLowerPriority"
 
 
-class LeaseSpec(Wire):
+class LeaseSpec(Wire, frozen=True, kw_only=True):
     """Who holds a lease and since when."""
 
     holder_identity: str | None = None
@@ -63,13 +63,13 @@ class LeaseSpec(Wire):
     lease_transitions: int | None = None
 
 
-class Lease(KubeObject):
+class Lease(KubeObject, frozen=True, kw_only=True):
     """A Lease: a kubelet's heartbeat, or the office of a leader."""
 
     spec: LeaseSpec = LeaseSpec()
 
 
-class ObjectReference(Wire):
+class ObjectReference(Wire, frozen=True, kw_only=True):
     """What an event is about."""
 
     api_version: str = ""
@@ -79,25 +79,25 @@ class ObjectReference(Wire):
     uid: str = ""
 
 
-class EventSource(Wire):
+class EventSource(Wire, frozen=True, kw_only=True):
     """Who says it."""
 
     component: str = ""
 
 
-class Event(KubeObject):
+class Event(KubeObject, frozen=True, kw_only=True):
     """An event."""
 
     involved_object: ObjectReference = ObjectReference()
-    type: str = "Normal"
+    type: str
     reason: str = ""
     message: str = ""
-    count: int = 1
+    count: int = 0
     first_timestamp: datetime | None = None
     last_timestamp: datetime | None = None
     source: EventSource = EventSource()
     reporting_component: str = ""
 
 
-class Namespace(KubeObject):
+class Namespace(KubeObject, frozen=True, kw_only=True):
     """A namespace: its labels select the pods an affinity term speaks of."""

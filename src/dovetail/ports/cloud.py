@@ -1,7 +1,7 @@
 """A provider of instances as the controllers see it.
 
-`launch` must be safe to repeat: asked twice for one NodeClaim it returns the same instance. `terminate` is idempotent and
-raises `InstanceNotFound` once the instance is gone, which is how the caller knows that it is done.
+`launch` must be safe to repeat: asked twice for one NodeClaim it returns the same instance. `terminate` is idempotent
+and raises `InstanceNotFound` once the instance is gone, which is how the caller knows that it is done.
 """
 
 from dataclasses import dataclass

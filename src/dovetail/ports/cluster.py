@@ -67,14 +67,18 @@ class ListOptions:
     field_selector: str = ""
 
 
+EVERYTHING = ListOptions()
+GRACEFULLY = Deletion()
+
+
 class Cluster(Protocol):
     """A Kubernetes API."""
 
-    async def list(self, kind: Kind[T], options: ListOptions = ListOptions()) -> Listing[T]:
+    async def list(self, kind: Kind[T], options: ListOptions = EVERYTHING) -> Listing[T]:
         """Every object of the kind."""
         ...
 
-    def watch(self, kind: Kind[T], since: str, options: ListOptions = ListOptions()) -> AsyncIterator[Change[T]]:
+    def watch(self, kind: Kind[T], since: str, options: ListOptions = EVERYTHING) -> AsyncIterator[Change[T]]:
         """Changes after resource version `since`. Ends when the server closes it; raises `Gone` if too old."""
         ...
 
@@ -90,7 +94,7 @@ class Cluster(Protocol):
         """Apply a merge patch and return what it made."""
         ...
 
-    async def delete(self, kind: Kind[T], key: Key, deletion: Deletion = Deletion()) -> None:
+    async def delete(self, kind: Kind[T], key: Key, deletion: Deletion = GRACEFULLY) -> None:
         """Ask for deletion; finalizers and grace may hold the object. `NotFound` if it is not there."""
         ...
 

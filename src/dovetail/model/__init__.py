@@ -1,0 +1,1 @@
+"""Frozen values, parsed and valid: what the rest of Dovetail reasons about. Nothing here acts or reads a clock."""

@@ -1,0 +1,132 @@
+"""Work by key: each key at most once at a time, again after a while, later and later after failures.
+
+A reconciler hears keys from informers and calls one function for each. What that function returns is the wait until
+the key is looked at again; None means only when something changes. A failed call is retried with back-off, and no
+failure of one key stops another. Assertions are not caught: they say that we are wrong, not the world.
+"""
+
+import asyncio
+import heapq
+import itertools
+import logging
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Generic, TypeVar
+
+from dovetail.ports.errors import Conflict, WorldError
+from dovetail.runtime.backoff import Backoff
+
+log = logging.getLogger(__name__)
+K = TypeVar("K", bound=Hashable)
+
+
+class Reconciler(Generic[K]):
+    """Calls `reconcile` for every key that is due."""
+
+    def __init__(
+        self,
+        name: str,
+        reconcile: Callable[[K], Awaitable[float | None]],
+        *,
+        workers: int = 10,
+        first_backoff: float = 1.0,
+        backoff_limit: float = 60.0,
+    ) -> None:
+        self.name = name
+        self._reconcile = reconcile
+        self._workers = workers
+        self._first_backoff = first_backoff
+        self._backoff_limit = backoff_limit
+        self._due: list[tuple[float, int, K]] = []
+        self._due_at: dict[K, float] = {}
+        self._running: set[K] = set()
+        self._again: dict[K, float] = {}
+        self._backoffs: dict[K, Backoff] = {}
+        self._sequence = itertools.count()
+        self._wake = asyncio.Event()
+
+    def add(self, key: K, after: float = 0.0) -> None:
+        """Look at `key` after that many seconds, or earlier if that was already planned."""
+        at = asyncio.get_running_loop().time() + after
+        if key in self._running:
+            self._again[key] = min(at, self._again.get(key, at))
+        elif at < self._due_at.get(key, float("inf")):
+            self._due_at[key] = at
+            heapq.heappush(self._due, (at, next(self._sequence), key))
+            self._wake.set()
+
+    def forget(self, key: K) -> None:
+        """The object is gone: no more waits are owed to it."""
+        self._due_at.pop(key, None)
+        self._again.pop(key, None)
+        self._backoffs.pop(key, None)
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is running and nothing is due now."""
+        now = asyncio.get_running_loop().time()
+        return not self._running and not any(at <= now for at in self._due_at.values())
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        slots = asyncio.Semaphore(self._workers)
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                await slots.acquire()
+                key = await self._next()
+                self._running.add(key)
+                tasks.create_task(self._work(key, slots), name=f"{self.name}:{key}")
+
+    async def _next(self) -> K:
+        loop = asyncio.get_running_loop()
+        while True:
+            while self._due and self._due_at.get(self._due[0][2]) != self._due[0][0]:
+                heapq.heappop(self._due)  # superseded by an earlier time, or forgotten
+            if self._due and self._due[0][0] <= loop.time():
+                key = heapq.heappop(self._due)[2]
+                del self._due_at[key]
+                return key
+            self._wake.clear()
+            wait = self._due[0][0] - loop.time() if self._due else None
+            try:
+                async with asyncio.timeout(wait):
+                    await self._wake.wait()
+            except TimeoutError:
+                pass
+
+    async def _work(self, key: K, slots: asyncio.Semaphore) -> None:
+        try:
+            after = await self._attempt(key)
+        finally:
+            self._running.discard(key)
+            slots.release()
+        again = self._again.pop(key, None)
+        if after is not None:
+            self.add(key, after)
+        if again is not None:
+            self.add(key, max(0.0, again - asyncio.get_running_loop().time()))
+
+    async def _attempt(self, key: K) -> float | None:
+        try:
+            after = await self._reconcile(key)
+        except AssertionError:
+            raise
+        except Conflict:
+            return self._failed(key)
+        except WorldError as error:
+            after = self._failed(key)
+            log.warning(
+                "reconcile failed",
+                extra={"controller": self.name, "object": str(key), "error": str(error), "retry_seconds": after},
+            )
+            return after
+        except Exception:
+            after = self._failed(key)
+            log.exception("reconcile broke", extra={"controller": self.name, "object": str(key)})
+            return after
+        self._backoffs.pop(key, None)
+        return after
+
+    def _failed(self, key: K) -> float:
+        if key not in self._backoffs:
+            self._backoffs[key] = Backoff(self._first_backoff, self._backoff_limit)
+        return self._backoffs[key].next()
