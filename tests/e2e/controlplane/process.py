@@ -75,7 +75,7 @@ class Process:
     def tail(self, lines: int = 20) -> str:
         """The end of the log."""
         text = self.log.read_text(errors="replace") if self.log.exists() else ""
-        return "\n".join(text.splitlines()[-lines:])
+        return "\n".join(line[:400] for line in text.splitlines()[-lines:])
 
     def _signal(self, number: signal.Signals) -> None:
         if self._popen and self._popen.poll() is None:

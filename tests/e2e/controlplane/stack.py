@@ -66,8 +66,8 @@ class ControlPlane:
             self._await("kwok", lambda: _healthy(f"http://{commands.LOOPBACK}:{ports.kwok}/healthz"))
             self._await("kube-controller-manager", lambda: self.has_service_account("default"))
         except BaseException as failure:
-            self.stop()
             failure.add_note(self.log_tails())
+            self.stop()
             raise
         return self
 
