@@ -11,7 +11,6 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 _HORIZON_YEARS = 5  # a schedule that does not fire within this many years counts as silent
-_LAST_YEAR = 9999
 _MACROS = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",
@@ -81,7 +80,7 @@ class Schedule:
 
     def next_after(self, instant: datetime) -> datetime | None:
         """The first firing strictly after `instant`; None if there is none within the horizon of five years."""
-        last_year = min((_utc(instant) + timedelta(seconds=1)).year + _HORIZON_YEARS, _LAST_YEAR)
+        last_year = (_utc(instant) + timedelta(seconds=1)).year + _HORIZON_YEARS
         start = _utc(instant).replace(second=0, microsecond=0) + timedelta(minutes=1)
         if self.never_fires:
             return None
