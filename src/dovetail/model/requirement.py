@@ -116,6 +116,12 @@ class Requirement(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             gte, lte = _larger(self.gte, other.gte), _smaller(self.lte, other.lte)
             return gte is None or lte is None or gte <= lte
         concrete, against = (other, self) if self.complement else (self, other)
+        if concrete.gte is None and concrete.lte is None and against.gte is None and against.lte is None:
+            return (
+                not concrete.values <= against.values
+                if against.complement
+                else not concrete.values.isdisjoint(against.values)
+            )
         return any(concrete.has(value) and against.has(value) for value in concrete.values)
 
     def any(self) -> str:
