@@ -1,0 +1,1 @@
+"""Pending pods to NodeClaims to launch."""

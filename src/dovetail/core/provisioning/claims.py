@@ -1,0 +1,111 @@
+"""A finished draft as the NodeClaim to create.
+
+The claim lists every instance type that would do, cheapest first, and leaves the choice to the provider.
+"""
+
+import msgspec
+
+from dovetail.core.lifecycle.hashing import HASH_VERSION, template_hash
+from dovetail.core.scheduling.draft import Draft
+from dovetail.core.scheduling.template import LIFECYCLE_LABELS, Choice
+from dovetail.model.catalog import InstanceType
+from dovetail.model.labels import (
+    CAPACITY_TYPE,
+    HOSTNAME,
+    INSTANCE_TYPE,
+    NODEPOOL,
+    NODEPOOL_HASH,
+    NODEPOOL_HASH_VERSION,
+)
+from dovetail.model.nodeclaim import ClaimResources, NodeClaim, NodeClaimSpec
+from dovetail.model.nodepool import NodePool
+from dovetail.model.pod import NodeSelectorRequirement
+from dovetail.model.quantity import Quantity
+from dovetail.model.requirement import Requirement
+from dovetail.model.requirements import Requirements
+from dovetail.model.resources import Resources, add
+from dovetail.model.wire import ObjectMeta, OwnerReference
+
+MAX_TYPES = 600
+NEVER_ON_CLAIMS = (HOSTNAME, *LIFECYCLE_LABELS)
+
+
+def claim_for(draft: Draft) -> NodeClaim:
+    """The NodeClaim that asks for what the draft became."""
+    pool = draft.template.pool
+    template = pool.spec.template.spec
+    ordered = sorted(draft.choices, key=lambda each: (_price(each.type, draft), each.type.name))[:MAX_TYPES]
+    return NodeClaim(
+        metadata=_metadata(pool, draft.requirements, draft.template.well_known),
+        spec=NodeClaimSpec(
+            taints=template.taints,
+            startup_taints=template.startup_taints,
+            requirements=_requirements(draft, [each.type for each in ordered]),
+            resources=ClaimResources(requests=add(draft.requests, _least_overhead(ordered))),
+            node_class_ref=template.node_class_ref,
+            termination_grace_period=template.termination_grace_period,
+            expire_after=pool.hard_expire_after,
+            kubelet=template.kubelet,
+        ),
+    )
+
+
+def _price(instance_type: InstanceType, draft: Draft) -> float:
+    offering = instance_type.cheapest(draft.requirements, draft.template.well_known)
+    return offering.price if offering is not None else float("inf")
+
+
+def _requirements(draft: Draft, types: list[InstanceType]) -> tuple[NodeSelectorRequirement, ...]:
+    known = draft.template.well_known
+    sold_as = {each.capacity_type for type_ in types for each in type_.compatible_offerings(draft.requirements, known)}
+    narrowed = draft.requirements.add(Requirements.of([Requirement.of(CAPACITY_TYPE, "In", sorted(sold_as))]))
+    written = [
+        msgspec.convert(entry, NodeSelectorRequirement)
+        for entry in narrowed.to_wire()
+        if entry["key"] not in NEVER_ON_CLAIMS and entry["key"] != INSTANCE_TYPE
+    ]
+    by_price = NodeSelectorRequirement(
+        key=INSTANCE_TYPE,
+        operator="In",
+        values=tuple(each.name for each in types),
+        min_values=draft.requirements.get(INSTANCE_TYPE).min_values,
+    )
+    return (*written, by_price)
+
+
+def _least_overhead(choices: list[Choice]) -> Resources:
+    """What daemons take on every type that is left."""
+    least: dict[str, Quantity] = dict(choices[0].overhead)
+    for each in choices[1:]:
+        least = {name: min(amount, each.overhead[name]) for name, amount in least.items() if name in each.overhead}
+    return least
+
+
+def _metadata(pool: NodePool, requirements: Requirements, well_known: frozenset[str]) -> ObjectMeta:
+    ref = pool.node_class_ref
+    custom = {
+        requirement.key: requirement.any()
+        for requirement in requirements.values()
+        if requirement.key not in well_known
+        and requirement.key not in NEVER_ON_CLAIMS
+        and not requirement.complement
+        and requirement.values
+    }
+    return ObjectMeta(
+        generate_name=f"{pool.name}-",
+        labels={**custom, **pool.spec.template.metadata.labels, NODEPOOL: pool.name, ref.label: ref.name},
+        annotations={
+            **pool.spec.template.metadata.annotations,
+            NODEPOOL_HASH: template_hash(pool),
+            NODEPOOL_HASH_VERSION: HASH_VERSION,
+        },
+        owner_references=(
+            OwnerReference(
+                api_version="karpenter.sh/v1",
+                kind="NodePool",
+                name=pool.name,
+                uid=pool.metadata.uid,
+                block_owner_deletion=True,
+            ),
+        ),
+    )

@@ -1,0 +1,88 @@
+"""Which pods nodes are brought for, which are left alone and why, and which NodePools may make nodes now."""
+
+from collections.abc import Iterable
+
+from dovetail.model.conditions import READY, is_true
+from dovetail.model.labels import CAPACITY_TYPE, CAPACITY_TYPES, DO_NOT_DISRUPT, NODEPOOL, is_restricted
+from dovetail.model.nodepool import NodePool
+from dovetail.model.pod import NodeSelectorRequirement, Pod
+from dovetail.model.refusal import Refusal
+from dovetail.model.requirement import Requirement
+from dovetail.model.snapshot import Snapshot
+
+NOT_FOR_US = "ConfiguredElsewhere"
+INVALID = "InvalidPod"
+
+
+def provisionable_pods(snapshot: Snapshot) -> tuple[list[Pod], list[Refusal]]:
+    """The pods that wait for a node, and the refusals of those that ask for what cannot be."""
+    pods: list[Pod] = []
+    refusals: list[Refusal] = []
+    for pod in snapshot.unbound_pods:
+        if pod.provisionable:
+            refusal = find_refusal(pod)
+            if refusal is None:
+                pods.append(pod)
+            else:
+                refusals.append(refusal)
+    return pods, refusals
+
+
+def displaced_pods(snapshot: Snapshot) -> list[Pod]:
+    """Pods of nodes on their way out that will need a new home; protected ones stay where they are for now."""
+    return [
+        pod
+        for node in snapshot.nodes
+        if node.deleting
+        for pod in node.pods
+        if pod.reschedulable and pod.metadata.annotations.get(DO_NOT_DISRUPT, "false") == "false"
+    ]
+
+
+def find_refusal(pod: Pod) -> Refusal | None:
+    """Why no node can be brought for this pod, whatever there is to buy."""
+    about = f"pod/{pod.key}"
+    for expressions in _alternatives(pod):
+        for expression in expressions:
+            if expression.key == NODEPOOL and expression.operator == "DoesNotExist":
+                return Refusal(NOT_FOR_US, about, "configured to not run on a node of a NodePool")
+            problem = _expression_problem(expression)
+            if problem:
+                return Refusal(INVALID, about, problem)
+    return None
+
+
+def _alternatives(pod: Pod) -> Iterable[tuple[NodeSelectorRequirement, ...]]:
+    selector = pod.spec.node_selector.items()
+    yield tuple(NodeSelectorRequirement(key=key, operator="In", values=(value,)) for key, value in selector)
+    affinity = pod.spec.affinity.node_affinity if pod.spec.affinity is not None else None
+    required = affinity.required_during_scheduling_ignored_during_execution if affinity is not None else None
+    for term in required.node_selector_terms if required is not None else ():
+        if term.match_fields:
+            yield (NodeSelectorRequirement(key="matchFields", operator=""),)
+        yield term.match_expressions
+
+
+def _expression_problem(expression: NodeSelectorRequirement) -> str:
+    if expression.key == "matchFields" and not expression.operator:
+        return "node affinity by matchFields is not supported; use matchExpressions on a label"
+    if is_restricted(expression.key):
+        return f"label {expression.key} is restricted; nodes cannot be chosen by it"
+    try:
+        Requirement.of(expression.key, expression.operator, expression.values)
+    except ValueError as error:
+        return f"node affinity on {expression.key}: {error}"
+    known = expression.key != CAPACITY_TYPE or expression.operator != "In" or {*expression.values} & {*CAPACITY_TYPES}
+    return "" if known else f"{CAPACITY_TYPE} must be one of {', '.join(CAPACITY_TYPES)}"
+
+
+def usable_pools(snapshot: Snapshot) -> list[NodePool]:
+    """The pools that may make nodes now, in the order they are tried: heavier first, then by name from the end."""
+    ready = [pool for pool in snapshot.nodepools.values() if _usable(pool)]
+    ready.sort(key=lambda pool: pool.name, reverse=True)
+    ready.sort(key=lambda pool: -pool.weight)
+    return ready
+
+
+def _usable(pool: NodePool) -> bool:
+    return not pool.deleting and not pool.static and is_true(pool.status.conditions, READY)

@@ -1,0 +1,1 @@
+"""Where would these pods run, given these nodes and what could be bought?"""

@@ -1,0 +1,59 @@
+"""A NodePool as the solver sees it: what a new node of it would be, and the types it could be made of."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from dovetail.core.scheduling.daemons import Daemons
+from dovetail.model.catalog import InstanceType
+from dovetail.model.labels import INITIALIZED, NODEPOOL, REGISTERED
+from dovetail.model.nodepool import NodePool
+from dovetail.model.requirements import Requirements
+from dovetail.model.resources import Resources
+from dovetail.model.snapshot import Snapshot
+
+LIFECYCLE_LABELS = (REGISTERED, INITIALIZED)
+"""Labels every node gets while it starts: daemons may select on them, claims must not carry them."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """An instance type a draft may become, and what daemons would take of it."""
+
+    type: InstanceType
+    overhead: Resources
+
+
+@dataclass(frozen=True, eq=False)
+class Template:
+    """What a new node of a NodePool would be."""
+
+    pool: NodePool
+    requirements: Requirements
+    choices: tuple[Choice, ...]
+    well_known: frozenset[str]
+
+
+def read_template(pool: NodePool, snapshot: Snapshot, daemons: Daemons) -> Template:
+    """The template of a pool with the types that fit it; `choices` is empty when none does."""
+    ref = pool.node_class_ref
+    fixed = {NODEPOOL: pool.name, ref.label: ref.name, **dict.fromkeys(LIFECYCLE_LABELS, "true")}
+    requirements = pool.requirements.add(Requirements.from_labels(fixed))
+    types = fitting_types(snapshot.catalogs.get(pool.name, ()), requirements, snapshot.well_known)
+    taints = pool.spec.template.spec.taints
+    choices = tuple(
+        Choice(each, daemons.overhead(requirements.add(each.requirements), taints, snapshot.well_known))
+        for each in types
+    )
+    return Template(pool, requirements, choices, snapshot.well_known)
+
+
+def fitting_types(
+    types: Iterable[InstanceType], requirements: Requirements, well_known: frozenset[str]
+) -> Iterable[InstanceType]:
+    """The types that meet the requirements and have an offering that does."""
+    return (
+        each
+        for each in types
+        if each.requirements.intersects(requirements) is None
+        and any(True for _ in each.compatible_offerings(requirements, well_known))
+    )

@@ -1,0 +1,176 @@
+"""The cluster at one instant: an immutable value with the indexes every decision needs.
+
+A `ClusterNode` joins a Node and its NodeClaim. Until the node has registered, the claim speaks for it; afterwards the
+node does. A claim without a node yet counts as a node with the room its pods asked for, so nothing is bought twice.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
+
+from dovetail.model.catalog import InstanceType
+from dovetail.model.labels import INITIALIZED, NODEPOOL, REGISTERED, WELL_KNOWN
+from dovetail.model.node import Node
+from dovetail.model.nodeclaim import INSTANCE_TERMINATING, NodeClaim
+from dovetail.model.nodepool import NodePool
+from dovetail.model.pod import Pod
+from dovetail.model.quantity import Quantity
+from dovetail.model.requests import spec_requests
+from dovetail.model.requirements import Requirements
+from dovetail.model.resources import NODES, Resources, add, subtract
+from dovetail.model.taints import Taint, is_ephemeral
+from dovetail.model.workload import DaemonSet
+
+
+@dataclass(frozen=True)
+class ClusterNode:
+    """A Node, its NodeClaim, or both, and the pods bound to it."""
+
+    node: Node | None
+    claim: NodeClaim | None
+    pods: tuple[Pod, ...] = ()
+
+    def __post_init__(self) -> None:
+        assert self.node is not None or self.claim is not None, "a cluster node is at least one of the two"
+
+    @property
+    def managed(self) -> bool:
+        """Whether Dovetail made it."""
+        return self.claim is not None
+
+    @property
+    def registered(self) -> bool:
+        """Whether the node speaks for itself."""
+        if self.claim is None:
+            return True
+        return self.node is not None and self.node.metadata.labels.get(REGISTERED) == "true"
+
+    @property
+    def initialized(self) -> bool:
+        """Whether it is ready to take pods; the label says so, not the condition."""
+        if self.claim is None:
+            return True
+        return self.node is not None and self.node.metadata.labels.get(INITIALIZED) == "true"
+
+    @cached_property
+    def _speaker(self) -> Node | NodeClaim:
+        if self.node is not None and (self.registered or self.claim is None):
+            return self.node
+        assert self.claim is not None
+        return self.claim
+
+    @property
+    def name(self) -> str:
+        """The node's name, or the claim's until it has registered."""
+        return self._speaker.name
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """Labels of whoever speaks for it."""
+        return self._speaker.metadata.labels
+
+    @property
+    def nodepool_name(self) -> str:
+        """The pool it belongs to, or empty."""
+        return self.labels.get(NODEPOOL, "")
+
+    @property
+    def deleting(self) -> bool:
+        """Whether it is on its way out. Deleting only the Node counts once its claim is deleted too."""
+        if self.claim is not None:
+            return self.claim.deleting or self.claim.has(INSTANCE_TERMINATING)
+        return self.node is not None and self.node.deleting
+
+    @cached_property
+    def taints(self) -> tuple[Taint, ...]:
+        """Taints that will still be there when it is initialised."""
+        if self.claim is None:
+            return self.node.spec.taints if self.node is not None else ()
+        written = self.node.spec.taints if self.node is not None and self.registered else self.claim.spec.taints
+        if self.initialized:
+            return written
+        passing = self.claim.spec.startup_taints
+        return tuple(
+            taint for taint in written if not is_ephemeral(taint) and not any(taint.matches(other) for other in passing)
+        )
+
+    @cached_property
+    def requirements(self) -> Requirements:
+        """What is settled about it. Before launch a claim still leaves room for choice."""
+        settled = Requirements.from_labels(self.labels)
+        if self.launched or self.claim is None:
+            return settled
+        return self.claim.requirements.add(settled)
+
+    @property
+    def launched(self) -> bool:
+        """Whether there is an instance, or a node that needs none."""
+        return self.node is not None or (self.claim is not None and bool(self.claim.provider_id))
+
+    @property
+    def undefined_labels(self) -> frozenset[str]:
+        """Labels that may be assumed to come: none for a real node, the well-known ones before launch."""
+        return frozenset() if self.launched else WELL_KNOWN
+
+    @cached_property
+    def capacity(self) -> Resources:
+        """Everything it has, itself counted as one node."""
+        claimed = self.claim.status.capacity if self.claim is not None else {}
+        return {**_filled(self._node_capacity, claimed, settled=self.initialized), NODES: Quantity.of(1)}
+
+    @property
+    def _node_capacity(self) -> Resources:
+        return self.node.status.capacity if self.node is not None else {}
+
+    @cached_property
+    def allocatable(self) -> Resources:
+        """What pods can have. A claim that is not launched has at least what its own pods need."""
+        reported = self.node.status.allocatable if self.node is not None else {}
+        if self.claim is None:
+            return reported
+        promised = self.claim.status.allocatable if self.launched else self.claim.spec.resources.requests
+        return _filled(reported, promised, settled=self.initialized)
+
+    @cached_property
+    def requested(self) -> Resources:
+        """What its pods that have not ended ask for."""
+        return add(*(spec_requests(pod.spec) for pod in self.pods if not pod.terminal))
+
+    @cached_property
+    def available(self) -> Resources:
+        """What is left for more pods."""
+        return subtract(self.allocatable, self.requested)
+
+
+def _filled(reported: Resources, promised: Resources, *, settled: bool) -> Resources:
+    """What the node reports; until it is settled, amounts it does not report yet are taken from the promise."""
+    if settled:
+        return reported
+    return {**promised, **{name: amount for name, amount in reported.items() if amount}}
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Everything a decision may look at."""
+
+    at: datetime
+    nodes: tuple[ClusterNode, ...]
+    unbound_pods: tuple[Pod, ...]
+    nodepools: Mapping[str, NodePool]
+    daemon_sets: tuple[DaemonSet, ...]
+    catalogs: Mapping[str, tuple[InstanceType, ...]]
+    well_known: frozenset[str] = field(default=WELL_KNOWN)
+
+    @cached_property
+    def nodes_by_pool(self) -> Mapping[str, tuple[ClusterNode, ...]]:
+        """The managed nodes of each pool."""
+        grouped: dict[str, list[ClusterNode]] = {}
+        for node in self.nodes:
+            if node.managed and node.nodepool_name:
+                grouped.setdefault(node.nodepool_name, []).append(node)
+        return {pool: tuple(nodes) for pool, nodes in grouped.items()}
+
+    def usage(self, pool: str) -> Resources:
+        """What the nodes of a pool have together, those on their way out left aside."""
+        return add(*(node.capacity for node in self.nodes_by_pool.get(pool, ()) if not node.deleting))
