@@ -1,7 +1,8 @@
 """The solver: each pod to an existing node, else to a draft of this run, else to a new draft of the first fitting pool.
 
 Larger pods go first. Nothing is bound here: the answer says which nodes to bring, and the cluster's own scheduler does
-the rest. Every pod left over has a reason in words a kubectl user knows. Keeps Karpenter's order of pods, nodes and pools.
+the rest. Every pod left over has a reason in words a kubectl user knows. Keeps Karpenter's order of pods, nodes and
+pools.
 """
 
 from collections import Counter

@@ -1,0 +1,78 @@
+"""The state of a NodePool: is its node class ready, is it valid, do its nodes register, what does it have."""
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from dovetail.model.conditions import Verdict
+from dovetail.model.quantity import ZERO, Quantity
+from dovetail.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, NODES, PODS, Resources, add
+from dovetail.model.snapshot import ClusterNode
+from dovetail.model.wire import Condition, Fault
+
+VALIDATION_SUCCEEDED = "ValidationSucceeded"
+NODE_CLASS_READY = "NodeClassReady"
+NODE_REGISTRATION_HEALTHY = "NodeRegistrationHealthy"
+DEPENDENTS = (VALIDATION_SUCCEEDED, NODE_CLASS_READY)
+ALWAYS_COUNTED = (CPU, MEMORY, PODS, EPHEMERAL_STORAGE, NODES)
+REMEMBERED = 4
+UNHEALTHY_FAILURES = 2
+
+
+def judge_node_class(*, found: bool, deleting: bool, ready: Condition | None) -> Verdict:
+    """`NodeClassReady` from what is known of the class."""
+    if not found:
+        return Verdict(NODE_CLASS_READY, "False", "NodeClassNotFound", "NodeClass not found on cluster")
+    if deleting:
+        return Verdict(NODE_CLASS_READY, "False", "NodeClassTerminating", "NodeClass is Terminating")
+    if ready is None or ready.status == "Unknown":
+        return Verdict(NODE_CLASS_READY, "False", "NodeClassReadinessUnknown", "Node Class Readiness Unknown")
+    if ready.status != "True":
+        return Verdict(NODE_CLASS_READY, "False", ready.reason, ready.message)
+    return Verdict(NODE_CLASS_READY)
+
+
+def judge_validation(faults: Iterable[Fault]) -> Verdict:
+    """`ValidationSucceeded` with every fault in its message."""
+    found = [str(fault) for fault in faults]
+    if not found:
+        return Verdict(VALIDATION_SUCCEEDED)
+    return Verdict(VALIDATION_SUCCEEDED, "False", "NodePoolValidationFailed", "; ".join(found)[:1024])
+
+
+def count(nodes: Iterable[ClusterNode]) -> tuple[Resources, int]:
+    """What the nodes that stay have together, and how many they are."""
+    staying = [node for node in nodes if not node.deleting]
+    total = add(dict.fromkeys(ALWAYS_COUNTED, ZERO), *(node.capacity for node in staying))
+    return {**total, NODES: Quantity.of(len(staying))}, len(staying)
+
+
+@dataclass
+class RegistrationHealth:
+    """The last few outcomes of registration in one pool. Two failures among them are one too many."""
+
+    outcomes: deque[bool] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
+    generations: tuple[int, int] = (0, 0)
+
+    def note(self, *, succeeded: bool) -> None:
+        """One more outcome."""
+        self.outcomes.append(succeeded)
+
+    def restart(self, generations: tuple[int, int]) -> bool:
+        """Forget everything when the pool or its class changed; says whether it did."""
+        if generations == self.generations:
+            return False
+        self.generations = generations
+        self.outcomes.clear()
+        return True
+
+    def verdict(self) -> Verdict:
+        """`NodeRegistrationHealthy` as it stands."""
+        failures = sum(not outcome for outcome in self.outcomes)
+        if failures >= UNHEALTHY_FAILURES:
+            return Verdict(NODE_REGISTRATION_HEALTHY, "False", "RegistrationFailed", "Failed to register node")
+        if any(self.outcomes):
+            return Verdict(NODE_REGISTRATION_HEALTHY)
+        return Verdict(
+            NODE_REGISTRATION_HEALTHY, "Unknown", "AwaitingReconciliation", "object is awaiting reconciliation"
+        )
