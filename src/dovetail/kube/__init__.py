@@ -1,1 +1,1 @@
-"""The adapter to a real Kubernetes API server."""
+"""The adapter to a real Kubernetes API server: how to reach it, and the `Cluster` port spoken over HTTP."""

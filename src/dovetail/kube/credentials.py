@@ -1,0 +1,124 @@
+"""Who we are to the API server, kept fresh.
+
+A source fetches a credential; `Credentials` remembers it until it expires or the server refuses it, and lets only one
+fetch run at a time. Files are read again every minute, because a kubelet replaces them long before they expire.
+"""
+
+import asyncio
+from base64 import b64encode
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Protocol
+
+from dovetail.kube.endpoint import ClientCertificate, Pem
+from dovetail.ports.clock import Clock
+from dovetail.ports.errors import Denied
+
+Headers = tuple[tuple[str, str], ...]
+
+REREAD_AFTER = timedelta(minutes=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Credential:
+    """What is shown to the API server with a call."""
+
+    headers: Headers = ()
+    certificate: ClientCertificate | None = None
+    expires_at: datetime | None = None
+
+    def same_as(self, other: "Credential") -> bool:
+        """Whether showing the other one would make no difference."""
+        return self.headers == other.headers and self.certificate == other.certificate
+
+
+class Source(Protocol):
+    """Where credentials come from."""
+
+    async def fetch(self, now: datetime) -> Credential:
+        """A fresh credential, or `Denied`."""
+        ...
+
+
+def bearer(token: str) -> Headers:
+    """The header of a token."""
+    return (("Authorization", f"Bearer {token.strip()}"),)
+
+
+def basic(username: str, password: str) -> Headers:
+    """The header of a user name and password."""
+    return (("Authorization", "Basic " + b64encode(f"{username}:{password}".encode()).decode("ascii")),)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StaticSource:
+    """Headers as written, a token from a file, a certificate: whatever of these there is, together."""
+
+    headers: Headers = ()
+    token_file: Path | None = None
+    certificate: Pem | None = None
+    key: Pem | None = None
+
+    async def fetch(self, now: datetime) -> Credential:
+        """Read the files there are."""
+        try:
+            headers = self.headers + self._token()
+            certificate = self._certificate()
+        except OSError as error:
+            raise Denied(f"credentials cannot be read: {error}") from error
+        return Credential(headers, certificate, now + REREAD_AFTER if self._from_files else None)
+
+    @property
+    def _from_files(self) -> bool:
+        return self.token_file is not None or any(pem is not None and pem.file for pem in (self.certificate, self.key))
+
+    def _token(self) -> Headers:
+        if self.token_file is None:
+            return ()
+        token = self.token_file.read_text(encoding="utf-8").strip()
+        if not token:
+            raise Denied(f"the token file {self.token_file} is empty")
+        return bearer(token)
+
+    def _certificate(self) -> ClientCertificate | None:
+        if self.certificate is None or self.key is None:
+            return None
+        return ClientCertificate(self.certificate.read(), self.key.read())
+
+
+class Credentials:
+    """The credential in use."""
+
+    def __init__(self, source: Source, clock: Clock) -> None:
+        self._source = source
+        self._clock = clock
+        self._held: Credential | None = None
+        self._fetching = asyncio.Lock()
+
+    async def current(self) -> Credential:
+        """The credential to show now. If a new one cannot be had, the expired one may still do: the server decides."""
+        held = self._held
+        if held is not None and not self._expired(held):
+            return held
+        async with self._fetching:
+            held = self._held
+            if held is not None and not self._expired(held):
+                return held
+            try:
+                self._held = await self._source.fetch(self._clock.now())
+            except Denied:
+                if held is None:
+                    raise
+                return held
+            return self._held
+
+    async def renewed(self, refused: Credential) -> Credential:
+        """A credential in place of the one the server refused; possibly an equal one."""
+        async with self._fetching:
+            if self._held is None or self._held is refused:
+                self._held = await self._source.fetch(self._clock.now())
+            return self._held
+
+    def _expired(self, credential: Credential) -> bool:
+        return credential.expires_at is not None and self._clock.now() >= credential.expires_at

@@ -1,0 +1,213 @@
+"""Kubeconfig files: found and merged as kubectl does, and one context of them understood.
+
+The first file that names a cluster, a user, a context or the current context wins. Paths in a file are relative to it.
+Every fault of the chosen context is reported at once, with the file it stands in and what to do.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
+from dovetail.kube.endpoint import AccessFault
+from dovetail.model.wire import Fault
+
+
+class ClusterEntry(msgspec.Struct, rename="kebab"):
+    """A cluster as written."""
+
+    server: str = ""
+    certificate_authority: str = ""
+    certificate_authority_data: str = ""
+    insecure_skip_tls_verify: bool = False
+    tls_server_name: str = ""
+    proxy_url: str = ""
+    extensions: list["NamedExtension"] | None = None
+
+
+class NamedExtension(msgspec.Struct):
+    """Something a tool keeps with a cluster; the exec protocol has a name of its own for what plugins are told."""
+
+    name: str = ""
+    extension: Any = None
+
+
+class EnvEntry(msgspec.Struct):
+    """A variable for a plugin."""
+
+    name: str
+    value: str = ""
+
+
+class ExecEntry(msgspec.Struct, rename="camel"):
+    """An exec plugin as written."""
+
+    command: str = ""
+    args: list[str] | None = None
+    env: list[EnvEntry] | None = None
+    api_version: str = ""
+    install_hint: str = ""
+    provide_cluster_info: bool = False
+    interactive_mode: str = ""
+
+
+class UserEntry(msgspec.Struct, rename="kebab"):
+    """A user as written."""
+
+    client_certificate: str = ""
+    client_certificate_data: str = ""
+    client_key: str = ""
+    client_key_data: str = ""
+    token: str = ""
+    token_file: str = msgspec.field(default="", name="tokenFile")
+    username: str = ""
+    password: str = ""
+    exec: ExecEntry | None = None
+    auth_provider: dict[str, Any] | None = None
+    impersonate: str = msgspec.field(default="", name="as")
+    impersonate_uid: str = msgspec.field(default="", name="as-uid")
+    impersonate_groups: list[str] | None = msgspec.field(default=None, name="as-groups")
+    impersonate_extra: dict[str, list[str]] | None = msgspec.field(default=None, name="as-user-extra")
+
+
+class ContextEntry(msgspec.Struct):
+    """A context as written."""
+
+    cluster: str = ""
+    user: str = ""
+    namespace: str = ""
+
+
+class _NamedCluster(msgspec.Struct):
+    name: str
+    cluster: ClusterEntry | None = None
+
+
+class _NamedUser(msgspec.Struct):
+    name: str
+    user: UserEntry | None = None
+
+
+class _NamedContext(msgspec.Struct):
+    name: str
+    context: ContextEntry | None = None
+
+
+class _File(msgspec.Struct):
+    clusters: list[_NamedCluster] | None = None
+    users: list[_NamedUser] | None = None
+    contexts: list[_NamedContext] | None = None
+    current_context: str | None = msgspec.field(default=None, name="current-context")
+
+
+@dataclass(slots=True)
+class Kubeconfig:
+    """Several files as one. Each entry keeps the file it comes from."""
+
+    files: tuple[Path, ...]
+    clusters: dict[str, tuple[ClusterEntry, Path]] = field(default_factory=dict)
+    users: dict[str, tuple[UserEntry, Path]] = field(default_factory=dict)
+    contexts: dict[str, tuple[ContextEntry, Path]] = field(default_factory=dict)
+    current_context: str = ""
+
+    @property
+    def shown(self) -> str:
+        """The files, for a message."""
+        return ", ".join(str(file) for file in self.files)
+
+
+def kubeconfig_files(explicit: Path | None, environ: Mapping[str, str]) -> tuple[Path, ...]:
+    """The files to read: the one asked for, else those of `KUBECONFIG`."""
+    if explicit is not None:
+        return (explicit.expanduser(),)
+    listed = [Path(entry) for entry in environ.get("KUBECONFIG", "").split(os.pathsep) if entry]
+    return tuple(dict.fromkeys(listed))
+
+
+def load(files: tuple[Path, ...], *, may_miss: bool) -> Kubeconfig:
+    """Read and merge the files. Of a list, as in `KUBECONFIG`, some may be missing, but not all."""
+    found = tuple(file for file in files if file.exists())
+    missing = [file for file in files if file not in found]
+    if missing and (not may_miss or not found):
+        raise AccessFault(
+            f"kubeconfig {', '.join(map(str, missing))}: no such file; name another with --kubeconfig or KUBECONFIG"
+        )
+    merged = Kubeconfig(found)
+    for file in found:
+        _merge(merged, _read(file), file)
+    return merged
+
+
+def _read(file: Path) -> _File:
+    try:
+        plain = yaml.safe_load(file.read_text(encoding="utf-8"))
+        return msgspec.convert({} if plain is None else plain, _File)
+    except (OSError, UnicodeDecodeError) as error:
+        raise AccessFault(f"kubeconfig {file}: cannot be read: {error}") from error
+    except yaml.YAMLError as error:
+        raise AccessFault(f"kubeconfig {file}: is not YAML: {error}") from error
+    except msgspec.ValidationError as error:
+        raise AccessFault(f"kubeconfig {file}: is not a kubeconfig: {error}") from error
+
+
+def _merge(merged: Kubeconfig, read: _File, file: Path) -> None:
+    for cluster in read.clusters or ():
+        merged.clusters.setdefault(cluster.name, (cluster.cluster or ClusterEntry(), file))
+    for user in read.users or ():
+        merged.users.setdefault(user.name, (user.user or UserEntry(), file))
+    for context in read.contexts or ():
+        merged.contexts.setdefault(context.name, (context.context or ContextEntry(), file))
+    merged.current_context = merged.current_context or read.current_context or ""
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """One context with the entries it refers to."""
+
+    name: str
+    context: ContextEntry
+    cluster: ClusterEntry
+    cluster_file: Path
+    user: UserEntry
+    user_file: Path
+
+
+def choose(config: Kubeconfig, wanted: str | None) -> Chosen:
+    """The context asked for, or the current one."""
+    name = wanted or config.current_context
+    known = ", ".join(sorted(config.contexts)) or "none"
+    if not name:
+        raise AccessFault(
+            f"kubeconfig {config.shown}: no context is current; choose one with --context (there are: {known})"
+        )
+    if name not in config.contexts:
+        raise AccessFault(
+            f"kubeconfig {config.shown}: there is no context {name!r}; choose one with --context (there are: {known})"
+        )
+    context, file = config.contexts[name]
+    faults = list(_dangling(config, context, f"contexts[{name}]"))
+    if faults:
+        raise refused(file, name, faults)
+    cluster, cluster_file = config.clusters[context.cluster]
+    user, user_file = config.users[context.user] if context.user else (UserEntry(), file)
+    return Chosen(name, context, cluster, cluster_file, user, user_file)
+
+
+def _dangling(config: Kubeconfig, context: ContextEntry, path: str) -> list[Fault]:
+    faults = []
+    if context.cluster not in config.clusters:
+        remedy = f"name one of: {', '.join(sorted(config.clusters)) or 'none are defined'}"
+        faults.append(Fault(f"{path}.cluster", "there is no such cluster", context.cluster, remedy))
+    if context.user and context.user not in config.users:
+        remedy = f"name one of: {', '.join(sorted(config.users)) or 'none are defined'}"
+        faults.append(Fault(f"{path}.user", "there is no such user", context.user, remedy))
+    return faults
+
+
+def refused(file: Path, context: str, faults: list[Fault]) -> AccessFault:
+    """All faults of a context as one error."""
+    return AccessFault(f"kubeconfig {file}, context {context!r}: " + "; ".join(str(fault) for fault in faults))

@@ -1,0 +1,111 @@
+"""What an answer other than success means: HTTP status and `Status` body to the errors of the port.
+
+A refusal of a write is only ever called `Unavailable` when nothing was written; where the server itself does not know
+(it, its storage or a proxy gave up in between) the outcome is unknown.
+"""
+
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from dovetail.kube.call import Call
+from dovetail.model.wire import Fault
+from dovetail.ports.errors import (
+    AlreadyExists,
+    ApiError,
+    Conflict,
+    Denied,
+    EvictionBlocked,
+    EvictionImpossible,
+    Gone,
+    Invalid,
+    NotFound,
+    OutcomeUnknown,
+    Throttled,
+    Unavailable,
+)
+
+_SHOWN = 500
+_STORAGE_GAVE_UP = ("etcdserver", "timed out", "deadline exceeded", "leader changed")
+
+
+class Cause(msgspec.Struct):
+    """One cause of a refusal."""
+
+    reason: str = ""
+    message: str = ""
+    field: str = ""
+
+
+class Details(msgspec.Struct, rename="camel"):
+    """What a refusal is about."""
+
+    causes: list[Cause] | None = None
+    retry_after_seconds: int = 0
+
+
+class Status(msgspec.Struct):
+    """The API server's own account of a call."""
+
+    code: int = 0
+    reason: str = ""
+    message: str = ""
+    details: Details | None = None
+
+    @property
+    def causes(self) -> list[Cause]:
+        """The causes given."""
+        return (self.details.causes or []) if self.details else []
+
+
+def read_status(body: bytes | msgspec.Raw, code: int = 0) -> Status:
+    """The Status in an answer; proxies in between answer in their own words, which are kept as the message."""
+    try:
+        status = msgspec.json.decode(body, type=Status)
+    except msgspec.DecodeError:
+        return Status(code=code, message=bytes(body)[:_SHOWN].decode("utf-8", "replace").strip())
+    status.code = status.code or code
+    return status
+
+
+def error_of(call: Call, status: Status, headers: Mapping[str, str] | None = None) -> ApiError:
+    """The error that this status means for this call."""
+    message = (
+        f"{call}: {status.message or 'no explanation'} ({status.code}{' ' + status.reason if status.reason else ''})"
+    )
+    if status.code in _BY_CODE:
+        return _BY_CODE[status.code](message)
+    if status.code in (400, 422):
+        return Invalid(message, tuple(Fault(cause.field or "$", cause.message) for cause in status.causes))
+    if status.code == 409:
+        return AlreadyExists(message) if status.reason == "AlreadyExists" else Conflict(message)
+    if status.code == 429:
+        return _too_many(status, message, headers or {})
+    if status.code >= 500:
+        return _broken(call, status, message)
+    return ApiError(message)
+
+
+def _too_many(status: Status, message: str, headers: Mapping[str, str]) -> ApiError:
+    budgets = [cause.message for cause in status.causes if cause.reason == "DisruptionBudget"]
+    if budgets:
+        return EvictionBlocked(f"{message}: {'; '.join(budgets)}")
+    header = headers.get("Retry-After", "")
+    wait = float(header) if header.isdigit() else float(status.details.retry_after_seconds if status.details else 0)
+    return Throttled(message, wait or None)
+
+
+def _broken(call: Call, status: Status, message: str) -> ApiError:
+    if call.evicts and "more than one PodDisruptionBudget" in status.message:
+        return EvictionImpossible(message)
+    gave_up = status.code in (502, 504) or any(word in status.message for word in _STORAGE_GAVE_UP)
+    return OutcomeUnknown(message) if call.writes and gave_up else Unavailable(message)
+
+
+_BY_CODE: dict[int, Callable[[str], ApiError]] = {
+    401: Denied,
+    403: Denied,
+    404: NotFound,
+    408: Unavailable,
+    410: Gone,
+}

@@ -1,0 +1,172 @@
+"""Calls over HTTP to one API server: deadlines, turns under the rate limit, credentials, and errors of the port.
+
+Every call ends before its deadline. A write that was sent and got no answer is `OutcomeUnknown`; anything else that
+goes wrong on the way is `Unavailable`. Nothing is repeated here but a call that the server refused for its credential.
+"""
+
+import asyncio
+import platform
+import socket
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any
+from urllib.parse import urlencode
+
+import aiohttp
+from yarl import URL
+
+from dovetail.kube.call import Call
+from dovetail.kube.credentials import Credential, Credentials
+from dovetail.kube.endpoint import ClientCertificate, Endpoint, tls_context
+from dovetail.kube.ratelimit import RateLimit
+from dovetail.kube.status import error_of, read_status
+from dovetail.ports.errors import ApiError, OutcomeUnknown, Unavailable
+
+USER_AGENT = f"dovetail/{version('dovetail')} ({platform.system().lower()}/{platform.machine()})"
+_NO_TIMEOUT_OF_ITS_OWN = aiohttp.ClientTimeout(total=None, sock_connect=None, sock_read=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How much, how fast and how long."""
+
+    qps: float = 200.0
+    burst: int = 300
+    deadline: float = 15.0  # seconds for one object, the wait for its turn included
+    bulk_deadline: float = 60.0  # seconds for one page of a list
+    watch_seconds: tuple[int, int] = (300, 600)  # the server ends a watch after a random time in between
+    watch_grace: float = 30.0  # seconds of silence allowed beyond that
+    page_size: int = 500
+
+
+DEFAULT_LIMITS = Limits()
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """How far a call has come."""
+
+    sent: bool = False
+
+
+class Transport:
+    """The way to one API server."""
+
+    def __init__(self, endpoint: Endpoint, credentials: Credentials, limits: Limits) -> None:
+        self.limits = limits
+        self._endpoint = endpoint
+        self._credentials = credentials
+        self._proxy = endpoint.proxy_url
+        self._turns = RateLimit(limits.qps, limits.burst)
+        self._tls: tuple[ClientCertificate | None, ssl.SSLContext] | None = None
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, socket_factory=_lively_socket),
+            timeout=_NO_TIMEOUT_OF_ITS_OWN,
+            headers={"User-Agent": USER_AGENT, "Accept": "application/json"},
+            cookie_jar=aiohttp.DummyCookieJar(),
+        )
+
+    async def aclose(self) -> None:
+        """Close every connection."""
+        await self._session.close()
+
+    async def fetch(self, call: Call) -> bytes:
+        """Make the call and return its whole answer."""
+        seconds = self.limits.bulk_deadline if call.bulk else self.limits.deadline
+        async with self._within(call, seconds) as attempt:
+            response = await self._send(call, attempt)
+            try:
+                body = await response.read()
+            finally:
+                response.release()
+        return body
+
+    @asynccontextmanager
+    async def stream(self, call: Call) -> AsyncIterator[aiohttp.StreamReader]:
+        """Make the call and hand out its answer as it comes; whoever reads it sets the time for each read."""
+        async with self._within(call, self.limits.deadline) as attempt:
+            response = await self._send(call, attempt)
+        try:
+            yield response.content
+        finally:
+            response.close()
+
+    @asynccontextmanager
+    async def _within(self, call: Call, seconds: float) -> AsyncIterator[_Attempt]:
+        attempt = _Attempt()
+        try:
+            async with asyncio.timeout(seconds):
+                if not call.urgent:
+                    await self._turns.take()
+                yield attempt
+        except (aiohttp.ClientConnectorError, aiohttp.ClientHttpProxyError) as error:
+            raise Unavailable(f"{call}: cannot connect to {self._endpoint.server}: {error}") from error
+        except TimeoutError as error:
+            raise _lost(call, attempt, f"no answer within {seconds:g} s") from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise _lost(call, attempt, f"connection broken: {str(error) or type(error).__name__}") from error
+
+    async def _send(self, call: Call, attempt: _Attempt) -> aiohttp.ClientResponse:
+        credential = await self._credentials.current()
+        response = await self._request(call, credential, attempt)
+        if response.status == 401:
+            refusal = await _error(call, response)
+            renewed = await self._credentials.renewed(credential)
+            if renewed.same_as(credential):
+                raise refusal
+            response = await self._request(call, renewed, attempt)
+        if response.status >= 300:
+            raise await _error(call, response)
+        return response
+
+    async def _request(self, call: Call, credential: Credential, attempt: _Attempt) -> aiohttp.ClientResponse:
+        headers = [*credential.headers, ("Accept-Encoding", "gzip" if call.bulk else "identity")]
+        if call.body is not None:
+            headers.append(("Content-Type", call.content_type))
+        tls: dict[str, Any] = {}
+        if self._endpoint.secure:
+            tls["ssl"] = self._context(credential.certificate)
+            tls["server_hostname"] = self._endpoint.tls_server_name or None
+        url = self._endpoint.server + call.path + (f"?{urlencode(call.query)}" if call.query else "")
+        attempt.sent = True
+        return await self._session.request(
+            call.method,
+            URL(url, encoded=True),
+            data=call.body,
+            headers=headers,
+            allow_redirects=False,
+            proxy=self._proxy,
+            **tls,
+        )
+
+    def _context(self, certificate: ClientCertificate | None) -> ssl.SSLContext:
+        """Connections are pooled by context, so a new certificate brings new connections by itself."""
+        if self._tls is None or self._tls[0] != certificate:
+            self._tls = certificate, tls_context(self._endpoint, certificate)
+        return self._tls[1]
+
+
+async def _error(call: Call, response: aiohttp.ClientResponse) -> ApiError:
+    try:
+        body = await response.read()
+    finally:
+        response.release()
+    return error_of(call, read_status(body, response.status), response.headers)
+
+
+def _lost(call: Call, attempt: _Attempt, problem: str) -> ApiError:
+    return OutcomeUnknown(f"{call}: {problem}") if call.writes and attempt.sent else Unavailable(f"{call}: {problem}")
+
+
+def _lively_socket(address: Any) -> socket.socket:
+    """A socket that notices within a minute when the other side is silently gone, which a watch would not."""
+    family, kind, protocol, _, _ = address
+    made = socket.socket(family, kind, protocol)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
+        if hasattr(socket, option):
+            made.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+    return made
