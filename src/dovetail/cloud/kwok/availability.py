@@ -1,0 +1,52 @@
+"""Which offerings cannot be had for now: how a simulation makes a cloud run short."""
+
+from dataclasses import dataclass, replace
+
+from dovetail.model.catalog import InstanceType, Offering
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shortage:
+    """Offerings that cannot be had. An empty field stands for every value: a zone alone is an outage of that zone."""
+
+    instance_type: str = ""
+    zone: str = ""
+    capacity_type: str = ""
+
+    def covers(self, name: str, offering: Offering) -> bool:
+        """Whether it takes this offering of the named type away."""
+        return (
+            self.instance_type in ("", name)
+            and self.zone in ("", offering.zone)
+            and self.capacity_type in ("", offering.capacity_type)
+        )
+
+
+class Availability:
+    """A catalogue under the shortages of the moment. Types without a shortage are passed on as they are."""
+
+    def __init__(self, catalog: tuple[InstanceType, ...]) -> None:
+        self._catalog = catalog
+        self._shortages: frozenset[Shortage] = frozenset()
+        self.catalog = catalog
+
+    def begin(self, shortage: Shortage) -> None:
+        """Take offerings away until the same shortage ends."""
+        self._apply(self._shortages | {shortage})
+
+    def end(self, shortage: Shortage) -> None:
+        """Give back what this shortage took, unless another covers it; a shortage that never began is no matter."""
+        self._apply(self._shortages - {shortage})
+
+    def _apply(self, shortages: frozenset[Shortage]) -> None:
+        self._shortages = shortages
+        self.catalog = tuple(self._marked(each) for each in self._catalog) if shortages else self._catalog
+
+    def _marked(self, instance_type: InstanceType) -> InstanceType:
+        offerings = tuple(self._offering(instance_type.name, each) for each in instance_type.offerings)
+        return instance_type if offerings == instance_type.offerings else replace(instance_type, offerings=offerings)
+
+    def _offering(self, name: str, offering: Offering) -> Offering:
+        if any(shortage.covers(name, offering) for shortage in self._shortages):
+            return replace(offering, available=False)
+        return offering

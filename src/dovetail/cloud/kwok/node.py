@@ -1,0 +1,88 @@
+"""The Node that stands for a simulated instance, and the instance read back from it. Pure translation.
+
+The node's name follows from its NodeClaim, so whoever launches for the same claim again finds the same node. Unlike
+Karpenter's kwok, capacity is that of the instance type and not what the claim happened to ask for.
+"""
+
+import hashlib
+
+from dovetail.cloud.kwok.choice import Choice
+from dovetail.cloud.kwok.labels import FAKE, FAKE_NODE, PARTITION, PRICE, PROVIDER_PREFIX
+from dovetail.model.catalog import Instance
+from dovetail.model.labels import ARCH, HOSTNAME, OS
+from dovetail.model.node import Node, NodeSpec, NodeStatus
+from dovetail.model.nodeclaim import NodeClaim
+from dovetail.model.requirement import Requirement
+from dovetail.model.taints import UNREGISTERED_TAINT
+from dovetail.model.wire import ObjectMeta
+
+_LONGEST_NAME = 253
+_LONGEST_LABEL = 63
+
+
+def node_name(claim: NodeClaim) -> str:
+    """The name of the claim's node: the one on record, or the one it will get."""
+    if claim.provider_id.startswith(PROVIDER_PREFIX):
+        return claim.provider_id.removeprefix(PROVIDER_PREFIX)
+    suffix = f"-{_digest(claim.metadata.uid)}"
+    return f"kwok-{claim.name}"[: _LONGEST_NAME - len(suffix)].rstrip("-.") + suffix
+
+
+def provider_id(name: str) -> str:
+    """The instance behind a node of that name."""
+    return PROVIDER_PREFIX + name
+
+
+def build_node(claim: NodeClaim, choice: Choice) -> Node:
+    """The node of a claim, as it first appears: unregistered, and not yet looked after by any kubelet."""
+    name = node_name(claim)
+    return Node(
+        metadata=ObjectMeta(
+            name=name, labels=_labels(claim, choice), annotations={**claim.metadata.annotations, FAKE_NODE: FAKE}
+        ),
+        spec=NodeSpec(provider_id=provider_id(name), taints=(UNREGISTERED_TAINT,)),
+        status=NodeStatus(
+            capacity=choice.instance_type.capacity, allocatable=choice.instance_type.allocatable, phase="Pending"
+        ),
+    )
+
+
+def instance_of(node: Node) -> Instance:
+    """The instance a node stands for."""
+    return Instance(
+        provider_id=node.provider_id,
+        labels=dict(node.metadata.labels),
+        capacity=node.status.capacity,
+        allocatable=node.status.allocatable,
+        annotations=dict(node.metadata.annotations),
+        terminating=node.deleting,
+    )
+
+
+def _labels(claim: NodeClaim, choice: Choice) -> dict[str, str]:
+    settled = claim.requirements.add(choice.instance_type.requirements, choice.offering.requirements)
+    return {
+        **claim.metadata.labels,
+        **settled.labels(),
+        OS: _one(settled.get(OS), "linux"),
+        ARCH: _one(settled.get(ARCH), "amd64"),
+        HOSTNAME: _hostname(claim),
+        FAKE_NODE: FAKE,
+        PARTITION: "a",
+        PRICE: f"{choice.offering.price:f}",
+    }
+
+
+def _one(requirement: Requirement, preferred: str) -> str:
+    """A type may run several systems; a node runs one."""
+    return preferred if requirement.has(preferred) else requirement.any()
+
+
+def _hostname(claim: NodeClaim) -> str:
+    if len(claim.name) <= _LONGEST_LABEL:
+        return claim.name
+    return f"{claim.name[:54].rstrip('-.')}-{_digest(claim.name)}"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:8]

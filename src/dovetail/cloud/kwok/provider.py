@@ -1,0 +1,204 @@
+"""The kwok provider: instances are Node objects in the cluster itself.
+
+Launching creates a Node, terminating deletes it; KWOK, or the embedded world, plays the kubelet. Everything that
+matters is in the cluster: a launch that is repeated after a crash finds its Node by name, and one that was still
+waiting for its registration delay is made again by `recover` from what the NodeClaim says.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+
+from dovetail.cloud.kwok.availability import Availability
+from dovetail.cloud.kwok.choice import Choice, find_cheapest
+from dovetail.cloud.kwok.labels import FAKE_NODE, GROUP, INSTANCE_LABELS, NODE_CLASS_KIND, PROVIDER_PREFIX
+from dovetail.cloud.kwok.node import build_node, instance_of, node_name, provider_id
+from dovetail.cloud.kwok.registrations import Registrations
+from dovetail.model.catalog import Instance, InstanceType
+from dovetail.model.conditions import READY, find
+from dovetail.model.kinds import KWOK_NODE_CLASS, NODE, NODE_CLAIM
+from dovetail.model.labels import CAPACITY_TYPE, INSTANCE_TYPE, WELL_KNOWN, ZONE
+from dovetail.model.node import Node
+from dovetail.model.nodeclaim import REGISTERED, NodeClaim
+from dovetail.model.nodeclass import KWOKNodeClass
+from dovetail.model.nodepool import NodeClassRef, NodePool
+from dovetail.model.wire import Condition, Key, Unreadable
+from dovetail.ports.cloud import NodeClassState, RepairStatement
+from dovetail.ports.cluster import Cluster, Deletion
+from dovetail.ports.errors import AlreadyExists, InstanceNotFound, InsufficientCapacity, NodeClassNotReady, NotFound
+
+_TOLERATION = timedelta(minutes=10)
+_UNHEALTHY = (
+    ("Ready", "False"),
+    ("Ready", "Unknown"),
+    ("NetworkUnavailable", "True"),
+    ("DiskPressure", "True"),
+    ("MemoryPressure", "True"),
+)
+
+
+class KwokProvider:
+    """A provider whose instances are Nodes that nobody has to pay for. `availability` is where shortages are made."""
+
+    def __init__(self, cluster: Cluster, catalog: Sequence[InstanceType]) -> None:
+        self._cluster = cluster
+        self._registrations = Registrations(cluster)
+        self.availability = Availability(tuple(catalog))
+        offered = {key for each in catalog for offering in each.offerings for key in offering.requirements}
+        self._well_known = INSTANCE_LABELS | offered
+
+    @property
+    def name(self) -> str:
+        """Short name, as in `--provider`."""
+        return "kwok"
+
+    @property
+    def well_known_labels(self) -> frozenset[str]:
+        """The derived labels of instance types, and whatever else offerings speak of."""
+        return self._well_known
+
+    def supports(self, ref: NodeClassRef) -> bool:
+        """Only KWOKNodeClasses."""
+        return ref.api_group == GROUP and ref.kind == NODE_CLASS_KIND
+
+    async def node_class(self, ref: NodeClassRef) -> NodeClassState | None:
+        """The class, or None. One that says nothing of its readiness is ready: there is nothing to prepare."""
+        found = await self._class(ref)
+        if found is None:
+            return None
+        return NodeClassState(
+            name=found.name, generation=found.metadata.generation, deleting=found.deleting, ready=_readiness(found)
+        )
+
+    async def instance_types(self, pool: NodePool) -> tuple[InstanceType, ...]:  # noqa: ARG002 - all pools see all types
+        """The catalogue, with what is short now marked unavailable."""
+        return self.availability.catalog
+
+    async def launch(self, claim: NodeClaim) -> Instance:
+        """Create the claim's Node, at once or after its class's registration delay, unless that was done before."""
+        name = node_name(claim)
+        existing = await self._node(name) or self._registrations.waiting(name)
+        if existing is not None:
+            return instance_of(existing)
+        node_class = await self._class(claim.spec.node_class_ref)
+        if node_class is None or node_class.deleting:
+            raise InsufficientCapacity(f"KWOKNodeClass {claim.spec.node_class_ref.name!r} does not exist")
+        ready = _readiness(node_class)
+        if ready.status == "False":
+            raise NodeClassNotReady(f"KWOKNodeClass {node_class.name!r} is not ready: {ready.message or ready.reason}")
+        choice = find_cheapest(claim, self.availability.catalog, WELL_KNOWN | self._well_known)
+        if isinstance(choice, str):
+            raise InsufficientCapacity(choice)
+        return instance_of(await self._start(claim, build_node(claim, choice), node_class))
+
+    async def terminate(self, claim: NodeClaim) -> None:
+        """Delete the claim's Node. One that is deleted already holds no instance, whatever its finalizers wait for."""
+        name = node_name(claim)
+        if self._registrations.cancel(name):
+            return
+        node = await self._node(name)
+        if node is None or node.deleting:
+            raise InstanceNotFound(f"instance {provider_id(name)} is gone")
+        try:
+            await self._cluster.delete(NODE, node.key, Deletion(uid=node.metadata.uid))
+        except NotFound:
+            raise InstanceNotFound(f"instance {provider_id(name)} is gone") from None
+
+    async def get(self, provider_id: str) -> Instance:
+        """One instance, terminating ones included and marked."""
+        name = provider_id.removeprefix(PROVIDER_PREFIX)
+        if name != provider_id:
+            node = await self._node(name) or self._registrations.waiting(name)
+            if node is not None:
+                return instance_of(node)
+        raise InstanceNotFound(f"there is no instance {provider_id}")
+
+    async def list(self) -> tuple[Instance, ...]:
+        """Every instance, those still waiting to register included."""
+        listing = await self._cluster.list(NODE)
+        nodes = {node.provider_id: node for node in listing.items if node.provider_id.startswith(PROVIDER_PREFIX)}
+        for node in self._registrations.all_waiting():
+            nodes.setdefault(node.provider_id, node)
+        return (*map(instance_of, nodes.values()), *_unreadable_instances(listing.unreadable))
+
+    async def drift(self, claim: NodeClaim) -> str:  # noqa: ARG002 - a simulated machine has nothing to drift from
+        """Never."""
+        return ""
+
+    def repair_statements(self) -> tuple[RepairStatement, ...]:
+        """The node conditions that make a node unhealthy."""
+        return tuple(RepairStatement(kind, status, _TOLERATION) for kind, status in _UNHEALTHY)
+
+    async def recover(self) -> None:
+        """Take up launches that a process before this one had promised and not yet made. Call it once, at the start."""
+        nodes = {node.name for node in (await self._cluster.list(NODE)).items}
+        for claim in (await self._cluster.list(NODE_CLAIM)).items:
+            lost = claim.provider_id.startswith(PROVIDER_PREFIX) and node_name(claim) not in nodes
+            if not lost or claim.deleting or claim.has(REGISTERED):
+                continue
+            node_class = await self._class(claim.spec.node_class_ref)
+            choice = _choice_on_record(claim.metadata.labels, self.availability.catalog)
+            if node_class is not None and choice is not None:
+                await self._start(claim, build_node(claim, choice), node_class)
+
+    async def aclose(self) -> None:
+        """Stop waiting for registrations; `recover` of the next process takes them up."""
+        await self._registrations.aclose()
+
+    async def _start(self, claim: NodeClaim, node: Node, node_class: KWOKNodeClass) -> Node:
+        delay = node_class.spec.node_registration_delay
+        if delay is not None and delay.span > timedelta():
+            self._registrations.schedule(claim, node, delay.span)
+            return node
+        try:
+            return await self._cluster.create(NODE, node)
+        except AlreadyExists:
+            return await self._cluster.get(NODE, node.key)
+
+    async def _node(self, name: str) -> Node | None:
+        try:
+            node = await self._cluster.get(NODE, Key("", name))
+        except NotFound:
+            return None
+        return node if node.provider_id == provider_id(name) else None
+
+    async def _class(self, ref: NodeClassRef) -> KWOKNodeClass | None:
+        try:
+            return await self._cluster.get(KWOK_NODE_CLASS, Key("", ref.name)) if self.supports(ref) else None
+        except NotFound:
+            return None
+
+
+def _readiness(node_class: KWOKNodeClass) -> Condition:
+    created_at = node_class.metadata.creation_timestamp
+    silent = Condition(type=READY, status="True", reason=READY, last_transition_time=created_at)
+    return find(node_class.status.conditions, READY) or silent
+
+
+def _choice_on_record(labels: Mapping[str, str], catalog: Sequence[InstanceType]) -> Choice | None:
+    """What an earlier launch chose, as the labels of its claim tell."""
+    wanted = labels.get(INSTANCE_TYPE), labels.get(ZONE), labels.get(CAPACITY_TYPE)
+    return next(
+        (
+            Choice(each, offering)
+            for each in catalog
+            for offering in each.offerings
+            if (each.name, offering.zone, offering.capacity_type) == wanted
+        ),
+        None,
+    )
+
+
+def _unreadable_instances(unreadable: Sequence[Unreadable]) -> Sequence[Instance]:
+    """A Node that cannot be read is still an instance: taken for gone, its claim would be deleted."""
+    return [
+        Instance(
+            provider_id=provider_id(each.metadata.name),
+            labels=dict(each.metadata.labels),
+            capacity={},
+            allocatable={},
+            annotations=dict(each.metadata.annotations),
+            terminating=each.metadata.deletion_timestamp is not None,
+        )
+        for each in unreadable
+        if FAKE_NODE in each.metadata.labels
+    ]

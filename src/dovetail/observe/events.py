@@ -1,0 +1,181 @@
+"""Notices become Kubernetes events, sparingly: never in the way of the one who has something to say.
+
+`publish` only decides and enqueues. What was said within the last two minutes is not said again, noisy reasons have a
+token bucket, and a full queue drops. `run` writes in the background; a notice that comes back after its window raises
+the count of its event instead of making another. Every notice that is not written is counted.
+"""
+
+import asyncio
+import hashlib
+import logging
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from types import MappingProxyType
+from typing import TypeVar
+
+from dovetail.model.kinds import EVENT
+from dovetail.model.wire import Key, ObjectMeta
+from dovetail.model.workload import Event, EventSource, ObjectReference
+from dovetail.observe.rate import Rate, TokenBucket
+from dovetail.ports.clock import Clock
+from dovetail.ports.cluster import Cluster, Notice, Patch
+from dovetail.ports.errors import NotFound, Throttled, Unavailable, WorldError
+
+COMPONENT = "dovetail"
+_REMEMBERED = 8192  # notices; beyond, the oldest are forgotten and may be said again early
+_ATTEMPTS = 3
+_PAUSE = 1.0  # seconds, unless the API names its own
+_MEMORY_OF_EVENTS = timedelta(minutes=55)  # the API server forgets an event after an hour
+
+NOISY: Mapping[str, Rate] = MappingProxyType({"Nominated": Rate(per_second=5, burst=10)})
+
+_log = logging.getLogger(__name__)
+
+Sameness = tuple[str, ...]
+V = TypeVar("V")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reticence:
+    """How sparing to be."""
+
+    window: timedelta = timedelta(minutes=2)
+    queue: int = 1024
+    rates: Mapping[str, Rate] = NOISY
+
+
+@dataclass(slots=True)
+class Counts:
+    """What became of the notices."""
+
+    written: int = 0
+    repeated: int = 0  # the same was said a moment ago
+    limited: int = 0  # its reason is too noisy
+    dropped: int = 0  # the queue was full
+    failed: int = 0  # the API would not have it
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    key: Key
+    count: int
+    first_at: datetime
+
+
+class EventRecorder:
+    """Writes events through a cluster. Run `run` as a task beside those who publish."""
+
+    def __init__(self, cluster: Cluster, clock: Clock, reticence: Reticence | None = None) -> None:
+        self._cluster = cluster
+        self._clock = clock
+        self._reticence = reticence or Reticence()
+        self._queue: asyncio.Queue[tuple[Notice, datetime]] = asyncio.Queue(self._reticence.queue)
+        self._buckets = {reason: TokenBucket(rate) for reason, rate in self._reticence.rates.items()}
+        self._published_at: OrderedDict[Sameness, datetime] = OrderedDict()
+        self._told: OrderedDict[Sameness, _Told] = OrderedDict()
+        self.counts = Counts()
+
+    def publish(self, notice: Notice) -> None:
+        """Tell it, unless the same was told a moment ago. Never raises, never waits."""
+        now, same = self._clock.now(), _sameness(notice)
+        last_at = self._published_at.get(same)
+        if last_at is not None and now - last_at < self._reticence.window:
+            self.counts.repeated += 1
+            return
+        bucket = self._buckets.get(notice.reason)
+        if bucket is not None and not bucket.take(now):
+            self.counts.limited += 1
+            return
+        try:
+            self._queue.put_nowait((notice, now))
+        except asyncio.QueueFull:
+            self.counts.dropped += 1
+            return
+        _remember(self._published_at, same, now)
+
+    async def run(self) -> None:
+        """Write what is published, until cancelled."""
+        while True:
+            notice, now = await self._queue.get()
+            try:
+                await self._write(notice, now)
+            finally:
+                self._queue.task_done()
+
+    async def flush(self) -> None:
+        """Wait until everything published so far is written or given up."""
+        await self._queue.join()
+
+    async def _write(self, notice: Notice, now: datetime) -> None:
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                await self._tell(notice, now)
+            except (Throttled, Unavailable) as error:
+                if attempt < _ATTEMPTS:
+                    await asyncio.sleep(getattr(error, "retry_after", None) or _PAUSE)
+                    continue
+                self._failed(notice, error)
+            except WorldError as error:
+                self._failed(notice, error)
+            else:
+                self.counts.written += 1
+            return
+
+    def _failed(self, notice: Notice, error: WorldError) -> None:
+        self.counts.failed += 1
+        _log.debug(
+            "event not written", extra={"reason": notice.reason, "about": notice.about.name, "error": str(error)}
+        )
+
+    async def _tell(self, notice: Notice, now: datetime) -> None:
+        same = (*_sameness(notice), notice.about.metadata.uid, notice.message)
+        told = self._told.get(same)
+        if told is not None and now - told.first_at < _MEMORY_OF_EVENTS:
+            again = _Told(told.key, told.count + 1, told.first_at)
+            body = {"count": again.count, "lastTimestamp": now.strftime("%Y-%m-%dT%H:%M:%SZ")}
+            try:
+                await self._cluster.patch(EVENT, told.key, Patch(body))
+            except NotFound:
+                pass  # the API server forgot it sooner; say it anew
+            else:
+                _remember(self._told, same, again)
+                return
+        created = await self._cluster.create(EVENT, _event(notice, now))
+        _remember(self._told, same, _Told(created.key, 1, now))
+
+
+def _sameness(notice: Notice) -> Sameness:
+    return (notice.reason.lower(), *(notice.dedupe or (notice.about.metadata.uid, notice.message)))
+
+
+def _event(notice: Notice, now: datetime) -> Event:
+    about = notice.about.metadata
+    identity = f"{notice.kind}/{about.uid}/{notice.reason}/{notice.message}/{now.isoformat()}"
+    digest = hashlib.sha256(identity.encode()).hexdigest()[:16]
+    whole_second = now.replace(microsecond=0)
+    return Event(
+        metadata=ObjectMeta(name=f"{about.name[:236]}.{digest}", namespace=about.namespace or "default"),
+        involved_object=ObjectReference(
+            api_version=notice.kind.api_version,
+            kind=notice.kind.name,
+            namespace=about.namespace,
+            name=about.name,
+            uid=about.uid,
+        ),
+        type="Warning" if notice.warning else "Normal",
+        reason=notice.reason,
+        message=notice.message,
+        first_timestamp=whole_second,
+        last_timestamp=whole_second,
+        source=EventSource(component=COMPONENT),
+        reporting_component=COMPONENT,
+    )
+
+
+def _remember(memory: OrderedDict[Sameness, V], key: Sameness, value: V) -> None:
+    memory[key] = value
+    memory.move_to_end(key)
+    if len(memory) > _REMEMBERED:
+        memory.popitem(last=False)

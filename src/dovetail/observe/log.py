@@ -1,0 +1,100 @@
+"""Log lines: a constant message, and fields that say about what.
+
+Code logs through the standard library, `logger.info("node launched", extra={"nodeclaim": name})`, with messages that
+never vary, so that they can be searched and counted. This sets up where the lines go and how they look: JSON for
+machines, text for people. Other libraries are heard from `WARNING` on.
+"""
+
+import json
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal, TextIO
+
+from dovetail.ports.clock import Clock
+
+OURS = "dovetail"
+LEVELS: Mapping[str, int] = {
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warning": logging.WARNING,
+    "error": logging.ERROR,
+}
+_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogSettings:
+    """How much to say, and in which form."""
+
+    level: str = "info"
+    form: Literal["json", "text"] = "json"
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object a line. With a clock, lines carry its time and not the machine's."""
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        super().__init__()
+        self._clock = clock
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record as one line."""
+        line: dict[str, Any] = {
+            "time": _instant(record, self._clock),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        line.update((name, value) for name, value in _fields(record).items() if name not in line)
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str, ensure_ascii=False)
+
+
+class PlainText(logging.Formatter):
+    """Time, level, message and `field=value`, for people."""
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        super().__init__()
+        self._clock = clock
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record as one line, with the trace of an exception below it."""
+        fields = "".join(f" {name}={_shown(value)}" for name, value in _fields(record).items())
+        line = f"{_instant(record, self._clock)} {record.levelname:<7} {record.getMessage()}{fields}"
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+def configure(settings: LogSettings, stream: TextIO, clock: Clock | None = None) -> logging.Handler:
+    """Send log lines to `stream`, and nowhere else. Said again, it replaces what was said before."""
+    if settings.level not in LEVELS:
+        raise ValueError(f"log level {settings.level!r} is unknown; use one of {', '.join(LEVELS)}")
+    handler = _OurHandler(stream)
+    handler.setFormatter(JsonLines(clock) if settings.form == "json" else PlainText(clock))
+    root = logging.getLogger()
+    for before in [each for each in root.handlers if isinstance(each, _OurHandler)]:
+        root.removeHandler(before)
+    root.addHandler(handler)
+    root.setLevel(max(logging.WARNING, LEVELS[settings.level]))
+    logging.getLogger(OURS).setLevel(LEVELS[settings.level])
+    return handler
+
+
+class _OurHandler(logging.StreamHandler[TextIO]):
+    """Marks the handler as ours, so that it can be replaced."""
+
+
+def _fields(record: logging.LogRecord) -> dict[str, Any]:
+    return {name: value for name, value in vars(record).items() if name not in _STANDARD}
+
+
+def _instant(record: logging.LogRecord, clock: Clock | None) -> str:
+    at = clock.now() if clock is not None else datetime.fromtimestamp(record.created, UTC)
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _shown(value: object) -> str:
+    text = str(value)
+    return json.dumps(text, ensure_ascii=False) if not text or any(each in text for each in ' "=\n') else text
