@@ -167,6 +167,7 @@ def _event(notice: Notice, now: datetime) -> Event:
         type="Warning" if notice.warning else "Normal",
         reason=notice.reason,
         message=notice.message,
+        count=1,
         first_timestamp=whole_second,
         last_timestamp=whole_second,
         source=EventSource(component=COMPONENT),
