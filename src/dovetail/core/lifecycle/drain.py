@@ -1,7 +1,7 @@
 """Which pods stand between a node and its end, and what keeps new ones away.
 
-Finished pods, static pods and pods that tolerate the disruption taint are left alone. Pods protected by an annotation are
-waited for, not evicted.
+Finished pods, static pods and pods that tolerate the disruption taint are left alone. Pods protected by an annotation
+are waited for, not evicted.
 """
 
 from dataclasses import dataclass

@@ -1,8 +1,8 @@
 """A fingerprint of a NodePool's template: nodes made from another one have drifted.
 
 The version is Dovetail's own. Claims stamped by another version are re-stamped, not drifted, so adopting a cluster
-moves no node. Requirements are left out (they drift by meaning, not by spelling), lists are compared without order, and what
-is absent equals what is empty.
+moves no node. Requirements are left out (they drift by meaning, not by spelling), lists are compared without order, and
+what is absent equals what is empty.
 """
 
 import hashlib

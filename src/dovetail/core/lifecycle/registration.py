@@ -1,7 +1,7 @@
 """When a node has joined the cluster: what it takes over from its claim.
 
-The node is found by provider id. It gets the finalizer that keeps it until it is drained, an owner, the claim's labels and
-annotations and taints, and loses the taint that kept pods away until now.
+The node is found by provider id. It gets the finalizer that keeps it until it is drained, an owner, the claim's
+labels, annotations and taints, and loses the taint that kept pods away until now.
 """
 
 from dataclasses import dataclass, field

@@ -1,0 +1,54 @@
+"""What every controller is handed: ports, state and settings, and the few writes they share."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from dovetail.controllers.state import ClusterState
+from dovetail.model.kinds import NODE, NODE_CLAIM
+from dovetail.model.node import Node
+from dovetail.model.nodeclaim import NodeClaim
+from dovetail.ports.clock import Clock
+from dovetail.ports.cloud import CloudProvider
+from dovetail.ports.cluster import Cluster, Deletion, Patch, Recorder
+from dovetail.ports.errors import NotFound
+from dovetail.settings import Settings
+
+
+@dataclass(frozen=True)
+class Context:
+    """The world as the controllers reach it."""
+
+    cluster: Cluster
+    cloud: CloudProvider
+    clock: Clock
+    recorder: Recorder
+    state: ClusterState
+    settings: Settings
+
+    async def patch_claim(self, claim: NodeClaim, body: dict[str, Any], *, status: bool = False) -> NodeClaim:
+        """Patch the very version that was read; the answer is what the next decision sees."""
+        patch = Patch(body, claim.metadata.resource_version, "status" if status else "")
+        return self.state.observe(NODE_CLAIM, await self.cluster.patch(NODE_CLAIM, claim.key, patch))
+
+    async def patch_node(self, node: Node, body: dict[str, Any]) -> Node:
+        """Patch the very version that was read."""
+        patch = Patch(body, node.metadata.resource_version)
+        return self.state.observe(NODE, await self.cluster.patch(NODE, node.key, patch))
+
+    async def delete_claim(self, claim: NodeClaim) -> None:
+        """Delete this very claim; one already gone is as good."""
+        try:
+            await self.cluster.delete(NODE_CLAIM, claim.key, Deletion(uid=claim.metadata.uid))
+        except NotFound:
+            return
+
+    async def delete_node(self, node: Node) -> None:
+        """Delete this very node; one already gone is as good."""
+        try:
+            await self.cluster.delete(NODE, node.key, Deletion(uid=node.metadata.uid))
+        except NotFound:
+            return
+
+    def manages(self, claim: NodeClaim) -> bool:
+        """Whether the claim is one of this provider's."""
+        return self.cloud.supports(claim.spec.node_class_ref)

@@ -1,0 +1,165 @@
+"""Takes each NodeClaim from wish to working node: finalizer, launch, registration, initialisation, or giving up.
+
+Every step is derived from the objects as they are, so a restart goes on where the last process stopped. The finalizer
+is on the claim before anything is launched, so no instance can be forgotten.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from dovetail.controllers.context import Context
+from dovetail.core.lifecycle.initialization import judge_initialization
+from dovetail.core.lifecycle.liveness import judge_liveness
+from dovetail.core.lifecycle.patches import amounts, conditions_patch, finalizer_added, missing
+from dovetail.core.lifecycle.registration import plan_registration
+from dovetail.model.catalog import Instance
+from dovetail.model.conditions import ConditionList, Verdict, is_unknown
+from dovetail.model.kinds import NODE_CLAIM
+from dovetail.model.labels import INITIALIZED as INITIALIZED_LABEL
+from dovetail.model.labels import TERMINATION_FINALIZER
+from dovetail.model.node import Node
+from dovetail.model.nodeclaim import DEPENDENTS, INITIALIZED, LAUNCHED, REGISTERED, NodeClaim
+from dovetail.model.wire import Key
+from dovetail.ports.cluster import Notice
+from dovetail.ports.errors import CloudError, InsufficientCapacity, LaunchFailed, NodeClassNotReady
+from dovetail.runtime.reconciler import Reconciler
+
+log = logging.getLogger(__name__)
+MESSAGE_LIMIT = 300
+Outcome = Callable[[NodeClaim, bool], None]
+"""Told whether a claim registered in the end."""
+
+
+class Lifecycle:
+    """One reconciliation at a time for each NodeClaim."""
+
+    def __init__(self, context: Context, outcome: Outcome) -> None:
+        self._context = context
+        self._outcome = outcome
+        self.reconciler: Reconciler[Key] = Reconciler("nodeclaim.lifecycle", self.reconcile, workers=100)
+        context.state.claims.listen(self._claim_changed)
+        context.state.nodes.listen(self._node_changed)
+
+    def _claim_changed(self, before: NodeClaim | None, after: NodeClaim | None) -> None:
+        if after is not None:
+            self.reconciler.add(after.key)
+        elif before is not None:
+            self.reconciler.forget(before.key)
+
+    def _node_changed(self, before: Node | None, after: Node | None) -> None:
+        node = after or before
+        for claim in self._context.state.claims_of(node) if node is not None else ():
+            self.reconciler.add(claim.key)
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        await self._context.state.synced()
+        await self.reconciler.run()
+
+    async def reconcile(self, key: Key) -> float | None:
+        """Bring one claim a step further."""
+        claim = self._context.state.claims.items.get(key)
+        if claim is None or claim.deleting or not self._context.manages(claim):
+            return None
+        if TERMINATION_FINALIZER not in claim.metadata.finalizers:
+            claim = await self._context.patch_claim(claim, finalizer_added(claim, TERMINATION_FINALIZER))
+        if is_unknown(claim.status.conditions, LAUNCHED):
+            launched = await self._launch(claim)
+            if launched is None:
+                return None
+            claim = launched
+        claim = await self._register(claim)
+        claim = await self._initialize(claim)
+        return await self._check_liveness(claim)
+
+    async def _launch(self, claim: NodeClaim) -> NodeClaim | None:
+        """The claim with its instance, or None if the claim was given up. Other failures are shown and raised."""
+        try:
+            instance = await self._context.cloud.launch(claim)
+        except InsufficientCapacity as error:
+            message = f"NodeClaim {claim.name} event: {_short(str(error))}"
+            notice = Notice(NODE_CLAIM, claim, "InsufficientCapacityError", message, warning=True)
+            self._context.recorder.publish(notice)
+            return await self._give_up(claim, "insufficient_capacity")
+        except NodeClassNotReady:
+            return await self._give_up(claim, "nodeclass_not_ready")
+        except CloudError as error:
+            reason = error.reason if isinstance(error, LaunchFailed) else "LaunchFailed"
+            verdict = Verdict(LAUNCHED, "Unknown", reason, _short(str(error)))
+            claim = await self._judge(claim, verdict)
+            await self._check_liveness(claim)
+            raise
+        return await self._launched(claim, instance)
+
+    async def _launched(self, claim: NodeClaim, instance: Instance) -> NodeClaim:
+        labels = missing({**instance.labels, **claim.metadata.labels}, claim.metadata.labels)
+        annotations = missing(instance.annotations, claim.metadata.annotations)
+        if labels or annotations:
+            claim = await self._context.patch_claim(claim, {"metadata": {"labels": labels, "annotations": annotations}})
+        log.info("launched nodeclaim", extra={"nodeclaim": claim.name, "provider_id": instance.provider_id, **labels})
+        return await self._judge(
+            claim,
+            Verdict(LAUNCHED),
+            providerID=instance.provider_id,
+            imageID=instance.image_id,
+            capacity=amounts(instance.capacity),
+            allocatable=amounts(instance.allocatable),
+        )
+
+    async def _register(self, claim: NodeClaim) -> NodeClaim:
+        if not claim.has(LAUNCHED) or not is_unknown(claim.status.conditions, REGISTERED):
+            return claim
+        registration = plan_registration(claim, self._context.state.nodes_of(claim))
+        if registration.node is None:
+            return await self._judge(claim, registration.verdict)
+        if registration.taint_was_missing:
+            message = "Node joined without the unregistered taint; pods may have been bound before it was ready"
+            self._context.recorder.publish(Notice(NODE_CLAIM, claim, "UnregisteredTaintMissing", message, warning=True))
+        if registration.node_patch:
+            await self._context.patch_node(registration.node, registration.node_patch)
+        log.info("registered nodeclaim", extra={"nodeclaim": claim.name, "node": registration.node.name})
+        claim = await self._judge(claim, registration.verdict, nodeName=registration.node.name)
+        self._outcome(claim, True)
+        return claim
+
+    async def _initialize(self, claim: NodeClaim) -> NodeClaim:
+        if not claim.has(REGISTERED) or claim.has(INITIALIZED):
+            return claim
+        nodes = self._context.state.nodes_of(claim)
+        node = nodes[0] if len(nodes) == 1 else None
+        verdict = judge_initialization(claim, node)
+        if verdict.status == "True" and node is not None:
+            if node.metadata.labels.get(INITIALIZED_LABEL) != "true":
+                await self._context.patch_node(node, {"metadata": {"labels": {INITIALIZED_LABEL: "true"}}})
+            log.info("initialized nodeclaim", extra={"nodeclaim": claim.name, "node": node.name})
+        return await self._judge(claim, verdict)
+
+    async def _check_liveness(self, claim: NodeClaim) -> float | None:
+        liveness = judge_liveness(claim, self._context.clock.now())
+        if liveness.reason:
+            self._outcome(claim, False)
+            await self._give_up(claim, liveness.reason)
+        return liveness.wait.total_seconds() if liveness.wait is not None else None
+
+    async def _give_up(self, claim: NodeClaim, reason: str) -> None:
+        log.warning("deleting nodeclaim", extra={"nodeclaim": claim.name, "reason": reason})
+        await self._context.delete_claim(claim)
+
+    async def _judge(self, claim: NodeClaim, verdict: Verdict, **status: Any) -> NodeClaim:
+        """Write a condition, with whatever status goes with it; nothing is sent when nothing changes."""
+        created_at = claim.metadata.creation_timestamp
+        assert created_at is not None, "an object of the API has a creation timestamp"
+        conditions = ConditionList(
+            claim.status.conditions, DEPENDENTS, created_at, claim.metadata.generation, self._context.clock.now()
+        ).set(verdict)
+        if conditions == claim.status.conditions and not status:
+            return claim
+        written = await self._context.patch_claim(claim, conditions_patch(conditions, **status), status=True)
+        return msgspec.structs.replace(claim, metadata=written.metadata, status=written.status)
+
+
+def _short(message: str) -> str:
+    return message if len(message) <= MESSAGE_LIMIT else message[:MESSAGE_LIMIT] + "..."

@@ -1,0 +1,138 @@
+"""Keeps each NodePool's annotations and status true: fingerprint, readiness, validity, registration health, counts."""
+
+import logging
+from collections import defaultdict
+
+from dovetail.controllers.context import Context
+from dovetail.core.lifecycle.hashing import HASH_VERSION, template_hash
+from dovetail.core.lifecycle.patches import amounts, conditions_patch
+from dovetail.core.lifecycle.pools import (
+    DEPENDENTS,
+    RegistrationHealth,
+    count,
+    judge_node_class,
+    judge_validation,
+)
+from dovetail.manifest.validation import validate_nodepool
+from dovetail.model.conditions import ConditionList, Verdict, find
+from dovetail.model.kinds import NODE_CLAIM, NODE_POOL
+from dovetail.model.labels import NODEPOOL, NODEPOOL_HASH, NODEPOOL_HASH_VERSION
+from dovetail.model.node import Node
+from dovetail.model.nodeclaim import DRIFTED, NodeClaim
+from dovetail.model.nodepool import NodePool
+from dovetail.model.wire import Condition, Key
+from dovetail.ports.cluster import Patch
+from dovetail.runtime.reconciler import Reconciler
+
+log = logging.getLogger(__name__)
+COUNT_SECONDS = 1.0
+RECHECK_SECONDS = 60.0
+
+
+class NodePools:
+    """One reconciliation at a time for each NodePool."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._health: defaultdict[str, RegistrationHealth] = defaultdict(RegistrationHealth)
+        self.reconciler: Reconciler[Key] = Reconciler("nodepool", self.reconcile)
+        context.state.nodepools.listen(self._pool_changed)
+        context.state.claims.listen(self._claim_changed)
+        context.state.nodes.listen(self._node_changed)
+
+    def _pool_changed(self, before: NodePool | None, after: NodePool | None) -> None:
+        if after is not None:
+            self.reconciler.add(after.key)
+        elif before is not None:
+            self.reconciler.forget(before.key)
+
+    def _claim_changed(self, before: NodeClaim | None, after: NodeClaim | None) -> None:
+        claim = after or before
+        if claim is not None and claim.nodepool_name:
+            self.reconciler.add(Key("", claim.nodepool_name), COUNT_SECONDS)
+
+    def _node_changed(self, before: Node | None, after: Node | None) -> None:
+        same = before is not None and after is not None and before.status.capacity == after.status.capacity
+        pool = (after or before or Node()).metadata.labels.get(NODEPOOL, "")
+        if pool and not same:
+            self.reconciler.add(Key("", pool), COUNT_SECONDS)
+
+    def registration_ended(self, claim: NodeClaim, succeeded: bool) -> None:
+        """A claim of the pool registered, or was given up."""
+        self._health[claim.nodepool_name].note(succeeded=succeeded)
+        self.reconciler.add(Key("", claim.nodepool_name))
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        await self._context.state.synced()
+        await self.reconciler.run()
+
+    async def reconcile(self, key: Key) -> float | None:
+        """Bring one pool up to date."""
+        pool = self._context.state.nodepools.items.get(key)
+        if pool is None or not self._context.cloud.supports(pool.node_class_ref):
+            return None
+        pool = await self._stamp(pool)
+        await self._report(pool)
+        return RECHECK_SECONDS
+
+    async def _stamp(self, pool: NodePool) -> NodePool:
+        """Write the fingerprint. After a change of version, claims are re-stamped first, unless they have drifted."""
+        fingerprint = {NODEPOOL_HASH: template_hash(pool), NODEPOOL_HASH_VERSION: HASH_VERSION}
+        present = pool.metadata.annotations
+        if all(present.get(name) == value for name, value in fingerprint.items()):
+            return pool
+        if present.get(NODEPOOL_HASH_VERSION) != HASH_VERSION:
+            await self._restamp_claims(pool.name, fingerprint)
+        patch = Patch({"metadata": {"annotations": fingerprint}}, pool.metadata.resource_version)
+        written = await self._context.cluster.patch(NODE_POOL, pool.key, patch)
+        return self._context.state.observe(NODE_POOL, written)
+
+    async def _restamp_claims(self, pool_name: str, fingerprint: dict[str, str]) -> None:
+        for claim in sorted(self._context.state.claims.items.values(), key=lambda claim: claim.name):
+            versioned = claim.metadata.annotations.get(NODEPOOL_HASH_VERSION) == HASH_VERSION
+            if claim.nodepool_name != pool_name or versioned:
+                continue
+            stamp = dict(fingerprint)
+            if find(claim.status.conditions, DRIFTED) is not None:
+                del stamp[NODEPOOL_HASH]
+            patch = Patch({"metadata": {"annotations": stamp}}, claim.metadata.resource_version)
+            written = await self._context.cluster.patch(NODE_CLAIM, claim.key, patch)
+            self._context.state.observe(NODE_CLAIM, written)
+
+    async def _report(self, pool: NodePool) -> None:
+        node_class = await self._context.cloud.node_class(pool.node_class_ref)
+        generation = node_class.generation if node_class is not None else 0
+        conditions = self._conditions(
+            pool,
+            generation,
+            judge_node_class(
+                found=node_class is not None,
+                deleting=node_class is not None and node_class.deleting,
+                ready=node_class.ready if node_class is not None else None,
+            ),
+        )
+        nodes = [each for each in self._context.state.cluster_nodes() if each.nodepool_name == pool.name]
+        resources, number = count(each for each in nodes if each.managed)
+        written = amounts(resources)
+        unchanged = (
+            conditions == pool.status.conditions
+            and written == amounts(pool.status.resources)
+            and number == pool.status.nodes
+            and generation == pool.status.node_class_observed_generation
+        )
+        if unchanged:
+            return
+        body = conditions_patch(conditions, resources=written, nodes=number, nodeClassObservedGeneration=generation)
+        patch = Patch(body, pool.metadata.resource_version, "status")
+        self._context.state.observe(NODE_POOL, await self._context.cluster.patch(NODE_POOL, pool.key, patch))
+
+    def _conditions(self, pool: NodePool, class_generation: int, class_verdict: Verdict) -> tuple[Condition, ...]:
+        health = self._health[pool.name]
+        health.restart((pool.metadata.generation, class_generation))
+        created_at = pool.metadata.creation_timestamp
+        assert created_at is not None, "an object of the API has a creation timestamp"
+        verdicts = (judge_validation(validate_nodepool(pool)), class_verdict, health.verdict())
+        return ConditionList(
+            pool.status.conditions, DEPENDENTS, created_at, pool.metadata.generation, self._context.clock.now()
+        ).set(*verdicts)

@@ -1,0 +1,58 @@
+"""Notes on each NodeClaim when something last happened to the pods of its node."""
+
+import logging
+from datetime import datetime
+
+from dovetail.controllers.context import Context
+from dovetail.core.lifecycle.podevents import pod_event_at, worth_writing
+from dovetail.model.kinds import NODE_CLAIM
+from dovetail.model.pod import Pod
+from dovetail.model.wire import Key
+from dovetail.ports.cluster import Patch
+from dovetail.ports.errors import NotFound
+from dovetail.runtime.reconciler import Reconciler
+
+log = logging.getLogger(__name__)
+
+
+class PodEvents:
+    """Writes `status.lastPodEventTime`. The newest event of a node wins; nothing else of the claim is touched."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._events: dict[str, datetime] = {}
+        self.reconciler: Reconciler[str] = Reconciler("nodeclaim.podevents", self.reconcile)
+        context.state.pods.listen(self._pod_changed)
+
+    def _pod_changed(self, before: Pod | None, after: Pod | None) -> None:
+        event_at = pod_event_at(before, after, self._context.clock.now())
+        pod = after or before
+        if event_at is None or pod is None:
+            return
+        known = self._events.get(pod.node_name)
+        self._events[pod.node_name] = event_at if known is None else max(known, event_at)
+        self.reconciler.add(pod.node_name)
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        await self._context.state.synced()
+        await self.reconciler.run()
+
+    async def reconcile(self, node_name: str) -> float | None:
+        """Write the newest event of one node."""
+        event_at = self._events.get(node_name)
+        node = self._context.state.nodes.items.get(Key("", node_name))
+        claim = self._context.state.claim_of(node) if node is not None else None
+        if event_at is None or claim is None or not self._context.manages(claim) or not worth_writing(claim, event_at):
+            self._events.pop(node_name, None)
+            return None
+        stamp = event_at.replace(microsecond=0).isoformat().replace("+00:00", "Z")
+        patch = Patch({"status": {"lastPodEventTime": stamp}}, subresource="status")
+        try:
+            written = await self._context.cluster.patch(NODE_CLAIM, claim.key, patch)
+        except NotFound:
+            return None
+        self._context.state.observe(NODE_CLAIM, written)
+        if self._events.get(node_name) == event_at:
+            del self._events[node_name]
+        return None

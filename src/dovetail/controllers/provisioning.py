@@ -1,0 +1,163 @@
+"""Brings nodes for pods that wait.
+
+Pods are gathered for a moment, so that one decision serves a whole deployment. Pods are never bound here: the cluster's
+scheduler does that once the nodes are up. What cannot be helped is told on the pod, and looked at again while it lasts.
+"""
+
+import asyncio
+import logging
+from dataclasses import dataclass, field
+
+from dovetail.controllers.context import Context
+from dovetail.core.provisioning.eligibility import NOT_FOR_US
+from dovetail.core.provisioning.plan import Launch, ProvisioningPlan, plan_provisioning
+from dovetail.model.catalog import InstanceType
+from dovetail.model.kinds import NODE_CLAIM, NODE_POOL, POD
+from dovetail.model.nodeclaim import NodeClaim
+from dovetail.model.nodepool import NodePool
+from dovetail.model.pod import Pod
+from dovetail.model.wire import Key
+from dovetail.ports.cluster import Notice
+from dovetail.ports.errors import WorldError
+
+log = logging.getLogger(__name__)
+RETRIGGER_SECONDS = 10.0
+
+
+@dataclass
+class Batch:
+    """Triggers gathered until none new has come for the idle time, or the longest wait is over."""
+
+    idle: float
+    longest: float
+    _seen: set[str] = field(default_factory=set)
+    _news: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def trigger(self, identity: str) -> None:
+        """Something waits. The same thing again does not prolong the wait."""
+        if identity not in self._seen:
+            self._seen.add(identity)
+            self._news.set()
+
+    async def gather(self) -> None:
+        """Wait for a first trigger and then for the batch to be complete."""
+        await self._news.wait()
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self.longest
+        while self._news.is_set() and loop.time() < deadline:
+            self._news.clear()
+            try:
+                async with asyncio.timeout_at(min(loop.time() + self.idle, deadline)):
+                    await self._news.wait()
+            except TimeoutError:
+                break
+        self._news.clear()
+        self._seen.clear()
+
+
+class Provisioner:
+    """Watches for pods that wait and launches NodeClaims for them."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        settings = context.settings
+        self._batch = Batch(settings.batch_idle_duration.total_seconds(), settings.batch_max_duration.total_seconds())
+        context.state.pods.listen(self._pod_changed)
+        context.state.claims.listen(self._claim_changed)
+        context.state.nodepools.listen(self._pool_changed)
+
+    def _pod_changed(self, _before: Pod | None, after: Pod | None) -> None:
+        if after is not None and after.provisionable:
+            self._batch.trigger(after.metadata.uid)
+
+    def _claim_changed(self, before: NodeClaim | None, after: NodeClaim | None) -> None:
+        if before is not None and not before.deleting and (after is None or after.deleting):
+            self._batch.trigger(before.metadata.uid)
+
+    def _pool_changed(self, before: NodePool | None, after: NodePool | None) -> None:
+        changed = after is not None and (before is None or before.status.conditions != after.status.conditions)
+        if changed and after is not None and self._anyone_waits():
+            self._batch.trigger(after.metadata.uid)
+
+    def _anyone_waits(self) -> bool:
+        return any(pod.provisionable for pod in self._context.state.pods.items.values())
+
+    async def run(self) -> None:
+        """Provision until cancelled."""
+        await self._context.state.synced()
+        while True:
+            async with asyncio.TaskGroup() as waits:
+                reminder = waits.create_task(self._remind())
+                await self._batch.gather()
+                reminder.cancel()
+            await self.provision()
+
+    async def _remind(self) -> None:
+        while True:
+            await asyncio.sleep(RETRIGGER_SECONDS)
+            if self._anyone_waits():
+                self._batch.trigger("still waiting")
+
+    async def provision(self) -> ProvisioningPlan:
+        """One pass: look, decide, launch, tell."""
+        context = self._context
+        snapshot = context.state.snapshot(context.clock.now(), await self._catalogs())
+        plan = plan_provisioning(snapshot)
+        self._tell(plan)
+        await asyncio.gather(*(self._launch(launch) for launch in plan.launches))
+        return plan
+
+    async def _catalogs(self) -> dict[str, tuple[InstanceType, ...]]:
+        catalogs: dict[str, tuple[InstanceType, ...]] = {}
+        for key, pool in sorted(self._context.state.nodepools.items.items()):
+            if not self._context.cloud.supports(pool.node_class_ref):
+                continue
+            try:
+                catalogs[key.name] = await self._context.cloud.instance_types(pool)
+            except WorldError as error:
+                log.warning("no catalogue for nodepool", extra={"nodepool": key.name, "error": str(error)})
+        return catalogs
+
+    async def _launch(self, launch: Launch) -> None:
+        context = self._context
+        try:
+            claim = await context.cluster.create(NODE_CLAIM, launch.claim)
+        except WorldError as error:
+            log.warning("nodeclaim not created", extra={"nodepool": launch.claim.nodepool_name, "error": str(error)})
+            return
+        context.state.observe(NODE_CLAIM, claim)
+        types = claim.spec.requirements[-1].values
+        log.info(
+            "created nodeclaim",
+            extra={
+                "nodeclaim": claim.name,
+                "nodepool": claim.nodepool_name,
+                "pods": len(launch.pods),
+                "requests": {name: str(amount) for name, amount in sorted(claim.spec.resources.requests.items())},
+                "instance_types": f"{', '.join(types[:5])}{f' and {len(types) - 5} others' if len(types) > 5 else ''}",
+            },
+        )
+        for pod in launch.pods:
+            self._nominate(pod, f"nodeclaim/{claim.name}")
+
+    def _nominate(self, pod: Pod, where: str) -> None:
+        message = f"Pod should schedule on: {where}"
+        self._context.recorder.publish(Notice(POD, pod, "Nominated", message, dedupe=(pod.metadata.uid,)))
+
+    def _tell(self, plan: ProvisioningPlan) -> None:
+        state, recorder = self._context.state, self._context.recorder
+        for key, where in plan.node_by_pod:
+            pod = state.pods.items.get(key)
+            if pod is not None and pod.provisionable:
+                self._nominate(pod, f"node/{where}")
+        for refusal in plan.refusals:
+            namespace, _, name = refusal.about.removeprefix("pod/").partition("/")
+            pod = state.pods.items.get(Key(namespace, name))
+            if pod is not None and refusal.code != NOT_FOR_US:
+                message = f"Failed to schedule pod, {refusal.message}"
+                notice = Notice(POD, pod, "FailedScheduling", message, warning=True, dedupe=(pod.metadata.uid,))
+                recorder.publish(notice)
+        for refusal in plan.pool_refusals:
+            pool = state.pool(refusal.about)
+            if pool is not None:
+                recorder.publish(Notice(NODE_POOL, pool, refusal.code, refusal.message, warning=True))

@@ -1,0 +1,153 @@
+"""What the controllers know of the cluster: informers for every kind, joined and indexed as changes arrive.
+
+An event replaces what changed and leaves the rest shared, so a snapshot costs little however large the cluster is.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, TypeVar
+
+from dovetail.model.catalog import InstanceType
+from dovetail.model.kinds import DAEMON_SET, NODE, NODE_CLAIM, NODE_POOL, POD, Kind
+from dovetail.model.labels import WELL_KNOWN
+from dovetail.model.node import Node
+from dovetail.model.nodeclaim import NodeClaim
+from dovetail.model.nodepool import NodePool
+from dovetail.model.pod import Pod
+from dovetail.model.snapshot import ClusterNode, Snapshot
+from dovetail.model.wire import Key, KubeObject
+from dovetail.ports.cluster import Cluster
+from dovetail.runtime.informer import Informer
+
+T = TypeVar("T", bound=KubeObject)
+
+
+class ClusterState:
+    """The cluster as last heard of."""
+
+    def __init__(self, cluster: Cluster, well_known: frozenset[str] = frozenset()) -> None:
+        self.pods = Informer(cluster, POD)
+        self.nodes = Informer(cluster, NODE)
+        self.claims = Informer(cluster, NODE_CLAIM)
+        self.nodepools = Informer(cluster, NODE_POOL)
+        self.daemon_sets = Informer(cluster, DAEMON_SET)
+        self._well_known = WELL_KNOWN | well_known
+        self._pods_by_node: dict[str, dict[Key, Pod]] = {}
+        self._unbound: dict[Key, Pod] = {}
+        self._nodes_by_provider_id: dict[str, dict[str, Node]] = {}
+        self._claims_by_provider_id: dict[str, dict[str, NodeClaim]] = {}
+        self._joined: dict[str, ClusterNode] = {}
+        self.pods.listen(self._pod_changed)
+        self.nodes.listen(self._node_changed)
+        self.claims.listen(self._claim_changed)
+
+    @property
+    def informers(self) -> tuple[Informer[Any], ...]:
+        """All of them, to be run."""
+        return (self.nodepools, self.claims, self.nodes, self.daemon_sets, self.pods)
+
+    async def synced(self) -> None:
+        """Wait until every kind has been listed once."""
+        await asyncio.gather(*(informer.synced.wait() for informer in self.informers))
+
+    def observe(self, kind: Kind[T], value: T) -> T:
+        """Take in the answer to a write of our own."""
+        for informer in self.informers:
+            if informer.kind == kind:
+                informer.observe(value)
+        return value
+
+    def pool(self, name: str) -> NodePool | None:
+        """A NodePool by name."""
+        return self.nodepools.items.get(Key("", name))
+
+    def nodes_of(self, claim: NodeClaim) -> tuple[Node, ...]:
+        """The nodes with this claim's provider id; more than one is a fault."""
+        found = self._nodes_by_provider_id.get(claim.provider_id, {}) if claim.provider_id else {}
+        return tuple(found[name] for name in sorted(found))
+
+    def claims_of(self, node: Node) -> tuple[NodeClaim, ...]:
+        """The claims with this node's provider id; more than one is a fault."""
+        found = self._claims_by_provider_id.get(node.provider_id, {}) if node.provider_id else {}
+        return tuple(found[name] for name in sorted(found))
+
+    def claim_of(self, node: Node) -> NodeClaim | None:
+        """The claim of a node, if there is exactly one."""
+        found = self.claims_of(node)
+        return found[0] if len(found) == 1 else None
+
+    def pods_on(self, node_name: str) -> tuple[Pod, ...]:
+        """The pods bound to a node, by name."""
+        bound = self._pods_by_node.get(node_name, {})
+        return tuple(bound[key] for key in sorted(bound))
+
+    def cluster_node(self, node: Node) -> ClusterNode:
+        """A node joined with its claim and pods."""
+        identity = f"node/{node.name}"
+        joined = self._joined.get(identity)
+        if joined is None:
+            joined = self._joined[identity] = ClusterNode(node, self.claim_of(node), self.pods_on(node.name))
+        return joined
+
+    def cluster_nodes(self) -> tuple[ClusterNode, ...]:
+        """Every node, and every claim that has none yet, by name."""
+        joined = [self.cluster_node(node) for node in self.nodes.items.values()]
+        for claim in self.claims.items.values():
+            if not self.nodes_of(claim):
+                identity = f"claim/{claim.name}"
+                if identity not in self._joined:
+                    self._joined[identity] = ClusterNode(None, claim)
+                joined.append(self._joined[identity])
+        return tuple(sorted(joined, key=lambda each: each.name))
+
+    def snapshot(self, now: datetime, catalogs: Mapping[str, tuple[InstanceType, ...]]) -> Snapshot:
+        """The cluster at this instant."""
+        return Snapshot(
+            at=now,
+            nodes=self.cluster_nodes(),
+            unbound_pods=tuple(self._unbound[key] for key in sorted(self._unbound)),
+            nodepools={key.name: pool for key, pool in sorted(self.nodepools.items.items())},
+            daemon_sets=tuple(value for _, value in sorted(self.daemon_sets.items.items())),
+            catalogs=catalogs,
+            well_known=self._well_known,
+        )
+
+    def _pod_changed(self, before: Pod | None, after: Pod | None) -> None:
+        for pod in (before, after):
+            if pod is not None:
+                self._joined.pop(f"node/{pod.node_name}", None)
+        if before is not None:
+            self._unbound.pop(before.key, None)
+            self._pods_by_node.get(before.node_name, {}).pop(before.key, None)
+        if after is not None and after.node_name:
+            self._pods_by_node.setdefault(after.node_name, {})[after.key] = after
+        elif after is not None:
+            self._unbound[after.key] = after
+
+    def _node_changed(self, before: Node | None, after: Node | None) -> None:
+        _reindex(self._nodes_by_provider_id, before, after)
+        for node in (before, after):
+            if node is not None:
+                self._joined.pop(f"node/{node.name}", None)
+
+    def _claim_changed(self, before: NodeClaim | None, after: NodeClaim | None) -> None:
+        _reindex(self._claims_by_provider_id, before, after)
+        for claim in (before, after):
+            if claim is not None:
+                self._joined.pop(f"claim/{claim.name}", None)
+                for node in self.nodes_of(claim):
+                    self._joined.pop(f"node/{node.name}", None)
+
+
+Indexed = TypeVar("Indexed", Node, NodeClaim)
+
+
+def _reindex(index: dict[str, dict[str, Indexed]], before: Indexed | None, after: Indexed | None) -> None:
+    if before is not None and before.provider_id:
+        held = index.get(before.provider_id, {})
+        held.pop(before.name, None)
+        if not held:
+            index.pop(before.provider_id, None)
+    if after is not None and after.provider_id:
+        index.setdefault(after.provider_id, {})[after.name] = after

@@ -1,0 +1,104 @@
+"""One frozen Settings: every knob with its flag, environment variable, unit, default and reason.
+
+The command line, the environment and the reference page are all made from these fields, so a knob cannot exist in one
+place and be missing from another.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import Field, dataclass, field, fields
+from datetime import timedelta
+from typing import Any
+
+from dovetail.model.duration import Duration
+
+
+def _knob(default: Any, why: str, *, choices: tuple[str, ...] = ()) -> Any:
+    return field(default=default, metadata={"why": why, "choices": choices})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How the controller runs."""
+
+    provider: str = _knob("kwok", "Where instances come from.", choices=("kwok",))
+    catalog: str = _knob(
+        "realistic", "Which built-in catalogue the kwok provider sells from.", choices=("realistic", "generic")
+    )
+    instance_types_file_path: str = _knob(
+        "", "A file of instance types for the kwok provider, instead of a built-in one."
+    )
+    batch_idle_duration: timedelta = _knob(
+        timedelta(seconds=1), "A batch of pending pods ends when no new one came for this long."
+    )
+    batch_max_duration: timedelta = _knob(
+        timedelta(seconds=10), "A batch of pending pods never waits longer than this."
+    )
+    garbage_collection_interval: timedelta = _knob(
+        timedelta(minutes=2), "How often NodeClaims are compared with the instances that exist."
+    )
+    kube_client_qps: float = _knob(200.0, "Requests per second to the API server, on average.")
+    kube_client_burst: int = _knob(300, "Requests to the API server that may be made at once.")
+    log_level: str = _knob("info", "What is logged.", choices=("debug", "info", "warning", "error"))
+    log_format: str = _knob("json", "How it is logged: JSON lines, or text for people.", choices=("json", "text"))
+
+
+@dataclass(frozen=True, slots=True)
+class Knob:
+    """One setting as people meet it."""
+
+    name: str
+    flag: str
+    variable: str
+    kind: type
+    default: Any
+    choices: tuple[str, ...]
+    why: str
+
+
+def knobs() -> Iterator[Knob]:
+    """Every setting, in the order it is declared."""
+    for each in fields(Settings):
+        yield _knob_of(each)
+
+
+def _knob_of(each: Field[Any]) -> Knob:
+    return Knob(
+        name=each.name,
+        flag="--" + each.name.replace("_", "-"),
+        variable=each.name.upper(),
+        kind=type(each.default),
+        default=each.default,
+        choices=each.metadata["choices"],
+        why=each.metadata["why"],
+    )
+
+
+def read_settings(written: Mapping[str, str]) -> Settings:
+    """Settings from text by field name. All faults at once, each naming flag, variable and remedy."""
+    values: dict[str, Any] = {}
+    faults: list[str] = []
+    for knob in knobs():
+        if knob.name in written:
+            try:
+                values[knob.name] = _read(knob, written[knob.name])
+            except ValueError as error:
+                faults.append(f"{knob.flag} ({knob.variable}): {error}")
+    if faults:
+        raise ValueError("\n".join(faults))
+    return Settings(**values)
+
+
+def _read(knob: Knob, text: str) -> Any:
+    if knob.kind is timedelta:
+        span = Duration.parse(text).span
+        if span <= timedelta():
+            raise ValueError(f"must be longer than nothing, got {text!r}")
+        return span
+    if knob.choices and text not in knob.choices:
+        raise ValueError(f"must be one of {', '.join(knob.choices)}, got {text!r}")
+    if knob.kind in {int, float}:
+        number = knob.kind(text)
+        if number <= 0:
+            raise ValueError(f"must be greater than 0, got {text!r}")
+        return number
+    return text
