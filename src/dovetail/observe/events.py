@@ -10,9 +10,8 @@ import hashlib
 import logging
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from types import MappingProxyType
 from typing import TypeVar
 
 from dovetail.model.kinds import EVENT
@@ -29,7 +28,7 @@ _ATTEMPTS = 3
 _PAUSE = 1.0  # seconds, unless the API names its own
 _MEMORY_OF_EVENTS = timedelta(minutes=55)  # the API server forgets an event after an hour
 
-NOISY: Mapping[str, Rate] = MappingProxyType({"Nominated": Rate(per_second=5, burst=10)})
+NOISY: Mapping[str, Rate] = {"Nominated": Rate(per_second=5, burst=10)}
 
 _log = logging.getLogger(__name__)
 
@@ -43,7 +42,7 @@ class Reticence:
 
     window: timedelta = timedelta(minutes=2)
     queue: int = 1024
-    rates: Mapping[str, Rate] = NOISY
+    rates: Mapping[str, Rate] = field(default_factory=lambda: NOISY)
 
 
 @dataclass(slots=True)

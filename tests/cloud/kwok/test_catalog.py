@@ -4,7 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dovetail.cloud.kwok.catalog import CATALOGS, InstanceTypesInvalid, generic_catalog, load_instance_types
+from dovetail.cloud.kwok.catalog import (
+    CATALOGS,
+    InstanceTypesInvalid,
+    generic_catalog,
+    load_instance_types,
+    select_catalog,
+)
 from dovetail.cloud.kwok.catalog.realistic import ZONES, realistic_catalog
 from dovetail.model.labels import ARCH, CAPACITY_TYPE, ON_DEMAND, SPOT, ZONE
 
@@ -172,6 +178,8 @@ def test_a_file_is_read_from_its_path(tmp_path):
     path = tmp_path / "types.json"
     path.write_bytes(written(entry()))
     assert [each.name for each in load_instance_types(path)] == ["m5.large"]
+    assert select_catalog("realistic", str(path)) == load_instance_types(path)
+    assert select_catalog("generic") == generic_catalog()
 
 
 json_values = st.recursive(
