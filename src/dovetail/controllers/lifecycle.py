@@ -5,8 +5,7 @@ is on the claim before anything is launched, so no instance can be forgotten.
 """
 
 import logging
-from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -29,8 +28,14 @@ from dovetail.runtime.reconciler import Reconciler
 
 log = logging.getLogger(__name__)
 MESSAGE_LIMIT = 300
-Outcome = Callable[[NodeClaim, bool], None]
-"""Told whether a claim registered in the end."""
+
+
+class Outcome(Protocol):
+    """Told whether a claim registered in the end."""
+
+    def __call__(self, claim: NodeClaim, *, succeeded: bool) -> None:
+        """Note it."""
+        ...
 
 
 class Lifecycle:
@@ -83,9 +88,11 @@ class Lifecycle:
             message = f"NodeClaim {claim.name} event: {_short(str(error))}"
             notice = Notice(NODE_CLAIM, claim, "InsufficientCapacityError", message, warning=True)
             self._context.recorder.publish(notice)
-            return await self._give_up(claim, "insufficient_capacity")
+            await self._give_up(claim, "insufficient_capacity")
+            return None
         except NodeClassNotReady:
-            return await self._give_up(claim, "nodeclass_not_ready")
+            await self._give_up(claim, "nodeclass_not_ready")
+            return None
         except CloudError as error:
             reason = error.reason if isinstance(error, LaunchFailed) else "LaunchFailed"
             verdict = Verdict(LAUNCHED, "Unknown", reason, _short(str(error)))
@@ -122,7 +129,7 @@ class Lifecycle:
             await self._context.patch_node(registration.node, registration.node_patch)
         log.info("registered nodeclaim", extra={"nodeclaim": claim.name, "node": registration.node.name})
         claim = await self._judge(claim, registration.verdict, nodeName=registration.node.name)
-        self._outcome(claim, True)
+        self._outcome(claim, succeeded=True)
         return claim
 
     async def _initialize(self, claim: NodeClaim) -> NodeClaim:
@@ -140,7 +147,7 @@ class Lifecycle:
     async def _check_liveness(self, claim: NodeClaim) -> float | None:
         liveness = judge_liveness(claim, self._context.clock.now())
         if liveness.reason:
-            self._outcome(claim, False)
+            self._outcome(claim, succeeded=False)
             await self._give_up(claim, liveness.reason)
         return liveness.wait.total_seconds() if liveness.wait is not None else None
 

@@ -20,8 +20,8 @@ from dovetail.model.labels import NODEPOOL, NODEPOOL_HASH, NODEPOOL_HASH_VERSION
 from dovetail.model.node import Node
 from dovetail.model.nodeclaim import DRIFTED, NodeClaim
 from dovetail.model.nodepool import NodePool
-from dovetail.model.wire import Condition, Key
-from dovetail.ports.cluster import Patch
+from dovetail.model.wire import Condition, Key, Unreadable
+from dovetail.ports.cluster import Notice, Patch
 from dovetail.runtime.reconciler import Reconciler
 
 log = logging.getLogger(__name__)
@@ -37,6 +37,7 @@ class NodePools:
         self._health: defaultdict[str, RegistrationHealth] = defaultdict(RegistrationHealth)
         self.reconciler: Reconciler[Key] = Reconciler("nodepool", self.reconcile)
         context.state.nodepools.listen(self._pool_changed)
+        context.state.nodepools.listen_unreadable(lambda bad: self.reconciler.add(bad.key))
         context.state.claims.listen(self._claim_changed)
         context.state.nodes.listen(self._node_changed)
 
@@ -57,7 +58,7 @@ class NodePools:
         if pool and not same:
             self.reconciler.add(Key("", pool), COUNT_SECONDS)
 
-    def registration_ended(self, claim: NodeClaim, succeeded: bool) -> None:
+    def registration_ended(self, claim: NodeClaim, *, succeeded: bool) -> None:
         """A claim of the pool registered, or was given up."""
         self._health[claim.nodepool_name].note(succeeded=succeeded)
         self.reconciler.add(Key("", claim.nodepool_name))
@@ -69,12 +70,25 @@ class NodePools:
 
     async def reconcile(self, key: Key) -> float | None:
         """Bring one pool up to date."""
+        bad = self._context.state.nodepools.unreadable.get(key)
+        if bad is not None:
+            await self._report_unreadable(bad)
         pool = self._context.state.nodepools.items.get(key)
         if pool is None or not self._context.cloud.supports(pool.node_class_ref):
             return None
         pool = await self._stamp(pool)
         await self._report(pool)
         return RECHECK_SECONDS
+
+    async def _report_unreadable(self, bad: Unreadable) -> None:
+        """A pool that cannot be understood makes no nodes and loses none; its condition says why."""
+        pool = NodePool(metadata=bad.metadata)
+        verdict = judge_validation(bad.faults)
+        conditions = ConditionList((), DEPENDENTS, self._context.clock.now(), 0, self._context.clock.now()).set(verdict)
+        patch = Patch(conditions_patch(conditions), bad.metadata.resource_version, "status")
+        await self._context.cluster.patch(NODE_POOL, bad.key, patch)
+        notice = Notice(NODE_POOL, pool, verdict.reason, verdict.message, warning=True)
+        self._context.recorder.publish(notice)
 
     async def _stamp(self, pool: NodePool) -> NodePool:
         """Write the fingerprint. After a change of version, claims are re-stamped first, unless they have drifted."""

@@ -4,6 +4,7 @@ Deleting the Node or the NodeClaim leads here alike, and each takes the other al
 pods are gone through the eviction API and the instance is gone at the provider.
 """
 
+import asyncio
 import logging
 
 from dovetail.controllers.context import Context
@@ -52,6 +53,13 @@ class Termination:
             self.nodes.add(after.key)
         elif after is None and before is not None:
             self.nodes.forget(before.key)
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        await self._context.state.synced()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.claims.run())
+            tasks.create_task(self.nodes.run())
 
     async def finalize_claim(self, key: Key) -> float | None:
         """Delete the claim's node, wait for it, terminate the instance, let the claim go."""
@@ -108,7 +116,8 @@ class Termination:
         if claim is not None and not claim.deleting:
             await context.delete_claim(claim)
         if await self._instance_is_gone(node):
-            return await self._let_go(node)
+            await self._let_go(node)
+            return None
         patch = drain_patch(node)
         if patch:
             node = await context.patch_node(node, patch)
@@ -116,7 +125,8 @@ class Termination:
             return DRAIN_SECONDS
         if claim is not None and not await self._terminate(claim):
             return INSTANCE_SECONDS
-        return await self._let_go(context.state.nodes.items.get(key, node))
+        await self._let_go(context.state.nodes.items.get(key, node))
+        return None
 
     async def _instance_is_gone(self, node: Node) -> bool:
         """A node that still reports Ready is drained whatever the provider says."""

@@ -35,11 +35,16 @@ class Informer(Generic[T]):
         self.synced = asyncio.Event()
         self._cluster = cluster
         self._listeners: list[Listener[T]] = []
+        self._unreadable_listeners: list[Callable[[Unreadable], None]] = []
         self._deleted_uids: OrderedDict[str, None] = OrderedDict()
 
     def listen(self, listener: Listener[T]) -> None:
         """Call `listener` with every change from now on."""
         self._listeners.append(listener)
+
+    def listen_unreadable(self, listener: Callable[[Unreadable], None]) -> None:
+        """Call `listener` with every object that turns out to be unreadable."""
+        self._unreadable_listeners.append(listener)
 
     def observe(self, value: T) -> None:
         """Take in the answer to a write of our own, so that the next decision already sees it."""
@@ -106,8 +111,12 @@ class Informer(Generic[T]):
                 "object cannot be read",
                 extra={"kind": self.kind.name, "object": str(bad.key), "faults": [str(fault) for fault in bad.faults]},
             )
+        known = self.unreadable.get(bad.key)
         self._drop(bad.key)
         self.unreadable[bad.key] = bad
+        if known is None or known.faults != bad.faults:
+            for listener in self._unreadable_listeners:
+                listener(bad)
 
     def _drop(self, key: Key, uid: str = "") -> None:
         self.unreadable.pop(key, None)

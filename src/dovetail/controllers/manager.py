@@ -1,0 +1,52 @@
+"""All controllers over one set of ports, started together and stopped together."""
+
+import asyncio
+
+from dovetail.controllers.context import Context
+from dovetail.controllers.garbage import GarbageCollection
+from dovetail.controllers.hydration import Hydration
+from dovetail.controllers.lifecycle import Lifecycle
+from dovetail.controllers.nodepools import NodePools
+from dovetail.controllers.podevents import PodEvents
+from dovetail.controllers.provisioning import Provisioner
+from dovetail.controllers.state import ClusterState
+from dovetail.controllers.termination import Termination
+from dovetail.ports.clock import Clock
+from dovetail.ports.cloud import CloudProvider
+from dovetail.ports.cluster import Cluster, Recorder
+from dovetail.settings import Settings
+
+
+class Manager:
+    """The controllers of one cluster."""
+
+    def __init__(
+        self, cluster: Cluster, cloud: CloudProvider, clock: Clock, recorder: Recorder, settings: Settings
+    ) -> None:
+        state = ClusterState(cluster, cloud.well_known_labels)
+        context = Context(cluster, cloud, clock, recorder, state, settings)
+        self.state = state
+        self.provisioner = Provisioner(context)
+        self.nodepools = NodePools(context)
+        self.lifecycle = Lifecycle(context, self.nodepools.registration_ended)
+        self.termination = Termination(context)
+        self.garbage = GarbageCollection(context)
+        self.podevents = PodEvents(context)
+        self.hydration = Hydration(context)
+
+    async def run(self) -> None:
+        """Run until cancelled. What one of them cannot handle ends all of them."""
+        loops = (
+            self.provisioner.run,
+            self.nodepools.run,
+            self.lifecycle.run,
+            self.termination.run,
+            self.garbage.run,
+            self.podevents.run,
+            self.hydration.run,
+        )
+        async with asyncio.TaskGroup() as tasks:
+            for informer in self.state.informers:
+                tasks.create_task(informer.run(), name=f"informer:{informer.kind.plural}")
+            for loop in loops:
+                tasks.create_task(loop(), name=loop.__qualname__)

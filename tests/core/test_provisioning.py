@@ -1,0 +1,187 @@
+"""What is launched for pods that wait."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from builders import HUGE, LARGE, SMALL, claim, daemon_set, node, nodepool, pod, snapshot
+from dovetail.core.provisioning.plan import plan_provisioning
+from dovetail.model.labels import CAPACITY_TYPE, INSTANCE_TYPE, NODEPOOL, ZONE
+from dovetail.model.nodeclaim import NodeClaim
+from dovetail.model.resources import fits
+from dovetail.model.snapshot import ClusterNode
+
+
+def types_of(claim: NodeClaim) -> tuple[str, ...]:
+    return next(each.values for each in claim.spec.requirements if each.key == INSTANCE_TYPE)
+
+
+def wants(claim: NodeClaim, key: str) -> frozenset[str]:
+    return claim.requirements.get(key).values
+
+
+def test_nothing_waits_nothing_is_launched():
+    assert plan_provisioning(snapshot(pools=[nodepool()])).launches == ()
+
+
+def test_equal_pods_share_one_node_when_it_can_hold_them():
+    plan = plan_provisioning(snapshot([pod(f"web-{n}") for n in range(10)], pools=[nodepool()]))
+    assert [len(launch.pods) for launch in plan.launches] == [10]
+    assert types_of(plan.launches[0].claim) == ("m.huge",)
+
+
+def test_types_are_listed_cheapest_first_and_only_those_that_fit():
+    plan = plan_provisioning(snapshot([pod(cpu="3")], pools=[nodepool()]))
+    assert types_of(plan.launches[0].claim) == ("m.large", "m.huge")
+
+
+def test_a_pod_goes_to_an_existing_node_before_anything_is_bought():
+    existing = ClusterNode(node(), None)
+    plan = plan_provisioning(snapshot([pod()], nodes=[existing], pools=[nodepool()]))
+    assert plan.launches == ()
+    assert [where for _, where in plan.node_by_pod] == ["node-1"]
+
+
+def test_a_claim_not_yet_launched_keeps_the_room_its_pods_asked_for():
+    requests = {"resources": {"requests": {"cpu": "1", "memory": "1Gi", "pods": "1"}}}
+    starting = ClusterNode(None, claim(spec=requests))
+    plan = plan_provisioning(snapshot([pod("first"), pod("second")], nodes=[starting], pools=[nodepool()]))
+    assert [where for _, where in plan.node_by_pod] == ["default-1"]
+    assert len(plan.launches) == 1
+
+
+def test_a_node_on_its_way_out_takes_nobody_and_its_pods_get_a_new_home():
+    leaving = claim(metadata={"deletionTimestamp": "2026-01-05T11:00:00Z", "name": "old"}, status={"providerID": "x"})
+    going = ClusterNode(node(spec={"providerID": "x"}), leaving, (pod("moved", on="node-1"),))
+    plan = plan_provisioning(snapshot([pod("new")], nodes=[going], pools=[nodepool()]))
+    assert sorted(each.name for launch in plan.launches for each in launch.pods) == ["moved", "new"]
+
+
+def test_selector_and_affinity_narrow_the_claim():
+    affinity = {
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {
+                "nodeSelectorTerms": [
+                    {"matchExpressions": [{"key": ZONE, "operator": "In", "values": ["nowhere"]}]},
+                    {"matchExpressions": [{"key": ZONE, "operator": "In", "values": ["zone-b"]}]},
+                ]
+            }
+        }
+    }
+    spec = {"nodeSelector": {CAPACITY_TYPE: "on-demand"}, "affinity": affinity}
+    plan = plan_provisioning(snapshot([pod(spec=spec)], pools=[nodepool()]))
+    assert wants(plan.launches[0].claim, ZONE) == {"zone-b"}
+    assert wants(plan.launches[0].claim, CAPACITY_TYPE) == {"on-demand"}
+
+
+def test_heavier_pools_are_tried_first_and_ties_go_to_the_end_of_the_alphabet():
+    pools = [nodepool("a", weight=10), nodepool("b", weight=10), nodepool("c")]
+    plan = plan_provisioning(snapshot([pod()], pools=pools))
+    assert plan.launches[0].claim.metadata.labels[NODEPOOL] == "b"
+
+
+@pytest.mark.parametrize("unusable", [nodepool(ready=False), nodepool(replicas=3)])
+def test_pools_that_are_not_ready_or_static_make_no_nodes(unusable):
+    plan = plan_provisioning(snapshot([pod()], pools=[unusable]))
+    assert plan.launches == ()
+    assert "no NodePool can make nodes now" in plan.refusals[0].message
+
+
+def test_untolerated_taints_keep_pods_off_a_pool():
+    tainted = nodepool(template={"taints": [{"key": "team", "value": "ml", "effect": "NoSchedule"}]})
+    plan = plan_provisioning(snapshot([pod()], pools=[tainted]))
+    assert plan.launches == ()
+    assert "did not tolerate taint team=ml:NoSchedule" in plan.refusals[0].message
+
+
+def test_limits_hold_within_one_run():
+    pool = nodepool(limits={"cpu": "8"}, template={"requirements": [_only("m.large")]})
+    plan = plan_provisioning(snapshot([pod(f"p{n}", cpu="4") for n in range(5)], pools=[pool]))
+    assert len(plan.launches) == 2
+    assert len(plan.refusals) == 3
+    assert "exceed limits" in plan.refusals[0].message
+
+
+def test_node_limits_hold_within_one_run():
+    pool = nodepool(limits={"nodes": "1"}, template={"requirements": [_only("m.small")]})
+    plan = plan_provisioning(snapshot([pod(f"p{n}", cpu="2") for n in range(3)], pools=[pool]))
+    assert len(plan.launches) == 1
+
+
+def test_daemons_are_part_of_the_price_of_a_node():
+    plan = plan_provisioning(snapshot([pod(cpu="2")], pools=[nodepool()], daemon_sets=[daemon_set()]))
+    only = plan.launches[0].claim
+    assert types_of(only) == ("m.large", "m.huge")
+    assert str(only.spec.resources.requests["cpu"]) == "2100m"
+
+
+def test_a_pod_that_fits_nowhere_is_told_why():
+    existing = [ClusterNode(node(f"n{n}", cpu="1"), None) for n in range(2)]
+    tainted = node("t", taints=[{"key": "gpu", "effect": "NoSchedule"}])
+    nodes = [*existing, ClusterNode(tainted, None)]
+    plan = plan_provisioning(snapshot([pod(cpu="64")], nodes=nodes, pools=[nodepool()]))
+    message = plan.refusals[0].message
+    assert "0/3 nodes are available: 2 Insufficient cpu, 1 node(s) had untolerated taint {gpu:NoSchedule}" in message
+    assert "nodepool default: no instance type has enough resources" in message
+
+
+def test_a_pod_that_refuses_our_nodes_is_left_alone():
+    term = {"matchExpressions": [{"key": NODEPOOL, "operator": "DoesNotExist"}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+    plan = plan_provisioning(snapshot([pod(spec={"affinity": {"nodeAffinity": required}})], pools=[nodepool()]))
+    assert plan.launches == ()
+    assert plan.refusals[0].code == "ConfiguredElsewhere"
+
+
+def test_claims_carry_what_drift_and_ownership_need():
+    pool = nodepool(template_metadata={"labels": {"team": "a"}, "annotations": {"note": "x"}})
+    made = plan_provisioning(snapshot([pod()], pools=[pool])).launches[0].claim
+    assert made.metadata.generate_name == "default-"
+    assert made.metadata.labels["team"] == "a"
+    assert made.metadata.labels["karpenter.kwok.sh/kwoknodeclass"] == "default"
+    assert made.metadata.annotations["karpenter.sh/nodepool-hash-version"].startswith("dovetail-")
+    assert made.metadata.owner_references[0].uid == "uid-default"
+    assert made.spec.expire_after is not None
+    assert str(made.spec.expire_after) == "720h"
+
+
+def test_a_soft_expiry_leaves_the_claim_without_a_hard_one():
+    pool = nodepool(disruption={"expireAfter": "720h"})
+    made = plan_provisioning(snapshot([pod()], pools=[pool])).launches[0].claim
+    assert made.spec.expire_after is not None
+    assert made.spec.expire_after.never
+
+
+def _only(name: str) -> dict[str, object]:
+    return {"key": INSTANCE_TYPE, "operator": "In", "values": [name]}
+
+
+sizes = st.tuples(st.integers(1, 32).map(lambda n: f"{n * 250}m"), st.integers(1, 64).map(lambda n: f"{n * 256}Mi"))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(sizes, max_size=25), st.integers(0, 3))
+def test_law_every_pod_is_placed_once_or_refused_and_nothing_is_overfilled(wanted, existing):
+    pods = [pod(f"p{n}", cpu, memory) for n, (cpu, memory) in enumerate(wanted)]
+    nodes = [ClusterNode(node(f"n{n}"), None) for n in range(existing)]
+    plan = plan_provisioning(snapshot(pods, nodes=nodes, pools=[nodepool()]))
+    launched = [each.key for launch in plan.launches for each in launch.pods]
+    on_nodes = [key for key, _ in plan.node_by_pod]
+    refused = [refusal.about.removeprefix("pod/default/") for refusal in plan.refusals]
+    placed = [key.name for key in (*launched, *on_nodes)] + refused
+    assert sorted(placed) == sorted(each.name for each in pods)
+    by_name = {each.name: each for each in (SMALL, LARGE, HUGE)}
+    for launch in plan.launches:
+        for name in types_of(launch.claim):
+            assert fits(launch.claim.spec.resources.requests, by_name[name].allocatable)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(sizes, min_size=2, max_size=12), st.randoms())
+def test_law_the_order_pods_are_listed_in_does_not_matter(wanted, random):
+    pods = [pod(f"p{n:02}", cpu, memory) for n, (cpu, memory) in enumerate(wanted)]
+    shuffled = list(pods)
+    random.shuffle(shuffled)
+    assert plan_provisioning(snapshot(pods, pools=[nodepool()])) == plan_provisioning(
+        snapshot(shuffled, pools=[nodepool()])
+    )
