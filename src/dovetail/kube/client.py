@@ -24,6 +24,7 @@ from dovetail.kube.call import (
     watch_call,
 )
 from dovetail.kube.decode import Gathering, Lines, change_of
+from dovetail.kube.sharing import Sharing
 from dovetail.kube.transport import Transport
 from dovetail.manifest.codec import decode
 from dovetail.model.kinds import POD, Kind
@@ -44,6 +45,7 @@ class KubeCluster:
     def __init__(self, transport: Transport, random: Random) -> None:
         self._transport = transport
         self._random = random
+        self._sharing = Sharing()
 
     async def __aenter__(self) -> Self:
         return self
@@ -66,7 +68,7 @@ class KubeCluster:
         return Listing(tuple(gathered.items), gathered.meta.resource_version, tuple(gathered.unreadable))
 
     async def _gather(self, kind: Kind[T], options: ListOptions, size: int) -> Gathering:
-        gathered = Gathering(kind)
+        gathered = Gathering(kind, self._sharing)
         page = {"limit": str(size)} if size else {}
         while True:
             gathered.add(await self._transport.fetch(list_call(kind, options, page)))
@@ -83,7 +85,7 @@ class KubeCluster:
         async with self._transport.stream(call) as content:
             while chunk := await _chunk(call, content, seconds + limits.watch_grace):
                 for line in lines.feed(chunk):
-                    yield change_of(kind, line, call)
+                    yield change_of(kind, line, call, self._sharing)
 
     async def get(self, kind: Kind[T], key: Key) -> T:
         """One object. One that cannot be understood is `Invalid`, with its faults."""

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from dovetail.kube.call import Call
+from dovetail.kube.sharing import Sharing
 from dovetail.kube.status import error_of, read_status
 from dovetail.manifest.codec import decode
 from dovetail.model.kinds import Kind
@@ -21,7 +22,7 @@ from dovetail.ports.errors import Unavailable
 T = TypeVar("T", bound=KubeObject)
 
 
-class PageMeta(msgspec.Struct):
+class PageMeta(msgspec.Struct, frozen=True):
     """Where a page of a list stands."""
 
     resource_version: str = msgspec.field(default="", name="resourceVersion")
@@ -33,7 +34,7 @@ class _Page(msgspec.Struct):
     items: list[msgspec.Raw] | None = None
 
 
-class _VersionOnly(msgspec.Struct):
+class _VersionOnly(msgspec.Struct, frozen=True):
     resource_version: str = msgspec.field(default="", name="resourceVersion")
 
 
@@ -57,6 +58,7 @@ class Gathering:
     """The pages of a list read so far."""
 
     kind: Kind[Any]
+    sharing: Sharing
     items: list[Any] = field(default_factory=list)
     unreadable: list[Unreadable] = field(default_factory=list)
     meta: PageMeta = field(default_factory=PageMeta)
@@ -70,13 +72,14 @@ class Gathering:
                 if isinstance(value, Unreadable):
                     self.unreadable.append(value)
                 else:
+                    self.sharing.apply(value)
                     self.items.append(value)
         except msgspec.DecodeError as error:
             raise Unavailable(f"list of {self.kind}: the answer is not what a list looks like: {error}") from error
         self.meta = page.metadata
 
 
-def change_of(kind: Kind[T], line: bytes, call: Call) -> Change[T]:
+def change_of(kind: Kind[T], line: bytes, call: Call, sharing: Sharing) -> Change[T]:
     """One line of a watch. An ERROR event is raised: `Gone` when the watch is too far behind."""
     try:
         event = _EVENTS.decode(line)
@@ -88,6 +91,8 @@ def change_of(kind: Kind[T], line: bytes, call: Call) -> Change[T]:
         value = decode(kind, event.object)
     except msgspec.DecodeError as error:
         raise Unavailable(f"{call}: a line of the watch is not what an event looks like: {error}") from error
+    if not isinstance(value, Unreadable):
+        sharing.apply(value)
     return Change(change, value.metadata.resource_version, value)
 
 
