@@ -1,1 +1,1 @@
-"""YAML and JSON to model values and back, with every fault of a document at once. No network here."""
+"""Manifests in and out: YAML and JSON to model values and back, every fault of a document at once, CRDs; no network."""

@@ -30,6 +30,8 @@ def decode_hook(wanted: type, value: Any) -> Any:
         return Duration.parse(_text(value))
     if wanted is Delay:
         return Delay.parse(_text(value))
+    if wanted is object:
+        return value
     raise NotImplementedError(f"no decoder for {wanted!r}")
 
 
@@ -65,7 +67,19 @@ def from_plain(kind: Kind[T], data: Mapping[str, Any]) -> T | Unreadable:
     try:
         return msgspec.convert(data, kind.model, dec_hook=decode_hook)
     except (msgspec.ValidationError, ValueError) as error:
-        return _unreadable(msgspec.convert(data, _MetadataOnly).metadata, error)
+        return _unreadable(_metadata(data), error)
+
+
+def _metadata(data: Mapping[str, Any]) -> ObjectMeta:
+    """The metadata of an object that is wrong somewhere; if it is wrong there, no more than its name."""
+    try:
+        return msgspec.convert(data, _MetadataOnly).metadata
+    except msgspec.ValidationError:
+        written = data.get("metadata")
+        name, namespace = (
+            written.get(key, "") if isinstance(written, Mapping) else "" for key in ("name", "namespace")
+        )
+        return ObjectMeta(name=str(name), namespace=str(namespace))
 
 
 def to_plain(kind: Kind[T], value: T) -> dict[str, Any]:

@@ -1,0 +1,179 @@
+"""Warnings about NodePools that are valid and probably not meant: what a careful colleague would ask about.
+
+Works on the parsed value, so it is only asked when there are no faults. Nothing here refuses anything.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+
+from dovetail.model.budget import DEFAULT_BUDGETS, Budget, Window, parse_budget
+from dovetail.model.labels import CAPACITY_TYPE, CAPACITY_TYPES, DO_NOT_DISRUPT
+from dovetail.model.nodepool import NodePool
+from dovetail.model.reason import Action, Reason
+from dovetail.model.wire import Fault
+
+_FROM = datetime(2024, 1, 1, tzinfo=UTC)  # a leap year that starts on a Monday
+_YEAR = timedelta(days=366)
+_STEPS = 20_000
+_BUDGETS = "spec.disruption.budgets"
+
+
+class _Placed(NamedTuple):
+    path: str
+    budget: Budget
+
+
+def advice_for(pool: NodePool) -> Iterator[Fault]:
+    """Everything worth asking about in a NodePool without faults."""
+    yield from _budget_advice(pool)
+    yield from _expiry_advice(pool)
+    yield from _requirement_advice(pool)
+    yield from _ignored_fields(pool)
+    repair = pool.spec.repair
+    for condition, times in Counter(policy.condition_type for policy in (repair.policies if repair else ())).items():
+        if times > 1:
+            yield Fault(
+                "spec.repair.policies",
+                f"has {times} policies for {condition}",
+                condition,
+                "the first one counts; keep one",
+            )
+
+
+def _budget_advice(pool: NodePool) -> Iterator[Fault]:
+    if pool.spec.disruption.budgets == () and not any(controls.budgets for controls in pool.action_controls.values()):
+        yield Fault(
+            _BUDGETS, "is empty, so nothing limits how many nodes are away at once", None, "leave it out for 10%"
+        )
+        return
+    placed = list(_placed(pool))
+    for path, budget in placed:
+        window = budget.window
+        if window is not None and window.duration <= timedelta(0):
+            yield Fault(
+                f"{path}.duration",
+                "is zero, so the budget never comes into force",
+                str(budget.spec.duration),
+                "lengthen it",
+            )
+    for reason in _reasons_at_work(pool):
+        yield from _about_reason(reason, [each for each in placed if reason in each.budget.reasons])
+
+
+def _placed(pool: NodePool) -> Iterator[_Placed]:
+    written = pool.spec.disruption.budgets
+    for index, spec in enumerate(DEFAULT_BUDGETS if written is None else written):
+        yield _Placed(f"{_BUDGETS}[{index}]", parse_budget(spec))
+    name = "actionControls" if pool.spec.disruption.action_controls else "genericPerActionControls"
+    for action, controls in pool.action_controls.items():
+        for index, spec in enumerate(controls.budgets or ()):
+            yield _Placed(f"spec.disruption.{name}.{action}.budgets[{index}]", parse_budget(spec, Action(action)))
+
+
+def _reasons_at_work(pool: NodePool) -> list[Reason]:
+    """The reasons for which nodes of this pool can be disrupted voluntarily at all."""
+    disruption, controls = pool.spec.disruption, pool.action_controls
+    reasons = [Reason.DRIFTED]
+    soft = [disruption.expire_after, *(controls[name].disrupt_after for name in ("Expiration",) if name in controls)]
+    if any(delay is not None for delay in soft) and not any(delay is not None and delay.never for delay in soft):
+        reasons.append(Reason.EXPIRED)
+    after = disruption.consolidate_after
+    if not pool.static and (after is None or not after.never):
+        reasons.append(Reason.EMPTY)
+        if pool.consolidation_policy != "WhenEmpty":
+            reasons.append(Reason.UNDERUTILIZED)
+    return reasons
+
+
+def _about_reason(reason: Reason, budgets: list[_Placed]) -> Iterator[Fault]:
+    always = [each for each in budgets if each.budget.window is None or _never_closes(each.budget.window)]
+    shut = next((each for each in always if not (each.budget.count or each.budget.percent)), None)
+    if shut is not None:
+        why = "" if shut.budget.window is None else " (its window never closes)"
+        problem = f"allows no node to be disrupted as {reason}, at any time{why}"
+        yield Fault(
+            shut.path, problem, _shown(shut.budget), "such nodes stay for ever; allow at least 1, or give it a window"
+        )
+    elif not budgets:
+        problem = f"has no budget for {reason}: every such node may be away at once"
+        yield Fault(_BUDGETS, problem, None, "add a budget for it, or one for all reasons")
+    elif not always:
+        problem = f"limits {reason} only inside windows: at other times every such node may be away at once"
+        yield Fault(_BUDGETS, problem, None, "add a budget without schedule")
+
+
+def _shown(budget: Budget) -> str:
+    return f"nodes: {budget.spec.nodes}"
+
+
+def _never_closes(window: Window) -> bool:
+    """Whether each hit follows the one before within the duration, all through a year."""
+    hit = window.schedule.next_after(_FROM - timedelta(minutes=1))
+    first = hit
+    for _ in range(_STEPS):
+        if hit is None or first is None or hit >= first + _YEAR:
+            return hit is not None
+        later = window.schedule.last_at_or_before(hit + window.duration, window.duration)
+        if later is None:
+            return False
+        hit = later
+    return False
+
+
+def _expiry_advice(pool: NodePool) -> Iterator[Fault]:
+    hard, soft = pool.spec.template.spec.expire_after, pool.spec.disruption.expire_after
+    if hard is not None and soft is not None and not hard.never and not soft.never:
+        problem = f"is set beside spec.template.spec.expireAfter ({hard}): nodes are replaced with care at {soft}"
+        yield Fault(
+            "spec.disruption.expireAfter",
+            f"{problem} and deleted at {hard} whatever stands against it",
+            str(soft),
+            "keep one if you mean one",
+        )
+
+
+def _requirement_advice(pool: NodePool) -> Iterator[Fault]:
+    written = pool.spec.template.spec.requirements
+    absent = {entry.key for entry in written if entry.operator == "DoesNotExist"}
+    for index, entry in enumerate(written):
+        strangers = sorted(set(entry.values) - set(CAPACITY_TYPES)) if entry.key == CAPACITY_TYPE else []
+        if strangers:
+            path = f"spec.template.spec.requirements[{index}].values"
+            yield Fault(
+                path, f"names unknown capacity types: {', '.join(strangers)}", list(entry.values), "remove them"
+            )
+    for requirement in pool.requirements.values():
+        if requirement.is_empty and requirement.key not in absent:
+            problem = f"and labels together leave no value for {requirement.key}: no node can be made"
+            yield Fault("spec.template.spec.requirements", problem, None, "loosen one of them")
+
+
+def _ignored_fields(pool: NodePool) -> Iterator[Fault]:
+    annotations: Mapping[str, str] = pool.spec.template.metadata.annotations
+    mark = annotations.get(DO_NOT_DISRUPT)
+    if mark is not None and mark != "true":
+        path = f"spec.template.metadata.annotations[{DO_NOT_DISRUPT}]"
+        yield Fault(path, 'has no effect: on nodes only "true" counts', mark, 'write "true", or leave it out')
+    after = pool.spec.disruption.consolidate_after
+    if pool.static and after is not None:
+        yield Fault("spec.disruption.consolidateAfter", "has no effect on a static pool", str(after), "leave it out")
+
+
+def spelling_advice(document: Mapping[str, Any]) -> Iterator[Fault]:
+    """Fields of v1beta1 in a NodePool written as v1: read, but better said the new way."""
+    spec = document["spec"]
+    if spec.get("disruption", {}).get("consolidationPolicy") == "WhenUnderutilized":
+        path = "spec.disruption.consolidationPolicy"
+        yield Fault(path, "is the v1beta1 spelling", "WhenUnderutilized", "write WhenEmptyOrUnderutilized")
+    template = spec["template"]["spec"]
+    if "kubelet" in template:
+        yield Fault(
+            "spec.template.spec.kubelet", "is kept but not read", None, "v1 has these settings in the node class"
+        )
+    if "group" not in template["nodeClassRef"]:
+        path = "spec.template.spec.nodeClassRef.apiVersion"
+        yield Fault(
+            path, "is the v1beta1 spelling", template["nodeClassRef"].get("apiVersion"), "write group, without version"
+        )

@@ -1,0 +1,90 @@
+"""The shapes of text in manifests: regular expressions that Go and Python read alike, and how to say each in words.
+
+Every pattern is anchored at both ends and keeps to syntax both engines share. A pattern may be stricter than the parser
+behind it; what no pattern can tell (a range that runs backwards, a date that never comes) is left to `semantics`.
+"""
+
+import re
+from functools import cache
+
+_SPAN = r"[0-9]+(s|m|h)"
+DELAY = rf"^(({_SPAN})+|Never)$"
+DURATION = rf"^({_SPAN})+$"
+WINDOW = r"^((([0-9]+(h|m))|([0-9]+h[0-9]+m))(0s)?)$"
+BUDGET_NODES = r"^((100|[0-9]{1,2})%|[0-9]+)$"
+QUANTITY = (
+    r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$"
+)
+_DNS_LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+DNS_SUBDOMAIN = rf"^{_DNS_LABEL}(\.{_DNS_LABEL})*$"
+GROUP = rf"^({_DNS_LABEL}(\.{_DNS_LABEL})*)?$"
+API_VERSION = rf"^({_DNS_LABEL}(\.{_DNS_LABEL})*(/[a-z0-9]+)?)?$"
+KIND = r"^([A-Za-z][A-Za-z0-9]*)?$"
+LABEL_KEY = rf"^({_DNS_LABEL}(\.{_DNS_LABEL})*/)?([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$"
+LABEL_VALUE = r"^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$"
+
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+_MACROS = ("annually", "yearly", "monthly", "weekly", "daily", "midnight", "hourly")
+
+
+def _any_case(names: tuple[str, ...]) -> str:
+    return "|".join("".join(f"[{letter}{letter.upper()}]" for letter in name) for name in names)
+
+
+def _cron_field(value: str) -> str:
+    """A list of `*`, values and ranges, each with an optional step above zero."""
+    part = rf"(\*|\?|({value})(-({value}))?)(/0*[1-9][0-9]*)?"
+    return rf"{part}(,{part})*"
+
+
+def _schedule() -> str:
+    fields = (
+        "0*[1-5]?[0-9]",
+        "0*(1?[0-9]|2[0-3])",
+        "0*([1-9]|[12][0-9]|3[01])",
+        f"0*([1-9]|1[0-2])|{_any_case(_MONTHS)}",
+        f"0*[0-6]|{_any_case(_WEEKDAYS)}",
+    )
+    five = "[ \t]+".join(map(_cron_field, fields)).replace("\t", r"\t")
+    return rf"^[ \t]*(@({'|'.join(_MACROS)})|{five})[ \t]*$"
+
+
+SCHEDULE = _schedule()
+
+IN_WORDS = {
+    DELAY: "a duration in hours, minutes and seconds such as 30s, 1h30m or 720h (a day is 24h), or Never",
+    DURATION: "a duration in hours, minutes and seconds such as 30s, 1h30m or 720h (a day is 24h)",
+    WINDOW: "hours and minutes such as 8h, 90m or 2h20m",
+    BUDGET_NODES: "a count such as 5, or a percentage from 0% to 100%",
+    QUANTITY: "an amount such as 500m, 16 or 64Gi",
+    SCHEDULE: "five cron fields such as 0 9 * * mon-fri (minute 0-59, hour 0-23, day 1-31, month 1-12, weekday 0-6, "
+    "Sunday 0; no seconds, no time zone), or one of @" + ", @".join(_MACROS),
+    DNS_SUBDOMAIN: "a name of lower-case letters, digits, '-' and '.', starting and ending with a letter or digit",
+    GROUP: "an API group such as karpenter.kwok.sh, without version",
+    API_VERSION: "a group and version such as karpenter.kwok.sh/v1alpha1",
+    KIND: "a kind such as KWOKNodeClass",
+    LABEL_KEY: "a label key such as example.com/team: an optional lower-case domain and '/', then a name",
+    LABEL_VALUE: "at most 63 letters, digits, '-', '_' and '.', starting and ending with a letter or digit",
+}
+"""What to write instead, for each pattern."""
+
+_PLACEHOLDER = re.compile(
+    r"\{\{.*?\}\}|\{%.*?%\}|\$\{[A-Za-z_][^}]*\}|\$\([A-Za-z_]+\)|<[a-z][^<>]*>", re.DOTALL | re.IGNORECASE
+)
+
+
+def matches(pattern: str, text: str) -> bool:
+    """Whether the whole text has this shape. Python's `$` would let a last line break pass."""
+    return _compiled(pattern).fullmatch(text) is not None
+
+
+def placeholder_in(text: str) -> str | None:
+    """The first mark of a template that nobody filled in, such as `{{ .Values.x }}` or `${NAME}`."""
+    found = _PLACEHOLDER.search(text)
+    return found.group() if found else None
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern.removeprefix("^").removesuffix("$"))

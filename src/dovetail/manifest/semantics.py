@@ -1,0 +1,211 @@
+"""Faults that no schema can say: schedules that never fire, amounts out of range, taints named twice, names and labels.
+
+Looks at plain documents that may be wrong in any other way too: a place that does not have the expected shape is passed
+over, because `conformity` has already named it. The same checks decide a NodePool's ValidationSucceeded condition.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from dovetail.manifest.conformity import join, unfilled
+from dovetail.manifest.patterns import (
+    DNS_SUBDOMAIN,
+    IN_WORDS,
+    LABEL_KEY,
+    LABEL_VALUE,
+    SCHEDULE,
+    WINDOW,
+    matches,
+    placeholder_in,
+)
+from dovetail.model.duration import parse_duration
+from dovetail.model.labels import CAPACITY_TYPE, CAPACITY_TYPES
+from dovetail.model.quantity import Quantity
+from dovetail.model.schedule import Schedule
+from dovetail.model.wire import Fault
+
+Plain = Mapping[str, Any]
+_LONGEST_KEY = 63
+_LONGEST_PREFIX = 253
+
+
+def metadata_faults(document: Plain, *, named: bool = True) -> Iterator[Fault]:
+    """Faults of the standard metadata, which the API server checks by itself."""
+    metadata = document.get("metadata")
+    if not isinstance(metadata, dict):
+        yield Fault("metadata", "is required", metadata, "add metadata with a name")
+        return
+    name = metadata.get("name")
+    if name is None and not metadata.get("generateName"):
+        if named:
+            yield Fault("metadata.name", "is required", None, "give the object a name")
+    elif name is not None and not (isinstance(name, str) and len(name) <= 253 and matches(DNS_SUBDOMAIN, name)):
+        mark = placeholder_in(str(name))
+        remedy = f"write {IN_WORDS[DNS_SUBDOMAIN]}"
+        fault = Fault("metadata.name", "is not a valid name", name, remedy)
+        yield unfilled("metadata.name", str(name), mark) if mark else fault
+    yield from label_faults(metadata.get("labels"), "metadata.labels")
+    yield from _key_faults(metadata.get("annotations"), "metadata.annotations")
+
+
+def label_faults(labels: Any, path: str) -> Iterator[Fault]:
+    """Faults in keys and values of labels."""
+    yield from _key_faults(labels, path)
+    for key, value in _items(labels):
+        if not isinstance(value, str):
+            yield Fault(join(path, str(key)), "must be text", value, f'put it in quotes: "{value}"')
+        elif len(value) > _LONGEST_KEY or not matches(LABEL_VALUE, value):
+            yield Fault(join(path, str(key)), "is not a valid label value", value, f"write {IN_WORDS[LABEL_VALUE]}")
+
+
+def _key_faults(labels: Any, path: str) -> Iterator[Fault]:
+    for key, _ in _items(labels):
+        if not isinstance(key, str) or not is_qualified_name(key):
+            yield Fault(join(path, str(key)), "is not a valid key", key, f"write {IN_WORDS[LABEL_KEY]}")
+
+
+def is_qualified_name(key: str) -> bool:
+    """Whether Kubernetes takes it as the key of a label, an annotation or a taint."""
+    prefix, slash, name = key.rpartition("/")
+    return matches(LABEL_KEY, key) and len(name) <= _LONGEST_KEY and (not slash or len(prefix) <= _LONGEST_PREFIX)
+
+
+def pool_faults(document: Plain) -> Iterator[Fault]:
+    """Faults of a NodePool beyond its schema."""
+    spec = _at(document, "spec")
+    template, disruption = _at(spec, "template"), _at(spec, "disruption")
+    labels = _at(template, "metadata").get("labels")
+    yield from _key_faults(labels, "spec.template.metadata.labels")
+    yield from _key_faults(_at(template, "metadata").get("annotations"), "spec.template.metadata.annotations")
+    yield from instance_faults(_at(template, "spec"), "spec.template.spec")
+    yield from _amount_faults(spec.get("limits"), "spec.limits")
+    for path, budget in budgets_of(disruption):
+        yield from _schedule_faults(budget.get("schedule"), f"{path}.schedule")
+        yield from _span_faults(budget.get("duration"), f"{path}.duration")
+    for name in ("consolidateAfter", "consolidationGracePeriod", "expireAfter"):
+        yield from _span_faults(disruption.get(name), f"spec.disruption.{name}")
+    for path, controls in controls_of(disruption):
+        yield from _span_faults(controls.get("disruptAfter"), f"{path}.disruptAfter")
+    yield from _repair_faults(_at(spec, "repair"))
+
+
+def claim_faults(document: Plain) -> Iterator[Fault]:
+    """Faults of a NodeClaim beyond its schema."""
+    spec = _at(document, "spec")
+    yield from instance_faults(spec, "spec")
+    yield from _amount_faults(_at(spec, "resources").get("requests"), "spec.resources.requests")
+
+
+def class_faults(document: Plain) -> Iterator[Fault]:
+    """Faults of a KWOKNodeClass beyond its schema."""
+    yield from _span_faults(_at(document, "spec").get("nodeRegistrationDelay"), "spec.nodeRegistrationDelay")
+
+
+def instance_faults(spec: Plain, path: str) -> Iterator[Fault]:
+    """Faults of what a NodeClaim, or the template of one, asks for."""
+    for name in ("terminationGracePeriod", "expireAfter"):
+        yield from _span_faults(spec.get(name), f"{path}.{name}")
+    seen: set[tuple[Any, Any]] = set()
+    for list_name in ("taints", "startupTaints"):
+        for index, taint in _entries(spec.get(list_name)):
+            here, key = f"{path}.{list_name}[{index}]", taint.get("key")
+            if isinstance(key, str) and matches(LABEL_KEY, key) and not is_qualified_name(key):
+                yield Fault(f"{here}.key", "is too long", key, "at most 253 characters before the '/', 63 after it")
+            identity = (repr(key), repr(taint.get("effect")))
+            if identity in seen:
+                problem = "names key and effect of an earlier taint"
+                yield Fault(here, problem, f"{key}:{taint.get('effect')}", "remove one of them")
+            seen.add(identity)
+    for index, requirement in _entries(spec.get("requirements")):
+        yield from _requirement_faults(requirement, f"{path}.requirements[{index}]")
+
+
+def _requirement_faults(requirement: Plain, path: str) -> Iterator[Fault]:
+    key, values = requirement.get("key"), requirement.get("values")
+    if isinstance(key, str) and matches(LABEL_KEY, key) and not is_qualified_name(key):
+        yield Fault(f"{path}.key", "is too long", key, "at most 253 characters before the '/', 63 after it")
+    if (
+        key == CAPACITY_TYPE
+        and isinstance(values, list)
+        and values
+        and not any(each in CAPACITY_TYPES for each in values)
+    ):
+        yield Fault(
+            f"{path}.values", "names no capacity type", values, f"choose from {', '.join(sorted(CAPACITY_TYPES))}"
+        )
+
+
+def _repair_faults(repair: Plain) -> Iterator[Fault]:
+    yield from _span_faults(repair.get("defaultTolerationDuration"), "spec.repair.defaultTolerationDuration")
+    for index, policy in _entries(repair.get("policies")):
+        yield from _span_faults(policy.get("toleration"), f"spec.repair.policies[{index}].toleration")
+
+
+def _schedule_faults(text: Any, path: str) -> Iterator[Fault]:
+    if not isinstance(text, str) or not matches(SCHEDULE, text):
+        return
+    if fault := _refused(Schedule.parse, text):
+        yield Fault(path, fault, text, "a schedule that cannot be read would block the whole pool")
+    elif Schedule.parse(text).never_fires:
+        yield Fault(path, "can never fire: no date fits it", text, "choose days that the months have")
+
+
+def _span_faults(text: Any, path: str) -> Iterator[Fault]:
+    """Durations have the right form by now; what is left is one that is too long."""
+    if isinstance(text, str) and text[:1].isdigit() and (fault := _refused(parse_duration, text)) and _is_span(text):
+        yield Fault(path, fault, text)
+
+
+def _is_span(text: str) -> bool:
+    return matches(WINDOW, text) or text.strip("0123456789smh") == ""
+
+
+def _amount_faults(amounts: Any, path: str) -> Iterator[Fault]:
+    for name, amount in _items(amounts):
+        here = join(path, str(name))
+        if not isinstance(name, str) or not is_qualified_name(name):
+            yield Fault(
+                here, "is not the name of a resource", name, "write a name such as cpu, memory or nvidia.com/gpu"
+            )
+        if isinstance(amount, str) and (fault := _refused(Quantity.parse, amount)):
+            yield Fault(here, fault, amount)
+
+
+def _refused(parse: Callable[[str], object], text: str) -> str:
+    try:
+        parse(text)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def budgets_of(disruption: Plain) -> Iterator[tuple[str, Plain]]:
+    """Every budget, those under actions included, with its path."""
+    for index, budget in _entries(disruption.get("budgets")):
+        yield f"spec.disruption.budgets[{index}]", budget
+    for path, controls in controls_of(disruption):
+        for index, budget in _entries(controls.get("budgets")):
+            yield f"{path}.budgets[{index}]", budget
+
+
+def controls_of(disruption: Plain) -> Iterator[tuple[str, Plain]]:
+    """The controls of every action, with their path."""
+    for name in ("actionControls", "genericPerActionControls"):
+        for action, controls in _items(disruption.get(name)):
+            if isinstance(controls, dict):
+                yield join(f"spec.disruption.{name}", str(action)), controls
+
+
+def _at(value: Any, name: str) -> Plain:
+    inner = value.get(name) if isinstance(value, dict) else None
+    return inner if isinstance(inner, dict) else {}
+
+
+def _items(value: Any) -> Iterable[tuple[Any, Any]]:
+    return value.items() if isinstance(value, dict) else ()
+
+
+def _entries(value: Any) -> Iterator[tuple[int, Plain]]:
+    for index, each in enumerate(value if isinstance(value, list) else ()):
+        if isinstance(each, dict):
+            yield index, each
