@@ -1,0 +1,111 @@
+"""What the API server fills in and what it forbids, for the kinds it knows by itself.
+
+Validation of custom kinds by their schema is not here: it is handed to the API server as a hook. Keeps the defaults of
+the built-in admission plugins: tolerations, priorities, the not-ready taint of every new node.
+"""
+
+from typing import Any
+
+from dovetail.model.wire import Fault, Key
+from dovetail.ports.errors import Invalid
+from dovetail.sim.kinds import KWOK_NODE_CLASS, NODE, NODE_CLAIM, POD, PRIORITY_CLASS, Resource
+from dovetail.sim.patching import Plain
+from dovetail.sim.store import Store
+
+_NOT_READY = "node.kubernetes.io/not-ready"
+_UNREACHABLE = "node.kubernetes.io/unreachable"
+_DEFAULT_TOLERATION_SECONDS = 300
+_SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
+_MUTABLE_POD_FIELDS = frozenset({"containers", "initContainers", "tolerations", "schedulingGates"})
+_READY_FROM_THE_START = {
+    "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "2024-01-01T01:01:01Z"}]
+}
+
+
+def filled_in(store: Store, resource: Resource, plain: Plain) -> Plain:
+    """A new object with what the API server adds to it."""
+    if resource == POD:
+        return {**plain, "spec": _pod_spec(store, plain.get("spec") or {}), "status": {"phase": "Pending"}}
+    if resource == NODE:
+        return {**plain, "spec": _tainted_not_ready(plain.get("spec") or {})}
+    if resource == KWOK_NODE_CLASS:
+        return {**plain, "status": _READY_FROM_THE_START}
+    return plain
+
+
+def _pod_spec(store: Store, spec: Plain) -> Plain:
+    defaults = {"restartPolicy": "Always", "terminationGracePeriodSeconds": 30, "schedulerName": "default-scheduler"}
+    filled = {**defaults, **spec, "tolerations": _with_default_tolerations(spec.get("tolerations") or [])}
+    for field in ("containers", "initContainers"):
+        if spec.get(field):
+            filled[field] = [_with_default_requests(container) for container in spec[field]]
+    filled.update(_priority(store, spec.get("priorityClassName", "")))
+    return filled
+
+
+def _with_default_tolerations(tolerations: list[Plain]) -> list[Plain]:
+    filled = list(tolerations)
+    for key in (_NOT_READY, _UNREACHABLE):
+        covered = any(
+            toleration.get("key", key) == key and toleration.get("effect", "NoExecute") == "NoExecute"
+            for toleration in tolerations
+        )
+        if not covered:
+            seconds = _DEFAULT_TOLERATION_SECONDS
+            wait = {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds}
+            filled.append(wait)
+    return filled
+
+
+def _with_default_requests(container: Plain) -> Plain:
+    """A limit without a request is a request too."""
+    resources = container.get("resources") or {}
+    if not resources.get("limits"):
+        return container
+    requests = {**resources["limits"], **(resources.get("requests") or {})}
+    return {**container, "resources": {**resources, "requests": requests}}
+
+
+def _priority(store: Store, name: str) -> Plain:
+    if name in _SYSTEM_PRIORITIES:
+        return {"priority": _SYSTEM_PRIORITIES[name]}
+    if name:
+        found = store.find(PRIORITY_CLASS, Key("", name))
+        if found is None:
+            raise Invalid(f"no PriorityClass with name {name} was found")
+        return {"priority": found.plain.get("value", 0)}
+    for record in store.all(PRIORITY_CLASS):
+        if record.plain.get("globalDefault"):
+            return {"priority": record.plain.get("value", 0), "priorityClassName": record.key.name}
+    return {"priority": 0}
+
+
+def _tainted_not_ready(spec: Plain) -> Plain:
+    taints = spec.get("taints") or []
+    if any(taint["key"] == _NOT_READY and taint.get("effect") == "NoSchedule" for taint in taints):
+        return spec
+    return {**spec, "taints": [*taints, {"key": _NOT_READY, "effect": "NoSchedule"}]}
+
+
+def check_update(resource: Resource, before: Plain, after: Plain) -> None:
+    """Refuse changes of what cannot change."""
+    faults: list[Fault] = []
+    if resource == NODE_CLAIM and before.get("spec") != after.get("spec"):
+        faults.append(Fault("spec", "spec is immutable"))
+    if resource == POD:
+        faults.extend(_pod_changes(before["spec"], after.get("spec") or {}))
+    held, wanted = _finalizers(before), _finalizers(after)
+    if "deletionTimestamp" in before["metadata"] and not wanted <= held:
+        faults.append(Fault("metadata.finalizers", "no new finalizers can be added if the object is being deleted"))
+    if faults:
+        raise Invalid("; ".join(str(fault) for fault in faults), tuple(faults))
+
+
+def _pod_changes(before: dict[str, Any], after: dict[str, Any]) -> list[Fault]:
+    changed = {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
+    frozen = sorted(changed - _MUTABLE_POD_FIELDS)
+    return [Fault(f"spec.{name}", "pod updates may not change this field") for name in frozen]
+
+
+def _finalizers(plain: Plain) -> set[str]:
+    return set(plain["metadata"].get("finalizers") or ())

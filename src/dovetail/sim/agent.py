@@ -1,0 +1,84 @@
+"""What every simulated controller stands on: it hears of changes, plans work for later, and can be switched off.
+
+An agent has no task of its own: it is callbacks on the loop, so it costs nothing while nothing happens. Work on one key
+is planned once, however often it is asked for.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import Generic, TypeVar, TypeVarTuple, Unpack
+
+from dovetail.sim.apiserver import ApiServer
+from dovetail.sim.kinds import Resource
+from dovetail.sim.store import Step
+
+K = TypeVar("K")
+Ts = TypeVarTuple("Ts")
+
+Span = tuple[float, float]
+"""Shortest and longest delay in seconds; each one is drawn from between."""
+
+
+class Agent(Generic[K]):
+    """Base of the simulated controllers."""
+
+    hears: tuple[Resource, ...] = ()
+    pause: Span = (0.01, 0.05)  # between hearing of a change and acting on it
+
+    def __init__(self, api: ApiServer, seed: str) -> None:
+        self.api = api
+        self.store = api.store
+        self.rng = random.Random(f"{seed}/{type(self).__name__}")  # noqa: S311 - reproducible, not secret
+        self._planned: set[K] = set()
+        self._timers: dict[int, asyncio.TimerHandle] = {}
+        self._timers_made = 0
+
+    def start(self) -> None:
+        """Begin to listen, and look at what is there already."""
+        self.listen()
+        now = asyncio.get_running_loop().time()
+        for resource in self.hears:
+            for record in self.store.all(resource):
+                self.hear(Step("ADDED", None, record, now))
+
+    def listen(self) -> None:
+        """Ask the store for the changes this agent wants."""
+        self.store.listen(self.hears, self.hear)
+
+    def stop(self) -> None:
+        """Hear nothing and do nothing any more."""
+        self.store.deafen(self.hear)
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        self._planned.clear()
+
+    def hear(self, step: Step) -> None:
+        """A change of one of the kinds this agent hears."""
+        raise NotImplementedError
+
+    def reconcile(self, key: K) -> None:
+        """Do what is to be done for one key."""
+        raise NotImplementedError
+
+    def touch(self, key: K) -> None:
+        """Reconcile the key soon."""
+        if key not in self._planned:
+            self._planned.add(key)
+            self.later(self.rng.uniform(*self.pause), self._due, key)
+
+    def later(self, delay: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts) -> None:
+        """Call back after a delay, unless the agent is stopped before."""
+        self._timers_made += 1
+        number = self._timers_made
+        loop = asyncio.get_running_loop()
+        self._timers[number] = loop.call_later(delay, self._fire, number, lambda: callback(*args))
+
+    def _fire(self, number: int, callback: Callable[[], object]) -> None:
+        del self._timers[number]
+        callback()
+
+    def _due(self, key: K) -> None:
+        self._planned.discard(key)
+        self.reconcile(key)

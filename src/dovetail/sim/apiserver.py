@@ -1,0 +1,215 @@
+"""What a write to the Kubernetes API means: names, versions, generations, merge patches, finalizers, graceful deletion.
+
+Synchronous and without delays: each call is one transaction. The ports in `world` add time and faults around it; the
+simulated controllers use it directly. Semantics are those of a real API server, held to them by the contract suite.
+"""
+
+import random
+import uuid
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any, Literal
+
+from dovetail.model.wire import Key
+from dovetail.ports.cluster import Deletion, Patch
+from dovetail.ports.errors import AlreadyExists, Conflict, Invalid, NotFound
+from dovetail.sim import admission
+from dovetail.sim.kinds import CLUSTER_SCOPED, GENERATIONS, KWOK_NODE_CLASS, NODE, POD, STATUS, Resource
+from dovetail.sim.patching import Plain, merge_patch, with_meta
+from dovetail.sim.store import Record, Store
+
+Validator = Callable[[Resource, Plain | None, Plain], Plain]
+"""Hook for custom kinds: old (None on creation) and new object; gives the object with defaults, or raises `Invalid`."""
+
+_NAME_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+_LONGEST_GENERATED_BASE = 58
+_KEPT_STATUS = {POD, NODE, KWOK_NODE_CLASS}  # pods are reset by admission, the class gets the default of its schema
+_PLAINLY = Deletion()
+_SERVER_OWNED = ("name", "namespace", "uid", "creationTimestamp", "generation", "deletionTimestamp")
+
+
+class ApiServer:
+    """The write side of the simulated Kubernetes API."""
+
+    def __init__(self, store: Store, rng: random.Random, validate: Validator | None = None) -> None:
+        self.store = store
+        self._rng = rng
+        self._validate = validate
+
+    def timestamp(self, ahead: float = 0.0) -> str:
+        """Now, cut to the second, as the API writes instants."""
+        return rfc3339(self.store.clock.now() + timedelta(seconds=ahead))
+
+    def get(self, resource: Resource, key: Key) -> Record:
+        """One object, or `NotFound`."""
+        record = self.store.find(resource, key)
+        if record is None:
+            raise NotFound(f"{resource[1]} {key} not found")
+        return record
+
+    def create(self, resource: Resource, plain: Plain) -> Record:
+        """A new object; the server gives it its identity."""
+        meta: Plain = dict(plain.get("metadata") or {})
+        if meta.get("resourceVersion"):
+            raise Invalid("metadata.resourceVersion: should not be set on objects to be created")
+        if resource in CLUSTER_SCOPED:
+            meta.pop("namespace", None)
+        meta["name"] = meta.get("name") or self._generated_name(resource, meta)
+        key = Key(meta.get("namespace", ""), meta["name"])
+        if self.store.find(resource, key) is not None:
+            raise AlreadyExists(f"{resource[1]} {key} already exists")
+        for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "generation"):
+            meta.pop(name, None)
+        meta["creationTimestamp"] = self.timestamp()
+        if resource in GENERATIONS:
+            meta["generation"] = 1
+        created = {**plain, "metadata": meta}
+        if resource in STATUS and resource not in _KEPT_STATUS:
+            created.pop("status", None)
+        created = admission.filled_in(self.store, resource, created)
+        if self._validate is not None:
+            created = self._validate(resource, None, created)
+        uid = uuid.UUID(int=self._rng.getrandbits(128), version=4)
+        return self.store.put(resource, with_meta(created, uid=str(uid)))
+
+    def _generated_name(self, resource: Resource, meta: Plain) -> str:
+        base: str = meta.get("generateName", "")[:_LONGEST_GENERATED_BASE]
+        if not base:
+            raise Invalid("metadata.name: name or generateName is required")
+        namespace = meta.get("namespace", "")
+        while True:
+            name = base + "".join(self._rng.choices(_NAME_LETTERS, k=5))
+            if self.store.find(resource, Key(namespace, name)) is None:
+                return name
+
+    def patch(self, resource: Resource, key: Key, patch: Patch) -> Record:
+        """Apply a merge patch to the object or to its status."""
+        record = self.get(resource, key)
+        wanted = patch.resource_version or (patch.body.get("metadata") or {}).get("resourceVersion", "")
+        if wanted and wanted != record.meta["resourceVersion"]:
+            raise Conflict(f"{resource[1]} {key}: the object has been modified; it is not at version {wanted}")
+        uid = (patch.body.get("metadata") or {}).get("uid", record.uid)
+        if uid != record.uid:
+            raise Conflict(f"{resource[1]} {key}: uid is {record.uid}, not {uid}")
+        merged = merge_patch(record.plain, patch.body)
+        return self.update(record, merged, "status" if patch.subresource else "main")
+
+    def update(self, record: Record, plain: Plain, part: Literal["main", "status"] = "main") -> Record:
+        """Write a changed object. Only the part that is written counts; no change is no write."""
+        before, resource = record.plain, record.resource
+        after = self._writable(record, plain, part)
+        if part == "main":
+            admission.check_update(resource, before, after)
+        if self._validate is not None:
+            after = self._validate(resource, before, after)
+        if after == before:
+            return record
+        if resource in GENERATIONS and _content(after) != _content(before):
+            after = with_meta(after, generation=record.meta.get("generation", 0) + 1)
+        if "deletionTimestamp" in after["metadata"] and _nothing_holds(after):
+            return self._removed(record, after)
+        return self.store.put(resource, after)
+
+    def _writable(self, record: Record, plain: Plain, part: Literal["main", "status"]) -> Plain:
+        before = record.plain
+        if part == "status":
+            if record.resource not in STATUS:
+                raise NotFound(f"{record.resource[1]} has no status subresource")
+            return _with_or_without(before, "status", plain.get("status"))
+        meta = dict(plain.get("metadata") or {})
+        for name in (*_SERVER_OWNED, "deletionGracePeriodSeconds", "resourceVersion"):
+            if name in record.meta:
+                meta[name] = record.meta[name]
+            else:
+                meta.pop(name, None)
+        for name in ("labels", "annotations", "finalizers", "ownerReferences"):
+            if not meta.get(name):
+                meta.pop(name, None)
+        after = {**plain, "metadata": meta, "apiVersion": before["apiVersion"], "kind": before["kind"]}
+        return _with_or_without(after, "status", before.get("status")) if record.resource in STATUS else after
+
+    def bind(self, pod: Record, node: str) -> Record:
+        """Bind a pod to a node, as the scheduler's binding does: the pod counts as scheduled at once."""
+        status = with_condition(
+            pod.plain.get("status") or {}, {"type": "PodScheduled", "status": "True"}, self.timestamp()
+        )
+        spec = {**pod.plain["spec"], "nodeName": node}
+        return self.store.put(POD, {**pod.plain, "spec": spec, "status": status})
+
+    def delete(self, resource: Resource, key: Key, deletion: Deletion = _PLAINLY) -> None:
+        """Ask for deletion: at once, or once grace and finalizers are through."""
+        record = self.get(resource, key)
+        if deletion.uid and deletion.uid != record.uid:
+            raise Conflict(f"{resource[1]} {key}: uid is {record.uid}, not {deletion.uid}")
+        grace = _grace(record, deletion.grace_seconds)
+        if record.deleting:
+            self._hasten(record, grace)
+        elif grace == 0 and not record.meta.get("finalizers"):
+            self.store.remove(record)
+        else:
+            self.store.put(resource, self._marked(record, self.timestamp(grace), grace))
+
+    def _hasten(self, record: Record, grace: int) -> None:
+        """A second delete can only shorten the grace of the first."""
+        before = record.meta.get("deletionGracePeriodSeconds", 0)
+        if grace >= before:
+            return
+        if grace == 0 and not record.meta.get("finalizers"):
+            self.store.remove(record)
+            return
+        ends_at = datetime.fromisoformat(record.meta["deletionTimestamp"]) - timedelta(seconds=before - grace)
+        self.store.put(record.resource, self._marked(record, rfc3339(ends_at), grace))
+
+    def _marked(self, record: Record, deleted_at: str, grace: int) -> Plain:
+        generation = record.meta.get("generation")
+        bumped = generation + 1 if generation else None
+        return with_meta(
+            record.plain, deletionTimestamp=deleted_at, deletionGracePeriodSeconds=grace, generation=bumped
+        )
+
+    def _removed(self, record: Record, last: Plain) -> Record:
+        return self.store.remove(Record(record.resource, last, record.version))
+
+
+def rfc3339(instant: datetime) -> str:
+    """As the API writes instants: UTC, whole seconds."""
+    return instant.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def with_condition(status: Plain, condition: Plain, now: str) -> Plain:
+    """The status with one condition written; its transition time moves only when its status does."""
+    conditions: list[Plain] = list(status.get("conditions") or ())
+    index = next((i for i, known in enumerate(conditions) if known["type"] == condition["type"]), None)
+    before: dict[str, Any] = {} if index is None else conditions[index]
+    moved = before.get("status") != condition["status"]
+    written = {**condition, "lastTransitionTime": now if moved else before.get("lastTransitionTime", now)}
+    if index is None:
+        conditions.append(written)
+    else:
+        conditions[index] = written
+    return {**status, "conditions": conditions}
+
+
+def _content(plain: Plain) -> Plain:
+    return {name: value for name, value in plain.items() if name not in ("metadata", "status")}
+
+
+def _with_or_without(plain: Plain, name: str, value: object) -> Plain:
+    if value is not None:
+        return {**plain, name: value}
+    return {each: content for each, content in plain.items() if each != name}
+
+
+def _nothing_holds(plain: Plain) -> bool:
+    meta = plain["metadata"]
+    return not meta.get("finalizers") and not meta.get("deletionGracePeriodSeconds")
+
+
+def _grace(record: Record, asked: int | None) -> int:
+    """Only pods end gracefully, and of those only the ones a kubelet runs."""
+    if record.resource != POD:
+        return 0
+    spec, phase = record.plain["spec"], (record.plain.get("status") or {}).get("phase")
+    if not spec.get("nodeName") or phase in {"Succeeded", "Failed"}:
+        return 0
+    return int(spec.get("terminationGracePeriodSeconds", 30)) if asked is None else asked

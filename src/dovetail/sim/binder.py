@@ -1,0 +1,117 @@
+"""A stand-in for kube-scheduler: binds pending pods to nodes that fit, and says on the pod why none does.
+
+Written without the core's solver, so that one can be held against the other. Considers pods by priority, then age;
+among the nodes that fit takes the least allocated, ties by name. A pod that fits nowhere is tried again when a node or
+the pods on it change. Leaves out preemption and volumes.
+"""
+
+from dovetail.model import kinds
+from dovetail.model.node import Node
+from dovetail.model.pod import Pod
+from dovetail.model.wire import Key
+from dovetail.sim.agent import Agent
+from dovetail.sim.apiserver import ApiServer, with_condition
+from dovetail.sim.fitting import Landscape, Site, nano_requests, refusal, summary
+from dovetail.sim.kinds import NODE, POD
+from dovetail.sim.store import Record, Step
+from dovetail.sim.workloads import controller_of
+
+SCHEDULER = "default-scheduler"
+_CYCLE = "cycle"
+
+
+class Binder(Agent[str]):
+    """The scheduler."""
+
+    hears = (NODE, POD)
+    pause = (0.02, 0.1)
+
+    def __init__(self, api: ApiServer, seed: str) -> None:
+        super().__init__(api, seed)
+        self.landscape = Landscape()
+        self._waiting: dict[Key, bool] = {}  # unbound pods; True: worth a try in the next cycle
+
+    def hear(self, step: Step) -> None:
+        """Keep the picture of nodes and bound pods; a change that may help wakes the waiting pods."""
+        record = step.after
+        gone = step.type == "DELETED"
+        if record.resource == NODE:
+            node = record.value(kinds.NODE)
+            if isinstance(node, Node) and self.landscape.note_node(node, gone=gone):
+                self._retry()
+            return
+        pod = record.value(kinds.POD)
+        if isinstance(pod, Pod):
+            self._hear_pod(pod, gone=gone)
+
+    def _hear_pod(self, pod: Pod, *, gone: bool) -> None:
+        if self.landscape.note_pod(pod, gone=gone):
+            self._retry()
+        if gone or pod.node_name or not pod.active:
+            self._waiting.pop(pod.key, None)
+        elif pod.key not in self._waiting and _wants_binding(pod):
+            self._waiting[pod.key] = True
+            self.touch(_CYCLE)
+
+    def _retry(self) -> None:
+        if self._waiting:
+            self._waiting = dict.fromkeys(self._waiting, True)
+            self.touch(_CYCLE)
+
+    def reconcile(self, key: str) -> None:  # noqa: ARG002 - there is one key
+        """One cycle over every waiting pod worth a try."""
+        hopeless: dict[str, str] = {}  # shapes that fitted nowhere in this cycle
+        for record in self._queue():
+            pod = record.value(kinds.POD)
+            if isinstance(pod, Pod):
+                self._waiting[pod.key] = False
+                self._schedule(record, pod, hopeless)
+
+    def _queue(self) -> list[Record]:
+        records = [self.store.find(POD, key) for key, due in self._waiting.items() if due]
+        present = [record for record in records if record is not None and not record.plain["spec"].get("nodeName")]
+        return sorted(present, key=lambda record: -record.plain["spec"].get("priority", 0))
+
+    def _schedule(self, record: Record, pod: Pod, hopeless: dict[str, str]) -> None:
+        shape = _shape(record)
+        if shape in hopeless:
+            self._mark(record, hopeless[shape])
+            return
+        site, message = self._choose(pod)
+        if site is not None:
+            del self._waiting[pod.key]
+            self.landscape.assume(pod, site.node.name)
+            self.api.bind(record, site.node.name)
+        else:
+            if shape:
+                hopeless[shape] = message
+            self._mark(record, message)
+
+    def _choose(self, pod: Pod) -> tuple[Site | None, str]:
+        refusals: list[list[str]] = []
+        best: Site | None = None
+        request = nano_requests(pod.spec)
+        for site in self.landscape.sites():
+            if why := refusal(pod, request, site):
+                refusals.append(why)
+            elif best is None or site.load() < best.load():
+                best = site
+        return best, summary(refusals)
+
+    def _mark(self, record: Record, message: str) -> None:
+        status = record.plain["status"]
+        condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+        known = [each.get("message") for each in status.get("conditions") or () if each["type"] == "PodScheduled"]
+        if known != [message]:
+            marked = with_condition(status, condition, self.api.timestamp())
+            self.api.update(record, {**record.plain, "status": marked}, "status")
+
+
+def _wants_binding(pod: Pod) -> bool:
+    return pod.spec.scheduler_name == SCHEDULER and not pod.spec.scheduling_gates
+
+
+def _shape(record: Record) -> str:
+    """Pods of one ReplicaSet or Job are alike: where one does not fit, the next does not either."""
+    owner = controller_of(record)
+    return owner["uid"] if owner is not None and owner["kind"] in {"ReplicaSet", "Job"} else ""

@@ -1,0 +1,216 @@
+"""Whether a pod fits a node: the scheduler's filters, in its order and with its words.
+
+Plain and complete rather than fast: taints, node selectors and affinity, host ports and resources here; what depends on
+other pods in `neighbours`. Never decides which of the fitting nodes is best.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from dovetail.model.node import Node
+from dovetail.model.pod import NodeSelectorRequirement, NodeSelectorTerm, Pod, PodSpec
+from dovetail.model.requests import spec_requests
+from dovetail.model.taints import PREFER_NO_SCHEDULE, Taint, tolerates
+from dovetail.model.wire import Key
+
+_UNSCHEDULABLE = Taint("node.kubernetes.io/unschedulable", effect="NoSchedule")
+
+
+@dataclass(slots=True)
+class Site:
+    """A node as the scheduler sees it: what it has, what is taken, and by whom."""
+
+    node: Node
+    pods: dict[Key, Pod] = field(default_factory=dict)
+    taken: Counter[str] = field(default_factory=Counter)  # nano units
+    room: dict[str, int] = field(default_factory=dict)  # allocatable, nano units
+
+    def load(self) -> float:
+        """How full the node is; the scheduler prefers the emptiest."""
+        return sum(self.taken[name] / self.room[name] for name in ("cpu", "memory") if self.room.get(name))
+
+    def missing(self, request: Mapping[str, int]) -> list[str]:
+        """The resources the request is short of."""
+        return [name for name, amount in request.items() if amount > self.room.get(name, 0) - self.taken[name]]
+
+
+class Landscape:
+    """All nodes and the pods bound to them."""
+
+    def __init__(self) -> None:
+        self.namespace_labels: dict[str, Mapping[str, str]] = {}
+        self._sites: dict[str, Site] = {}
+        self._ordered: list[Site] | None = None
+        self._bound: dict[Key, tuple[str, Pod]] = {}
+        self._requests: dict[Key, dict[str, int]] = {}
+
+    def sites(self) -> list[Site]:
+        """The nodes by name."""
+        if self._ordered is None:
+            self._ordered = [self._sites[name] for name in sorted(self._sites)]
+        return self._ordered
+
+    def site(self, name: str) -> Site | None:
+        """One node."""
+        return self._sites.get(name)
+
+    def note_node(self, node: Node, *, gone: bool) -> bool:
+        """A node came, changed or went; whether that may let a waiting pod in."""
+        known = self._sites.get(node.name)
+        if gone:
+            self._sites.pop(node.name, None)
+            self._ordered = None
+            return False
+        room = {name: amount.nano for name, amount in node.status.allocatable.items()}
+        if known is None:
+            self._sites[node.name] = site = Site(node, room=room)
+            self._ordered = None
+            for name, pod in list(self._bound.values()):
+                if name == node.name:
+                    self._occupy(site, pod)
+            return True
+        before, known.node, known.room = known.node, node, room
+        same = (before.spec, before.metadata.labels, before.status.allocatable, before.deleting)
+        return same != (node.spec, node.metadata.labels, node.status.allocatable, node.deleting)
+
+    def note_pod(self, pod: Pod, *, gone: bool) -> bool:
+        """A pod came, changed or went; whether that may let a waiting pod in."""
+        known = self._bound.get(pod.key)
+        if gone or pod.terminal or not pod.node_name:
+            if known is None or (known[1].metadata.uid != pod.metadata.uid):
+                return False
+            if not gone and not pod.terminal:
+                return False  # assumed here, and the binding has not come back yet
+            self._release(*self._bound.pop(pod.key))
+            return True
+        if known is not None and known[1].metadata.uid == pod.metadata.uid:
+            self._bound[pod.key] = (known[0], pod)
+            if (site := self._sites.get(known[0])) is not None:
+                site.pods[pod.key] = pod
+            return False
+        self.assume(pod, pod.node_name)
+        return False
+
+    def assume(self, pod: Pod, node: str) -> None:
+        """Count a pod on a node."""
+        self._bound[pod.key] = (node, pod)
+        if (site := self._sites.get(node)) is not None:
+            self._occupy(site, pod)
+
+    def _occupy(self, site: Site, pod: Pod) -> None:
+        site.pods[pod.key] = pod
+        request = self._requests[pod.key] = nano_requests(pod.spec)
+        for name, amount in request.items():
+            site.taken[name] += amount
+
+    def _release(self, node: str, pod: Pod) -> None:
+        request = self._requests.pop(pod.key, {})
+        site = self._sites.get(node)
+        if site is not None and site.pods.pop(pod.key, None) is not None:
+            for name, amount in request.items():
+                site.taken[name] -= amount
+
+
+def nano_requests(spec: PodSpec) -> dict[str, int]:
+    """What a pod needs, in nano units; what it does not ask for is left out."""
+    return {name: amount.nano for name, amount in spec_requests(spec).items() if amount.nano}
+
+
+def refusal(pod: Pod, request: Mapping[str, int], site: Site) -> list[str]:
+    """Why the pod cannot run on the node, in the scheduler's words; empty if it can."""
+    for look in _LOOKS:
+        if why := look(pod, site):
+            return [why]
+    return ["Too many pods" if name == "pods" else f"Insufficient {name}" for name in sorted(site.missing(request))]
+
+
+def _cordoned(pod: Pod, site: Site) -> str:
+    if site.node.spec.unschedulable and not tolerates(pod.spec.tolerations, _UNSCHEDULABLE):
+        return "node(s) were unschedulable"
+    return ""
+
+
+def _tainted(pod: Pod, site: Site) -> str:
+    for taint in site.node.spec.taints:
+        if taint.effect != PREFER_NO_SCHEDULE and not tolerates(pod.spec.tolerations, taint):
+            return f"node(s) had untolerated taint {{{taint.key}: {taint.value}}}"
+    return ""
+
+
+def _elsewhere(pod: Pod, site: Site) -> str:
+    return "" if matches_node(pod.spec, site.node) else "node(s) didn't match Pod's node affinity/selector"
+
+
+def _port_taken(pod: Pod, site: Site) -> str:
+    wanted = _host_ports(pod)
+    taken = [port for other in site.pods.values() for port in _host_ports(other)] if wanted else []
+    if any(_clash(one, other) for one in wanted for other in taken):
+        return "node(s) didn't have free ports for the requested pod ports"
+    return ""
+
+
+_LOOKS: tuple[Callable[[Pod, Site], str], ...] = (_cordoned, _tainted, _elsewhere, _port_taken)
+
+
+def _host_ports(pod: Pod) -> list[tuple[str, str, int]]:
+    return [
+        (port.host_ip or "0.0.0.0", port.protocol, port.host_port)  # noqa: S104 - how Kubernetes spells any address
+        for container in pod.spec.containers
+        for port in container.ports
+        if port.host_port
+    ]
+
+
+def _clash(one: tuple[str, str, int], other: tuple[str, str, int]) -> bool:
+    anywhere = "0.0.0.0" in (one[0], other[0])  # noqa: S104 - as above
+    return one[1:] == other[1:] and (anywhere or one[0] == other[0])
+
+
+def matches_node(spec: PodSpec, node: Node) -> bool:
+    """Whether node selector and required node affinity accept the node."""
+    labels = node.metadata.labels
+    if any(labels.get(key) != value for key, value in spec.node_selector.items()):
+        return False
+    affinity = spec.affinity.node_affinity if spec.affinity else None
+    required = affinity.required_during_scheduling_ignored_during_execution if affinity else None
+    return required is None or any(_term_holds(term, node) for term in required.node_selector_terms)
+
+
+def _term_holds(term: NodeSelectorTerm, node: Node) -> bool:
+    """All expressions hold; a term without any matches nothing."""
+    if not term.match_expressions and not term.match_fields:
+        return False
+    fields = {"metadata.name": node.name}
+    return all(_holds(each, node.metadata.labels) for each in term.match_expressions) and all(
+        _holds(each, fields) for each in term.match_fields
+    )
+
+
+def _holds(requirement: NodeSelectorRequirement, labels: Mapping[str, str]) -> bool:
+    value = labels.get(requirement.key)
+    match requirement.operator:
+        case "In":
+            return value in requirement.values
+        case "NotIn":
+            return value is None or value not in requirement.values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+        case "Gt":
+            return value is not None and int(value) > int(requirement.values[0])
+        case "Lt":
+            return value is not None and int(value) < int(requirement.values[0])
+        case _:
+            return False
+
+
+def summary(refusals: Iterable[Iterable[str]]) -> str:
+    """The message on the pod: how many nodes refused it, and why."""
+    listed = [tuple(whys) for whys in refusals]
+    if not listed:
+        return "no nodes available to schedule pods"
+    counts = Counter(why for whys in listed for why in whys)
+    parts = ", ".join(f"{count} {why}" for why, count in sorted(counts.items()))
+    return f"0/{len(listed)} nodes are available: {parts}."

@@ -1,0 +1,283 @@
+"""Every object of the simulated cluster, each version of it once, with the history that watches are served from.
+
+Knows versions, indexes and history; what a write means is decided in `apiserver`. Objects are never changed in place:
+a write stores a new record, and readers that hold an older one keep it. Listeners hear of a change after the write, in
+the same instant, in the order of the writes.
+"""
+
+import asyncio
+import zlib
+from bisect import bisect_right
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeVar, cast
+
+import msgspec
+
+from dovetail.manifest import codec
+from dovetail.model.kinds import Kind
+from dovetail.model.wire import Key, KubeObject, Unreadable
+from dovetail.ports.clock import Clock
+from dovetail.ports.errors import Gone
+from dovetail.sim.kinds import POD, Resource
+from dovetail.sim.patching import Plain
+
+T = TypeVar("T", bound=KubeObject)
+
+
+class Record:
+    """One version of one object. What it decodes to is computed once and shared by all who read it."""
+
+    __slots__ = ("_values", "key", "plain", "resource", "version")
+
+    def __init__(self, resource: Resource, plain: Plain, version: int) -> None:
+        meta = plain["metadata"]
+        self.resource = resource
+        self.plain = plain
+        self.version = version
+        self.key = Key(meta.get("namespace", ""), meta["name"])
+        self._values: dict[type, Any] = {}
+
+    @property
+    def meta(self) -> Plain:
+        """Its metadata."""
+        return cast("Plain", self.plain["metadata"])
+
+    @property
+    def uid(self) -> str:
+        """Its identity."""
+        return cast("str", self.plain["metadata"]["uid"])
+
+    @property
+    def deleting(self) -> bool:
+        """Whether a delete was asked for."""
+        return "deletionTimestamp" in self.plain["metadata"]
+
+    @property
+    def owners(self) -> list[str]:
+        """The uids of its owners."""
+        return [owner["uid"] for owner in self.plain["metadata"].get("ownerReferences") or ()]
+
+    def value(self, kind: Kind[T]) -> T | Unreadable:
+        """The record as a value of the model."""
+        known = self._values.get(kind.model)
+        if known is None:
+            known = self._values[kind.model] = codec.from_plain(kind, self.plain)
+        return cast("T | Unreadable", known)
+
+
+StepType = Literal["ADDED", "MODIFIED", "DELETED"]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One change. `before` is None for an addition; for a deletion `after` is the last state."""
+
+    type: StepType
+    before: Record | None
+    after: Record
+    at: float
+
+    @property
+    def version(self) -> int:
+        """The resource version this change made."""
+        return self.after.version
+
+
+Listener = Callable[[Step], None]
+
+
+@dataclass(slots=True)
+class Table:
+    """All objects of one kind, and their recent history."""
+
+    objects: dict[Key, Record] = field(default_factory=dict)
+    history: list[Step] = field(default_factory=list)
+    forgotten: int = 0  # steps dropped from the front of the history
+    horizon: int = 0  # version of the last step dropped
+    waiting: list["asyncio.Future[None]"] = field(default_factory=list)
+    listeners: list[Listener] = field(default_factory=list)
+
+    def append(self, step: Step, limit: int) -> None:
+        """Remember a step and wake those who wait for it."""
+        self.history.append(step)
+        if len(self.history) > 2 * limit:
+            self.forget(len(self.history) - limit)
+        waiting, self.waiting = self.waiting, []
+        for waiter in waiting:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def forget(self, count: int) -> None:
+        """Drop the oldest steps."""
+        if count:
+            self.horizon = self.history[count - 1].version
+            self.forgotten += count
+            del self.history[:count]
+
+    def position(self, since: int) -> int:
+        """Where a watch from that version starts, counted over all steps ever; `Gone` if it is too late for that."""
+        if since < self.horizon:
+            raise Gone(f"too old resource version: {since} ({self.horizon})")
+        return self.forgotten + bisect_right(self.history, since, key=lambda step: step.version)
+
+    def step(self, position: int) -> Step | None:
+        """The step at a position, None if it has not happened yet; `Gone` if it is no longer kept."""
+        index = position - self.forgotten
+        if index < 0:
+            raise Gone("the watch fell too far behind")
+        return self.history[index] if index < len(self.history) else None
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    """One change, as the event log tells it."""
+
+    at: float
+    verb: StepType
+    resource: Resource
+    key: Key
+    version: int
+    checksum: int
+    summary: str
+
+    def __str__(self) -> str:
+        kind = self.resource[1]
+        return f"{self.at:.6f} {self.verb} {kind} {self.key} v{self.version} {self.checksum:08x} {self.summary}"
+
+
+class Store:
+    """The objects, by kind and key."""
+
+    def __init__(self, clock: Clock, *, history_limit: int = 10_000) -> None:
+        self.clock = clock
+        self.version = 1
+        self.log: list[LogEntry] = []
+        self.by_uid: dict[str, Record] = {}
+        self._history_limit = history_limit
+        self._tables: dict[Resource, Table] = {}
+        self._listeners: list[Listener] = []  # of every kind
+        self._dependents: dict[str, dict[str, None]] = {}  # owner uid -> uids of what it owns
+        self._pods_by_node: dict[str, dict[Key, None]] = {}
+
+    def table(self, resource: Resource) -> Table:
+        """The table of a kind."""
+        table = self._tables.get(resource)
+        if table is None:
+            table = self._tables[resource] = Table()
+        return table
+
+    def find(self, resource: Resource, key: Key) -> Record | None:
+        """One object, if it is there."""
+        return self.table(resource).objects.get(key)
+
+    def all(self, resource: Resource) -> list[Record]:
+        """Every object of a kind, oldest first."""
+        return list(self.table(resource).objects.values())
+
+    def pods_on(self, node: str) -> list[Record]:
+        """The pods bound to a node."""
+        pods = self.table(POD).objects
+        return [pods[key] for key in self._pods_by_node.get(node, ())]
+
+    def owned_by(self, uid: str) -> list[Record]:
+        """The objects that name this owner."""
+        return [self.by_uid[each] for each in self._dependents.get(uid, ())]
+
+    def listen(self, resources: Iterable[Resource], listener: Listener) -> None:
+        """Hear of every change of these kinds."""
+        for resource in resources:
+            self.table(resource).listeners.append(listener)
+
+    def listen_to_all(self, listener: Listener) -> None:
+        """Hear of every change of any kind."""
+        self._listeners.append(listener)
+
+    def deafen(self, listener: Listener) -> None:
+        """Hear of nothing any more."""
+        for listeners in (self._listeners, *(table.listeners for table in self._tables.values())):
+            if listener in listeners:
+                listeners.remove(listener)
+
+    def put(self, resource: Resource, plain: Plain) -> Record:
+        """Store an object, new or changed, under the next version."""
+        record = self._next(resource, plain)
+        objects = self.table(resource).objects
+        before = objects.get(record.key)
+        objects[record.key] = record
+        self._index(before, record)
+        self._tell(Step("MODIFIED" if before else "ADDED", before, record, self._time()))
+        return record
+
+    def remove(self, record: Record) -> Record:
+        """Take an object out; its last state carries the version of its removal."""
+        last = self._next(record.resource, record.plain)
+        current = self.table(record.resource).objects.pop(record.key)
+        self._index(current, None)
+        self._tell(Step("DELETED", record, last, self._time()))
+        return last
+
+    def forget_history(self) -> None:
+        """Drop all history, as a restarted API server does: every watch from before must list again."""
+        for table in self._tables.values():
+            table.forget(len(table.history))
+
+    def _time(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    def _next(self, resource: Resource, plain: Plain) -> Record:
+        self.version += 1
+        meta = {**plain["metadata"], "resourceVersion": str(self.version)}
+        return Record(resource, {**plain, "metadata": meta}, self.version)
+
+    def _index(self, before: Record | None, after: Record | None) -> None:
+        if before is not None:
+            del self.by_uid[before.uid]
+            for owner in before.owners:
+                dependents = self._dependents[owner]
+                dependents.pop(before.uid, None)
+                if not dependents:
+                    del self._dependents[owner]
+        if after is not None:
+            self.by_uid[after.uid] = after
+            for owner in after.owners:
+                self._dependents.setdefault(owner, {})[after.uid] = None
+        if (before or after).resource == POD:  # type: ignore[union-attr]  # one of them is there
+            self._index_pod(before, after)
+
+    def _index_pod(self, before: Record | None, after: Record | None) -> None:
+        old = before.plain["spec"].get("nodeName", "") if before else ""
+        new = after.plain["spec"].get("nodeName", "") if after else ""
+        if before and old and old != new:
+            pods = self._pods_by_node[old]
+            del pods[before.key]
+            if not pods:
+                del self._pods_by_node[old]
+        if after and new and old != new:
+            self._pods_by_node.setdefault(new, {})[after.key] = None
+
+    def _tell(self, step: Step) -> None:
+        table = self.table(step.after.resource)
+        self._write_log(step)
+        table.append(step, self._history_limit)
+        loop = asyncio.get_running_loop()
+        for listener in (*table.listeners, *self._listeners):
+            loop.call_soon(listener, step)
+
+    def _write_log(self, step: Step) -> None:
+        record = step.after
+        checksum = zlib.crc32(msgspec.json.encode(record.plain, order="deterministic"))
+        entry = LogEntry(step.at, step.type, record.resource, record.key, record.version, checksum, _summary(record))
+        self.log.append(entry)
+
+    def log_bytes(self) -> bytes:
+        """The whole event log: equal for equal seeds."""
+        return "".join(f"{entry}\n" for entry in self.log).encode()
+
+
+def _summary(record: Record) -> str:
+    if record.resource == POD:
+        node = record.plain["spec"].get("nodeName", "-")
+        phase = (record.plain.get("status") or {}).get("phase", "-")
+        return f"{phase} {node}{' deleting' if record.deleting else ''}"
+    return "deleting" if record.deleting else ""

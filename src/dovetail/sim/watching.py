@@ -1,0 +1,119 @@
+"""One watch on one kind: history first, then changes as they happen, bookmarks in between, and an end.
+
+A watch with a selector sees objects come and go as they start and stop matching, as a real one does.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from dovetail.model.kinds import Kind
+from dovetail.model.wire import KubeObject
+from dovetail.ports.cluster import Change, ChangeType
+from dovetail.sim.selectors import Selects
+from dovetail.sim.store import Record, Step, Store, Table
+
+T = TypeVar("T", bound=KubeObject)
+
+
+@dataclass(frozen=True, slots=True)
+class WatchTerms:
+    """How a watch behaves in time, in seconds."""
+
+    delay: float  # from a write to its event
+    bookmark_every: float
+    lifetime: float
+
+
+class WatchStream(AsyncIterator[Change[T]], Generic[T]):
+    """The stream of changes. It may be abandoned at any time; nothing has to be closed."""
+
+    def __init__(
+        self, store: Store, kind: Kind[T], table: Table, selects: Selects, opened: Callable[[], Awaitable[WatchTerms]]
+    ) -> None:
+        self._store = store
+        self._kind = kind
+        self._table = table
+        self._selects = selects
+        self._opened = opened
+        self._since = ""
+        self._initial: list[Record] = []
+        self._position = -1
+        self._terms = WatchTerms(0, 0, 0)
+        self._ends_at = 0.0
+        self._bookmark_at = 0.0
+
+    def since(self, version: str) -> "WatchStream[T]":
+        """Start after this resource version; without one, start with what there is."""
+        self._since = version
+        return self
+
+    def __aiter__(self) -> "WatchStream[T]":
+        return self
+
+    async def __anext__(self) -> Change[T]:
+        if self._position < 0:
+            await self._open()
+        while True:
+            if self._initial:
+                return self._change("ADDED", self._initial.pop(0))
+            step = self._table.step(self._position)
+            if step is None:
+                if (bookmark := await self._wait()) is not None:
+                    return bookmark
+                continue
+            await self._arrival(step)
+            self._position += 1
+            if (change := self._seen(step)) is not None:
+                return change
+
+    async def _open(self) -> None:
+        self._terms = await self._opened()
+        now = asyncio.get_running_loop().time()
+        self._ends_at = now + self._terms.lifetime
+        self._bookmark_at = now + self._terms.bookmark_every
+        if self._since in ("", "0"):
+            self._initial = [record for record in self._table.objects.values() if self._selects(record.plain)]
+            self._position = self._table.position(self._store.version)
+        else:
+            self._position = self._table.position(int(self._since))
+
+    async def _arrival(self, step: Step) -> None:
+        late = step.at + self._terms.delay - asyncio.get_running_loop().time()
+        if late > 0:
+            await asyncio.sleep(late)
+
+    async def _wait(self) -> Change[T] | None:
+        """Wait for a step, at most until a bookmark is due. The server ends the watch when its time is over."""
+        loop = asyncio.get_running_loop()
+        if loop.time() >= self._ends_at:
+            raise StopAsyncIteration
+        if loop.time() >= self._bookmark_at:
+            self._bookmark_at = loop.time() + self._terms.bookmark_every
+            return Change("BOOKMARK", str(self._store.version))
+        waiter = loop.create_future()
+        self._table.waiting.append(waiter)
+        timer = loop.call_at(min(self._ends_at, self._bookmark_at), _wake, waiter)
+        try:
+            await waiter
+        finally:
+            timer.cancel()
+            if waiter in self._table.waiting:
+                self._table.waiting.remove(waiter)
+        return None
+
+    def _seen(self, step: Step) -> Change[T] | None:
+        before = step.before is not None and self._selects(step.before.plain)
+        after = step.type != "DELETED" and self._selects(step.after.plain)
+        if before:
+            return self._change("MODIFIED" if after else "DELETED", step.after)
+        return self._change("ADDED", step.after) if after else None
+
+    def _change(self, kind: ChangeType, record: Record) -> Change[T]:
+        return Change(kind, str(record.version), record.value(self._kind))
+
+
+def _wake(waiter: "asyncio.Future[None]") -> None:
+    if not waiter.done():
+        waiter.set_result(None)

@@ -1,0 +1,196 @@
+"""Deployments and ReplicaSets: as many pods as asked for, and a rolling change of template.
+
+Pods are made in one order and taken away in another: first those that serve least, as the real controller ranks them.
+"""
+
+import hashlib
+import json
+
+from dovetail.model.wire import Key
+from dovetail.ports.cluster import Deletion, Patch
+from dovetail.sim.agent import Agent
+from dovetail.sim.eviction import is_ready
+from dovetail.sim.kinds import DEPLOYMENTS, POD, REPLICAS
+from dovetail.sim.patching import Plain
+from dovetail.sim.store import Record, Step
+
+_HASH_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+_DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
+_TEMPLATE_HASH = "pod-template-hash"
+
+
+def controller_of(record: Record) -> Plain | None:
+    """The reference to the one owner that manages the object."""
+    return next((owner for owner in record.meta.get("ownerReferences") or () if owner.get("controller")), None)
+
+
+def owner_reference(owner: Record) -> Plain:
+    """A reference that makes `owner` the controller."""
+    return {
+        "apiVersion": owner.plain["apiVersion"],
+        "kind": owner.plain["kind"],
+        "name": owner.key.name,
+        "uid": owner.uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def pod_from(owner: Record, template: Plain) -> Plain:
+    """A pod as the template of its owner asks for it."""
+    meta = template.get("metadata") or {}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "generateName": f"{owner.key.name}-",
+            "namespace": owner.key.namespace,
+            "labels": dict(meta.get("labels") or {}),
+            "annotations": dict(meta.get("annotations") or {}),
+            "ownerReferences": [owner_reference(owner)],
+        },
+        "spec": template.get("spec") or {},
+    }
+
+
+def is_active(pod: Record) -> bool:
+    """Neither at its end nor on its way out."""
+    return not pod.deleting and pod.plain["status"].get("phase") not in {"Succeeded", "Failed"}
+
+
+class ReplicaSets(Agent[Key]):
+    """Keeps as many pods as each ReplicaSet asks for."""
+
+    hears = (REPLICAS, POD)
+
+    def hear(self, step: Step) -> None:
+        """A ReplicaSet changed, or one of its pods did."""
+        if step.after.resource == REPLICAS:
+            self.touch(step.after.key)
+        elif (owner := controller_of(step.after)) is not None and owner["kind"] == "ReplicaSet":
+            self.touch(Key(step.after.key.namespace, owner["name"]))
+
+    def reconcile(self, key: Key) -> None:
+        """Make or take away pods, then report."""
+        record = self.store.find(REPLICAS, key)
+        if record is None or record.deleting:
+            return
+        pods = [pod for pod in self.store.owned_by(record.uid) if pod.resource == POD and is_active(pod)]
+        missing = int(record.plain["spec"].get("replicas", 1)) - len(pods)
+        for _ in range(missing):
+            self.api.create(POD, pod_from(record, record.plain["spec"]["template"]))
+        for pod in self._ranked(pods)[: max(0, -missing)]:
+            self.api.delete(POD, pod.key, Deletion(uid=pod.uid))
+        self._report(record)
+
+    def _report(self, record: Record) -> None:
+        pods = [pod for pod in self.store.owned_by(record.uid) if pod.resource == POD and is_active(pod)]
+        ready = sum(is_ready(pod.plain) for pod in pods)
+        status = {
+            "replicas": len(pods),
+            "fullyLabeledReplicas": len(pods),
+            "readyReplicas": ready,
+            "availableReplicas": ready,
+            "observedGeneration": record.meta["generation"],
+        }
+        self.api.patch(REPLICAS, record.key, Patch({"status": status}, subresource="status"))
+
+    def _ranked(self, pods: list[Record]) -> list[Record]:
+        """First to go first: unbound, not running, not ready, cheap to delete, doubled up on a node, young."""
+        together: dict[str, int] = {}
+        for pod in pods:
+            node = pod.plain["spec"].get("nodeName", "")
+            together[node] = together.get(node, 0) + 1
+
+        def rank(pod: Record) -> tuple[bool, bool, bool, int, int, int]:
+            node = pod.plain["spec"].get("nodeName", "")
+            cost = int((pod.meta.get("annotations") or {}).get(_DELETION_COST, "0"))
+            running = pod.plain["status"].get("phase") == "Running"
+            return (bool(node), running, is_ready(pod.plain), cost, -together[node], self._age(pod))
+
+        return sorted(pods, key=rank)
+
+    def _age(self, pod: Record) -> int:
+        return -_seconds(pod.meta["creationTimestamp"])
+
+
+def _seconds(timestamp: str) -> int:
+    return int("".join(letter for letter in timestamp if letter.isdigit()))  # orders like the instant itself
+
+
+class Deployments(Agent[Key]):
+    """Keeps one ReplicaSet for each template, and moves replicas from old ones to the new one."""
+
+    hears = (DEPLOYMENTS, REPLICAS)
+
+    def hear(self, step: Step) -> None:
+        """A Deployment changed, or one of its ReplicaSets did."""
+        if step.after.resource == DEPLOYMENTS:
+            self.touch(step.after.key)
+        elif (owner := controller_of(step.after)) is not None and owner["kind"] == "Deployment":
+            self.touch(Key(step.after.key.namespace, owner["name"]))
+
+    def reconcile(self, key: Key) -> None:
+        """Bring the ReplicaSets towards what the Deployment asks for."""
+        record = self.store.find(DEPLOYMENTS, key)
+        if record is None or record.deleting:
+            return
+        wanted_hash = _template_hash(record.plain["spec"]["template"])
+        owned = [each for each in self.store.owned_by(record.uid) if each.resource == REPLICAS]
+        new = next((each for each in owned if each.meta["labels"].get(_TEMPLATE_HASH) == wanted_hash), None)
+        old = [each for each in owned if each is not new and each.plain["spec"]["replicas"]]
+        replicas = int(record.plain["spec"].get("replicas", 1))
+        if new is None:
+            self._create(record, wanted_hash, 0 if old else replicas)
+        elif not old:
+            self._scale(new, replicas)
+        else:
+            self._roll(record, new, old)
+        self._report(record)
+
+    def _create(self, record: Record, template_hash: str, replicas: int) -> None:
+        template = record.plain["spec"]["template"]
+        labels = {**(template.get("metadata") or {}).get("labels", {}), _TEMPLATE_HASH: template_hash}
+        selector = record.plain["spec"].get("selector") or {}
+        matched = {**(selector.get("matchLabels") or {}), _TEMPLATE_HASH: template_hash}
+        meta = {
+            "name": f"{record.key.name}-{template_hash}",
+            "namespace": record.key.namespace,
+            "labels": labels,
+            "ownerReferences": [owner_reference(record)],
+        }
+        labelled = {**template, "metadata": {**(template.get("metadata") or {}), "labels": labels}}
+        spec = {"replicas": replicas, "selector": {**selector, "matchLabels": matched}, "template": labelled}
+        self.api.create(REPLICAS, {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": meta, "spec": spec})
+
+    def _scale(self, replica_set: Record, replicas: int) -> None:
+        self.api.patch(REPLICAS, replica_set.key, Patch({"spec": {"replicas": replicas}}))
+
+    def _roll(self, record: Record, new: Record, old: list[Record]) -> None:
+        """Surge up to a quarter above, and stay at most a quarter below, what is asked for."""
+        replicas = int(record.plain["spec"].get("replicas", 1))
+        surge, unavailable = -(-replicas // 4), replicas // 4
+        old_replicas = sum(each.plain["spec"]["replicas"] for each in old)
+        room = replicas + surge - old_replicas - new.plain["spec"]["replicas"]
+        self._scale(new, min(replicas, new.plain["spec"]["replicas"] + max(0, room)))
+        available = sum((each.plain.get("status") or {}).get("availableReplicas", 0) for each in (new, *old))
+        spare = available - (replicas - unavailable)
+        for each in sorted(old, key=lambda each: each.key):
+            taken = max(0, min(each.plain["spec"]["replicas"], spare))
+            spare -= taken
+            if taken:
+                self._scale(each, each.plain["spec"]["replicas"] - taken)
+
+    def _report(self, record: Record) -> None:
+        owned = [each for each in self.store.owned_by(record.uid) if each.resource == REPLICAS]
+        counts = {
+            name: sum((each.plain.get("status") or {}).get(name, 0) for each in owned)
+            for name in ("replicas", "readyReplicas", "availableReplicas")
+        }
+        status = {**counts, "updatedReplicas": counts["replicas"], "observedGeneration": record.meta["generation"]}
+        self.api.patch(DEPLOYMENTS, record.key, Patch({"status": status}, subresource="status"))
+
+
+def _template_hash(template: Plain) -> str:
+    digest = hashlib.sha256(json.dumps(template, sort_keys=True).encode()).digest()
+    return "".join(_HASH_LETTERS[byte % len(_HASH_LETTERS)] for byte in digest[:9])

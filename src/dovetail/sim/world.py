@@ -1,0 +1,249 @@
+"""The embedded cluster: a Kubernetes API in memory, on virtual time, with the controllers a cluster has.
+
+Implements the `Cluster` port. Every call of the port passes one gate where it takes its time and where faults can be
+injected; the simulated controllers behind it (kubelet, scheduler, workloads, garbage collection) are not disturbed. All
+chance comes from one seed: the same seed and the same calls give the same event log, byte for byte.
+"""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, Self, TypeVar
+
+from dovetail.manifest import codec
+from dovetail.model.kinds import Kind
+from dovetail.model.pod import Pod
+from dovetail.model.wire import Key, KubeObject, Unreadable
+from dovetail.ports.clock import Clock
+from dovetail.ports.cluster import Change, Deletion, Listing, ListOptions, Patch
+from dovetail.ports.errors import Invalid, NotFound
+from dovetail.sim.agent import Agent, Span
+from dovetail.sim.apiserver import ApiServer, Validator
+from dovetail.sim.binder import Binder
+from dovetail.sim.eviction import evict
+from dovetail.sim.garbage import OwnerCollector, PodCollector
+from dovetail.sim.kinds import NODE, resource_of, resource_of_plain
+from dovetail.sim.kubelet import Kubelet, KubeletTiming
+from dovetail.sim.loop import VirtualClock
+from dovetail.sim.nodelife import NodeLifecycle, TaintEviction
+from dovetail.sim.patching import Plain
+from dovetail.sim.selectors import Selects, field_selector, label_selector
+from dovetail.sim.store import LogEntry, Record, Store
+from dovetail.sim.watching import WatchStream, WatchTerms
+from dovetail.sim.workloads import Deployments, ReplicaSets
+
+T = TypeVar("T", bound=KubeObject)
+_EVERYTHING = ListOptions()
+_PLAINLY = Deletion()
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call of the port, as faults see it."""
+
+    operation: str
+    kind: str
+    key: Key | None = None
+
+
+class Interference(Protocol):
+    """Where faults come in: raise, wait, or do nothing. An error raised afterwards hides a write that took effect."""
+
+    async def before(self, call: Call) -> None:
+        """Before the call has any effect."""
+        ...
+
+    async def after(self, call: Call) -> None:
+        """After its effect, before its answer."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class WorldOptions:
+    """How the world behaves; times in seconds."""
+
+    seed: int = 0
+    call_time: Span = (0.002, 0.01)
+    watch_delay: float = 0.01
+    bookmark_every: float = 60.0
+    watch_lifetime: Span = (300.0, 600.0)
+    history_limit: int = 10_000
+    kubelet: KubeletTiming = field(default_factory=KubeletTiming)
+
+
+class World:
+    """A simulated cluster. Make it inside a running loop; `start` brings its controllers to life."""
+
+    def __init__(
+        self,
+        options: WorldOptions | None = None,
+        *,
+        clock: Clock | None = None,
+        validate: Validator | None = None,
+        interference: Interference | None = None,
+    ) -> None:
+        self.options = options or WorldOptions()
+        self.clock = clock or VirtualClock(asyncio.get_running_loop())
+        self.interference = interference
+        seed = str(self.options.seed)
+        self._rng = random.Random(f"{seed}/calls")  # noqa: S311 - reproducible, not secret
+        self.store = Store(self.clock, history_limit=self.options.history_limit)
+        self.api = ApiServer(self.store, random.Random(f"{seed}/objects"), validate)  # noqa: S311 - as above
+        self.kubelet = Kubelet(self.api, seed, self.options.kubelet)
+        self.node_lifecycle = NodeLifecycle(self.api, seed)
+        self.agents: tuple[Agent[Any], ...] = (
+            self.kubelet,
+            self.node_lifecycle,
+            TaintEviction(self.api, seed),
+            OwnerCollector(self.api, seed),
+            PodCollector(self.api, seed),
+            ReplicaSets(self.api, seed),
+            Deployments(self.api, seed),
+            Binder(self.api, seed),
+        )
+
+    def start(self) -> None:
+        """Start the controllers of the cluster."""
+        for agent in self.agents:
+            agent.start()
+
+    def stop(self) -> None:
+        """Stop them."""
+        for agent in self.agents:
+            agent.stop()
+
+    async def __aenter__(self) -> Self:
+        self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.stop()
+
+    # -- the port
+
+    async def list(self, kind: Kind[T], options: ListOptions = _EVERYTHING) -> Listing[T]:
+        """Every object of the kind, by namespace and name."""
+        await self._enter("list", kind, None)
+        selects = _selects(options)
+        objects = self.store.table(resource_of(kind)).objects
+        values = [objects[key].value(kind) for key in sorted(objects) if selects(objects[key].plain)]
+        return Listing(
+            items=tuple(value for value in values if not isinstance(value, Unreadable)),
+            resource_version=str(self.store.version),
+            unreadable=tuple(value for value in values if isinstance(value, Unreadable)),
+        )
+
+    def watch(self, kind: Kind[T], since: str, options: ListOptions = _EVERYTHING) -> AsyncIterator[Change[T]]:
+        """Changes after `since`."""
+
+        async def opened() -> WatchTerms:
+            await self._enter("watch", kind, None)
+            lifetime = self._rng.uniform(*self.options.watch_lifetime)
+            return WatchTerms(self.options.watch_delay, self.options.bookmark_every, lifetime)
+
+        table = self.store.table(resource_of(kind))
+        return WatchStream(self.store, kind, table, _selects(options), opened).since(since)
+
+    async def get(self, kind: Kind[T], key: Key) -> T:
+        """One object."""
+        await self._enter("get", kind, key)
+        return _readable(self.api.get(resource_of(kind), key), kind)
+
+    async def create(self, kind: Kind[T], value: T) -> T:
+        """Create it."""
+        await self._enter("create", kind, value.key)
+        record = self.api.create(resource_of(kind), codec.to_plain(kind, value))
+        await self._leave("create", kind, record.key)
+        return _readable(record, kind)
+
+    async def patch(self, kind: Kind[T], key: Key, patch: Patch) -> T:
+        """Merge a patch."""
+        await self._enter("patch", kind, key)
+        record = self.api.patch(resource_of(kind), key, patch)
+        await self._leave("patch", kind, key)
+        return _readable(record, kind)
+
+    async def delete(self, kind: Kind[T], key: Key, deletion: Deletion = _PLAINLY) -> None:
+        """Ask for deletion."""
+        await self._enter("delete", kind, key)
+        self.api.delete(resource_of(kind), key, deletion)
+        await self._leave("delete", kind, key)
+
+    async def evict(self, pod: Pod) -> None:
+        """Evict, if the budgets allow it."""
+        await self._enter("evict", "Pod", pod.key)
+        evict(self.api, pod.key, pod.metadata.uid)
+        await self._leave("evict", "Pod", pod.key)
+
+    async def _enter(self, operation: str, kind: object, key: Key | None) -> None:
+        """The gate: every call takes a moment, and may be interfered with."""
+        await asyncio.sleep(self._rng.uniform(*self.options.call_time))
+        if self.interference is not None:
+            await self.interference.before(Call(operation, str(kind), key))
+
+    async def _leave(self, operation: str, kind: object, key: Key | None) -> None:
+        if self.interference is not None:
+            await self.interference.after(Call(operation, str(kind), key))
+
+    # -- for stories, tests and views: no time passes, nothing interferes
+
+    def apply(self, plain: Plain) -> Record:
+        """Create an object from its manifest, or merge the manifest into the one that is there."""
+        resource = resource_of_plain(plain)
+        meta = plain.get("metadata") or {}
+        key = Key(meta.get("namespace", ""), meta.get("name", ""))
+        if self.store.find(resource, key) is None:
+            return self.api.create(resource, plain)
+        return self.api.patch(resource, key, Patch(plain))
+
+    def values(self, kind: Kind[T]) -> tuple[T, ...]:
+        """Every readable object of a kind, oldest first."""
+        values = (record.value(kind) for record in self.store.all(resource_of(kind)))
+        return tuple(value for value in values if not isinstance(value, Unreadable))
+
+    def pods_on(self, node: str) -> tuple[Record, ...]:
+        """The pods bound to a node."""
+        return tuple(self.store.pods_on(node))
+
+    def kill_instance(self, node: str) -> None:
+        """The machine behind a node is gone without a word: no heartbeats, and nothing on it moves any more."""
+        record = self.store.find(NODE, Key("", node))
+        if record is None:
+            raise NotFound(f"Node {node} not found")
+        self.kubelet.kill(record)
+        self.node_lifecycle.lose(record)
+
+    def forget_history(self) -> None:
+        """Every watch and resource version from before becomes too old."""
+        self.store.forget_history()
+
+    @property
+    def log(self) -> Sequence[LogEntry]:
+        """Every change so far."""
+        return self.store.log
+
+    def log_bytes(self) -> bytes:
+        """The event log as text: equal for equal seeds and equal calls."""
+        return self.store.log_bytes()
+
+
+def _selects(options: ListOptions) -> Selects:
+    try:
+        labels, fields = label_selector(options.label_selector), field_selector(options.field_selector)
+    except ValueError as error:
+        raise Invalid(str(error)) from error
+    namespace = options.namespace
+
+    def selects(plain: dict[str, Any]) -> bool:
+        here = not namespace or plain["metadata"].get("namespace") == namespace
+        return here and labels(plain) and fields(plain)
+
+    return selects
+
+
+def _readable(record: Record, kind: Kind[T]) -> T:
+    value = record.value(kind)
+    if isinstance(value, Unreadable):
+        raise Invalid(f"{kind} {record.key} cannot be read", value.faults)
+    return value
