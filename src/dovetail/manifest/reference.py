@@ -12,7 +12,8 @@ _INTRODUCTION = """\
 
 Generated from the types by `python -m dovetail.manifest.generate`; do not edit.
 
-NodePools and NodeClaims are served as `karpenter.sh/v1` (stored) and `karpenter.sh/v1beta1`. Both have the same fields, so nothing is lost whichever way an object is read; defaults and rules differ where the tables say so.
+NodePools and NodeClaims are served as `karpenter.sh/v1` (stored) and `karpenter.sh/v1beta1`. Both have the same fields,
+so nothing is lost whichever way an object is read; defaults and rules differ where the tables say so.
 Fields under `status` are written by the controller.
 """
 

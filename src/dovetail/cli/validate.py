@@ -1,0 +1,190 @@
+"""`dovetail validate`: every fault of every document in files, directories and standard input. No cluster is asked.
+
+Exit code 0: nothing wrong; 1: faults (with --strict also warnings); 2: something could not be read at all.
+"""
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from dovetail.manifest.documents import Document
+    from dovetail.manifest.report import Report
+    from dovetail.model.wire import Fault
+
+_SUFFIXES = {".yaml", ".yml", ".json"}
+
+
+class Output(StrEnum):
+    """How to print."""
+
+    TEXT = "text"
+    JSON = "json"
+    YAML = "yaml"
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """One document and what was found in it."""
+
+    document: "Document"
+    report: "Report"
+
+    @property
+    def verdict(self) -> str:
+        """In one word."""
+        if self.report.faults:
+            return "invalid"
+        return "skipped" if self.report.note else "valid"
+
+
+def validate(
+    paths: Annotated[list[str], typer.Argument(help="Manifests: files, directories, or - for standard input.")],
+    output: Annotated[Output, typer.Option("--output", "-o", help="How to print the findings.")] = Output.TEXT,
+    strict: Annotated[bool, typer.Option("--strict", help="Treat warnings as faults.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only documents with faults or warnings.")] = False,
+) -> None:
+    """Report every fault of every manifest with its path, the value and the remedy. Needs no cluster.
+
+    Exits with 0 if nothing is wrong, 1 if there are faults (with --strict also for warnings),
+    2 if something could not be read.
+    """
+    checked: list[Checked] = []
+    unreadable: list[str] = []
+    for source, text in _texts(paths, unreadable):
+        checked.extend(_check(source, text))
+    if output is Output.TEXT:
+        _print_text(checked, unreadable, quiet=quiet)
+    else:
+        _print_data([_as_data(each) for each in checked if not quiet or _speaks(each)], output)
+        for problem in unreadable:
+            typer.echo(problem, err=True)
+    if unreadable:
+        raise typer.Exit(2)
+    if any(each.report.faults or (strict and each.report.warnings) for each in checked):
+        raise typer.Exit(1)
+
+
+def _texts(paths: list[str], unreadable: list[str]) -> Iterator[tuple[str, str]]:
+    for path in paths:
+        if path == "-":
+            yield "<stdin>", sys.stdin.read()
+            continue
+        for file in _files(Path(path), unreadable):
+            try:
+                yield str(file), file.read_text(encoding="utf-8")
+            except (OSError, UnicodeDecodeError) as error:
+                unreadable.append(f"{file}: cannot be read: {error}")
+
+
+def _files(path: Path, unreadable: list[str]) -> list[Path]:
+    if not path.exists():
+        unreadable.append(f"{path}: no such file or directory")
+        return []
+    if not path.is_dir():
+        return [path]
+    found = sorted(file for file in path.rglob("*") if file.suffix.lower() in _SUFFIXES and file.is_file())
+    if not found:
+        unreadable.append(f"{path}: holds no .yaml, .yml or .json file")
+    return found
+
+
+def _check(source: str, text: str) -> Iterator[Checked]:
+    from dataclasses import replace
+
+    from dovetail.manifest.documents import read_documents
+    from dovetail.manifest.report import Report
+    from dovetail.manifest.validation import faults_of
+
+    for document in read_documents(text, source):
+        report = Report() if document.content is None else faults_of(document.content)
+        yield Checked(document, replace(report, faults=(*document.faults, *report.faults)))
+
+
+def _speaks(checked: Checked) -> bool:
+    return bool(checked.report.faults or checked.report.warnings)
+
+
+def _as_data(checked: Checked) -> dict[str, Any]:
+    document, report = checked.document, checked.report
+    return {
+        "source": document.source,
+        "document": document.index,
+        "line": document.line,
+        "kind": report.kind,
+        "name": report.name,
+        "verdict": checked.verdict,
+        "note": report.note,
+        "faults": [_fault_as_data(document, fault) for fault in report.faults],
+        "warnings": [_fault_as_data(document, fault) for fault in report.warnings],
+    }
+
+
+def _fault_as_data(document: "Document", fault: "Fault") -> dict[str, Any]:
+    return {
+        "path": fault.path,
+        "line": document.line_of(fault.path),
+        "value": fault.value,
+        "problem": fault.problem,
+        "remedy": fault.remedy,
+    }
+
+
+def _print_data(rows: list[dict[str, Any]], output: Output) -> None:
+    if output is Output.JSON:
+        import json
+
+        typer.echo(json.dumps(rows, indent=2, ensure_ascii=False, default=str))
+    else:
+        import yaml
+
+        typer.echo(yaml.safe_dump(rows, sort_keys=False, allow_unicode=True), nl=False)
+
+
+def _print_text(checked: list[Checked], unreadable: list[str], *, quiet: bool) -> None:
+    from rich.console import Console
+
+    console = Console(soft_wrap=True, highlight=False, emoji=False, markup=False)
+    for each in checked:
+        if not quiet or _speaks(each):
+            _print_document(console, each)
+    for problem in unreadable:
+        typer.echo(problem, err=True)
+    faults, warnings = (sum(len(getattr(each.report, name)) for each in checked) for name in ("faults", "warnings"))
+    console.print(f"{_count(len(checked), 'document')}: {_count(faults, 'fault')}, {_count(warnings, 'warning')}")
+
+
+def _print_document(console: "Console", checked: Checked) -> None:
+    document, report = checked.document, checked.report
+    name = " ".join(filter(None, (report.kind or "document", report.name)))
+    console.print(f"{document.source}:{document.line} {name}: ", end="")
+    colour = {"valid": "green", "invalid": "red", "skipped": "dim"}[checked.verdict]
+    console.print(report.note or {"valid": "ok"}.get(checked.verdict, checked.verdict), style=colour)
+    for faults, word, style in ((report.faults, "fault", "red"), (report.warnings, "warning", "yellow")):
+        for fault in faults:
+            console.print(f"  {word:<8}", style=style, end="")
+            console.print(f"line {document.line_of(fault.path)}  ", style="dim", end="")
+            console.print(_in_one_line(fault))
+            if fault.remedy:
+                console.print(f"            {fault.remedy}", style="dim")
+
+
+def _in_one_line(fault: "Fault") -> str:
+    shown = "" if fault.value is None else f" (got {_short(fault.value)})"
+    return f"{fault.path}: {fault.problem}{shown}"
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
