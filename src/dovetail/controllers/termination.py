@@ -109,10 +109,10 @@ class Termination:
         if node is None or TERMINATION_FINALIZER not in node.metadata.finalizers:
             return None
         claim = context.state.claim_of(node)
+        if context.cloud.node_class_label not in node.metadata.labels or (claim and not context.manages(claim)):
+            return None
         if claim is None and context.state.claims_of(node):
             return None  # two claims for one instance: a person has to look
-        if claim is not None and not context.manages(claim):
-            return None
         if claim is not None and not claim.deleting:
             await context.delete_claim(claim)
         if await self._instance_is_gone(node):

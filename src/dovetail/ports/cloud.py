@@ -46,6 +46,11 @@ class CloudProvider(Protocol):
         """Labels this provider's nodes get by themselves, on top of the general ones."""
         ...
 
+    @property
+    def node_class_label(self) -> str:
+        """The label that marks a node as this provider's: `<group>/<lowercase kind>`. Others are never touched."""
+        ...
+
     def supports(self, ref: NodeClassRef) -> bool:
         """Whether node classes of this group and kind are this provider's."""
         ...

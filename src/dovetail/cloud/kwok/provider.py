@@ -56,6 +56,11 @@ class KwokProvider:
         """The derived labels of instance types, and whatever else offerings speak of."""
         return self._well_known
 
+    @property
+    def node_class_label(self) -> str:
+        """The label that marks a node as this provider's."""
+        return f"{GROUP}/{NODE_CLASS_KIND.lower()}"
+
     def supports(self, ref: NodeClassRef) -> bool:
         """Only KWOKNodeClasses."""
         return ref.api_group == GROUP and ref.kind == NODE_CLASS_KIND

@@ -1,0 +1,45 @@
+"""The commands of `dovetail` and how they are grouped in `--help`."""
+
+from importlib.metadata import version
+from typing import Annotated
+
+import typer
+
+from dovetail.cli.crds import crds
+from dovetail.cli.demo import demo
+from dovetail.cli.run import run
+from dovetail.cli.validate import validate
+
+EPILOG = "Exit codes: 0 all is well, 1 something was found wrong, 2 the command could not do its work."
+
+app = typer.Typer(
+    name="dovetail",
+    help="A Kubernetes node lifecycle manager: brings nodes for pending pods and takes them away with care.",
+    epilog=EPILOG,
+    no_args_is_help=True,
+    add_completion=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"dovetail {version('dovetail')}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    _version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", callback=_show_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Shared options."""
+
+
+app.command(rich_help_panel="Look")(demo)
+app.command(rich_help_panel="Look")(validate)
+app.command(rich_help_panel="Act")(run)
+app.command(rich_help_panel="Install")(crds)

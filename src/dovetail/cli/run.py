@@ -1,0 +1,90 @@
+"""`dovetail run`: the controller process."""
+
+import asyncio
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from dovetail.cli.settings_options import with_settings
+from dovetail.settings import Settings
+
+if TYPE_CHECKING:
+    from dovetail.ports.cluster import Cluster
+
+
+@with_settings
+def run(
+    *,
+    kubeconfig: Annotated[
+        Path | None, typer.Option("--kubeconfig", help="Path to a kubeconfig; without one, found as kubectl finds it.")
+    ] = None,
+    context: Annotated[str | None, typer.Option("--context", help="The kubeconfig context to use.")] = None,
+    settings: Settings,
+) -> None:
+    """Run the controllers against a cluster until stopped.
+
+    Reads NodePools and pending pods, launches NodeClaims through the provider, and follows each to a working node.
+    Install the custom resources first:  dovetail crds | kubectl apply -f -
+    """
+    from dovetail.observe.log import LogSettings, configure
+
+    form: Literal["json", "text"] = "text" if settings.log_format == "text" else "json"
+    configure(LogSettings(level=settings.log_level, form=form), sys.stderr)
+    raise typer.Exit(asyncio.run(_run(kubeconfig, context, settings)))
+
+
+async def _run(kubeconfig: Path | None, context: str | None, settings: Settings) -> int:
+    import logging
+
+    from dovetail.cloud.kwok.catalog import InstanceTypesInvalid
+    from dovetail.kube.endpoint import AccessFault
+    from dovetail.ports.errors import Denied
+    from dovetail.wiring import on_cluster
+
+    log = logging.getLogger(__name__)
+    loop = asyncio.get_running_loop()
+    stopped = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stopped.set)
+    try:
+        async with on_cluster(kubeconfig, context, settings) as parts:
+            await _check_access(parts.cluster)
+            log.info("dovetail starts", extra={"provider": settings.provider})
+            work = loop.create_task(parts.run())
+            stop = loop.create_task(stopped.wait())
+            await asyncio.wait([work, stop], return_when=asyncio.FIRST_COMPLETED)
+            stop.cancel()
+            work.cancel()
+            await asyncio.wait([work])
+            if not work.cancelled() and work.exception() is not None:
+                raise RuntimeError("the controllers stopped") from work.exception()
+    except (AccessFault, Denied, InstanceTypesInvalid, Unprepared) as error:
+        typer.echo(f"Error: {error}", err=True)
+        return 2
+    log.info("dovetail stopped")
+    return 0
+
+
+class Unprepared(Exception):
+    """The cluster lacks what the controllers need."""
+
+
+async def _check_access(cluster: "Cluster") -> None:
+    """Fail at once, with the remedy, where waiting would not help. An API server that is down is waited for."""
+    from dovetail.model.kinds import KWOK_NODE_CLASS, NODE_CLAIM, NODE_POOL
+    from dovetail.ports.errors import NotFound, Unavailable
+
+    absent = []
+    for kind in (NODE_POOL, NODE_CLAIM, KWOK_NODE_CLASS):
+        try:
+            await cluster.list(kind)
+        except NotFound:
+            absent.append(f"{kind.plural}.{kind.group}")
+        except Unavailable:
+            return
+    if absent:
+        remedy = "install them with:  dovetail crds | kubectl apply -f -"
+        raise Unprepared(f"the cluster has no custom resource {', '.join(absent)}; {remedy}")

@@ -1,0 +1,60 @@
+"""Every setting as an option of a command, with its environment variable; made from `settings`, so none is missing."""
+
+import inspect
+from collections.abc import Callable
+from datetime import timedelta
+from functools import wraps
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+from dovetail.model.duration import Duration
+from dovetail.settings import Knob, Settings, knobs, read_settings
+
+PANEL = "Settings (flag or environment variable)"
+
+
+def with_settings(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command an option for every setting, and hand it one `settings` argument in their place."""
+    own = inspect.signature(command)
+    hints = get_type_hints(command, include_extras=True)
+    kept = [each.replace(annotation=hints[each.name]) for each in own.parameters.values() if each.name != "settings"]
+    offered = [_option(knob) for knob in knobs()]
+
+    @wraps(command)
+    def wrapped(**given: Any) -> None:
+        written = {knob.name: given.pop(knob.name) for knob in knobs()}
+        try:
+            settings: Settings = read_settings({name: text for name, text in written.items() if text is not None})
+        except ValueError as error:
+            typer.echo(f"Error: settings cannot be read:\n{error}", err=True)
+            raise typer.Exit(2) from None
+        command(settings=settings, **given)
+
+    parameters = [*kept, *offered]
+    wrapped.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # typer reads it
+    wrapped.__annotations__ = {each.name: each.annotation for each in parameters}
+    return wrapped
+
+
+def shown(knob: Knob) -> str:
+    """The default as a user would write it."""
+    if isinstance(knob.default, timedelta):
+        return str(Duration.of(knob.default))
+    return str(knob.default)
+
+
+def _option(knob: Knob) -> inspect.Parameter:
+    choices = f" One of: {', '.join(knob.choices)}." if knob.choices else ""
+    default = shown(knob)
+    option = typer.Option(
+        knob.flag,
+        envvar=knob.variable,
+        help=f"{knob.why}{choices}",
+        show_default=default or False,
+        rich_help_panel=PANEL,
+        metavar={timedelta: "DURATION", int: "NUMBER", float: "NUMBER"}.get(knob.kind, "TEXT"),
+    )
+    return inspect.Parameter(
+        knob.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[str | None, option]
+    )
