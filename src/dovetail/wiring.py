@@ -20,7 +20,8 @@ from dovetail.manifest.validation import faults_of, scope_of
 from dovetail.observe.events import EventRecorder
 from dovetail.ports.clock import Clock
 from dovetail.ports.cluster import Cluster
-from dovetail.ports.errors import Invalid
+from dovetail.ports.errors import ApiError, Invalid
+from dovetail.runtime.backoff import Backoff
 from dovetail.settings import Settings
 from dovetail.sim.world import World, WorldOptions
 
@@ -46,10 +47,21 @@ class Parts:
 
     async def run(self) -> None:
         """Run until cancelled."""
-        await self.provider.recover()
         async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._recover(), name="recover")
             tasks.create_task(self.recorder.run(), name="events")
             tasks.create_task(self.manager.run(), name="controllers")
+
+    async def _recover(self) -> None:
+        """Take up what the process before this one had begun, as soon as the API server lets us look."""
+        backoff = Backoff(first=1.0, limit=60.0)
+        while True:
+            try:
+                await self.provider.recover()
+            except ApiError:
+                await asyncio.sleep(backoff.next())
+            else:
+                return
 
 
 def assemble(cluster: Cluster, clock: Clock, settings: Settings) -> Parts:

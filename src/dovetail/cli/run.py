@@ -4,7 +4,7 @@ import asyncio
 import signal
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -74,11 +74,12 @@ class Unprepared(Exception):
 
 async def _check_access(cluster: "Cluster") -> None:
     """Fail at once, with the remedy, where waiting would not help. An API server that is down is waited for."""
-    from dovetail.model.kinds import KWOK_NODE_CLASS, NODE_CLAIM, NODE_POOL
+    from dovetail.model.kinds import KWOK_NODE_CLASS, NODE_CLAIM, NODE_POOL, Kind
     from dovetail.ports.errors import NotFound, Unavailable
 
     absent = []
-    for kind in (NODE_POOL, NODE_CLAIM, KWOK_NODE_CLASS):
+    needed: tuple[Kind[Any], ...] = (NODE_POOL, NODE_CLAIM, KWOK_NODE_CLASS)
+    for kind in needed:
         try:
             await cluster.list(kind)
         except NotFound:

@@ -1,5 +1,6 @@
 """Keeps each NodePool's annotations and status true: fingerprint, readiness, validity, registration health, counts."""
 
+import contextlib
 import logging
 from collections import defaultdict
 
@@ -22,6 +23,7 @@ from dovetail.model.nodeclaim import DRIFTED, NodeClaim
 from dovetail.model.nodepool import NodePool
 from dovetail.model.wire import Condition, Key, Unreadable
 from dovetail.ports.cluster import Notice, Patch
+from dovetail.ports.errors import Invalid
 from dovetail.runtime.reconciler import Reconciler
 
 log = logging.getLogger(__name__)
@@ -86,9 +88,9 @@ class NodePools:
         verdict = judge_validation(bad.faults)
         conditions = ConditionList((), DEPENDENTS, self._context.clock.now(), 0, self._context.clock.now()).set(verdict)
         patch = Patch(conditions_patch(conditions), bad.metadata.resource_version, "status")
-        await self._context.cluster.patch(NODE_POOL, bad.key, patch)
-        notice = Notice(NODE_POOL, pool, verdict.reason, verdict.message, warning=True)
-        self._context.recorder.publish(notice)
+        self._context.recorder.publish(Notice(NODE_POOL, pool, verdict.reason, verdict.message, warning=True))
+        with contextlib.suppress(Invalid):  # written, but the answer is as unreadable as the pool
+            await self._context.cluster.patch(NODE_POOL, bad.key, patch)
 
     async def _stamp(self, pool: NodePool) -> NodePool:
         """Write the fingerprint. After a change of version, claims are re-stamped first, unless they have drifted."""

@@ -1,0 +1,144 @@
+"""Work by key, on virtual time."""
+
+import asyncio
+
+import pytest
+
+from dovetail.ports.errors import Conflict, Unavailable
+from dovetail.runtime.backoff import Backoff
+from dovetail.runtime.reconciler import Reconciler
+from dovetail.sim.loop import run
+
+
+def drive(reconcile, story, seconds=1000.0, **options):
+    """Run a reconciler while a story adds keys; returns the instants at which each key was looked at."""
+
+    async def main():
+        loop = asyncio.get_running_loop()
+        seen = []
+
+        async def noted(key):
+            seen.append((key, loop.time()))
+            return await reconcile(key, len([each for each, _ in seen if each == key]))
+
+        reconciler = Reconciler("test", noted, **options)
+        working = loop.create_task(reconciler.run())
+        await story(reconciler)
+        await asyncio.sleep(seconds)
+        working.cancel()
+        await asyncio.wait([working])
+        if not working.cancelled() and working.exception():
+            raise working.exception()
+        return seen
+
+    return run(main())
+
+
+async def nothing(_key, _attempt):
+    return None
+
+
+def test_a_key_added_twice_is_looked_at_once():
+    async def story(reconciler):
+        reconciler.add("a")
+        reconciler.add("a")
+
+    assert drive(nothing, story) == [("a", 0.0)]
+
+
+def test_an_earlier_time_replaces_a_later_one_and_not_the_other_way_round():
+    async def story(reconciler):
+        reconciler.add("a", after=50)
+        reconciler.add("a", after=10)
+        reconciler.add("a", after=100)
+
+    assert drive(nothing, story) == [("a", 10.0)]
+
+
+def test_a_key_is_never_worked_on_twice_at_once_and_news_during_work_are_not_lost():
+    busy = set()
+
+    async def slow(key, _attempt):
+        assert key not in busy
+        busy.add(key)
+        await asyncio.sleep(5)
+        busy.discard(key)
+
+    async def story(reconciler):
+        reconciler.add("a")
+        await asyncio.sleep(1)
+        reconciler.add("a")
+
+    assert drive(slow, story) == [("a", 0.0), ("a", 5.0)]
+
+
+def test_what_is_returned_is_the_wait_until_the_next_look():
+    async def thrice(_key, attempt):
+        return 7.0 if attempt < 3 else None
+
+    async def story(reconciler):
+        reconciler.add("a")
+
+    assert drive(thrice, story) == [("a", 0.0), ("a", 7.0), ("a", 14.0)]
+
+
+@pytest.mark.parametrize("error", [Conflict("c"), Unavailable("u"), RuntimeError("bug")])
+def test_failures_are_retried_later_and_later_and_success_starts_over(error):
+    async def fails_thrice(_key, attempt):
+        if attempt <= 3:
+            raise error
+
+    async def story(reconciler):
+        reconciler.add("a")
+        reconciler.add("b")
+
+    seen = drive(fails_thrice, story)
+    assert [at for key, at in seen if key == "a"] == [0.0, 1.0, 3.0, 7.0]
+    assert [at for key, at in seen if key == "b"] == [0.0, 1.0, 3.0, 7.0]
+
+
+def test_an_assertion_is_not_caught():
+    async def wrong(_key, _attempt):
+        raise AssertionError("we are wrong")
+
+    async def story(reconciler):
+        reconciler.add("a")
+
+    with pytest.raises(BaseExceptionGroup):
+        drive(wrong, story)
+
+
+def test_a_forgotten_key_is_not_looked_at():
+    async def story(reconciler):
+        reconciler.add("a", after=5)
+        reconciler.forget("a")
+        reconciler.add("b", after=6)
+
+    assert drive(nothing, story) == [("b", 6.0)]
+
+
+def test_no_more_keys_at_once_than_workers():
+    running = 0
+    most = 0
+
+    async def slow(_key, _attempt):
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(1)
+        running -= 1
+
+    async def story(reconciler):
+        for key in range(10):
+            reconciler.add(key)
+
+    seen = drive(slow, story, workers=3)
+    assert len(seen) == 10
+    assert most == 3
+
+
+def test_backoff_doubles_to_its_limit():
+    backoff = Backoff(first=1, limit=10)
+    assert [backoff.next() for _ in range(6)] == [1, 2, 4, 8, 10, 10]
+    backoff.reset()
+    assert backoff.next() == 1
