@@ -12,7 +12,8 @@ from dovetail.model.wire import Key
 from dovetail.sim.agent import Agent
 from dovetail.sim.apiserver import ApiServer, with_condition
 from dovetail.sim.fitting import Landscape, Site, nano_requests, refusal, summary
-from dovetail.sim.kinds import NODE, POD
+from dovetail.sim.kinds import NAMESPACE, NODE, POD
+from dovetail.sim.neighbours import Neighbourhood
 from dovetail.sim.store import Record, Step
 from dovetail.sim.workloads import controller_of
 
@@ -23,7 +24,7 @@ _CYCLE = "cycle"
 class Binder(Agent[str]):
     """The scheduler."""
 
-    hears = (NODE, POD)
+    hears = (NAMESPACE, NODE, POD)
     pause = (0.02, 0.1)
 
     def __init__(self, api: ApiServer, seed: str) -> None:
@@ -35,6 +36,9 @@ class Binder(Agent[str]):
         """Keep the picture of nodes and bound pods; a change that may help wakes the waiting pods."""
         record = step.after
         gone = step.type == "DELETED"
+        if record.resource == NAMESPACE:
+            self.landscape.namespace_labels[record.key.name] = record.meta.get("labels") or {}
+            return
         if record.resource == NODE:
             node = record.value(kinds.NODE)
             if isinstance(node, Node) and self.landscape.note_node(node, gone=gone):
@@ -61,22 +65,33 @@ class Binder(Agent[str]):
     def reconcile(self, key: str) -> None:  # noqa: ARG002 - there is one key
         """One cycle over every waiting pod worth a try."""
         hopeless: dict[str, str] = {}  # shapes that fitted nowhere in this cycle
+        bound = False
         for record in self._queue():
             pod = record.value(kinds.POD)
             if isinstance(pod, Pod):
                 self._waiting[pod.key] = False
-                self._schedule(record, pod, hopeless)
+                bound = self._schedule(record, pod, hopeless) or bound
+        if bound:
+            self._retry_dependents()
+
+    def _retry_dependents(self) -> None:
+        for key in self._waiting:
+            record = self.store.find(POD, key)
+            pod = record.value(kinds.POD) if record is not None else None
+            if isinstance(pod, Pod) and _depends_on_others(pod):
+                self._waiting[key] = True
+                self.touch(_CYCLE)
 
     def _queue(self) -> list[Record]:
         records = [self.store.find(POD, key) for key, due in self._waiting.items() if due]
         present = [record for record in records if record is not None and not record.plain["spec"].get("nodeName")]
         return sorted(present, key=lambda record: -record.plain["spec"].get("priority", 0))
 
-    def _schedule(self, record: Record, pod: Pod, hopeless: dict[str, str]) -> None:
-        shape = _shape(record)
+    def _schedule(self, record: Record, pod: Pod, hopeless: dict[str, str]) -> bool:
+        shape = "" if _depends_on_others(pod) else _shape(record)
         if shape in hopeless:
             self._mark(record, hopeless[shape])
-            return
+            return False
         site, message = self._choose(pod)
         if site is not None:
             del self._waiting[pod.key]
@@ -86,14 +101,17 @@ class Binder(Agent[str]):
             if shape:
                 hopeless[shape] = message
             self._mark(record, message)
+        return site is not None
 
     def _choose(self, pod: Pod) -> tuple[Site | None, str]:
         refusals: list[list[str]] = []
         best: Site | None = None
-        request = nano_requests(pod.spec)
+        request, neighbourhood = nano_requests(pod.spec), Neighbourhood(pod, self.landscape)
         for site in self.landscape.sites():
             if why := refusal(pod, request, site):
                 refusals.append(why)
+            elif neighbourly := neighbourhood.refusal(site):
+                refusals.append([neighbourly])
             elif best is None or site.load() < best.load():
                 best = site
         return best, summary(refusals)
@@ -109,6 +127,12 @@ class Binder(Agent[str]):
 
 def _wants_binding(pod: Pod) -> bool:
     return pod.spec.scheduler_name == SCHEDULER and not pod.spec.scheduling_gates
+
+
+def _depends_on_others(pod: Pod) -> bool:
+    """Whether binding another pod may open a place for this one."""
+    attracted = pod.spec.affinity is not None and pod.spec.affinity.pod_affinity is not None
+    return attracted or bool(pod.spec.topology_spread_constraints)
 
 
 def _shape(record: Record) -> str:

@@ -40,6 +40,7 @@ class Landscape:
 
     def __init__(self) -> None:
         self.namespace_labels: dict[str, Mapping[str, str]] = {}
+        self.repelling: dict[Key, tuple[str, Pod]] = {}  # bound pods with anti-affinity of their own, and their nodes
         self._sites: dict[str, Site] = {}
         self._ordered: list[Site] | None = None
         self._bound: dict[Key, tuple[str, Pod]] = {}
@@ -95,6 +96,8 @@ class Landscape:
     def assume(self, pod: Pod, node: str) -> None:
         """Count a pod on a node."""
         self._bound[pod.key] = (node, pod)
+        if pod.spec.affinity is not None and pod.spec.affinity.pod_anti_affinity is not None:
+            self.repelling[pod.key] = (node, pod)
         if (site := self._sites.get(node)) is not None:
             self._occupy(site, pod)
 
@@ -106,6 +109,7 @@ class Landscape:
 
     def _release(self, node: str, pod: Pod) -> None:
         request = self._requests.pop(pod.key, {})
+        self.repelling.pop(pod.key, None)
         site = self._sites.get(node)
         if site is not None and site.pods.pop(pod.key, None) is not None:
             for name, amount in request.items():

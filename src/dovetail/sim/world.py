@@ -21,8 +21,11 @@ from dovetail.ports.errors import Invalid, NotFound
 from dovetail.sim.agent import Agent, Span
 from dovetail.sim.apiserver import ApiServer, Validator
 from dovetail.sim.binder import Binder
+from dovetail.sim.budgets import Budgets
+from dovetail.sim.daemons import DaemonSets
 from dovetail.sim.eviction import evict
 from dovetail.sim.garbage import OwnerCollector, PodCollector
+from dovetail.sim.jobs import Jobs
 from dovetail.sim.kinds import NODE, resource_of, resource_of_plain
 from dovetail.sim.kubelet import Kubelet, KubeletTiming
 from dovetail.sim.loop import VirtualClock
@@ -100,6 +103,9 @@ class World:
             PodCollector(self.api, seed),
             ReplicaSets(self.api, seed),
             Deployments(self.api, seed),
+            DaemonSets(self.api, seed),
+            Jobs(self.api, seed),
+            Budgets(self.api, seed),
             Binder(self.api, seed),
         )
 

@@ -1,0 +1,50 @@
+"""Jobs: pods that run to their end, so many at a time, until enough have succeeded."""
+
+from dovetail.model.wire import Key
+from dovetail.ports.cluster import Patch
+from dovetail.sim.agent import Agent
+from dovetail.sim.eviction import is_ready
+from dovetail.sim.kinds import JOBS, POD
+from dovetail.sim.store import Record, Step
+from dovetail.sim.workloads import controller_of, is_active, pod_from
+
+
+class Jobs(Agent[Key]):
+    """Keeps the pods of each Job going until it is complete."""
+
+    hears = (JOBS, POD)
+
+    def hear(self, step: Step) -> None:
+        """A Job changed, or one of its pods did."""
+        if step.after.resource == JOBS:
+            self.touch(step.after.key)
+        elif (owner := controller_of(step.after)) is not None and owner["kind"] == "Job":
+            self.touch(Key(step.after.key.namespace, owner["name"]))
+
+    def reconcile(self, key: Key) -> None:
+        """Start what is missing, then report."""
+        record = self.store.find(JOBS, key)
+        if record is None or record.deleting or (record.plain.get("status") or {}).get("completionTime"):
+            return
+        spec = record.plain["spec"]
+        pods = [pod for pod in self.store.owned_by(record.uid) if pod.resource == POD]
+        succeeded = sum(pod.plain["status"].get("phase") == "Succeeded" for pod in pods)
+        active = [pod for pod in pods if is_active(pod)]
+        parallelism = int(spec.get("parallelism", 1))
+        completions = int(spec.get("completions", parallelism))
+        for _ in range(min(parallelism, completions - succeeded) - len(active)):
+            self.api.create(POD, pod_from(record, spec["template"]))
+        self._report(record, succeeded, done=succeeded >= completions)
+
+    def _report(self, record: Record, succeeded: int, *, done: bool) -> None:
+        pods = [pod for pod in self.store.owned_by(record.uid) if pod.resource == POD and is_active(pod)]
+        status: dict[str, object] = {
+            "active": len(pods),
+            "ready": sum(is_ready(pod.plain) for pod in pods),
+            "succeeded": succeeded,
+        }
+        if done:
+            now = self.api.timestamp()
+            status["completionTime"] = now
+            status["conditions"] = [{"type": "Complete", "status": "True", "lastTransitionTime": now}]
+        self.api.patch(JOBS, record.key, Patch({"status": status}, subresource="status"))
