@@ -6,6 +6,7 @@ Works on the parsed value, so it is only asked when there are no faults. Nothing
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from dovetail.model.budget import DEFAULT_BUDGETS, Budget, Window, parse_budget
@@ -16,7 +17,7 @@ from dovetail.model.wire import Fault
 
 _FROM = datetime(2024, 1, 1, tzinfo=UTC)  # a leap year that starts on a Monday
 _YEAR = timedelta(days=366)
-_STEPS = 20_000
+_STEPS = 60_000  # enough for windows of ten minutes; of shorter ones nothing is claimed
 _BUDGETS = "spec.disruption.budgets"
 
 
@@ -58,8 +59,13 @@ def _budget_advice(pool: NodePool) -> Iterator[Fault]:
                 str(budget.spec.duration),
                 "lengthen it",
             )
+    reasons_by_worry: dict[Fault, list[Reason]] = {}
     for reason in _reasons_at_work(pool):
-        yield from _about_reason(reason, [each for each in placed if reason in each.budget.reasons])
+        worry = _worry([each for each in placed if reason in each.budget.reasons])
+        if worry is not None:
+            reasons_by_worry.setdefault(worry, []).append(reason)
+    for worry, reasons in reasons_by_worry.items():
+        yield worry._replace(problem=worry.problem.format(" or ".join(sorted(reasons))))
 
 
 def _placed(pool: NodePool) -> Iterator[_Placed]:
@@ -87,27 +93,25 @@ def _reasons_at_work(pool: NodePool) -> list[Reason]:
     return reasons
 
 
-def _about_reason(reason: Reason, budgets: list[_Placed]) -> Iterator[Fault]:
+def _worry(budgets: list[_Placed]) -> Fault | None:
+    """What is odd about all the budgets of one reason; the problem leaves room for its name."""
     always = [each for each in budgets if each.budget.window is None or _never_closes(each.budget.window)]
     shut = next((each for each in always if not (each.budget.count or each.budget.percent)), None)
     if shut is not None:
         why = "" if shut.budget.window is None else " (its window never closes)"
-        problem = f"allows no node to be disrupted as {reason}, at any time{why}"
-        yield Fault(
-            shut.path, problem, _shown(shut.budget), "such nodes stay for ever; allow at least 1, or give it a window"
-        )
-    elif not budgets:
-        problem = f"has no budget for {reason}: every such node may be away at once"
-        yield Fault(_BUDGETS, problem, None, "add a budget for it, or one for all reasons")
-    elif not always:
-        problem = f"limits {reason} only inside windows: at other times every such node may be away at once"
-        yield Fault(_BUDGETS, problem, None, "add a budget without schedule")
+        problem = "allows no node to be disrupted as {}, at any time" + why
+        remedy = "such nodes stay for ever; allow at least 1, or give it a window"
+        return Fault(shut.path, problem, f"nodes: {shut.budget.spec.nodes}", remedy)
+    if not budgets:
+        problem = "leaves {} without any limit: every such node may be away at once"
+        return Fault(_BUDGETS, problem, None, "add a budget for it, or one for all reasons")
+    if not always:
+        problem = "limits {} only inside windows: at other times every such node may be away at once"
+        return Fault(_BUDGETS, problem, None, "add a budget without schedule")
+    return None
 
 
-def _shown(budget: Budget) -> str:
-    return f"nodes: {budget.spec.nodes}"
-
-
+@lru_cache(maxsize=256)
 def _never_closes(window: Window) -> bool:
     """Whether each hit follows the one before within the duration, all through a year."""
     hit = window.schedule.next_after(_FROM - timedelta(minutes=1))

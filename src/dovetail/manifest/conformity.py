@@ -26,7 +26,7 @@ _NAMES = {
     "boolean": "true or false",
 }
 _TYPES: Mapping[str, type | tuple[type, ...]] = {"object": dict, "array": list, "string": str, "boolean": bool}
-_RULES_BY_CEL: Mapping[str, Rule] = {
+RULES_BY_CEL: Mapping[str, Rule] = {
     rule.cel: rule
     for rules in (*RULES.values(), *(said.rules for table in FIELDS.values() for said in table.values()))
     for rule in rules
@@ -180,7 +180,7 @@ def _number(schema: Schema, value: float, path: str) -> Iterable[Fault]:
 
 def _broken_rules(schema: Schema, value: Any, before: Any, path: str) -> Iterable[Fault]:
     for entry in schema.get("x-kubernetes-validations", ()):
-        rule = _RULES_BY_CEL[entry["rule"]]
+        rule = RULES_BY_CEL[entry["rule"]]
         if rule.holds is not None:
             kept = rule.holds(value)
         else:

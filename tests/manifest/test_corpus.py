@@ -1,0 +1,37 @@
+"""Every manifest of the corpus gets its verdict, in the words that are documented."""
+
+import pytest
+
+from dovetail.manifest.validation import faults_of, read
+from manifest.corpus import CASES
+from manifest.seed_examples import EXAMPLES, JOB, NODE, PODS
+
+
+@pytest.mark.parametrize("case", [*EXAMPLES, *CASES], ids=str)
+def test_each_manifest_gets_its_verdict(case):
+    report = faults_of(case.document)
+    shown = "\n".join(map(str, report.faults))
+    if case.fault:
+        assert case.fault in shown
+    else:
+        assert shown == ""
+        read(case.document)
+
+
+@pytest.mark.parametrize("document", [*PODS, NODE], ids=lambda document: document["metadata"]["name"])
+def test_pods_and_nodes_with_protection_are_read(document):
+    report = faults_of(document)
+    assert report.valid
+    assert report.warnings == ()
+
+
+def test_a_job_is_passed_over():
+    report = faults_of(JOB)
+    assert report.valid
+    assert "passed over" in report.note
+    assert report.warnings == ()
+
+
+def test_names_in_the_corpus_are_unique():
+    names = [case.name for case in [*EXAMPLES, *CASES]]
+    assert len(names) == len(set(names))

@@ -1,0 +1,257 @@
+"""Faults and warnings: all of them at once, with path, value and remedy; and the values documents become."""
+
+from datetime import timedelta
+
+import pytest
+
+from dovetail.manifest.codec import to_plain
+from dovetail.manifest.report import Invalid
+from dovetail.manifest.validation import faults_of, read, validate_nodepool
+from dovetail.model.budget import BudgetSpec
+from dovetail.model.kinds import KWOK_NODE_CLASS, NODE_CLAIM, NODE_POOL
+from dovetail.model.nodepool import (
+    Disruption,
+    NodeClaimTemplate,
+    NodeClaimTemplateSpec,
+    NodeClassRef,
+    NodePool,
+    NodePoolSpec,
+)
+from dovetail.model.wire import ObjectMeta
+from manifest.corpus import KWOK_REF, budgeted, claim, disrupted, node_class, pool, required, window
+
+
+def problems(document):
+    return {fault.path: fault.problem for fault in faults_of(document).faults}
+
+
+def warnings(document):
+    report = faults_of(document)
+    assert report.faults == ()
+    return [f"{each.path}: {each.problem}" for each in report.warnings]
+
+
+def test_every_fault_of_a_document_is_reported_at_once():
+    document = pool(
+        weight=500,
+        limits={"cpu": "lots"},
+        disruption={"consolidateAfter": "soon", "budgets": [{"nodes": "1"}, {"nodes": "x", "duration": "5m"}]},
+        template={"requirements": [{"key": "a", "operator": "In"}], "taints": [{"key": "b", "effect": "No"}]},
+        metadata={"labels": {"karpenter.sh/x": "y"}},
+    )
+    assert set(problems(document)) == {
+        "spec.weight",
+        "spec.limits.cpu",
+        "spec.disruption.consolidateAfter",
+        "spec.disruption.budgets[1]",
+        "spec.disruption.budgets[1].nodes",
+        "spec.template.spec.requirements[0]",
+        "spec.template.spec.taints[0].effect",
+        "spec.template.metadata.labels",
+    }
+
+
+def test_a_fault_has_its_path_its_value_and_a_remedy():
+    [fault] = faults_of(budgeted({"nodes": "1"}, window(duration="30s"))).faults
+    assert fault.path == "spec.disruption.budgets[1].duration"
+    assert fault.value == "30s"
+    assert "hours and minutes such as" in fault.remedy
+
+
+@pytest.mark.parametrize(
+    ("document", "remedy"),
+    [
+        (budgeted({"reasons": ["drifted"]}), "did you mean Drifted?"),
+        (disrupted(consolidationPolicy="WhenUnderutilised"), "did you mean WhenUnderutilized?"),
+        (pool(metadata={"labels": {"a": True}}), 'put it in quotes: "true"'),
+        (pool(template={"nodeClassRef": {**KWOK_REF, "name": "${NAME}"}}), "render the template first"),
+        (disrupted(expireAfter="30d"), "a day is 24h"),
+    ],
+)
+def test_remedies_say_what_to_write(document, remedy):
+    assert remedy in "".join(fault.remedy for fault in faults_of(document).faults)
+
+
+@pytest.mark.parametrize(
+    ("document", "warning"),
+    [
+        (disrupted(consolidateAftr="1m"), "did you mean consolidateAfter?"),
+        (disrupted(terminationGracePeriod="1h"), "it belongs in spec.template.spec"),
+        (pool(requirements=[]), "it belongs in spec.template.spec"),
+        (pool("v1beta1", template={"kubeletConfiguration": {}}), "did you mean kubelet?"),
+        (budgeted({"reason": "Drifted"}), "did you mean reasons?"),
+    ],
+)
+def test_unknown_fields_are_warned_of_with_a_guess(document, warning):
+    report = faults_of(document)
+    assert report.valid
+    assert any(warning in each.remedy for each in report.warnings)
+
+
+@pytest.mark.parametrize(
+    ("document", "warning"),
+    [
+        (budgeted({"nodes": "0"}), "budgets[0]: allows no node to be disrupted as Drifted or Empty or Underutilized"),
+        (
+            budgeted({"nodes": "0%", "reasons": ["Drifted"]}, {}),
+            "budgets[0]: allows no node to be disrupted as Drifted,",
+        ),
+        (budgeted(window("@hourly", "1h"), {}), "(its window never closes)"),
+        (budgeted(window("* * * * *", "10m"), {}), "(its window never closes)"),
+        (budgeted({"nodes": "1", "reasons": ["Empty"]}), "leaves Drifted or Underutilized without any limit"),
+        (budgeted(window()), "limits Drifted or Empty or Underutilized only inside windows"),
+        (budgeted(), "is empty, so nothing limits"),
+        (budgeted(window(duration="0m"), {}), "duration: is zero"),
+        (
+            disrupted("v1beta1", budgets=[{"nodes": "1", "action": "Consolidation"}]),
+            "leaves Drifted or Expired without",
+        ),
+        (
+            pool(disruption={"expireAfter": "1h"}, template={"expireAfter": "2h"}),
+            "is set beside spec.template.spec.expireAfter",
+        ),
+        (pool(repair={"policies": [{"conditionType": "Ready", "toleration": "1m"}] * 2}), "has 2 policies for Ready"),
+        (pool(metadata={"annotations": {"karpenter.sh/do-not-disrupt": "4h"}}), 'on nodes only "true" counts'),
+        (pool(replicas=1, disruption={"consolidateAfter": "1m"}), "has no effect on a static pool"),
+        (disrupted(consolidationPolicy="WhenUnderutilized"), "is the v1beta1 spelling"),
+        (pool(template={"kubelet": {}}), "is kept but not read"),
+        (required("karpenter.sh/capacity-type", "In", "spot", "Spot"), "names unknown capacity types: Spot"),
+        (
+            pool(template={"requirements": [{"key": "a", "operator": "In", "values": [v]} for v in "bc"]}),
+            "leave no value for a",
+        ),
+        ({**pool(), "metadata": {"name": "a", "namespace": "b"}}, "metadata.namespace: has no effect"),
+    ],
+)
+def test_what_is_probably_not_meant_is_warned_of(document, warning):
+    assert any(warning in each for each in warnings(document))
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        pool(),
+        pool("v1beta1"),
+        budgeted({"nodes": "20%"}, window()),
+        budgeted(window("0 9 * * mon-fri", "8h"), {"nodes": "1"}),
+        disrupted(consolidateAfter="Never", budgets=[{"nodes": "1", "reasons": ["Drifted"]}]),
+        disrupted(consolidationPolicy="WhenEmpty", budgets=[{"nodes": "1", "reasons": ["Drifted", "Empty"]}]),
+    ],
+)
+def test_sound_pools_are_not_warned_of(document):
+    assert warnings(document) == []
+
+
+@pytest.mark.parametrize(
+    ("api_version", "kind", "fault"),
+    [
+        ("karpenter.sh/v1alpha5", "Provisioner", "write a karpenter.sh/v1 NodePool"),
+        ("karpenter.sh/v1alpha4", "Provisioner", "write a karpenter.sh/v1 NodePool"),
+        ("karpenter.sh/v1alpha5", "Machine", "NodeClaims replace Machines"),
+        ("karpenter.k8s.aws/v1alpha1", "AWSNodeTemplate", "EC2NodeClass"),
+        ("karpenter.sh/v1alpha5", "NodePool", "use karpenter.sh/v1"),
+        ("karpenter.sh/v1beta1", "EC2NodeClass", "it belongs to karpenter.k8s.aws/v1"),
+        ("karpenter.sh/v1", "NodePol", "has no kind NodePol"),
+    ],
+)
+def test_kinds_that_are_gone_or_misplaced_are_refused_with_the_way_out(api_version, kind, fault):
+    report = faults_of({"apiVersion": api_version, "kind": kind, "metadata": {"name": "a"}})
+    assert fault in str(report.faults[0])
+
+
+@pytest.mark.parametrize(
+    ("api_version", "kind", "note"),
+    [
+        ("karpenter.k8s.aws/v1", "EC2NodeClass", "recognised, not checked"),
+        ("karpenter.k8s.aws/v1beta1", "EC2NodeClass", "recognised, not checked"),
+        ("karpenter.sh/v1alpha1", "NodeOverlay", "recognised, not checked"),
+        ("apps/v1", "Deployment", "passed over"),
+        ("karpenter.azure.com/v1beta1", "AKSNodeClass", "passed over"),
+    ],
+)
+def test_other_kinds_are_let_through_and_said_so(api_version, kind, note):
+    report = faults_of({"apiVersion": api_version, "kind": kind, "metadata": {"name": "a"}})
+    assert report.valid
+    assert note in report.note
+
+
+def test_kinds_of_kubernetes_are_decoded():
+    budget = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "a"}}
+    assert faults_of({**budget, "spec": {"maxUnavailable": "50%"}}).valid
+    [fault] = faults_of({**budget, "spec": {"maxUnavailable": [1]}}).faults
+    assert fault.path == "spec.maxUnavailable"
+
+
+@pytest.mark.parametrize("value", ["soon", "-4h", "0s", ""])
+def test_protection_that_never_ends_by_mistake_is_warned_of(value):
+    job = {"template": {"metadata": {"annotations": {"karpenter.sh/do-not-disrupt": value}}}}
+    report = faults_of({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "a"}, "spec": job})
+    assert "protected for ever" in report.warnings[0].problem
+
+
+@pytest.mark.parametrize("document", [None, [], "text", 3, {}, {"kind": "NodePool"}, {"apiVersion": 1, "kind": 2}])
+def test_what_is_no_object_is_a_fault(document):
+    assert faults_of(document).faults
+
+
+def test_a_v1beta1_pool_is_read_with_its_soft_expiration():
+    kind, value = read(pool("v1beta1"))
+    assert kind is NODE_POOL
+    assert value.spec.disruption.expire_after.span == timedelta(hours=720)
+    assert value.hard_expire_after.never
+
+
+def test_a_v1_pool_gains_no_soft_expiration():
+    _, value = read(disrupted(consolidateAfter="30s"))
+    assert value.spec.disruption.expire_after is None
+    assert value.hard_expire_after.span == timedelta(hours=720)
+
+
+def test_a_v1beta1_pool_may_opt_out_of_expiration():
+    _, value = read(disrupted("v1beta1", expireAfter="Never"))
+    assert value.spec.disruption.expire_after.never
+
+
+def test_a_node_class_is_read_as_ready():
+    kind, value = read(node_class())
+    assert kind is KWOK_NODE_CLASS
+    assert value.status.conditions[0].status == "True"
+
+
+@pytest.mark.parametrize(
+    "document", [pool(), pool("v1beta1"), budgeted({"nodes": 5}), disrupted(consolidateAfter="60s")]
+)
+def test_reading_what_was_read_gives_the_same_pool(document):
+    _, value = read(document)
+    assert read(to_plain(NODE_POOL, value)) == (NODE_POOL, value)
+
+
+def test_reading_what_was_read_gives_the_same_claim():
+    _, value = read(claim(resources={"requests": {"cpu": "1500m"}}, expireAfter="720h"))
+    assert read(to_plain(NODE_CLAIM, value)) == (NODE_CLAIM, value)
+
+
+def test_reading_an_invalid_document_raises_with_the_report():
+    with pytest.raises(Invalid, match="is required") as raised:
+        read(pool(template={"nodeClassRef": None}))
+    assert raised.value.report.faults
+
+
+def made(disruption, ref):
+    template = NodeClaimTemplate(spec=NodeClaimTemplateSpec(node_class_ref=ref))
+    return NodePool(metadata=ObjectMeta(name="a"), spec=NodePoolSpec(template=template, disruption=disruption))
+
+
+REF = NodeClassRef(group="karpenter.kwok.sh", kind="KWOKNodeClass", name="default")
+
+
+def test_a_pool_from_the_server_is_validated_as_a_value():
+    assert validate_nodepool(made(Disruption(), REF)) == ()
+    never = BudgetSpec(schedule="0 0 30 2 *", duration=read(budgeted(window()))[1].budgets[0].duration)
+    [fault] = validate_nodepool(made(Disruption(budgets=(never,)), REF))
+    assert "can never fire" in fault.problem
+
+
+def test_a_pool_written_as_v1beta1_is_not_held_to_the_rules_of_v1():
+    assert validate_nodepool(made(Disruption(), NodeClassRef(name="default"))) == ()
+    assert validate_nodepool(read(pool("v1beta1"))[1]) == ()
