@@ -1,0 +1,1 @@
+"""Dovetail: a Kubernetes node lifecycle manager whose decisions come from a pure planner."""

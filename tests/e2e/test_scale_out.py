@@ -1,0 +1,203 @@
+"""The controller as its own process on a real cluster: pending pods become nodes, lost instances are noticed."""
+
+import json
+import os
+import signal
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from e2e.controlplane.api import MERGE, eventually
+
+DOVETAIL = str(Path(sys.executable).parent / "dovetail")
+NODE_CLASS = {
+    "apiVersion": "karpenter.kwok.sh/v1alpha1",
+    "kind": "KWOKNodeClass",
+    "metadata": {"name": "default"},
+    "spec": {},
+}
+NODE_POOL = {
+    "apiVersion": "karpenter.sh/v1",
+    "kind": "NodePool",
+    "metadata": {"name": "default"},
+    "spec": {
+        "template": {
+            "spec": {
+                "nodeClassRef": {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"},
+                "requirements": [{"key": "kubernetes.io/arch", "operator": "In", "values": ["amd64"]}],
+                "expireAfter": "Never",
+            }
+        },
+        "limits": {"cpu": "1000"},
+    },
+}
+
+
+def deployment(replicas, cpu="1"):
+    requests = {"cpu": cpu, "memory": "1Gi"}
+    container = {"name": "main", "image": "app", "resources": {"requests": requests}}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "web"},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": {"app": "web"}},
+            "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [container]}},
+        },
+    }
+
+
+@pytest.fixture
+def prepared(cluster):
+    """A clean cluster with the custom resources installed as the guide says."""
+    printed = cluster.kubectl("apply", "-f", "-", input=crds())
+    assert "nodepools.karpenter.sh" in printed
+    cluster.kubectl("wait", "--for=condition=Established", "--timeout=30s", "crd", "--all")
+    return cluster
+
+
+def crds():
+    import subprocess
+
+    return subprocess.run([DOVETAIL, "crds"], check=True, capture_output=True, text=True).stdout
+
+
+@contextmanager
+def controller(cluster, **variables):
+    """`dovetail run` against the cluster, stopped at the end as a pod would be."""
+    environment = {**os.environ, "LOG_FORMAT": "text", "GARBAGE_COLLECTION_INTERVAL": "3s", **variables}
+    process = cluster.launch(
+        "dovetail", DOVETAIL, "run", "--kubeconfig", str(cluster.kubeconfig), "--provider", "kwok", env=environment
+    )
+    try:
+        yield process
+        assert process.exit_code is None, process.tail()
+    finally:
+        process.terminate() if hasattr(process, "terminate") else os.kill(process.pid, signal.SIGTERM)
+        process.stop(10)
+
+
+def apply(cluster, manifest, namespace="default"):
+    cluster.kubectl("apply", "-n", namespace, "-f", "-", input=json.dumps(manifest))
+
+
+def pods(cluster, namespace):
+    return cluster.api.items(f"/api/v1/namespaces/{namespace}/pods")
+
+
+def running(cluster, namespace):
+    return [pod for pod in pods(cluster, namespace) if pod["status"].get("phase") == "Running"]
+
+
+def claims(cluster):
+    return cluster.api.items("/apis/karpenter.sh/v1/nodeclaims")
+
+
+def nodes(cluster):
+    return cluster.api.items("/api/v1/nodes")
+
+
+def condition(thing, kind):
+    return next((each["status"] for each in thing["status"].get("conditions", []) if each["type"] == kind), None)
+
+
+def settled(cluster):
+    made, joined = claims(cluster), nodes(cluster)
+    return (
+        made
+        and len(made) == len(joined)
+        and all(condition(claim, "Ready") == "True" for claim in made)
+        and {claim["status"].get("providerID") for claim in made} == {node["spec"].get("providerID") for node in joined}
+    )
+
+
+def test_fifty_pods_that_fit_nowhere_get_nodes_and_run(prepared, namespace):
+    cluster = prepared
+    with controller(cluster):
+        for manifest in (NODE_CLASS, NODE_POOL):
+            apply(cluster, manifest)
+        apply(cluster, deployment(50), namespace)
+        eventually(lambda: len(running(cluster, namespace)) == 50, "50 pods run", within=90)
+        eventually(lambda: settled(cluster), "every claim has its node", within=30)
+        pool = cluster.api.get("/apis/karpenter.sh/v1/nodepools/default").expect().body
+        eventually(lambda: _pool(cluster)["status"].get("nodes") == len(nodes(cluster)), "the pool counts its nodes")
+        assert condition(pool, "Ready") == "True"
+        for node in nodes(cluster):
+            assert "karpenter.sh/termination" in node["metadata"]["finalizers"]
+            assert node["metadata"]["labels"]["karpenter.sh/initialized"] == "true"
+            assert all(taint["key"] != "karpenter.sh/unregistered" for taint in node["spec"].get("taints", []))
+        table = cluster.kubectl("get", "nodeclaims")
+        assert "True" in table
+
+
+def _pool(cluster):
+    return cluster.api.get("/apis/karpenter.sh/v1/nodepools/default").expect().body
+
+
+def test_an_instance_deleted_behind_our_back_is_noticed_and_cleaned_up(prepared, namespace):
+    cluster = prepared
+    with controller(cluster):
+        for manifest in (NODE_CLASS, NODE_POOL):
+            apply(cluster, manifest)
+        apply(cluster, deployment(3), namespace)
+        eventually(lambda: len(running(cluster, namespace)) == 3 and settled(cluster), "pods run", within=60)
+        lost = nodes(cluster)[0]["metadata"]["name"]
+        orphan = claims(cluster)[0]["metadata"]["name"]
+        cluster.api.patch(f"/api/v1/nodes/{lost}", {"metadata": {"finalizers": None}}, MERGE).expect()
+        cluster.kubectl("delete", "node", lost)
+        eventually(
+            lambda: orphan not in [claim["metadata"]["name"] for claim in claims(cluster)], "the claim goes", within=60
+        )
+        for pod in pods(cluster, namespace):  # what podgc does a minute later
+            if pod["spec"].get("nodeName") == lost:
+                cluster.kubectl(
+                    "delete", "pod", "-n", namespace, pod["metadata"]["name"], "--force", "--grace-period=0"
+                )
+        eventually(lambda: len(running(cluster, namespace)) == 3 and settled(cluster), "pods run again", within=60)
+
+
+def test_deleting_a_node_drains_it_and_takes_its_claim_along(prepared, namespace):
+    cluster = prepared
+    with controller(cluster):
+        for manifest in (NODE_CLASS, NODE_POOL):
+            apply(cluster, manifest)
+        apply(cluster, deployment(4), namespace)
+        eventually(lambda: len(running(cluster, namespace)) == 4 and settled(cluster), "pods run", within=60)
+        old = nodes(cluster)[0]["metadata"]["name"]
+        orphan = claims(cluster)[0]["metadata"]["name"]
+        cluster.kubectl("delete", "node", old, "--timeout=60s")
+        eventually(
+            lambda: orphan not in [claim["metadata"]["name"] for claim in claims(cluster)], "the claim goes", within=60
+        )
+        eventually(lambda: len(running(cluster, namespace)) == 4 and settled(cluster), "pods run again", within=60)
+
+
+def test_a_restarted_controller_goes_on_where_the_last_one_was_killed(prepared, namespace):
+    cluster = prepared
+    for manifest in (NODE_CLASS, NODE_POOL):
+        apply(cluster, manifest)
+    apply(cluster, deployment(5), namespace)
+    environment = {**os.environ, "LOG_FORMAT": "text"}
+    first = cluster.launch("first", DOVETAIL, "run", "--kubeconfig", str(cluster.kubeconfig), env=environment)
+    eventually(lambda: claims(cluster), "a claim is made", within=30)
+    first.kill()
+    with controller(cluster):
+        eventually(lambda: len(running(cluster, namespace)) == 5 and settled(cluster), "pods run", within=60)
+        assert len(claims(cluster)) == 1
+
+
+def test_without_the_custom_resources_the_controller_says_what_to_do(control_plane, tmp_path):
+    import subprocess
+
+    api = control_plane.api
+    names = ["nodepools.karpenter.sh", "nodeclaims.karpenter.sh", "kwoknodeclasses.karpenter.kwok.sh"]
+    for name in names:
+        api.delete(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}")
+    eventually(lambda: not api.items("/apis/apiextensions.k8s.io/v1/customresourcedefinitions"), "no custom resources")
+    argv = [DOVETAIL, "run", "--kubeconfig", str(control_plane.kubeconfig)]
+    ended = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 2
+    assert "dovetail crds | kubectl apply -f -" in ended.stderr
