@@ -1,4 +1,4 @@
-"""The shape of the tree, held by tests: small files and functions, one word per idea, nothing about where it is made."""
+"""The shape of the tree, held by tests: small files and functions, one word per idea, nothing of where it is made."""
 
 import ast
 import re
