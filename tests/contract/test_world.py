@@ -1,0 +1,31 @@
+"""The embedded world keeps the contract of the `Cluster` port."""
+
+import pytest
+
+from contract.environment import Environment
+from contract.suite import CASES, title
+from dovetail.sim.loop import run
+from dovetail.sim.world import World, WorldOptions
+
+
+class WorldEnvironment(Environment):
+    can_expire_history = True
+
+    def __init__(self, world):
+        super().__init__(world, "contract")
+        self._world = world
+
+    async def apply(self, plain):
+        self._world.apply(plain)
+
+    async def expire_history(self):
+        self._world.forget_history()
+
+
+@pytest.mark.parametrize("case", CASES, ids=title)
+def test_world(case):
+    async def story():
+        async with World(WorldOptions(seed=7)) as world:
+            await case(WorldEnvironment(world))
+
+    run(story(), limit=3600)
