@@ -1,0 +1,245 @@
+"""`dovetail demo`: a day in the life of a cluster, on the embedded world with the real controllers.
+
+On a terminal it is a live view; elsewhere, or with --plain, the decision feed in lines. The same seed and the same
+length give the same lines: virtual times only, and what was taken of real time goes to standard error.
+"""
+
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from dovetail.cli.story.feed import Entry
+    from dovetail.cli.story.pace import Pacer
+    from dovetail.cli.story.performance import Plan, Stage
+    from dovetail.cli.story.summary import Summary
+
+_DEFAULT_SPEED = 120.0
+_PANEL = "What is simulated"
+
+
+class Output(StrEnum):
+    """How to print the summary."""
+
+    TEXT = "text"
+    JSON = "json"
+    YAML = "yaml"
+
+
+class Catalog(StrEnum):
+    """What can be bought."""
+
+    REALISTIC = "realistic"
+    GENERIC = "generic"
+
+
+Length = Annotated[
+    str, typer.Option("--for", metavar="DURATION", help="Virtual time to live through, such as 30m or 24h.")
+]
+Speed = Annotated[
+    str,
+    typer.Option(
+        "--speed",
+        metavar="NUMBER|max",
+        help="Virtual seconds in a second of yours, or max: as fast as it goes.",
+        show_default="120; max without a live view",
+    ),
+]
+Plain = Annotated[
+    bool, typer.Option("--plain", help="Print the decisions as lines. So it is done when there is no terminal.")
+]
+Form = Annotated[
+    Output, typer.Option("--output", "-o", help="How to print the summary; json and yaml leave out all else.")
+]
+Seed = Annotated[
+    int, typer.Option("--seed", help="Where chance starts: the same seed, the same story.", rich_help_panel=_PANEL)
+]
+Sale = Annotated[Catalog, typer.Option("--catalog", help="Which instance types are on sale.", rich_help_panel=_PANEL)]
+Pools = Annotated[
+    str,
+    typer.Option(
+        "--filename",
+        "-f",
+        metavar="FILE",
+        help="Your own NodePools in place of the story's; - reads standard input.",
+        show_default=False,
+        rich_help_panel=_PANEL,
+    ),
+]
+
+
+def demo(  # noqa: PLR0913 - one parameter an option
+    *,
+    length: Length = "2h",
+    speed: Speed = "",
+    plain: Plain = False,
+    output: Form = Output.TEXT,
+    seed: Seed = 0,
+    catalog: Sale = Catalog.REALISTIC,
+    filename: Pools = "",
+) -> None:
+    """Watch a cluster live: deployments scale out and in, and nodes come for them. Needs no cluster.
+
+    Two hours pass in about a minute. Traffic rises and falls, a burst and a batch of Jobs come in, somebody deletes a
+    node, a machine vanishes. The controllers are the real ones; the cluster around them is simulated in memory.
+
+    [bold]Examples[/bold]
+
+      dovetail demo                            two hours, in about a minute
+
+      dovetail demo --speed 30 --seed 7        slower, and another story
+
+      dovetail demo --for 24h --speed max      a day, as fast as it goes
+
+      dovetail demo -f nodepool.yaml           with your own NodePools
+
+      dovetail demo --plain -o json            only the summary, for scripts
+    """
+    from rich.console import Console
+
+    from dovetail.cli.story.performance import Plan
+
+    console = Console(highlight=False, emoji=False)
+    live = console.is_terminal and not console.is_dumb_terminal and not plain
+    asked = Plan(
+        seconds=_seconds(length),
+        speed=_speed(speed) if speed else (_DEFAULT_SPEED if live else None),
+        seed=seed,
+        catalog=catalog.value,
+        nodepools=_nodepools(filename),
+    )
+    with _on_terminal(console) if live else nullcontext() as draw:
+        summary, took = _perform(asked, draw, _printer(console) if output is Output.TEXT and not live else _silent)
+    _print_summary(console, summary, output)
+    typer.echo(f"Took {took:.1f} s of real time.", err=True)
+
+
+def _seconds(text: str) -> float:
+    from datetime import timedelta
+
+    from dovetail.model.duration import Duration
+
+    try:
+        span = Duration.parse(text).span
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--for") from None
+    if span < timedelta(seconds=1):
+        raise typer.BadParameter(f'{text!r} is too short; write at least "1s", for example "2h"', param_hint="--for")
+    return span.total_seconds()
+
+
+def _speed(text: str) -> float | None:
+    if text.lower() == "max":
+        return None
+    try:
+        number = float(text.removesuffix("x"))
+    except ValueError:
+        number = 0.0
+    if not 0 < number < float("inf"):
+        problem = f"{text!r} is not a speed; write a number above 0, for example 60, or max"
+        raise typer.BadParameter(problem, param_hint="--speed")
+    return number
+
+
+def _nodepools(filename: str) -> tuple[dict[str, Any], ...]:
+    from dovetail.cli.story.nodepool_file import read_nodepools
+    from dovetail.cli.story.script import load_nodepools
+
+    if not filename:
+        return load_nodepools()
+    try:
+        text = sys.stdin.read() if filename == "-" else Path(filename).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise typer.BadParameter(f"{filename} cannot be read: {error}", param_hint="--filename") from None
+    pools = read_nodepools(text, "<stdin>" if filename == "-" else filename)
+    for line in (*pools.faults, *pools.notes):
+        typer.echo(line, err=True)
+    if pools.faults:
+        typer.echo("Error: these NodePools cannot be used; dovetail validate tells more", err=True)
+        raise typer.Exit(2)
+    return pools.documents
+
+
+def _perform(
+    plan: "Plan", draw: "Callable[[Stage, float], None] | None", show: "Callable[[Entry], None]"
+) -> "tuple[Summary, float]":
+    import time
+
+    from dovetail.cli.story.pace import Pacer
+    from dovetail.cli.story.performance import perform
+
+    pacer = Pacer(plan.speed, time.monotonic, time.sleep)
+
+    def opened(stage: "Stage") -> None:
+        if draw is not None:
+            pacer.draw = lambda now: draw(stage, now)
+
+    began = time.monotonic()
+    with _interruptible(pacer):
+        summary = perform(plan, pacer, show, opened)
+    return summary, time.monotonic() - began
+
+
+@contextmanager
+def _interruptible(pacer: "Pacer") -> Iterator[None]:
+    """Ctrl-C ends the story with its summary; a second one ends the command."""
+
+    def stop(number: int, _frame: object) -> None:
+        pacer.stop()
+        signal.signal(number, before[number])
+
+    before = {int(number): signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    for number in before:
+        signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _on_terminal(console: "Console") -> "Iterator[Callable[[Stage, float], None]]":
+    from rich.live import Live
+
+    from dovetail.cli.view.screen import screen
+
+    with Live(console=console, screen=True, auto_refresh=False) as view:
+        yield lambda stage, now: view.update(screen(stage, now, console), refresh=True)
+
+
+def _printer(console: "Console") -> "Callable[[Entry], None]":
+    from dovetail.cli.view.screen import feed_line
+
+    return lambda entry: console.print(feed_line(entry), soft_wrap=True)
+
+
+def _silent(_: "Entry") -> None:
+    pass
+
+
+def _print_summary(console: "Console", summary: "Summary", output: Output) -> None:
+    from dovetail.cli.story.summary import NEXT_STEPS
+
+    if output is Output.JSON:
+        import json
+
+        typer.echo(json.dumps(summary.as_data(), indent=2))
+    elif output is Output.YAML:
+        import yaml
+
+        typer.echo(yaml.safe_dump(summary.as_data(), sort_keys=False), nl=False)
+    else:
+        for title, rows, width in (("Summary", summary.rows(), 14), ("Next steps", NEXT_STEPS, 24)):
+            console.print(f"\n{title}", style="bold")
+            for name, text in rows:
+                console.print(f"  {name:<{width}} {text}", soft_wrap=True, markup=False)
+        console.print()

@@ -1,0 +1,101 @@
+"""Performs the story on the world, as people and traffic would: scaling, running Jobs, deleting a node, losing one.
+
+Nothing is done here that belongs to the controllers: what follows from a step is theirs.
+"""
+
+import asyncio
+import random
+
+from dovetail.cli.story.feed import Feed
+from dovetail.cli.story.names import counted, short_name
+from dovetail.cli.story.script import Plain, Story, StoryStep
+from dovetail.model import kinds
+from dovetail.model.node import Node
+from dovetail.model.pod import Pod
+from dovetail.model.wire import Key
+from dovetail.ports.cluster import Deletion, Patch
+from dovetail.sim.kinds import JOBS, NODE
+from dovetail.sim.world import World
+
+_NAMESPACE = "default"
+_SWING = 0.1  # replicas vary by up to this share, with the seed
+
+
+class Director:
+    """One performance. `title` is the step being played, `replicas` what the Deployments were last told."""
+
+    def __init__(self, world: World, feed: Feed, story: Story, workloads: tuple[Plain, ...]) -> None:
+        self.title = ""
+        self.replicas: dict[str, int] = {}
+        self._world = world
+        self._feed = feed
+        self._story = story
+        self._jobs = {each["metadata"]["name"]: each for each in workloads if each["kind"] == "Job"}
+        self._standing = tuple(each for each in workloads if each["kind"] != "Job")
+        self._rng = random.Random(f"{world.options.seed}/story")  # noqa: S311 - reproducible, not secret
+
+    def prepare(self, nodepools: tuple[Plain, ...]) -> None:
+        """Put everything into the cluster that is there before the story starts."""
+        for plain in (*nodepools, *self._standing):
+            self._world.apply(plain)
+
+    async def play(self) -> None:
+        """Play step after step until cancelled."""
+        loop = asyncio.get_running_loop()
+        for due, round_number, step in self._story.moments():
+            await asyncio.sleep(max(0.0, due - loop.time()))
+            self._perform(step, round_number)
+
+    def _perform(self, step: StoryStep, round_number: int) -> None:
+        self.title = step.title
+        changes = [self._scale(name, number) for name, number in step.scale.items()]
+        if step.run:
+            changes.append(self._run_job(step.run, round_number))
+        self._feed.tell("story", f"{step.title} ({', '.join(changes)})" if changes else step.title)
+        if step.act == "delete-node":
+            self._delete_node()
+        elif step.act == "lose-instance":
+            self._lose_instance()
+
+    def _scale(self, name: str, number: int) -> str:
+        replicas = max(1, round(number * self._rng.uniform(1 - _SWING, 1 + _SWING)))
+        before, self.replicas[name] = self.replicas.get(name, 0), replicas
+        meta = {"name": name, "namespace": _NAMESPACE}
+        spec = {"replicas": replicas}
+        self._world.apply({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": meta, "spec": spec})
+        return f"{name} {before} -> {replicas}"
+
+    def _run_job(self, name: str, round_number: int) -> str:
+        job = self._jobs[name]
+        last = Key(_NAMESPACE, f"{name}-{round_number - 1}")
+        if self._world.store.find(JOBS, last) is not None:
+            self._world.api.delete(JOBS, last)
+        self._world.apply({**job, "metadata": {**job["metadata"], "name": f"{name}-{round_number}"}})
+        return f"{name}: {job['spec']['completions']} pods, {job['spec']['parallelism']} at a time"
+
+    def _delete_node(self) -> None:
+        node = self._busiest()
+        if node is not None:
+            pods = self._load(node)
+            self._feed.tell("user", f"{short_name(node.name)}: node deleted by hand, {counted(pods, 'pod')} on it")
+            self._world.api.delete(NODE, node.key)
+
+    def _lose_instance(self) -> None:
+        """The machine and its Node go, past every finalizer: nobody drains, and the NodeClaim is left behind."""
+        node = self._busiest()
+        if node is not None:
+            pods = self._load(node)
+            self._feed.tell("lost", f"{short_name(node.name)}: instance vanished with {counted(pods, 'pod')}")
+            self._world.api.patch(NODE, node.key, Patch({"metadata": {"finalizers": None}}))
+            self._world.api.delete(NODE, node.key, Deletion(uid=node.metadata.uid))
+
+    def _busiest(self) -> Node | None:
+        ready = [node for node in self._world.values(kinds.NODE) if node.ready and not node.deleting]
+        if not ready:
+            self._feed.tell("user", "there is no node to choose")
+        return max(ready, key=lambda node: (self._load(node), node.name), default=None)
+
+    def _load(self, node: Node) -> int:
+        """How many pods would have to move."""
+        pods = (record.value(kinds.POD) for record in self._world.pods_on(node.name))
+        return sum(isinstance(pod, Pod) and pod.reschedulable for pod in pods)

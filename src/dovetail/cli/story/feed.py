@@ -1,0 +1,133 @@
+"""The decision feed: what the controllers log, and what they warn of in events, in a line each.
+
+Hears; never acts. Evictions are gathered into one line a node, and a warning about the same workload is not repeated
+for a while. Times are virtual, so the same seed tells the same feed.
+"""
+
+import logging
+from collections import Counter, deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dovetail.cli.story.names import counted, short_name
+from dovetail.cloud.kwok.labels import PRICE
+from dovetail.model import kinds
+from dovetail.model.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
+from dovetail.model.wire import Key
+from dovetail.sim.kinds import NODE_CLAIM, POD, resource_of
+from dovetail.sim.store import Step
+from dovetail.sim.world import World
+
+_KEPT = 200  # entries; what the tallest terminal can show
+_SILENCE = 600.0  # seconds before a warning about the same thing is told again
+_DRAIN_PREFIX = "Failed to drain node, "
+_OWN_FIELDS = frozenset(vars(logging.makeLogRecord({})))
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of the feed."""
+
+    at: float  # seconds of virtual time
+    kind: str
+    text: str
+
+
+class Feed(logging.Handler):
+    """Translates log records and events. `show` gets each entry as it comes."""
+
+    def __init__(self, world: World, time: Callable[[], float], show: Callable[[Entry], None]) -> None:
+        super().__init__(logging.INFO)
+        self.entries: deque[Entry] = deque(maxlen=_KEPT)
+        self._world = world
+        self._time = time
+        self._show = show
+        self._evicted: Counter[str] = Counter()
+        self._asked_at: dict[str, float] = {}
+        self._instances: set[str] = set()  # told of already: a launch that is repeated gives the same instance
+        self._warned_at: dict[tuple[str, str], float] = {}
+        self._by_message: Mapping[str, Callable[[dict[str, Any]], None]] = {
+            "created nodeclaim": self._created,
+            "launched nodeclaim": self._launched,
+            "registered nodeclaim": self._registered,
+            "initialized nodeclaim": self._initialized,
+            "deleting nodeclaim": self._deleting,
+            "evicted pod": self._pod_evicted,
+            "deleted node": self._node_deleted,
+            "deleted nodeclaim": self._claim_deleted,
+        }
+        world.store.listen((resource_of(kinds.EVENT),), self._hear_event)
+
+    def tell(self, kind: str, text: str) -> None:
+        """Add an entry now."""
+        entry = Entry(self._time(), kind, text)
+        self.entries.append(entry)
+        self._show(entry)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """A controller logged something."""
+        fields = {name: value for name, value in vars(record).items() if name not in _OWN_FIELDS}
+        translate = self._by_message.get(record.getMessage())
+        if translate is not None:
+            translate(fields)
+        elif record.levelno >= logging.WARNING:
+            told = ", ".join(f"{name}={value}" for name, value in sorted(fields.items()))
+            self.tell("warning", f"{record.getMessage()}: {told}" if told else record.getMessage())
+
+    def _created(self, fields: dict[str, Any]) -> None:
+        name, requests = fields["nodeclaim"], fields["requests"]
+        self._asked_at[name] = self._time()
+        wanted = f"cpu {requests.get('cpu', '0')}, memory {requests.get('memory', '0')}"
+        self.tell("claim", f"{name}: for {counted(fields['pods'], 'pod')} ({wanted}); {fields['instance_types']}")
+
+    def _launched(self, fields: dict[str, Any]) -> None:
+        if fields["provider_id"] in self._instances:
+            return
+        self._instances.add(fields["provider_id"])
+        claim = self._world.store.find(NODE_CLAIM, Key("", fields["nodeclaim"]))
+        labels = (claim.meta.get("labels") or {}) if claim is not None else {}
+        where = f"{labels.get(CAPACITY_TYPE, '?')} in {labels.get(ZONE, '?')}"
+        price = f"${float(labels.get(PRICE, 0)):.4f}/h"
+        self.tell("launch", f"{fields['nodeclaim']}: {labels.get(INSTANCE_TYPE, '?')}, {where}, {price}")
+
+    def _registered(self, fields: dict[str, Any]) -> None:
+        self.tell("join", f"{fields['nodeclaim']}: node registered")
+
+    def _initialized(self, fields: dict[str, Any]) -> None:
+        name = fields["nodeclaim"]
+        seconds = self._time() - self._asked_at.pop(name, self._time())
+        self.tell("ready", f"{name}: initialized, {seconds:.0f} s after it was asked for")
+
+    def _deleting(self, fields: dict[str, Any]) -> None:
+        self.tell("warning", f"{fields['nodeclaim']}: deleting nodeclaim, {str(fields['reason']).replace('_', ' ')}")
+
+    def _pod_evicted(self, fields: dict[str, Any]) -> None:
+        self._evicted[fields["node"]] += 1
+
+    def _node_deleted(self, fields: dict[str, Any]) -> None:
+        evicted = self._evicted.pop(fields["node"], 0)
+        self.tell("drained", f"{short_name(fields['node'])}: {counted(evicted, 'pod')} evicted, node deleted")
+
+    def _claim_deleted(self, fields: dict[str, Any]) -> None:
+        self._asked_at.pop(fields["nodeclaim"], None)
+        self.tell("gone", f"{fields['nodeclaim']}: instance and nodeclaim are gone")
+
+    def _hear_event(self, step: Step) -> None:
+        event = step.after.plain
+        if step.type == "DELETED" or event.get("type") != "Warning":
+            return
+        about, message = event["involvedObject"], event["message"]
+        if event["reason"] == "FailedDraining":
+            self.tell("drain", f"{short_name(about['name'])}: {message.removeprefix(_DRAIN_PREFIX)}")
+            return
+        name = self._workload(about) if about["kind"] == "Pod" else f"{about['kind']} {about['name']}"
+        warned_at = self._warned_at.get((name, event["reason"]))
+        if warned_at is None or self._time() - warned_at >= _SILENCE:
+            self._warned_at[name, event["reason"]] = self._time()
+            self.tell("warning", f"{name}: {event['reason']}: {message}")
+
+    def _workload(self, about: dict[str, str]) -> str:
+        pod = self._world.store.find(POD, Key(about.get("namespace", ""), about["name"]))
+        labels = (pod.meta.get("labels") or {}) if pod is not None else {}
+        return f"pods of {labels['app']}" if "app" in labels else f"pod {about['name']}"

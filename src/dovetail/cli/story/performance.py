@@ -1,0 +1,93 @@
+"""One run of the story: the embedded world with the real controllers on it, listened to from start to end."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from dovetail.cli.story.director import Director
+from dovetail.cli.story.feed import Entry, Feed
+from dovetail.cli.story.names import counted
+from dovetail.cli.story.pace import Pacer
+from dovetail.cli.story.script import Plain, load_story, load_workloads
+from dovetail.cli.story.summary import Summary
+from dovetail.cli.story.tally import Tally
+from dovetail.controllers.state import ClusterState
+from dovetail.settings import Settings
+from dovetail.sim.loop import run
+from dovetail.sim.world import World, WorldOptions
+from dovetail.wiring import embedded
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What was asked for."""
+
+    seconds: float
+    speed: float | None  # virtual seconds a second; None as fast as it goes
+    seed: int
+    catalog: str
+    nodepools: tuple[Plain, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Everything a view may read while the story is played."""
+
+    plan: Plan
+    world: World
+    state: ClusterState
+    feed: Feed
+    tally: Tally
+    director: Director
+
+
+def perform(plan: Plan, pacer: Pacer, show: Callable[[Entry], None], opened: Callable[[Stage], None]) -> Summary:
+    """Live through the story. `show` gets every line of the feed, `opened` the stage before the first of them."""
+    return run(_live(plan, pacer, show, opened), pace=pacer)
+
+
+async def _live(plan: Plan, pacer: Pacer, show: Callable[[Entry], None], opened: Callable[[Stage], None]) -> Summary:
+    loop = asyncio.get_running_loop()
+    interrupted = asyncio.Event()
+    pacer.on_stop = interrupted.set
+    async with embedded(WorldOptions(seed=plan.seed), Settings(catalog=plan.catalog)) as cluster:
+        world = cluster.world
+        feed = Feed(world, loop.time, show)
+        tally = Tally(lambda number, slowest: feed.tell("settled", _settled(number, slowest)))
+        tally.watch(world)
+        director = Director(world, feed, load_story(), load_workloads())
+        director.prepare(plan.nodepools)
+        opened(Stage(plan, world, cluster.parts.manager.state, feed, tally, director))
+        with _listening(feed):
+            playing = loop.create_task(director.play())
+            try:
+                async with asyncio.timeout(plan.seconds):
+                    await interrupted.wait()
+            except TimeoutError:
+                pass
+            finally:
+                pacer.stop()
+                playing.cancel()
+            return Summary(plan.seed, plan.catalog, loop.time(), interrupted.is_set(), tally)
+
+
+def _settled(number: int, slowest: float) -> str:
+    return f"no pod waits: {counted(number, 'pod')} started, the slowest after {slowest:.0f} s"
+
+
+@contextmanager
+def _listening(feed: Feed) -> Iterator[None]:
+    """The controllers' log goes to the feed, and nowhere else."""
+    logger = logging.getLogger("dovetail")
+    level, propagate = logger.level, logger.propagate
+    logger.addHandler(feed)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+    try:
+        yield
+    finally:
+        logger.removeHandler(feed)
+        logger.setLevel(level)
+        logger.propagate = propagate

@@ -1,0 +1,128 @@
+"""The table of nodes: what each is, how far it has come, and how full it is."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from rich.table import Table
+from rich.text import Text
+
+from dovetail.cli.story.names import short_name
+from dovetail.cloud.kwok.labels import PRICE
+from dovetail.model.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
+from dovetail.model.nodeclaim import REGISTERED
+from dovetail.model.resources import CPU, MEMORY
+from dovetail.model.snapshot import ClusterNode
+
+STATES = {
+    "Launching": "cyan",
+    "Registering": "cyan",
+    "NotReady": "yellow",
+    "Ready": "green",
+    "Draining": "magenta",
+    "Lost": "red",
+}
+_WIDE = 104  # columns from which pool, zone and capacity type have room
+_UNICODE_BAR, _ASCII_BAR = ("█", "░"), ("#", ".")
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """How much may be shown, and with which letters."""
+
+    width: int
+    rows: int
+    unicode: bool = True
+
+
+def state_of(each: ClusterNode) -> str:
+    """How far a node has come, in one word."""
+    claim, node = each.claim, each.node
+    if each.deleting or (node is not None and node.deleting):
+        return "Draining"
+    if claim is not None and node is None:
+        if claim.has(REGISTERED):
+            return "Lost"
+        return "Registering" if claim.provider_id else "Launching"
+    if not each.registered:
+        return "Registering"
+    return "Ready" if each.initialized and node is not None and node.ready else "NotReady"
+
+
+def node_table(nodes: tuple[ClusterNode, ...], now: datetime, room: Room) -> Table:
+    """As many nodes as there is room for, oldest first; those with news when not all fit."""
+    wide = room.width >= _WIDE
+    table = Table(box=None, expand=True, pad_edge=False, header_style="bold dim", show_edge=False)
+    for heading in _headings(wide=wide):
+        table.add_column(heading, no_wrap=True, justify="right" if heading in {"$/H", "AGE", "PODS"} else "left")
+    shown = sorted(nodes, key=_age_order)
+    left_out = max(0, len(shown) - room.rows)
+    if left_out:
+        keep = max(0, room.rows - 1)
+        left_out = len(shown) - keep
+        shown = sorted(sorted(shown, key=_news_order)[:keep], key=_age_order)
+    for each in shown:
+        table.add_row(*_cells(each, now, room, wide=wide))
+    if left_out and room.rows > 0:
+        table.add_row(Text(f"and {left_out} more", style="dim"))
+    return table
+
+
+def _headings(*, wide: bool) -> tuple[str, ...]:
+    where = ("POOL", "TYPE", "ZONE", "CAPACITY") if wide else ("TYPE", "ZONE")
+    return ("NODE", *where, "$/H", "AGE", "STATE", "CPU", "MEMORY", "PODS")
+
+
+def _age_order(each: ClusterNode) -> tuple[str, str]:
+    speaker = each.claim or each.node
+    created_at = speaker.metadata.creation_timestamp if speaker is not None else None
+    return (created_at.isoformat() if created_at else "", each.name)
+
+
+def _news_order(each: ClusterNode) -> tuple[bool, tuple[str, str]]:
+    return (state_of(each) == "Ready", _age_order(each))
+
+
+def _cells(each: ClusterNode, now: datetime, room: Room, *, wide: bool) -> list[Text | str]:
+    labels, state = each.labels, state_of(each)
+    price = labels.get(PRICE)
+    zone = labels.get(ZONE, "")
+    where = (
+        [each.nodepool_name, labels.get(INSTANCE_TYPE, ""), zone, labels.get(CAPACITY_TYPE, "")]
+        if wide
+        else [labels.get(INSTANCE_TYPE, ""), zone[-2:]]
+    )
+    length = max(4, min(16, (room.width - 92) // 4)) if wide else 4
+    name = each.claim.name if each.claim is not None else short_name(each.name)
+    return [
+        name,
+        *where,
+        f"{float(price):.3f}" if price else "",
+        _age(each, now),
+        Text(state, style=STATES[state]),
+        _bar(_share(each, CPU), length, unicode=room.unicode),
+        _bar(_share(each, MEMORY), length, unicode=room.unicode),
+        str(sum(not pod.terminal for pod in each.pods)),
+    ]
+
+
+def _age(each: ClusterNode, now: datetime) -> str:
+    speaker = each.claim or each.node
+    created_at = speaker.metadata.creation_timestamp if speaker is not None else None
+    seconds = max(0, int((now - created_at).total_seconds())) if created_at else 0
+    if seconds < 120:
+        return f"{seconds}s"
+    return f"{seconds // 60}m" if seconds < 7200 else f"{seconds // 3600}h{seconds // 60 % 60:02}"
+
+
+def _share(each: ClusterNode, resource: str) -> float:
+    """How much of a resource its pods ask for. A claim without instance has no size yet."""
+    total = each.allocatable.get(resource) if each.launched else None
+    used = each.requested.get(resource)
+    return used.nano / total.nano if total and used else 0.0
+
+
+def _bar(share: float, length: int, *, unicode: bool) -> Text:
+    full, empty = _UNICODE_BAR if unicode else _ASCII_BAR
+    filled = min(length, round(share * length)) or (1 if share > 0 else 0)
+    colour = "green" if share >= 0.6 else "yellow" if share >= 0.25 else "red"
+    return Text.assemble((full * filled, colour), (empty * (length - filled), "dim"), f"{share:4.0%}")
