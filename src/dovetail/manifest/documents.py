@@ -105,31 +105,25 @@ def _read_yaml(text: str, source: str, index: int, line: int) -> Document | None
         content = reader.plain(root, "")
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        at = line + (mark.line if mark else 0)
-        return Document(
-            source, index, line, None, (_broken(text, at, " ".join(filter(None, (error.context, error.problem)))),)
-        )
+        problem = " ".join(filter(None, (error.context, error.problem)))
+        broken = _broken(text, line, line + (mark.line if mark else 0), problem)
+        return Document(source, index, line, None, (broken,))
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        return Document(source, index, line, None, (_broken(text, line, str(error) or "it is nested too deeply"),))
+        return Document(source, index, line, None, (_broken(text, line, line, str(error)),))
     finally:
         if reader is not None:
             reader.loader.dispose()
     return Document(source, index, root.start_mark.line + line, content, tuple(reader.faults), reader.lines)
 
 
-def _broken(text: str, line: int, problem: str) -> Fault:
+def _broken(text: str, start: int, line: int, problem: str) -> Fault:
+    """Why a document that starts on line `start` could not be read on line `line`."""
     if mark := placeholder_in(text):
-        at = line if "\n" not in text else text.count("\n", 0, text.index(mark)) + 1
+        shown, at = mark.splitlines()[0], start + text.count("\n", 0, text.index(mark))
         remedy = "render it first (helm template, envsubst), then validate what comes out"
-        return Fault(
-            "$",
-            f"is a template, not a manifest: {mark.splitlines()[0]} stands in it (line {max(at, 1)} of the document)",
-            None,
-            remedy,
-        )
-    return Fault(
-        "$", f"cannot be read as YAML (line {line}): {problem}", None, "check indentation, colons and quotes there"
-    )
+        return Fault("$", f"is a template, not a manifest: {shown} stands on line {at}", None, remedy)
+    remedy = "check indentation, colons and quotes there"
+    return Fault("$", f"cannot be read as YAML (line {line}): {problem}", None, remedy)
 
 
 def _repeated(name: str, path: str) -> Fault:
@@ -208,9 +202,9 @@ class _Reader:
                 merged = {**self._merged(value_node, path), **merged}
                 continue
             key = self._key(key_node)
-            here = join(path, str(key))
+            here = join(path, key)
             if key in content:
-                self.faults.append(_repeated(str(key), path))
+                self.faults.append(_repeated(key, path))
             self.lines.setdefault(here, key_node.start_mark.line + self._line)
             content[key] = self.plain(value_node, here)
         return {**merged, **content}
@@ -220,9 +214,10 @@ class _Reader:
         parts = value if isinstance(value, list) else [value]
         return {key: each for part in reversed(parts) if isinstance(part, dict) for key, each in part.items()}
 
-    def _key(self, node: yaml.Node) -> Any:
+    def _key(self, node: yaml.Node) -> str:
+        """Names of fields are text; numbers and booleans become it, as kubectl has it."""
         if not isinstance(node, yaml.ScalarNode):
-            raise yaml.constructor.ConstructorError(
-                None, None, "a mapping or list cannot be the name of a field", node.start_mark
-            )
-        return self._scalar(node)
+            problem = "a mapping or list cannot be the name of a field"
+            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
+        key = self._scalar(node)
+        return str(key).lower() if isinstance(key, bool) else str(key)

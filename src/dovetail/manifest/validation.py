@@ -60,10 +60,10 @@ def read(document: Plain) -> tuple[Kind[Any], KubeObject]:
 def validate_nodepool(pool: NodePool) -> tuple[Fault, ...]:
     """What is wrong with a NodePool read from the API server, whichever version it was written in."""
     document = codec.to_plain(NODE_POOL, pool)
-    # A node class without group was written as v1beta1 and is held to that version's rules.
-    scope = Scope("NodePool", "v1" if pool.node_class_ref.group else "v1beta1")
-    found = examine(schema_of(scope), document)
-    return _unique([*found.faults, *semantics.pool_faults(document)])
+    beyond = list(semantics.pool_faults(document))
+    # The server does not tell which version an object was written in, so it may follow the rules of either.
+    found = [examine(schema_of(Scope("NodePool", version)), document).faults for version in ("v1", "v1beta1")]
+    return _unique([*(found[0] if all(found) else ()), *beyond])
 
 
 def _checked(document: Plain, scope: Scope, before: Plain | None) -> Report:
