@@ -2,7 +2,7 @@
 
 import json
 import os
-import signal
+import subprocess
 import sys
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from e2e.controlplane.api import MERGE, eventually
+from e2e.controlplane.stack import ControlPlane
 
 DOVETAIL = str(Path(sys.executable).parent / "dovetail")
 NODE_CLASS = {
@@ -60,8 +61,6 @@ def prepared(cluster):
 
 
 def crds():
-    import subprocess
-
     return subprocess.run([DOVETAIL, "crds"], check=True, capture_output=True, text=True).stdout
 
 
@@ -76,7 +75,6 @@ def controller(cluster, **variables):
         yield process
         assert process.exit_code is None, process.tail()
     finally:
-        process.terminate() if hasattr(process, "terminate") else os.kill(process.pid, signal.SIGTERM)
         process.stop(10)
 
 
@@ -122,7 +120,7 @@ def test_fifty_pods_that_fit_nowhere_get_nodes_and_run(prepared, namespace):
         apply(cluster, deployment(50), namespace)
         eventually(lambda: len(running(cluster, namespace)) == 50, "50 pods run", within=90)
         eventually(lambda: settled(cluster), "every claim has its node", within=30)
-        pool = cluster.api.get("/apis/karpenter.sh/v1/nodepools/default").expect().body
+        pool = cluster.api.get("/apis/karpenter.sh/v1/nodepools/default").expect()
         eventually(lambda: _pool(cluster)["status"].get("nodes") == len(nodes(cluster)), "the pool counts its nodes")
         assert condition(pool, "Ready") == "True"
         for node in nodes(cluster):
@@ -134,7 +132,7 @@ def test_fifty_pods_that_fit_nowhere_get_nodes_and_run(prepared, namespace):
 
 
 def _pool(cluster):
-    return cluster.api.get("/apis/karpenter.sh/v1/nodepools/default").expect().body
+    return cluster.api.get("/apis/karpenter.sh/v1/nodepools/default").expect()
 
 
 def test_an_instance_deleted_behind_our_back_is_noticed_and_cleaned_up(prepared, namespace):
@@ -190,14 +188,8 @@ def test_a_restarted_controller_goes_on_where_the_last_one_was_killed(prepared, 
 
 
 def test_without_the_custom_resources_the_controller_says_what_to_do(control_plane, tmp_path):
-    import subprocess
-
-    api = control_plane.api
-    names = ["nodepools.karpenter.sh", "nodeclaims.karpenter.sh", "kwoknodeclasses.karpenter.kwok.sh"]
-    for name in names:
-        api.delete(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}")
-    eventually(lambda: not api.items("/apis/apiextensions.k8s.io/v1/customresourcedefinitions"), "no custom resources")
-    argv = [DOVETAIL, "run", "--kubeconfig", str(control_plane.kubeconfig)]
-    ended = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    with ControlPlane(tmp_path) as empty:
+        argv = [DOVETAIL, "run", "--kubeconfig", str(empty.kubeconfig)]
+        ended = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == 2
     assert "dovetail crds | kubectl apply -f -" in ended.stderr
