@@ -11,7 +11,8 @@ from e2e.controlplane.api import MERGE, eventually
 from manifest.corpus import CASES, KWOK_REF, TAINT, budgeted, claim, disrupted, named, node_class, pool, required
 from manifest.seed_examples import EXAMPLES
 
-CRDS = Path(__file__).parents[2] / "deploy" / "crds"
+ROOT = Path(__file__).parents[2]
+CRDS = ROOT / "deploy" / "crds"
 MESSAGES = {rule.message for rule in RULES_BY_CEL.values()}
 POOLS = "/apis/karpenter.sh/{}/nodepools"
 
@@ -181,3 +182,8 @@ def test_unknown_fields_are_dropped_silently(api):
     document["spec"]["disruption"] = {"consolidateAfterr": "1m"}
     make(api, document)
     assert api.get(POOLS.format("v1") + "/odd").expect()["spec"]["disruption"] == {}
+
+
+def test_our_examples_are_accepted_by_kubectl_at_its_strictest(api, server):
+    server.kubectl("apply", "--validate=strict", "-f", str(ROOT / "examples" / "nodepools"))
+    assert len(api.items(POOLS.format("v1"))) == 4

@@ -1,10 +1,15 @@
 """Every manifest of the corpus gets its verdict, in the words that are documented."""
 
+from pathlib import Path
+
 import pytest
 
+from dovetail.manifest.documents import read_documents
 from dovetail.manifest.validation import faults_of, read
 from manifest.corpus import CASES
 from manifest.seed_examples import EXAMPLES, JOB, NODE, PODS
+
+EXAMPLE_FILES = Path(__file__).parents[2] / "examples" / "nodepools"
 
 
 @pytest.mark.parametrize("case", [*EXAMPLES, *CASES], ids=str)
@@ -35,3 +40,10 @@ def test_a_job_is_passed_over():
 def test_names_in_the_corpus_are_unique():
     names = [case.name for case in [*EXAMPLES, *CASES]]
     assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLE_FILES.glob("*.yaml")), ids=lambda path: path.name)
+def test_our_examples_are_without_fault_or_warning(path):
+    for document in read_documents(path.read_text(encoding="utf-8"), path.name):
+        report = faults_of(document.content)
+        assert (document.faults, report.faults, report.warnings) == ((), (), ())
