@@ -86,22 +86,18 @@ def demo(  # noqa: PLR0913 - one parameter an option
     catalog: Sale = Catalog.REALISTIC,
     filename: Pools = "",
 ) -> None:
-    """Watch a cluster live: deployments scale out and in, and nodes come for them. Needs no cluster.
+    """Watch a cluster live: deployments scale out and in, and nodes come.
 
-    Two hours pass in about a minute. Traffic rises and falls, a burst and a batch of Jobs come in, somebody deletes a
-    node, a machine vanishes. The controllers are the real ones; the cluster around them is simulated in memory.
+    Two hours pass in about a minute. Traffic rises and falls, a burst and a
+    batch of Jobs come in, somebody deletes a node, a machine vanishes. The
+    controllers are the real ones; the cluster is simulated in memory.
 
     [bold]Examples[/bold]
-
-      dovetail demo                            two hours, in about a minute
-
-      dovetail demo --speed 30 --seed 7        slower, and another story
-
-      dovetail demo --for 24h --speed max      a day, as fast as it goes
-
-      dovetail demo -f nodepool.yaml           with your own NodePools
-
-      dovetail demo --plain -o json            only the summary, for scripts
+      dovetail demo                          two hours, in about a minute
+      dovetail demo --speed 30 --seed 7      slower, and another story
+      dovetail demo --for 24h --speed max    a day, as fast as it goes
+      dovetail demo -f nodepool.yaml         with your own NodePools
+      dovetail demo --plain -o json          only the summary, for scripts
     """
     from rich.console import Console
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Literal
 
 from rich.table import Table
 from rich.text import Text
@@ -22,6 +23,7 @@ STATES = {
     "Lost": "red",
 }
 _WIDE = 104  # columns from which pool, zone and capacity type have room
+_FIRM = {"$/H": 5, "AGE": 4, "STATE": 11, "CPU": 8, "MEM": 8, "PODS": 4}  # never narrower than this
 _UNICODE_BAR, _ASCII_BAR = ("█", "░"), ("#", ".")
 
 
@@ -51,9 +53,11 @@ def state_of(each: ClusterNode) -> str:
 def node_table(nodes: tuple[ClusterNode, ...], now: datetime, room: Room) -> Table:
     """As many nodes as there is room for, oldest first; those with news when not all fit."""
     wide = room.width >= _WIDE
-    table = Table(box=None, expand=True, pad_edge=False, header_style="bold dim", show_edge=False)
+    gap = (0, 2, 0, 0) if wide else (0, 1, 0, 0)
+    table = Table(box=None, expand=wide, pad_edge=False, padding=gap, header_style="bold dim")
     for heading in _headings(wide=wide):
-        table.add_column(heading, no_wrap=True, justify="right" if heading in {"$/H", "AGE", "PODS"} else "left")
+        side: Literal["left", "right"] = "right" if heading in {"$/H", "AGE", "PODS"} else "left"
+        table.add_column(heading, no_wrap=True, justify=side, min_width=_FIRM.get(heading))
     shown = sorted(nodes, key=_age_order)
     left_out = max(0, len(shown) - room.rows)
     if left_out:
@@ -68,8 +72,8 @@ def node_table(nodes: tuple[ClusterNode, ...], now: datetime, room: Room) -> Tab
 
 
 def _headings(*, wide: bool) -> tuple[str, ...]:
-    where = ("POOL", "TYPE", "ZONE", "CAPACITY") if wide else ("TYPE", "ZONE")
-    return ("NODE", *where, "$/H", "AGE", "STATE", "CPU", "MEMORY", "PODS")
+    where = ("POOL", "TYPE", "ZONE", "CAPACITY") if wide else ("TYPE", "AZ")
+    return ("NODE", *where, "$/H", "AGE", "STATE", "CPU", "MEM", "PODS")
 
 
 def _age_order(each: ClusterNode) -> tuple[str, str]:
@@ -89,7 +93,7 @@ def _cells(each: ClusterNode, now: datetime, room: Room, *, wide: bool) -> list[
     where = (
         [each.nodepool_name, labels.get(INSTANCE_TYPE, ""), zone, labels.get(CAPACITY_TYPE, "")]
         if wide
-        else [labels.get(INSTANCE_TYPE, ""), zone[-2:]]
+        else [labels.get(INSTANCE_TYPE, ""), zone.rpartition("-")[2][-2:]]
     )
     length = max(4, min(16, (room.width - 92) // 4)) if wide else 4
     name = each.claim.name if each.claim is not None else short_name(each.name)

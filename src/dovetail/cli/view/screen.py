@@ -35,14 +35,17 @@ COLOURS = {
     "gone": "magenta",
     "warning": "yellow",
 }
-_SIDE = 34  # columns of the panel with pods and cost
+_WIDE = 104  # columns from which nothing has to be left out
+_SIDE, _NARROW_SIDE = 34, 26  # columns of the panel with pods and cost
 _FEWEST_FEED_ROWS = 6
 
 
 def screen(stage: Stage, now: float, console: Console) -> Layout:
     """The picture at an instant of virtual time."""
     width, height = console.size
-    bottom = max(_FEWEST_FEED_ROWS + 2, height * 2 // 5)
+    # the nodes get what they have needed so far, but leave the feed its share
+    bottom = max(_FEWEST_FEED_ROWS + 2, height * 2 // 5, height - 5 - max(stage.tally.peak, 8))
+    side = _SIDE if width >= _WIDE else _NARROW_SIDE
     layout = Layout()
     layout.split_column(
         Layout(_header(stage, now), name="header", size=2),
@@ -50,8 +53,8 @@ def screen(stage: Stage, now: float, console: Console) -> Layout:
         Layout(name="bottom", size=bottom),
     )
     layout["bottom"].split_row(
-        Layout(_side(stage, now), name="side", size=_SIDE),
-        Layout(_feed(stage, width - _SIDE, bottom - 2), name="feed"),
+        Layout(_side(stage, now, wide=width >= _WIDE), name="side", size=side),
+        Layout(_feed(stage, width - side, bottom - 2), name="feed"),
     )
     return layout
 
@@ -63,7 +66,7 @@ def _header(stage: Stage, now: float) -> Group:
     first = Text.assemble(
         (" Dovetail ", "bold reverse"),
         (f" {clock(now)}", "bold"),
-        (f" of {total}  speed {speed}  seed {plan.seed}  {plan.catalog} catalog  Ctrl-C ends", "dim"),
+        (f" of {total}  speed {speed}  seed {plan.seed}  {plan.catalog}  Ctrl-C ends", "dim"),
     )
     second = Text.assemble((" Now: ", "dim"), (stage.director.title, "bold"))
     return Group(_one_line(first), _one_line(second))
@@ -82,30 +85,31 @@ def _nodes(stage: Stage, now: float, console: Console, height: int) -> Panel:
     return Panel(table, title=f"Nodes: {len(nodes)}", title_align="left", border_style="blue")
 
 
-def _side(stage: Stage, now: float) -> Panel:
+def _side(stage: Stage, now: float, *, wide: bool) -> Panel:
     tally = stage.tally
     cost = Table.grid(padding=(0, 1))
     cost.add_column(style="dim")
     cost.add_column(justify="right")
     cost.add_row("cost now", Text(f"${tally.hourly:.2f}/h", style="bold"))
     cost.add_row("spent", Text(f"${tally.spent(max(now, 0.0)):.2f}", style="bold"))
-    parts = Group(_pods(stage), Text(""), cost)
+    parts = Group(_pods(stage, wide=wide), Text(""), cost)
     return Panel(parts, title="Pods and cost", title_align="left", border_style="blue")
 
 
-def _pods(stage: Stage) -> Table:
+def _pods(stage: Stage, *, wide: bool) -> Table:
     counts: dict[str, Counter[str]] = {}
     for pod in stage.world.values(kinds.POD):
         if not pod.daemon:
             counts.setdefault(pod.metadata.labels.get("app", "other"), Counter())[_phase(pod)] += 1
-    table = Table(box=None, expand=True, pad_edge=False, header_style="bold dim")
+    table = Table(box=None, expand=True, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold dim")
+    ends = ("STOP", "DONE") if wide else ("STOP",)
     table.add_column("APP", no_wrap=True)
-    for heading in ("RUN", "WAIT", "STOP", "DONE"):
+    for heading in ("RUN", "WAIT", *ends):
         table.add_column(heading, justify="right")
     for app in sorted(counts):
         found = counts[app]
         waiting = Text(str(found["WAIT"]), style="bold yellow" if found["WAIT"] else "dim")
-        table.add_row(app, str(found["RUN"]), waiting, *(str(found[name]) for name in ("STOP", "DONE")))
+        table.add_row(app, str(found["RUN"]), waiting, *(str(found[name]) for name in ends))
     return table
 
 
