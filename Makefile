@@ -46,6 +46,7 @@ format: $(STAMP) ## format and fix
 
 generate: $(STAMP) ## rewrite the generated files (CRDs, reference pages)
 	$(BIN)/python -m dovetail.manifest.generate
+	$(BIN)/python -m dovetail.cli.reference
 
 lock: $(STAMP) ## resolve dependencies anew
 	$(BIN)/python -m pip install --quiet uv
