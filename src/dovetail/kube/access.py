@@ -92,7 +92,7 @@ class _Reader:
         """Data, which wins, or a file."""
         if data:
             try:
-                return Pem(data=b64decode(data, validate=False))
+                return Pem(data=b64decode("".join(data.split()), validate=True))
             except (NotBase64, ValueError):
                 self.fault(f"{name}-data", "is not base64", f"encode the PEM text, or use {name} with a file")
                 return None
