@@ -106,8 +106,7 @@ class Lifecycle:
         annotations = missing(instance.annotations, claim.metadata.annotations)
         if labels or annotations:
             claim = await self._context.patch_claim(claim, {"metadata": {"labels": labels, "annotations": annotations}})
-        log.info("launched nodeclaim", extra={"nodeclaim": claim.name, "provider_id": instance.provider_id, **labels})
-        return await self._judge(
+        claim = await self._judge(
             claim,
             Verdict(LAUNCHED),
             providerID=instance.provider_id,
@@ -115,6 +114,8 @@ class Lifecycle:
             capacity=amounts(instance.capacity),
             allocatable=amounts(instance.allocatable),
         )
+        log.info("launched nodeclaim", extra={"nodeclaim": claim.name, "provider_id": instance.provider_id, **labels})
+        return claim
 
     async def _register(self, claim: NodeClaim) -> NodeClaim:
         if not claim.has(LAUNCHED) or not is_unknown(claim.status.conditions, REGISTERED):

@@ -13,6 +13,7 @@ from dovetail.model.catalog import InstanceType
 from dovetail.model.labels import INITIALIZED, NODEPOOL, REGISTERED, WELL_KNOWN
 from dovetail.model.node import Node
 from dovetail.model.nodeclaim import INSTANCE_TERMINATING, NodeClaim
+from dovetail.model.nodeclaim import REGISTERED as REGISTERED_CONDITION
 from dovetail.model.nodepool import NodePool
 from dovetail.model.pod import Pod
 from dovetail.model.quantity import Quantity
@@ -52,6 +53,11 @@ class ClusterNode:
         if self.claim is None:
             return True
         return self.node is not None and self.node.metadata.labels.get(INITIALIZED) == "true"
+
+    @property
+    def vanished(self) -> bool:
+        """Whether its node was there and is gone, behind our back."""
+        return self.node is None and self.claim is not None and self.claim.has(REGISTERED_CONDITION)
 
     @cached_property
     def _speaker(self) -> Node | NodeClaim:

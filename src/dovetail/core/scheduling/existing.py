@@ -39,7 +39,11 @@ class Room:
 
 def open_rooms(nodes: tuple[ClusterNode, ...], daemons: Daemons) -> list[Room]:
     """The nodes that may take pods: those that stay, initialised ones first, then by name."""
-    staying = [node for node in nodes if not node.deleting and not (node.node is not None and node.node.deleting)]
+    staying = [
+        node
+        for node in nodes
+        if not node.deleting and not node.vanished and not (node.node is not None and node.node.deleting)
+    ]
     staying.sort(key=lambda node: (not node.initialized, node.name))
     return [
         Room(node, subtract(node.available, daemons.still_to_come(node)))
