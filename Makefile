@@ -7,7 +7,7 @@ STAMP  := $(VENV)/.installed
 export DOVETAIL_E2E_CACHE ?= $(HOME)/.cache/dovetail-e2e
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check unit e2e e2e-binaries bench format generate lock clean
+.PHONY: help demo test check unit e2e e2e-binaries bench format generate picture lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -47,6 +47,9 @@ format: $(STAMP) ## format and fix
 generate: $(STAMP) ## rewrite the generated files (CRDs, reference pages)
 	$(BIN)/python -m dovetail.manifest.generate
 	$(BIN)/python -m dovetail.cli.reference
+
+picture: $(STAMP) ## draw the demo's picture for the README anew
+	$(BIN)/python docs/images/make_demo_picture.py
 
 lock: $(STAMP) ## resolve dependencies anew
 	$(BIN)/python -m pip install --quiet uv
