@@ -9,13 +9,26 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from dovetail.model.catalog import InstanceType
-from dovetail.model.kinds import DAEMON_SET, NODE, NODE_CLAIM, NODE_POOL, POD, Kind
+from dovetail.model.kinds import (
+    CSI_NODE,
+    DAEMON_SET,
+    NAMESPACE,
+    NODE,
+    NODE_CLAIM,
+    NODE_POOL,
+    PERSISTENT_VOLUME,
+    PERSISTENT_VOLUME_CLAIM,
+    POD,
+    STORAGE_CLASS,
+    Kind,
+)
 from dovetail.model.labels import WELL_KNOWN
 from dovetail.model.node import Node
 from dovetail.model.nodeclaim import NodeClaim
 from dovetail.model.nodepool import NodePool
 from dovetail.model.pod import Pod
 from dovetail.model.snapshot import ClusterNode, Snapshot
+from dovetail.model.storage import Storage, attach_limits
 from dovetail.model.wire import Key, KubeObject
 from dovetail.ports.cluster import Cluster
 from dovetail.runtime.informer import Informer
@@ -32,6 +45,11 @@ class ClusterState:
         self.claims = Informer(cluster, NODE_CLAIM)
         self.nodepools = Informer(cluster, NODE_POOL)
         self.daemon_sets = Informer(cluster, DAEMON_SET)
+        self.namespaces = Informer(cluster, NAMESPACE)
+        self.volume_claims = Informer(cluster, PERSISTENT_VOLUME_CLAIM)
+        self.volumes = Informer(cluster, PERSISTENT_VOLUME)
+        self.storage_classes = Informer(cluster, STORAGE_CLASS)
+        self.csi_nodes = Informer(cluster, CSI_NODE)
         self._well_known = WELL_KNOWN | well_known
         self._pods_by_node: dict[str, dict[Key, Pod]] = {}
         self._unbound: dict[Key, Pod] = {}
@@ -45,7 +63,18 @@ class ClusterState:
     @property
     def informers(self) -> tuple[Informer[Any], ...]:
         """All of them, to be run."""
-        return (self.nodepools, self.claims, self.nodes, self.daemon_sets, self.pods)
+        return (
+            self.nodepools,
+            self.claims,
+            self.nodes,
+            self.namespaces,
+            self.volume_claims,
+            self.volumes,
+            self.storage_classes,
+            self.csi_nodes,
+            self.daemon_sets,
+            self.pods,
+        )
 
     async def synced(self) -> None:
         """Wait until every kind has been listed once."""
@@ -111,6 +140,16 @@ class ClusterState:
             daemon_sets=tuple(value for _, value in sorted(self.daemon_sets.items.items())),
             catalogs=catalogs,
             well_known=self._well_known,
+            storage=self._storage(),
+            namespaces={key.name: each.metadata.labels for key, each in self.namespaces.items.items()},
+        )
+
+    def _storage(self) -> Storage:
+        return Storage(
+            claims=dict(self.volume_claims.items),
+            volumes={key.name: volume for key, volume in self.volumes.items.items()},
+            classes={key.name: each for key, each in self.storage_classes.items.items()},
+            attach_limits=attach_limits(self.csi_nodes.items),
         )
 
     def _pod_changed(self, before: Pod | None, after: Pod | None) -> None:

@@ -20,6 +20,7 @@ from dovetail.model.quantity import Quantity
 from dovetail.model.requests import spec_requests
 from dovetail.model.requirements import Requirements
 from dovetail.model.resources import NODES, Resources, add, subtract
+from dovetail.model.storage import Storage
 from dovetail.model.taints import Taint, is_ephemeral
 from dovetail.model.workload import DaemonSet
 
@@ -167,6 +168,9 @@ class Snapshot:
     daemon_sets: tuple[DaemonSet, ...]
     catalogs: Mapping[str, tuple[InstanceType, ...]]
     well_known: frozenset[str] = field(default=WELL_KNOWN)
+    storage: Storage = field(default_factory=Storage)
+    namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Labels of each namespace, for the namespace selectors of affinity terms."""
 
     @cached_property
     def nodes_by_pool(self) -> Mapping[str, tuple[ClusterNode, ...]]:

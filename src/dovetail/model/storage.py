@@ -1,12 +1,13 @@
 """Volumes, as far as they decide where a pod can run and when a node has let go of them."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import msgspec
 
 from dovetail.model.pod import NodeSelector
 from dovetail.model.quantity import Quantity
-from dovetail.model.wire import KubeObject, Wire
+from dovetail.model.wire import Key, KubeObject, Wire
 
 
 class PersistentVolumeClaimSpec(Wire, frozen=True, kw_only=True):
@@ -136,3 +137,25 @@ class VolumeAttachment(KubeObject, frozen=True, kw_only=True):
 
     spec: VolumeAttachmentSpec = VolumeAttachmentSpec()
     status: VolumeAttachmentStatus = VolumeAttachmentStatus()
+
+
+@dataclass(frozen=True)
+class Storage:
+    """Everything about volumes that decides where pods can run. `attach_limits` is by node, then by driver."""
+
+    claims: Mapping[Key, PersistentVolumeClaim] = field(default_factory=dict)
+    volumes: Mapping[str, PersistentVolume] = field(default_factory=dict)
+    classes: Mapping[str, StorageClass] = field(default_factory=dict)
+    attach_limits: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+
+
+def attach_limits(nodes: Mapping[Key, CSINode]) -> dict[str, dict[str, int]]:
+    """The limits that CSINodes declare; a driver without a count has none."""
+    return {
+        key.name: {
+            driver.name: driver.allocatable.count
+            for driver in node.spec.drivers
+            if driver.allocatable is not None and driver.allocatable.count is not None
+        }
+        for key, node in nodes.items()
+    }
