@@ -173,13 +173,19 @@ class Deployments(Agent[Key]):
         old_replicas = sum(each.plain["spec"]["replicas"] for each in old)
         room = replicas + surge - old_replicas - new.plain["spec"]["replicas"]
         self._scale(new, min(replicas, new.plain["spec"]["replicas"] + max(0, room)))
-        available = sum((each.plain.get("status") or {}).get("availableReplicas", 0) for each in (new, *old))
+        available = sum(self._available(each) for each in (new, *old))
         spare = available - (replicas - unavailable)
         for each in sorted(old, key=lambda each: each.key):
             taken = max(0, min(each.plain["spec"]["replicas"], spare))
             spare -= taken
             if taken:
                 self._scale(each, each.plain["spec"]["replicas"] - taken)
+
+    def _available(self, replica_set: Record) -> int:
+        """Ready pods that the ReplicaSet is not about to take away."""
+        pods = self.store.owned_by(replica_set.uid)
+        ready = sum(is_active(pod) and is_ready(pod.plain) for pod in pods)
+        return min(ready, int(replica_set.plain["spec"]["replicas"]))
 
     def _report(self, record: Record) -> None:
         owned = [each for each in self.store.owned_by(record.uid) if each.resource == REPLICAS]

@@ -1,0 +1,136 @@
+"""Where the stand-in scheduler binds pods, and what it says when it cannot."""
+
+import asyncio
+
+from dovetail.model.kinds import POD
+from dovetail.model.wire import Key
+from dovetail.sim.loop import run
+from dovetail.sim.world import World, WorldOptions
+from sim.day import node
+
+ZONE = "topology.kubernetes.io/zone"
+
+
+def bindings(nodes, pods):
+    """Node, or message, of each pod once everything has settled."""
+
+    async def main():
+        async with World(WorldOptions(seed=5)) as world:
+            for each in nodes:
+                world.apply(each)
+            await asyncio.sleep(15)
+            for each in pods:
+                world.apply(each)
+                await asyncio.sleep(0.5)
+            await asyncio.sleep(5)
+            return [place(await world.get(POD, Key("default", each["metadata"]["name"]))) for each in pods]
+
+    return run(main(), limit=3600)
+
+
+def place(pod):
+    if pod.node_name:
+        return pod.node_name
+    return next(each.message for each in pod.status.conditions if each.type == "PodScheduled")
+
+
+def pod(name, cpu="1", labels=None, ports=(), **spec):
+    container = {"name": "main", "resources": {"requests": {"cpu": cpu}}, "ports": list(ports)}
+    metadata = {"name": name, "namespace": "default", "labels": labels or {}}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [container], **spec}}
+
+
+def labelled(name, **labels):
+    plain = node(name)
+    plain["metadata"]["labels"].update({key.replace("zone", ZONE): value for key, value in labels.items()})
+    return plain
+
+
+def test_the_emptiest_node_wins_and_ties_go_by_name():
+    assert bindings([node("b"), node("a")], [pod("1"), pod("2"), pod("3", cpu="2"), pod("4")]) == ["a", "b", "a", "b"]
+
+
+def test_a_pod_that_is_too_large_says_what_is_short():
+    (message,) = bindings([node("a"), node("b")], [pod("big", cpu="5")])
+    assert message == "0/2 nodes are available: 2 Insufficient cpu."
+
+
+def test_without_nodes_there_is_nothing_to_say_but_that():
+    assert bindings([], [pod("web")]) == ["no nodes available to schedule pods"]
+
+
+def test_cordons_taints_and_selectors_are_told_apart():
+    cordoned, tainted, other = node("cordoned"), node("tainted"), node("other")
+    cordoned["spec"] = {"unschedulable": True}
+    tainted["spec"] = {"taints": [{"key": "team", "value": "red", "effect": "NoSchedule"}]}
+    (message,) = bindings([cordoned, tainted, other], [pod("web", nodeSelector={"disk": "ssd"})])
+    assert message == (
+        "0/3 nodes are available: 1 node(s) didn't match Pod's node affinity/selector, "
+        "1 node(s) had untolerated taint {team: red}, 1 node(s) were unschedulable."
+    )
+
+
+def test_one_of_several_affinity_terms_is_enough():
+    terms = [
+        {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd"]}]},
+        {"matchExpressions": [{"key": "cores", "operator": "Gt", "values": ["8"]}]},
+    ]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    nodes = [labelled("few", cores="8"), labelled("many", cores="16")]
+    assert bindings(nodes, [pod("web", affinity={"nodeAffinity": required})]) == ["many"]
+
+
+def test_a_host_port_is_taken_once_a_node():
+    port = {"containerPort": 80, "hostPort": 80}
+    first, second, third = bindings([node("a"), node("b")], [pod(name, ports=[port]) for name in "123"])
+    assert (first, second) == ("a", "b")
+    assert third == "0/2 nodes are available: 2 node(s) didn't have free ports for the requested pod ports."
+
+
+def near(label, topology=ZONE):
+    return {"topologyKey": topology, "labelSelector": {"matchLabels": {"app": label}}}
+
+
+def required(kind, *terms):
+    return {kind: {"requiredDuringSchedulingIgnoredDuringExecution": list(terms)}}
+
+
+def test_affinity_follows_and_the_first_of_its_kind_may_start_anywhere():
+    nodes = [labelled("a", zone="east"), labelled("b", zone="west"), labelled("c", zone="west")]
+    together = {"labels": {"app": "web"}, "affinity": required("podAffinity", near("web"))}
+    placed = bindings(
+        nodes, [pod("1", **together), pod("2", **together), pod("x", affinity=required("podAffinity", near("no")))]
+    )
+    assert placed[:2] == ["a", "a"]
+    assert placed[2] == "0/3 nodes are available: 3 node(s) didn't match pod affinity rules."
+
+
+def test_a_pod_is_bound_once_the_pod_it_wants_to_be_near_is_there():
+    nodes = [labelled("a", zone="east"), labelled("b", zone="west")]
+    follower = pod("follower", affinity=required("podAffinity", near("web")))
+    leader = pod("leader", labels={"app": "web"}, nodeSelector={ZONE: "west"})
+    assert bindings(nodes, [follower, leader]) == ["b", "b"]
+
+
+def test_bound_pods_keep_away_those_they_repel():
+    nodes = [labelled("a", zone="east"), labelled("b", zone="east")]
+    shy = pod("shy", affinity=required("podAntiAffinity", near("web")))
+    placed = bindings(nodes, [shy, pod("web", labels={"app": "web"})])
+    assert placed[1] == "0/2 nodes are available: 2 node(s) didn't satisfy existing pods anti-affinity rules."
+
+
+def test_spread_honours_skew_and_needs_the_label():
+    nodes = [labelled("a", zone="east"), labelled("b", zone="west"), node("nowhere")]
+    spread = {"topologyKey": ZONE, "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
+    spread["labelSelector"] = {"matchLabels": {"app": "web"}}
+    pods = [pod(name, "100m", {"app": "web"}, topologySpreadConstraints=[spread]) for name in "1234"]
+    assert sorted(bindings(nodes, pods)) == ["a", "a", "b", "b"]
+
+
+def test_too_few_domains_count_as_empty_ones():
+    spread = {"topologyKey": ZONE, "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule", "minDomains": 2}
+    spread["labelSelector"] = {"matchLabels": {"app": "web"}}
+    pods = [pod(name, "100m", {"app": "web"}, topologySpreadConstraints=[spread]) for name in "12"]
+    first, second = bindings([labelled("a", zone="east")], pods)
+    assert first == "a"
+    assert second == "0/1 nodes are available: 1 node(s) didn't match pod topology spread constraints."
