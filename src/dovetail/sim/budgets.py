@@ -13,6 +13,7 @@ from dovetail.model.wire import Key
 from dovetail.model.workload import PodDisruptionBudget, PodDisruptionBudgetSpec
 from dovetail.ports.cluster import Patch
 from dovetail.sim.agent import Agent
+from dovetail.sim.apiserver import ApiServer
 from dovetail.sim.eviction import is_ready
 from dovetail.sim.kinds import DEPLOYMENTS, PDB, POD, REPLICAS
 from dovetail.sim.patching import Plain
@@ -62,18 +63,41 @@ class Budgets(Agent[Key]):
     hears = (PDB, POD, REPLICAS, DEPLOYMENTS)
     pause = (0.02, 0.1)
 
+    def __init__(self, api: ApiServer, seed: str) -> None:
+        super().__init__(api, seed)
+        self._members: dict[Key, dict[Key, None]] = {}  # the pods each budget selects
+
     def hear(self, step: Step) -> None:
         """A budget, a pod it selects, or what the owners ask for changed."""
         record = step.after
         if record.resource == PDB:
-            if step.type != "DELETED" and not _only_status(step):
-                self.touch(record.key)
-            return
-        if record.resource != POD and _only_status(step):
-            return
+            self._hear_budget(step)
+        elif record.resource == POD:
+            self._hear_pod(step)
+        elif not _only_status(step):
+            for budget in self.store.all(PDB):
+                if budget.key.namespace == record.key.namespace:
+                    self.touch(budget.key)
+
+    def _hear_budget(self, step: Step) -> None:
+        record = step.after
+        if step.type == "DELETED":
+            self._members.pop(record.key, None)
+        elif not _only_status(step):
+            self._members[record.key] = {pod.key: None for pod in self.store.all(POD) if _selects(record, pod)}
+            self.touch(record.key)
+
+    def _hear_pod(self, step: Step) -> None:
+        pod = step.after
         for budget in self.store.all(PDB):
-            if budget.key.namespace == record.key.namespace and (record.resource != POD or _selects(budget, record)):
+            members = self._members.setdefault(budget.key, {})
+            selected = _selects(budget, pod)
+            if selected or pod.key in members:
                 self.touch(budget.key)
+            if selected and step.type != "DELETED":
+                members[pod.key] = None
+            else:
+                members.pop(pod.key, None)
 
     def reconcile(self, key: Key) -> None:
         """Count, and write what changed."""
@@ -81,7 +105,8 @@ class Budgets(Agent[Key]):
         budget = record.value(kinds.POD_DISRUPTION_BUDGET) if record is not None else None
         if record is None or not isinstance(budget, PodDisruptionBudget):
             return
-        pods = [pod for pod in self.store.all(POD) if pod.key.namespace == key.namespace and _selects(record, pod)]
+        found = (self.store.find(POD, member) for member in self._members.get(key, ()))
+        pods = [pod for pod in found if pod is not None]
         now = self.store.clock.now()
         disrupted = _still_disrupted(record, pods, now)
         healthy = sum(is_ready(p.plain) and not p.deleting and p.key.name not in disrupted for p in pods)
@@ -119,6 +144,8 @@ class Budgets(Agent[Key]):
 
 def _selects(budget: Record, pod: Record) -> bool:
     value = budget.value(kinds.POD_DISRUPTION_BUDGET)
+    if budget.key.namespace != pod.key.namespace:
+        return False
     if not isinstance(value, PodDisruptionBudget) or value.spec.selector is None:
         return False
     return value.spec.selector.matches(pod.meta.get("labels") or {})

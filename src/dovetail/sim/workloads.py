@@ -79,7 +79,7 @@ class ReplicaSets(Agent[Key]):
         missing = int(record.plain["spec"].get("replicas", 1)) - len(pods)
         for _ in range(missing):
             self.api.create(POD, pod_from(record, record.plain["spec"]["template"]))
-        for pod in self._ranked(pods)[: max(0, -missing)]:
+        for pod in self._ranked(pods)[:-missing] if missing < 0 else ():
             self.api.delete(POD, pod.key, Deletion(uid=pod.uid))
         self._report(record)
 
