@@ -92,6 +92,7 @@ class ControlPlane:
         apiserver.kill()
         apiserver.start()
         self._await_apiserver()
+        self._await("kube-apiserver", self._serves_custom_resources)
 
     def stop_component(self, name: str) -> None:
         """End one component, such as `kwok`, for a test of life without it."""
@@ -200,6 +201,15 @@ class ControlPlane:
 
     def _await_apiserver(self) -> None:
         self._await("kube-apiserver", lambda: self.api.get("/readyz").ok)
+
+    def _serves_custom_resources(self) -> bool:
+        """For a moment after it says it is ready, the server answers 429 where custom resources are."""
+        return all(
+            self.api.get(f"/apis/{crd['spec']['group']}/{version['name']}/{crd['spec']['names']['plural']}").ok
+            for crd in self.api.items("/apis/apiextensions.k8s.io/v1/customresourcedefinitions")
+            for version in crd["spec"]["versions"]
+            if version["served"]
+        )
 
     def _await(self, name: str, ready: Callable[[], bool]) -> None:
         def probe() -> bool:
