@@ -127,6 +127,34 @@ def test_many_calls_at_once_run_it_once(plugin, tmp_path):
     assert runs(tmp_path) == 1
 
 
+def test_a_caller_out_of_time_does_not_end_it_for_the_next(plugin, tmp_path):
+    go = tmp_path / "go"
+    command = plugin(f"while not os.path.exists({str(go)!r}): time.sleep(0.01)", "answer(token='slow')")
+    credentials = Credentials(ExecSource(command=command), Clock())
+
+    async def main():
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(credentials.current(), 0.05)
+        go.touch()
+        return await credentials.current()
+
+    assert asyncio.run(main()).headers[0][1] == "Bearer slow"
+    assert runs(tmp_path) == 1
+
+
+def test_closing_ends_it(plugin):
+    credentials = Credentials(ExecSource(command=plugin("time.sleep(600)")), Clock())
+
+    async def main():
+        waiting = asyncio.create_task(credentials.current())
+        await asyncio.sleep(0)
+        await credentials.aclose()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+
+    asyncio.run(main())
+
+
 def test_it_is_run_again_when_the_server_refuses_its_token(plugin):
     async def main():
         source = ExecSource(command=plugin("answer(token=f't{runs}')"))

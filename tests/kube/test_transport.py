@@ -158,6 +158,15 @@ def test_a_write_whose_turn_never_came_was_not_made():
     assert asyncio.run(main()) == 1
 
 
+def test_a_write_that_found_no_room_among_those_under_way_was_not_made():
+    async def main():
+        async with serving(hang, limits=Limits(in_flight=1, deadline=0.05)) as (cluster, stub):
+            outcomes = await asyncio.gather(write(cluster), write(cluster), return_exceptions=True)
+            return [type(outcome) for outcome in outcomes], len(stub.seen)
+
+    assert asyncio.run(main()) == ([OutcomeUnknown, Unavailable], 1)
+
+
 def test_a_connection_dropped_after_a_write_leaves_its_outcome_unknown():
     assert type(failure(write, drop)) is OutcomeUnknown
     assert type(failure(read, drop)) is Unavailable

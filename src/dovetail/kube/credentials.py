@@ -88,37 +88,52 @@ class StaticSource:
 
 
 class Credentials:
-    """The credential in use."""
+    """The credential in use.
+
+    A fetch belongs to everyone who waits for it: a caller who runs out of time does not end it, so that a slow plugin
+    still gets to answer.
+    """
 
     def __init__(self, source: Source, clock: Clock) -> None:
         self._source = source
         self._clock = clock
         self._held: Credential | None = None
-        self._fetching = asyncio.Lock()
+        self._fetching: asyncio.Task[Credential] | None = None
+
+    async def aclose(self) -> None:
+        """End a fetch still under way."""
+        if self._fetching is not None:
+            self._fetching.cancel()
+            await asyncio.wait([self._fetching])
 
     async def current(self) -> Credential:
         """The credential to show now. If a new one cannot be had, the expired one may still do: the server decides."""
         held = self._held
         if held is not None and not self._expired(held):
             return held
-        async with self._fetching:
-            held = self._held
-            if held is not None and not self._expired(held):
-                return held
-            try:
-                self._held = await self._source.fetch(self._clock.now())
-            except Denied:
-                if held is None:
-                    raise
-                return held
-            return self._held
+        try:
+            return await self._fetched()
+        except Denied:
+            if held is None:
+                raise
+            return held
 
     async def renewed(self, refused: Credential) -> Credential:
         """A credential in place of the one the server refused; possibly an equal one."""
-        async with self._fetching:
-            if self._held is None or self._held is refused:
-                self._held = await self._source.fetch(self._clock.now())
+        if self._held is not None and self._held is not refused:
             return self._held
+        return await self._fetched()
+
+    async def _fetched(self) -> Credential:
+        if self._fetching is None:
+            self._fetching = asyncio.create_task(self._source.fetch(self._clock.now()), name="credentials")
+            self._fetching.add_done_callback(self._keep)
+        return await asyncio.shield(self._fetching)
+
+    def _keep(self, done: asyncio.Task[Credential]) -> None:
+        self._fetching = None
+        if not done.cancelled() and done.exception() is None:
+            self._held = done.result()
 
     def _expired(self, credential: Credential) -> bool:
         return credential.expires_at is not None and self._clock.now() >= credential.expires_at

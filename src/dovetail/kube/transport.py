@@ -9,7 +9,7 @@ import platform
 import socket
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
@@ -40,6 +40,7 @@ class Limits:
     watch_seconds: tuple[int, int] = (300, 600)  # the server ends a watch after a random time in between
     watch_grace: float = 30.0  # seconds of silence allowed beyond that
     page_size: int = 500
+    in_flight: int = 64  # calls under way at once, watches and leases left out
 
 
 DEFAULT_LIMITS = Limits()
@@ -60,6 +61,7 @@ class Transport:
         self._endpoint = endpoint
         self._credentials = credentials
         self._proxy = endpoint.proxy_url
+        self._slots = asyncio.Semaphore(limits.in_flight)
         self._turns = RateLimit(limits.qps, limits.burst)
         self._tls: tuple[ClientCertificate | None, ssl.SSLContext] | None = None
         self._session = aiohttp.ClientSession(
@@ -71,12 +73,13 @@ class Transport:
 
     async def aclose(self) -> None:
         """Close every connection."""
+        await self._credentials.aclose()
         await self._session.close()
 
     async def fetch(self, call: Call) -> bytes:
         """Make the call and return its whole answer."""
         seconds = self.limits.bulk_deadline if call.bulk else self.limits.deadline
-        async with self._within(call, seconds) as attempt:
+        async with self._within(call, seconds) as attempt, nullcontext() if call.urgent else self._slots:
             response = await self._send(call, attempt)
             try:
                 body = await response.read()
