@@ -1,0 +1,70 @@
+"""What a pod asks of a node's labels: alternatives, each a list of expressions that must all hold.
+
+Expressions are kept apart, not merged, when a real node is looked at: that is what kube-scheduler does, and merging
+`Exists` with `NotIn` would forget that the label has to be there. Only drafts, which follow Karpenter, merge them.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from dovetail.model.pod import NodeSelectorTerm, PodSpec
+from dovetail.model.requirement import NORMALISED_LABELS, Requirement
+from dovetail.model.requirements import Requirements
+from dovetail.model.snapshot import ClusterNode
+
+Expressions = tuple[Requirement, ...]
+"""One alternative: everything in it must hold."""
+
+
+def read_term(term: NodeSelectorTerm) -> Expressions | None:
+    """The expressions of a term; a term with none matches nothing, which is None."""
+    if not term.match_expressions:
+        return None
+    return tuple(Requirement.of(each.key, each.operator, each.values) for each in term.match_expressions)
+
+
+def required_alternatives(spec: PodSpec) -> list[Expressions]:
+    """The node selector together with one term of the required node affinity, in the order written."""
+    selector = tuple(Requirement.of(key, "In", (value,)) for key, value in spec.node_selector.items())
+    affinity = spec.affinity.node_affinity if spec.affinity is not None else None
+    required = affinity.required_during_scheduling_ignored_during_execution if affinity is not None else None
+    if required is None:
+        return [selector]
+    terms = [read_term(term) for term in required.node_selector_terms]
+    return [selector + term for term in terms if term is not None]
+
+
+def node_meets(node: ClusterNode, alternative: Expressions) -> bool:
+    """Whether a room's labels, or whatever labels an unlaunched claim may still get, satisfy every expression."""
+    if node.launched:
+        labels = {NORMALISED_LABELS.get(key, key): value for key, value in node.labels.items()}
+        return all(label_satisfies(labels, expression) for expression in alternative)
+    return all(claim_certainly_satisfies(node.requirements, expression) for expression in alternative)
+
+
+def node_meets_any(node: ClusterNode, alternatives: Iterable[Expressions]) -> bool:
+    return any(node_meets(node, alternative) for alternative in alternatives)
+
+
+def label_satisfies(labels: Mapping[str, str], expression: Requirement) -> bool:
+    value = labels.get(expression.key)
+    return expression.tolerates_absence if value is None else expression.has(value)
+
+
+def claim_certainly_satisfies(claim: Requirements, expression: Requirement) -> bool:
+    """Whether the expression admits every value the claim may still take, and absence if the label may be absent."""
+    if expression.key not in claim:
+        return expression.tolerates_absence
+    open_values = claim.get(expression.key)
+    if open_values.tolerates_absence and not expression.tolerates_absence:
+        # NotIn and DoesNotExist on the claim promise no label at all.
+        return False
+    if not open_values.complement:
+        return all(expression.has(value) for value in open_values.values)
+    if not expression.complement:
+        # Everything but a few values is never within a list of values.
+        return False
+    return (
+        not any(open_values.has(value) for value in expression.values)
+        and (expression.gte is None or (open_values.gte is not None and open_values.gte >= expression.gte))
+        and (expression.lte is None or (open_values.lte is not None and open_values.lte <= expression.lte))
+    )

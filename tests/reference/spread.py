@@ -1,0 +1,92 @@
+"""Topology spread: which domains keep equal pods even enough."""
+
+from dataclasses import dataclass
+
+from dovetail.model.labels import HOSTNAME
+from dovetail.model.pod import TopologySpreadConstraint
+from dovetail.model.requirements import Requirements
+from reference.affinity import node_meets_any, required_alternatives
+from reference.domains import has_key, settled_domain
+from reference.market import pool_domains
+from reference.run import Bin, Room, Run, template_requirements
+from reference.selection import spread_selects
+from reference.wish import Wish
+
+
+@dataclass(frozen=True)
+class Tally:
+    """How one constraint stands: selected pods by domain, and every domain that is known."""
+
+    constraint: TopologySpreadConstraint
+    own: int
+    count_by_domain: dict[str, int]
+    known: frozenset[str]
+
+    def count(self, domain: str) -> int:
+        return self.count_by_domain.get(domain, 0)
+
+    @property
+    def smallest(self) -> int:
+        """The smallest count of a known domain; 0 if none is known, or fewer than asked for."""
+        if not self.known or len(self.known) < (self.constraint.min_domains or 1):
+            return 0
+        return min(self.count(domain) for domain in self.known)
+
+    def allows(self, domain: str) -> bool:
+        return self.count(domain) + self.own - self.smallest <= self.constraint.max_skew
+
+
+def tally(run: Run, wish: Wish, constraint: TopologySpreadConstraint, opening: str | None = None) -> Tally:
+    """Count the pods of a constraint anew. `opening` is the hostname domain of a draft that is being opened."""
+    key = constraint.topology_key
+    counts: dict[str, int] = {}
+    known: set[str] = set()
+    for each in run.bins:
+        domain = settled_domain(run, each, key)
+        if domain is not None and _eligible(run, wish, constraint, each):
+            known.add(domain)
+            selected = [pod for pod in each.counted if spread_selects(constraint, wish.pod, pod)]
+            counts[domain] = counts.get(domain, 0) + len(selected)
+    if key != HOSTNAME:
+        known |= _domains_of_pools(run, wish, constraint)
+    elif opening is not None:
+        known.add(opening)
+    own = 1 if spread_selects(constraint, wish.pod, wish.pod) else 0
+    return Tally(constraint, own, counts, frozenset(known))
+
+
+def _eligible(run: Run, wish: Wish, constraint: TopologySpreadConstraint, each: Bin) -> bool:
+    """Has every topology key of the pod's held constraints, and passes this constraint's node policies."""
+    return (
+        all(has_key(run, each, held.topology_key) for held in wish.spreads)
+        and (constraint.node_affinity_policy != "Honor" or _required_affinity_met(run, wish, each))
+        and (constraint.node_taints_policy != "Honor" or wish.tolerates(each.taints))
+    )
+
+
+def _required_affinity_met(run: Run, wish: Wish, each: Bin) -> bool:
+    """A held preference plays no part. A draft meets an alternative that is compatible with what it is so far."""
+    alternatives = required_alternatives(wish.pod.spec)
+    if isinstance(each, Room):
+        return node_meets_any(each.node, alternatives)
+    return any(
+        each.requirements.compatible(Requirements.of(alternative), run.snapshot.well_known) is None
+        for alternative in alternatives
+    )
+
+
+def _domains_of_pools(run: Run, wish: Wish, constraint: TopologySpreadConstraint) -> set[str]:
+    """What some NodePool could provide, as far as the policies allow it."""
+    key = constraint.topology_key
+    found: set[str] = set()
+    for pool in run.pools:
+        if constraint.node_taints_policy == "Honor" and not wish.tolerates(pool.spec.template.spec.taints):
+            continue
+        values = pool_domains(run, pool, key)
+        if constraint.node_affinity_policy == "Honor":
+            template = template_requirements(pool)
+            merged = [Requirements.of(each) for each in required_alternatives(wish.pod.spec)]
+            admitted = [each for each in merged if template.compatible(each, run.snapshot.well_known) is None]
+            values = {value for value in values if any(each.get(key).has(value) for each in admitted)}
+        found |= values
+    return found
