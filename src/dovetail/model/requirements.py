@@ -13,10 +13,11 @@ from dovetail.model.requirement import EXISTS, NORMALISED_LABELS, Requirement, R
 class Requirements:
     """An immutable set of requirements, at most one for each label."""
 
-    __slots__ = ("_by_key",)
+    __slots__ = ("_by_key", "_hash")
 
     def __init__(self, by_key: Mapping[str, Requirement]) -> None:
         self._by_key = by_key
+        self._hash: int | None = None
 
     @staticmethod
     def of(requirements: Iterable[Requirement]) -> "Requirements":
@@ -111,7 +112,9 @@ class Requirements:
         return self._by_key == other._by_key if isinstance(other, Requirements) else NotImplemented
 
     def __hash__(self) -> int:
-        return hash(frozenset(self._by_key.values()))
+        if self._hash is None:
+            self._hash = hash(frozenset(self._by_key.values()))
+        return self._hash
 
     def __str__(self) -> str:
         return ", ".join(str(self._by_key[key]) for key in sorted(self._by_key))

@@ -103,7 +103,7 @@ class CSINodeDriver(Wire, frozen=True, kw_only=True):
 class CSINodeSpec(Wire, frozen=True, kw_only=True):
     """The drivers of a node."""
 
-    drivers: tuple[CSINodeDriver, ...] = ()
+    drivers: tuple[CSINodeDriver, ...] | None = ()
 
 
 class CSINode(KubeObject, frozen=True, kw_only=True):
@@ -154,7 +154,7 @@ def attach_limits(nodes: Mapping[Key, CSINode]) -> dict[str, dict[str, int]]:
     return {
         key.name: {
             driver.name: driver.allocatable.count
-            for driver in node.spec.drivers
+            for driver in node.spec.drivers or ()
             if driver.allocatable is not None and driver.allocatable.count is not None
         }
         for key, node in nodes.items()

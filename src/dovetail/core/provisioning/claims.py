@@ -3,6 +3,8 @@
 The claim lists every instance type that would do, cheapest first, and leaves the choice to the provider.
 """
 
+from collections.abc import Sequence
+
 import msgspec
 
 from dovetail.core.lifecycle.hashing import HASH_VERSION, template_hash
@@ -34,7 +36,7 @@ def claim_for(draft: Draft) -> NodeClaim:
     """The NodeClaim that asks for what the draft became."""
     pool = draft.template.pool
     template = pool.spec.template.spec
-    ordered = sorted(draft.choices, key=lambda each: (_price(each.type, draft), each.type.name))[:MAX_TYPES]
+    ordered = draft.choices[:MAX_TYPES]
     return NodeClaim(
         metadata=_metadata(pool, draft.requirements, draft.template.well_known),
         spec=NodeClaimSpec(
@@ -48,11 +50,6 @@ def claim_for(draft: Draft) -> NodeClaim:
             kubelet=template.kubelet,
         ),
     )
-
-
-def _price(instance_type: InstanceType, draft: Draft) -> float:
-    offering = instance_type.cheapest(draft.requirements, draft.template.well_known)
-    return offering.price if offering is not None else float("inf")
 
 
 def _requirements(draft: Draft, types: list[InstanceType]) -> tuple[NodeSelectorRequirement, ...]:
@@ -73,7 +70,7 @@ def _requirements(draft: Draft, types: list[InstanceType]) -> tuple[NodeSelector
     return (*written, by_price)
 
 
-def _least_overhead(choices: list[Choice]) -> Resources:
+def _least_overhead(choices: Sequence[Choice]) -> Resources:
     """What daemons take on every type that is left."""
     least: dict[str, Quantity] = dict(choices[0].overhead)
     for each in choices[1:]:

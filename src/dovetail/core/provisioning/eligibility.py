@@ -77,8 +77,11 @@ def _expression_problem(expression: NodeSelectorRequirement) -> str:
 
 
 def usable_pools(snapshot: Snapshot) -> list[NodePool]:
-    """The pools that may make nodes now, in the order they are tried: heavier first, then by name from the end."""
-    ready = [pool for pool in snapshot.nodepools.values() if _usable(pool)]
+    """The pools that may make nodes now, in the order they are tried: heavier first, then by name from the end.
+
+    A pool without a catalogue is another provider's.
+    """
+    ready = [pool for pool in snapshot.nodepools.values() if pool.name in snapshot.catalogs and _usable(pool)]
     ready.sort(key=lambda pool: pool.name, reverse=True)
     ready.sort(key=lambda pool: -pool.weight)
     return ready

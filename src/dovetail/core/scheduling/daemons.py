@@ -3,42 +3,71 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from dovetail.core.scheduling.shape import Shape, shape_of
+from dovetail.core.scheduling.ladder import node_alternatives
+from dovetail.core.scheduling.ports import HostPort, host_ports
+from dovetail.model.pod import PodSpec
 from dovetail.model.quantity import ZERO
 from dovetail.model.requests import spec_requests
 from dovetail.model.requirements import Requirements
 from dovetail.model.resources import Resources, add, subtract
 from dovetail.model.snapshot import ClusterNode
-from dovetail.model.taints import Taint, untolerated
+from dovetail.model.taints import Taint, Toleration, untolerated
 from dovetail.model.workload import DaemonSet
 
 SOFT = "PreferNoSchedule"
 
 
 @dataclass(frozen=True)
+class Daemon:
+    """The pod a DaemonSet puts on every node it suits."""
+
+    alternatives: tuple[Requirements, ...]
+    tolerations: tuple[Toleration, ...]
+    requests: Resources
+    ports: tuple[HostPort, ...]
+
+
+@dataclass(frozen=True)
+class Running:
+    """The daemons of one node together."""
+
+    overhead: Resources
+    ports: tuple[HostPort, ...]
+
+
+@dataclass(frozen=True)
 class Daemons:
-    """The DaemonSets of the cluster as shapes."""
+    """The DaemonSets of the cluster."""
 
-    shapes: tuple[Shape, ...]
+    each: tuple[Daemon, ...]
 
-    def overhead(self, node: Requirements, taints: Iterable[Taint], undefined: frozenset[str]) -> Resources:
-        """What all daemons that would run on such a node need."""
+    def running_on(self, node: Requirements, taints: Iterable[Taint], undefined: frozenset[str]) -> Running:
+        """The daemons that would run on such a node; soft taints do not keep them away."""
         hard = tuple(taint for taint in taints if taint.effect != SOFT)
-        return add(*(shape.requests for shape in self.shapes if _runs_on(shape, node, hard, undefined)))
+        chosen = [daemon for daemon in self.each if _runs_on(daemon, node, hard, undefined)]
+        return Running(
+            add(*(daemon.requests for daemon in chosen)), tuple(port for daemon in chosen for port in daemon.ports)
+        )
 
     def still_to_come(self, node: ClusterNode) -> Resources:
         """What daemons of an existing node need beyond those already there."""
-        expected = self.overhead(node.requirements, node.taints, node.undefined_labels)
+        if not self.each:
+            return {}
+        expected = self.running_on(node.requirements, node.taints, node.undefined_labels).overhead
         present = add(*(spec_requests(pod.spec) for pod in node.pods if pod.daemon and not pod.terminal))
         return {name: max(amount, ZERO) for name, amount in subtract(expected, present).items()}
 
 
 def read_daemons(daemon_sets: Iterable[DaemonSet]) -> Daemons:
-    """The shapes of all DaemonSets."""
-    return Daemons(tuple(shape_of(each.spec.template.spec) for each in daemon_sets))
+    """The pods of all DaemonSets."""
+    return Daemons(tuple(_read(each.spec.template.spec) for each in daemon_sets))
 
 
-def _runs_on(shape: Shape, node: Requirements, taints: tuple[Taint, ...], undefined: frozenset[str]) -> bool:
-    return untolerated(shape.tolerations, taints) is None and any(
-        node.compatible(alternative, undefined) is None for alternative in shape.alternatives
+def _read(spec: PodSpec) -> Daemon:
+    return Daemon(node_alternatives(spec), spec.tolerations, spec_requests(spec), host_ports(spec))
+
+
+def _runs_on(daemon: Daemon, node: Requirements, taints: tuple[Taint, ...], undefined: frozenset[str]) -> bool:
+    return untolerated(daemon.tolerations, taints) is None and any(
+        node.compatible(alternative, undefined) is None for alternative in daemon.alternatives
     )

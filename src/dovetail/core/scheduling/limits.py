@@ -4,6 +4,7 @@ While a run opens drafts it does not know yet which type each becomes, so it spe
 whatever the provider picks. `nodes` counts too, also within one run.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dovetail.core.scheduling.template import Choice
@@ -12,6 +13,8 @@ from dovetail.model.resources import NODES, Resources, maximum
 from dovetail.model.snapshot import Snapshot
 
 ONE = Quantity.of(1)
+EXHAUSTED = "node limits have been exhausted for nodepool"
+EXCEEDED = "all available instance types exceed limits for nodepool"
 
 
 @dataclass
@@ -25,25 +28,34 @@ class Limits:
         """What is left now."""
         remaining = {}
         for name, pool in snapshot.nodepools.items():
-            used = snapshot.usage(name)
-            remaining[name] = {
-                resource: limit - used.get(resource, ZERO) for resource, limit in pool.spec.limits.items()
-            }
+            if pool.spec.limits:
+                used = snapshot.usage(name)
+                remaining[name] = {
+                    resource: limit - used.get(resource, ZERO) for resource, limit in pool.spec.limits.items()
+                }
         return cls(remaining)
 
-    def allowed(self, pool: str, choices: tuple[Choice, ...]) -> tuple[tuple[Choice, ...], str]:
-        """The types that stay within the limits, and why there are none if so."""
-        left = self.remaining.get(pool, {})
-        if NODES in left and left[NODES] < ONE:
-            return (), "node limits have been exhausted for nodepool"
-        kept = tuple(each for each in choices if _within(each.type.capacity, left))
-        if kept:
-            return kept, ""
-        if choices:
-            return (), "all available instance types exceed limits for nodepool"
-        return (), "nodepool requirements filtered out all available instance types"
+    def copy(self) -> "Limits":
+        """A copy to spend from."""
+        return Limits({pool: dict(left) for pool, left in self.remaining.items()})
 
-    def spend(self, pool: str, choices: tuple[Choice, ...]) -> None:
+    def exhausted(self, pool: str) -> bool:
+        """Whether not even one more node may be made."""
+        left = self.remaining.get(pool, {})
+        return NODES in left and left[NODES] < ONE
+
+    def allowed(self, pool: str, choices: Sequence[Choice]) -> list[bool] | None:
+        """Which types stay within the limits; None where nothing is limited."""
+        left = self.remaining.get(pool)
+        if not left:
+            return None
+        return [_within(each.type.capacity, left) for each in choices]
+
+    def limited(self, pool: str) -> bool:
+        """Whether the pool has limits at all."""
+        return bool(self.remaining.get(pool))
+
+    def spend(self, pool: str, choices: Sequence[Choice]) -> None:
         """Count a new draft against the limits at its largest."""
         left = self.remaining.get(pool, {})
         largest: Resources = {NODES: ONE}

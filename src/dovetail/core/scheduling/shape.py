@@ -1,65 +1,146 @@
 """Pods that are equal to the scheduler form one shape: what holds for one of them holds for all.
 
-Node selectors and required node affinity become alternatives of requirements, of which one must be met.
+A shape is made from the fields that decide where a pod can run, and from those of its labels that some selector in the
+cluster looks at. Everything expensive is done once a shape.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from functools import cached_property
 
 import msgspec
 
-from dovetail.model.pod import NodeSelectorTerm, Pod, PodSpec
+from dovetail.core.scheduling.ladder import Stance, required_anti_terms, stances
+from dovetail.core.scheduling.ports import HostPort, host_ports
+from dovetail.core.scheduling.rules import Owner, Term
+from dovetail.core.scheduling.volumes import NO_VOLUMES, VolumeNeeds, volume_needs
+from dovetail.model.pod import Affinity, Pod, PodSpec
+from dovetail.model.quantity import ZERO
 from dovetail.model.requests import spec_requests
-from dovetail.model.requirement import Requirement
-from dovetail.model.requirements import Requirements
-from dovetail.model.resources import Resources
-from dovetail.model.taints import Toleration
+from dovetail.model.resources import CPU, MEMORY, Resources
+from dovetail.model.snapshot import Snapshot
+from dovetail.model.wire import LabelSelector
 
 
-@dataclass(frozen=True, eq=False)
 class Shape:
-    """What a set of equal pods asks for."""
+    """A set of equal pods. Compared by identity; made by `Shapes`."""
 
-    alternatives: tuple[Requirements, ...]
-    tolerations: tuple[Toleration, ...]
-    requests: Resources
+    def __init__(self, owner: Owner, volumes: VolumeNeeds) -> None:
+        self.owner = owner
+        self.namespace = owner.namespace
+        self.labels = owner.labels
+        self.volumes = volumes
+        self.ports: tuple[HostPort, ...] = host_ports(owner.spec)
+        self.requests: Resources = spec_requests(owner.spec)
+        self.rank = (
+            -owner.spec.priority,
+            -self.requests.get(CPU, ZERO).milli,
+            -self.requests.get(MEMORY, ZERO).units,
+        )
+        self.guards: tuple[Term, ...] = required_anti_terms(owner)
+        self.need: tuple[tuple[int, int], ...] = ()
+        self._ladders: dict[tuple[bool, bool], tuple[Stance, ...]] = {}
 
-
-def shape_of(spec: PodSpec) -> Shape:
-    """The scheduling-relevant part of a pod."""
-    return Shape(node_alternatives(spec), spec.tolerations, spec_requests(spec))
-
-
-def node_alternatives(spec: PodSpec) -> tuple[Requirements, ...]:
-    """The ways in which a node can satisfy selector and required affinity; any one of them is enough."""
-    selector = Requirements.from_labels(spec.node_selector)
-    affinity = spec.affinity.node_affinity if spec.affinity is not None else None
-    required = affinity.required_during_scheduling_ignored_during_execution if affinity is not None else None
-    if required is None or not required.node_selector_terms:
-        return (selector,)
-    return tuple(selector.add(term_requirements(term)) for term in required.node_selector_terms)
-
-
-def term_requirements(term: NodeSelectorTerm) -> Requirements:
-    """The expressions of one term, all together."""
-    return Requirements.of(Requirement.of(each.key, each.operator, each.values) for each in term.match_expressions)
+    def ladder(self, *, respect_preferences: bool, soft_taints: bool) -> tuple[Stance, ...]:
+        """The stances from the top; the same objects every time."""
+        asked = (respect_preferences, soft_taints)
+        if asked not in self._ladders:
+            self._ladders[asked] = tuple(
+                stances(self.owner, respect_preferences=respect_preferences, soft_taints=soft_taints)
+            )
+        return self._ladders[asked]
 
 
 class Shapes:
     """Finds the shape of a pod, made once for all that are equal."""
 
-    def __init__(self) -> None:
-        self._by_spec: dict[bytes, Shape] = {}
+    def __init__(self, snapshot: Snapshot, label_keys: Iterable[str]) -> None:
+        self._namespaces = snapshot.namespaces
+        self._storage = snapshot.storage
+        self._label_keys = tuple(sorted({*label_keys}))
+        self._by_content: dict[object, Shape] = {}
+        self._by_identity: dict[object, tuple[Shape, Pod]] = {}
 
     def of(self, pod: Pod) -> Shape:
         """The shape of `pod`; the node it is bound to does not count."""
-        unbound = msgspec.structs.replace(pod.spec, node_name="") if pod.spec.node_name else pod.spec
-        key = msgspec.json.encode(unbound, enc_hook=str)
-        shape = self._by_spec.get(key)
+        spec, labels = pod.spec, pod.metadata.labels
+        seen = tuple([labels.get(key) for key in self._label_keys]) if labels else ()
+        quick = (
+            id(spec.containers),
+            id(spec.affinity),
+            id(spec.tolerations),
+            id(spec.topology_spread_constraints) if spec.topology_spread_constraints else 0,
+            id(spec.node_selector) if spec.node_selector else 0,
+            id(spec.init_containers) if spec.init_containers else 0,
+            id(spec.volumes) if spec.volumes else 0,
+            id(spec.overhead) if spec.overhead else 0,
+            id(spec.resources),
+            spec.priority,
+            pod.metadata.namespace,
+            pod.metadata.name if spec.volumes else "",
+            seen,
+        )
+        found = self._by_identity.get(quick)
+        if found is None:
+            # The pod is kept with its shape, so that none of the identities above can be given to another object.
+            found = self._by_identity[quick] = (self._by_equality(pod, seen), pod)
+        return found[0]
+
+    def _by_equality(self, pod: Pod, seen: tuple[str | None, ...]) -> Shape:
+        spec = msgspec.structs.replace(pod.spec, node_name="")
+        ephemeral = any(volume.ephemeral is not None for volume in spec.volumes)
+        name = pod.metadata.name if ephemeral else ""
+        key = (msgspec.json.encode(spec, enc_hook=str), pod.metadata.namespace, name, seen)
+        shape = self._by_content.get(key)
         if shape is None:
-            shape = self._by_spec[key] = shape_of(unbound)
+            labels = {label: value for label, value in zip(self._label_keys, seen, strict=False) if value is not None}
+            volumes = volume_needs(pod.key, spec, self._storage) if spec.volumes else NO_VOLUMES
+            owner = Owner(pod.metadata.namespace, labels, spec, self._namespaces)
+            shape = self._by_content[key] = Shape(owner, volumes)
         return shape
 
-    def by_pod(self, pods: tuple[Pod, ...]) -> Mapping[str, Shape]:
-        """The shape of each pod, by uid."""
-        return {pod.metadata.uid: self.of(pod) for pod in pods}
+    @cached_property
+    def namespaces(self) -> Mapping[str, Mapping[str, str]]:
+        """Labels of namespaces, as shapes were made with them."""
+        return self._namespaces
+
+    def all(self) -> Iterable[Shape]:
+        """Every shape made so far, in the order they were met."""
+        return self._by_content.values()
+
+
+def relevant_label_keys(pods: Iterable[Pod]) -> frozenset[str]:
+    """The pod labels that some selector in the cluster looks at."""
+    keys: set[str] = set()
+    seen: set[int] = set()
+    for pod in pods:
+        spec = pod.spec
+        if spec.affinity is not None and id(spec.affinity) not in seen:
+            seen.add(id(spec.affinity))
+            keys.update(_affinity_keys(spec.affinity))
+        if spec.topology_spread_constraints and id(spec.topology_spread_constraints) not in seen:
+            seen.add(id(spec.topology_spread_constraints))
+            keys.update(_spread_keys(spec))
+    return frozenset(keys)
+
+
+def _affinity_keys(affinity: Affinity) -> Iterable[str]:
+    for side in (affinity.pod_affinity, affinity.pod_anti_affinity):
+        if side is None:
+            continue
+        preferred = (each.pod_affinity_term for each in side.preferred_during_scheduling_ignored_during_execution)
+        for term in (*side.required_during_scheduling_ignored_during_execution, *preferred):
+            yield from _selector_keys(term.label_selector)
+            yield from term.match_label_keys
+            yield from term.mismatch_label_keys
+
+
+def _spread_keys(spec: PodSpec) -> Iterable[str]:
+    for constraint in spec.topology_spread_constraints:
+        yield from _selector_keys(constraint.label_selector)
+        yield from constraint.match_label_keys
+
+
+def _selector_keys(selector: LabelSelector | None) -> Iterable[str]:
+    if selector is not None:
+        yield from selector.match_labels
+        yield from (each.key for each in selector.match_expressions)

@@ -4,23 +4,26 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dovetail.core.scheduling.daemons import Daemons
+from dovetail.core.scheduling.ports import HostPort
 from dovetail.model.catalog import InstanceType
 from dovetail.model.labels import INITIALIZED, NODEPOOL, REGISTERED
 from dovetail.model.nodepool import NodePool
 from dovetail.model.requirements import Requirements
 from dovetail.model.resources import Resources
 from dovetail.model.snapshot import Snapshot
+from dovetail.model.taints import Taint
 
 LIFECYCLE_LABELS = (REGISTERED, INITIALIZED)
 """Labels every node gets while it starts: daemons may select on them, claims must not carry them."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Choice:
     """An instance type a draft may become, and what daemons would take of it."""
 
     type: InstanceType
     overhead: Resources
+    ports: tuple[HostPort, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +35,11 @@ class Template:
     choices: tuple[Choice, ...]
     well_known: frozenset[str]
 
+    @property
+    def taints(self) -> tuple[Taint, ...]:
+        """What its nodes keep pods away with, from the start."""
+        return self.pool.spec.template.spec.taints
+
 
 def read_template(pool: NodePool, snapshot: Snapshot, daemons: Daemons) -> Template:
     """The template of a pool with the types that fit it; `choices` is empty when none does."""
@@ -40,17 +48,17 @@ def read_template(pool: NodePool, snapshot: Snapshot, daemons: Daemons) -> Templ
     requirements = pool.requirements.add(Requirements.from_labels(fixed))
     types = fitting_types(snapshot.catalogs.get(pool.name, ()), requirements, snapshot.well_known)
     taints = pool.spec.template.spec.taints
-    choices = tuple(
-        Choice(each, daemons.overhead(requirements.add(each.requirements), taints, snapshot.well_known))
-        for each in types
-    )
-    return Template(pool, requirements, choices, snapshot.well_known)
+    choices = []
+    for each in types:
+        running = daemons.running_on(requirements.add(each.requirements), taints, snapshot.well_known)
+        choices.append(Choice(each, running.overhead, running.ports))
+    return Template(pool, requirements, tuple(choices), snapshot.well_known)
 
 
 def fitting_types(
     types: Iterable[InstanceType], requirements: Requirements, well_known: frozenset[str]
 ) -> Iterable[InstanceType]:
-    """The types that meet the requirements and have an offering that does."""
+    """The types that meet the requirements and have an available offering that does."""
     return (
         each
         for each in types

@@ -1,0 +1,136 @@
+"""The state of a run: what it has placed and opened so far, laid over the base and undone exactly.
+
+Placing a pod changes what is free and what the tallies count. Nothing here decides; it only keeps the books.
+"""
+
+from collections.abc import Iterable
+
+from dovetail.core.scheduling.base import Base
+from dovetail.core.scheduling.domains import settled
+from dovetail.core.scheduling.draft import Draft, Step
+from dovetail.core.scheduling.options import Options
+from dovetail.core.scheduling.ports import HostPort
+from dovetail.core.scheduling.rooms import hard
+from dovetail.core.scheduling.rulebook import Rulebook
+from dovetail.core.scheduling.shape import Shape
+from dovetail.core.scheduling.tally import Domain, FarTally, Journal, SpreadTally, Tally
+from dovetail.model.labels import HOSTNAME
+from dovetail.model.pod import Pod
+from dovetail.model.taints import untolerated
+
+
+class Board:
+    """Rooms and drafts as they are now."""
+
+    def __init__(self, base: Base, rulebook: Rulebook) -> None:
+        self.base = base
+        self.rulebook = rulebook
+        self.journal = Journal()
+        self.drafts: list[Draft] = []
+        self.removed: dict[int, int] = {}
+        self.free: dict[int, list[int]] = {}
+        self.ports: dict[int, frozenset[HostPort]] = dict(base.ports)
+        self.attached: dict[int, frozenset[tuple[str, str]]] = dict(base.attached)
+        self._host_spreads = rulebook.host_spreads
+        self._eligible: dict[tuple[SpreadTally, Options], bool] = {}
+
+    def left(self, row: int) -> list[int]:
+        """What a room has free now."""
+        return self.free.get(row) or self.base.free[row]
+
+    def undo(self, mark: int) -> None:
+        """Back to a mark of the journal; drafts opened since are forgotten."""
+        self.journal.undo(mark)
+        self.drafts.clear()
+
+    def place(self, shape: Shape, row: int) -> None:
+        """A pod goes to a room."""
+        left = list(self.left(row))
+        for column, amount in shape.need:
+            left[column] -= amount
+        self.journal.put(self.free, row, left)
+        if shape.ports:
+            self.journal.put(self.ports, row, self.ports.get(row, frozenset()) | {*shape.ports})
+        if shape.volumes.attachments:
+            self.journal.put(self.attached, row, self.attached.get(row, frozenset()) | {*shape.volumes.attachments})
+        self._count(shape, row, 1)
+
+    def remove(self, row: int, spreads: Iterable[SpreadTally]) -> None:
+        """A room goes with everything on it; `spreads` are the rules that will be asked while it is gone."""
+        self.journal.put(self.removed, row, row)
+        for shape in self.base.placed(row):
+            self._count(shape, row, -1)
+        for tally in spreads:
+            tally.drop_row(row, self.journal)
+
+    def _count(self, shape: Shape, row: int, by: int) -> None:
+        for tally in self.rulebook.counted_by[shape]:
+            domain = tally.domain(row)
+            if domain is not None and tally.counts_on(row):
+                self.journal.bump(tally.counts, domain, by)
+
+    # -- drafts
+
+    def open(self, draft: Draft) -> None:
+        """A new draft joins the board, still without pods."""
+        self.drafts.append(draft)
+        for tally in self._host_spreads:
+            if self._is_eligible(tally, draft.options):
+                tally.add_bin(draft.number, self.journal)
+
+    def take(self, draft: Draft, pod: Pod, shape: Shape, step: Step) -> None:
+        """A draft takes a pod and becomes what was found."""
+        if step.options is not draft.options:
+            self._move(draft, step.options)
+        draft.options, draft.total, draft.witness = step.options, step.total, step.witness
+        draft.pods.append(pod)
+        draft.shapes.append(shape)
+        draft.ports += shape.ports
+        for tally in self.rulebook.counted_by[shape]:
+            draft.counted[tally] = draft.counted.get(tally, 0) + 1
+            for domain in self._domains(tally, draft.options, draft.number):
+                self.journal.bump(tally.counts, domain, 1)
+
+    def _move(self, draft: Draft, narrowed: Options) -> None:
+        """The draft can become less than before: its pods count where it still can be."""
+        for tally, pods in draft.counted.items():
+            before = self._domains(tally, draft.options, draft.number)
+            after = self._domains(tally, narrowed, draft.number)
+            for domain in before:
+                if domain not in after:
+                    self.journal.bump(tally.counts, domain, -pods)
+            for domain in after:
+                if domain not in before:
+                    self.journal.bump(tally.counts, domain, pods)
+        for spread in self._host_spreads:
+            change = self._is_eligible(spread, narrowed) - self._is_eligible(spread, draft.options)
+            if change:
+                spread.add_bin(draft.number, self.journal, change)
+
+    def _domains(self, tally: Tally, options: Options, number: int) -> tuple[Domain, ...]:
+        """Where a pod on a draft counts for a rule."""
+        if isinstance(tally, SpreadTally) and not self._is_eligible(tally, options):
+            return ()
+        if tally.by_host:
+            return (number,)
+        if isinstance(tally, FarTally):
+            return options.domains(tally.key)
+        domain = settled(options, tally.key)
+        return () if domain is None else (domain,)
+
+    def _is_eligible(self, tally: SpreadTally, options: Options) -> bool:
+        asked = (tally, options)
+        if asked not in self._eligible:
+            self._eligible[asked] = self._eligible_draft(tally, options)
+        return self._eligible[asked]
+
+    def _eligible_draft(self, tally: SpreadTally, options: Options) -> bool:
+        rule, template = tally.rule, options.market.template
+        if rule.tolerations is not None and untolerated(rule.tolerations, hard(template.taints)) is not None:
+            return False
+        if any(key != HOSTNAME and not options.domains(key) for key in rule.held_keys):
+            return False
+        return rule.alternatives is None or any(
+            options.requirements.compatible(alternative, template.well_known) is None
+            for alternative in rule.alternatives
+        )

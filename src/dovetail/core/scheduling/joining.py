@@ -1,0 +1,106 @@
+"""Whether a draft can take one more pod, and what it would be then."""
+
+from dataclasses import dataclass
+
+from dovetail.core.scheduling.domains import Allowance
+from dovetail.core.scheduling.draft import Draft, Step
+from dovetail.core.scheduling.ladder import Stance
+from dovetail.core.scheduling.market import Market
+from dovetail.core.scheduling.options import Options
+from dovetail.core.scheduling.ports import HostPort, conflict
+from dovetail.core.scheduling.rooms import hard
+from dovetail.core.scheduling.shape import Shape
+from dovetail.model.taints import untolerated
+
+TOO_SMALL = "no instance type has enough resources"
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One pod's try in one stance, against the tallies as they are now."""
+
+    shape: Shape
+    stance: Stance
+    allowance: Allowance
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """The draft, and what it would have to hold."""
+
+    draft: Draft
+    total: list[int]
+    ports: tuple[HostPort, ...]
+    allowance: Allowance
+
+    def choose(self, options: Options, keys: tuple[str, ...]) -> Step | str:
+        """Settle each key that a rule uses, one after the other, then find a type that holds everything."""
+        if not keys:
+            return self._fit(options)
+        found = self.allowance.domains(options, keys[0])
+        if found is None:
+            return self.choose(options, keys[1:])
+        allowed, one = found
+        problem = f"no domain of {keys[0]} satisfies its topology rules"
+        tries = [[domain] for domain in allowed] if one else [sorted(allowed)] * bool(allowed)
+        for domains in tries:
+            outcome = self.choose(options.within(keys[0], domains), keys[1:])
+            if isinstance(outcome, Step):
+                return outcome
+            problem = outcome
+        return problem
+
+    def _fit(self, options: Options) -> Step | str:
+        draft = self.draft
+        plain = not options.diversity and not self.ports
+        if plain and options is draft.options and draft.pods and options.holds(draft.witness, self.total):
+            return Step(options, self.total, draft.witness)
+        witness = options.find(self.total, draft.below, self.ports)
+        return Step(options, self.total, witness) if witness >= 0 else TOO_SMALL
+
+
+class Joining:
+    """Asks drafts whether they take a pod."""
+
+    def __init__(self) -> None:
+        self._tolerated: dict[tuple[Stance, Market], str] = {}
+
+    def step(self, draft: Draft, attempt: Attempt, *, opening: bool = False) -> Step | str:
+        """What the draft would be with one more pod, or why it cannot take it."""
+        shape, allowance = attempt.shape, attempt.allowance
+        problem = self._untolerated(attempt.stance, draft.options.market)
+        if not problem and shape.ports and conflict(shape.ports, draft.ports) is not None:
+            problem = "didn't have free ports for the requested pod ports"
+        if not problem and not allowance.rules.free:
+            problem = allowance.host(draft.number, opening=opening)
+        if problem:
+            return problem
+        total = list(draft.total)
+        for column, amount in shape.need:
+            total[column] += amount
+        return self._first_alternative(_Search(draft, total, draft.ports + shape.ports, allowance), attempt)
+
+    def _untolerated(self, stance: Stance, market: Market) -> str:
+        asked = (stance, market)
+        known = self._tolerated.get(asked)
+        if known is None:
+            taints = market.template.taints
+            taint = untolerated(stance.tolerations, hard(taints) if stance.soft else taints)
+            known = self._tolerated[asked] = "" if taint is None else f"did not tolerate taint {taint}"
+        return known
+
+    def _first_alternative(self, search: _Search, attempt: Attempt) -> Step | str:
+        problem = "its node affinity contradicts itself"
+        keys = attempt.allowance.rules.keys
+        for alternative in attempt.stance.alternatives:
+            narrowed = search.draft.options.narrow(alternative)
+            if isinstance(narrowed, str):
+                problem = narrowed
+                continue
+            for place in attempt.shape.volumes.on_drafts:
+                reached = narrowed.narrow(place)
+                outcome = reached if isinstance(reached, str) else search.choose(reached, keys)
+                if isinstance(outcome, Step):
+                    return outcome
+                problem = outcome
+        return problem

@@ -1,0 +1,96 @@
+"""What a NodePool can buy, as arrays: offerings sorted by price, and which of them a requirement leaves.
+
+A requirement on one label is evaluated once for each distinct value of that label, never once for each offering.
+"""
+
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+from dovetail.core.scheduling.template import Template
+from dovetail.core.scheduling.units import Units, overdrawn
+from dovetail.model.catalog import Offering
+from dovetail.model.requirement import Requirement
+from dovetail.model.requirements import Requirements
+from dovetail.model.resources import subtract
+
+Mask = npt.NDArray[np.bool_]
+
+
+class Column:
+    """What each row says of one label: distinct requirements, and the number of each row's (-1: nothing)."""
+
+    def __init__(self, rows: Iterable[Requirements], key: str) -> None:
+        numbers: dict[Requirement, int] = {}
+        ids = [numbers.setdefault(row.get(key), len(numbers)) if key in row else -1 for row in rows]
+        self.distinct = tuple(numbers)
+        self.ids = np.array(ids, dtype=np.int32)
+
+    @property
+    def empty(self) -> bool:
+        """Whether no row speaks of the label."""
+        return not self.distinct
+
+    def admitted(self, wanted: Requirement) -> Mask:
+        """The rows that `wanted` leaves; a row that says nothing is left."""
+        table = [
+            each.intersects(wanted) or (each.tolerates_absence and wanted.tolerates_absence) for each in self.distinct
+        ]
+        return np.array([*table, True], dtype=np.bool_)[self.ids]
+
+
+class Market:
+    """The types and offerings of one template."""
+
+    def __init__(self, template: Template, units: Units) -> None:
+        self.template = template
+        self.units = units
+        self.choices = template.choices
+        sold = [
+            (offering.price, choice.type.name, index, offering)
+            for index, choice in enumerate(self.choices)
+            for offering in choice.type.compatible_offerings(template.requirements, template.well_known)
+        ]
+        sold.sort(key=lambda entry: (entry[0], entry[1]))
+        self.offerings: tuple[Offering, ...] = tuple(offering for _, _, _, offering in sold)
+        self.type_of: npt.NDArray[np.intp] = np.array([index for _, _, index, _ in sold], dtype=np.intp)
+        self.price: npt.NDArray[np.float64] = np.array([price for price, _, _, _ in sold], dtype=np.float64)
+        self.net = self._net()
+        self._columns: dict[tuple[str, str], Column] = {}
+
+    def _net(self) -> npt.NDArray[np.int64]:
+        """What each type has for pods after its daemons; a type its daemons overdraw has nothing."""
+        rows = []
+        for choice in self.choices:
+            have = self.units.amounts(choice.type.allocatable)
+            taken = self.units.amounts(choice.overhead)
+            broken = overdrawn(subtract(choice.type.allocatable, choice.overhead))
+            rows.append([-1 if broken else a - b for a, b in zip(have, taken, strict=True)])
+        return np.array(rows, dtype=np.int64).reshape(len(rows), len(self.units.names))
+
+    def offering_column(self, key: str) -> Column:
+        """What offerings say of a label."""
+        return self._column("offering", key, (offering.requirements for offering in self.offerings))
+
+    def type_column(self, key: str) -> Column:
+        """What types say of a label."""
+        return self._column("type", key, (choice.type.requirements for choice in self.choices))
+
+    def _column(self, level: str, key: str, rows: Iterable[Requirements]) -> Column:
+        if (level, key) not in self._columns:
+            self._columns[level, key] = Column(rows, key)
+        return self._columns[level, key]
+
+    def left_by(self, before: Mask, requirements: Requirements, keys: Iterable[str]) -> Mask:
+        """The offerings of `before` that the requirements on `keys` leave."""
+        left = before
+        for key in keys:
+            wanted = requirements.get(key)
+            column = self.offering_column(key)
+            if not column.empty:
+                left = left & column.admitted(wanted)
+            column = self.type_column(key)
+            if not column.empty:
+                left = left & column.admitted(wanted)[self.type_of]
+        return left

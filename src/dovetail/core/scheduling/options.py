@@ -1,0 +1,135 @@
+"""What a draft can still become: its requirements, the instance types that meet them, and their prices.
+
+Narrowing is memoised: drafts that were narrowed the same way share one value, so the algebra of requirements is done
+once for each distinct step and not once for each pod.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from dovetail.core.scheduling.market import Market, Mask
+from dovetail.core.scheduling.ports import HostPort, conflict
+from dovetail.core.scheduling.template import Choice
+from dovetail.model.requirement import Requirement
+from dovetail.model.requirements import Requirements
+
+UNLIMITED = float("inf")
+
+
+class Options:
+    """One state of narrowing. Compared by identity; reached from a root."""
+
+    def __init__(self, market: Market, requirements: Requirements, offerings: Mask) -> None:
+        self.market = market
+        self.requirements = requirements
+        self._offerings = offerings
+        self._steps: dict[Requirements, Options | str] = {}
+        self._within: dict[tuple[str, tuple[str, ...]], Options] = {}
+        self._domains: dict[str, tuple[str, ...]] = {}
+        held = np.flatnonzero(offerings)
+        kinds, first = np.unique(market.type_of[held], return_index=True)
+        order = np.argsort(
+            first, kind="stable"
+        )  # offerings are sorted by price, so the first of a type is its cheapest
+        self.types: npt.NDArray[np.intp] = kinds[order]
+        self.prices: npt.NDArray[np.float64] = market.price[held][first[order]]
+        self.net: npt.NDArray[np.int64] = market.net[self.types]
+        self._rows: list[list[int]] | None = None
+        self.diversity = {
+            key: requirement.min_values
+            for key, requirement in requirements.items()
+            if requirement.min_values is not None
+        }
+
+    def narrow(self, wanted: Requirements) -> "Options | str":
+        """With these requirements added, or why that cannot be."""
+        if not len(wanted):
+            return self
+        known = self._steps.get(wanted)
+        if known is None:
+            known = self._steps[wanted] = self._narrow(wanted)
+        return known
+
+    def _narrow(self, wanted: Requirements) -> "Options | str":
+        conflicting = self.requirements.compatible(wanted, self.market.template.well_known)
+        if conflicting is not None:
+            return f"incompatible requirements, {conflicting}"
+        requirements = self.requirements.add(wanted)
+        if requirements == self.requirements:
+            return self
+        left = self.market.left_by(self._offerings, requirements, wanted.keys())
+        if not left.any():
+            return "no instance type met all requirements"
+        return Options(self.market, requirements, left)
+
+    def within(self, key: str, domains: Sequence[str]) -> "Options":
+        """Narrowed to some of its domains."""
+        asked = (key, tuple(domains))
+        if asked not in self._within:
+            narrowed = self.narrow(Requirements.of([Requirement.of(key, "In", domains)]))
+            assert isinstance(narrowed, Options), f"{domains} are possible domains of {key}: {narrowed}"
+            self._within[asked] = narrowed
+        return self._within[asked]
+
+    def domains(self, key: str) -> tuple[str, ...]:
+        """The values of a label that are still possible, by name; none if nobody knows them."""
+        if key not in self._domains:
+            self._domains[key] = tuple(sorted(self._possible(key)))
+        return self._domains[key]
+
+    def _possible(self, key: str) -> set[str]:
+        allowed = self.requirements.get(key)
+        column = self.market.offering_column(key)
+        if not column.empty:
+            present = {*np.unique(column.ids[self._offerings]).tolist()} - {-1}
+            return {value for index in present for value in column.distinct[index].values if allowed.has(value)}
+        column = self.market.type_column(key)
+        if not column.empty:
+            present = {*np.unique(column.ids[self.types]).tolist()} - {-1}
+            said = [column.distinct[index] for index in present]
+            return {value for each in said if not each.complement for value in each.values if allowed.has(value)}
+        return set() if allowed.complement or key not in self.requirements else {*allowed.values}
+
+    def find(self, total: Sequence[int], below: float = UNLIMITED, ports: Sequence[HostPort] = ()) -> int:
+        """The position of some type that holds `total` and costs less than `below`; -1 if none does."""
+        if self.diversity or ports:
+            left = self.left(total, below, ports)
+            return int(left[0]) if len(left) else -1
+        limit = len(self.types) if below == UNLIMITED else int(np.searchsorted(self.prices, below, side="left"))
+        holding = np.flatnonzero((self.net[:limit] >= total).all(axis=1))
+        return int(holding[0]) if len(holding) else -1
+
+    def holds(self, position: int, total: Sequence[int]) -> bool:
+        """Whether the type at that position holds `total`."""
+        if self._rows is None:
+            self._rows = self.net.tolist()
+        return all(have >= asked for have, asked in zip(self._rows[position], total, strict=True))
+
+    def left(self, total: Sequence[int], below: float = UNLIMITED, ports: Sequence[HostPort] = ()) -> list[int]:
+        """Positions of all types that hold `total`, cheapest first; none if they are not diverse enough."""
+        holding = (self.net >= total).all(axis=1) & (self.prices < below)
+        positions: list[int] = np.flatnonzero(holding).tolist()
+        if ports:
+            positions = [each for each in positions if conflict(ports, self.choice(each).ports) is None]
+        return positions if self._diverse(positions) else []
+
+    def _diverse(self, positions: list[int]) -> bool:
+        for key, least in self.diversity.items():
+            offered = {value for each in positions for value in self.choice(each).type.requirements.get(key).values}
+            if len(offered) < least:
+                return False
+        return True
+
+    def choice(self, position: int) -> Choice:
+        """The type at a position."""
+        return self.market.choices[int(self.types[position])]
+
+
+def root_options(market: Market, allowed: Mask | None = None) -> Options:
+    """Where every draft of a template starts; `allowed` masks the types that limits leave."""
+    everything = np.ones(len(market.offerings), dtype=np.bool_)
+    if allowed is not None:
+        everything = allowed[market.type_of]
+    return Options(market, market.template.requirements, everything)

@@ -1,0 +1,145 @@
+"""Finding a place for one pod: the first room, else the first draft, else a new draft that accepts it."""
+
+from bisect import bisect_left, insort
+
+from dovetail.core.scheduling.board import Board
+from dovetail.core.scheduling.domains import Allowance
+from dovetail.core.scheduling.draft import Draft, Step
+from dovetail.core.scheduling.joining import Attempt, Joining
+from dovetail.core.scheduling.market import Market
+from dovetail.core.scheduling.options import UNLIMITED
+from dovetail.core.scheduling.ports import conflict
+from dovetail.core.scheduling.shape import Shape
+from dovetail.core.scheduling.shop import Shop
+from dovetail.model.pod import Pod
+
+
+class Placing:
+    """One run over a board. `most_drafts` and `below` bound what it may buy."""
+
+    def __init__(self, board: Board, shop: Shop, *, below: float = UNLIMITED, most_drafts: int | None = None) -> None:
+        self.board = board
+        self.joining = Joining()
+        self._below = below
+        self._most_drafts = most_drafts
+        self._shop = shop
+        self._start: dict[int, int] = {}  # where the scan of a list of candidates may begin
+        self._by_count: dict[int, list[int]] = {}  # number of pods -> positions of drafts, in order
+        self._refused: dict[Shape, set[int]] = {}  # drafts a shape can never join any more
+
+    def place(self, pod: Pod, shape: Shape) -> int | Draft | None:
+        """Place a pod: the row of its room, or its draft, or None."""
+        if shape.volumes.problem:
+            return None
+        for stance in self.board.rulebook.ladder(shape):
+            attempt = Attempt(shape, stance, Allowance(self.board.rulebook.rules(stance)))
+            row = self._find_room(attempt)
+            if row is not None:
+                self.board.place(shape, row)
+                return row
+            draft = self._find_draft(pod, attempt)
+            if draft is not None:
+                return draft
+        return None
+
+    # -- rooms
+
+    def _find_room(self, attempt: Attempt) -> int | None:
+        shape, allowance = attempt.shape, attempt.allowance
+        candidates = self.board.base.candidates(shape, attempt.stance)
+        full = True
+        for position in range(self._start.get(id(candidates), 0), len(candidates)):
+            row = candidates[position]
+            if not self._has_room(shape, row):
+                if full:  # room only shrinks: the next pod with this need may begin behind here
+                    self._start[id(candidates)] = position + 1
+                continue
+            full = False
+            if self.suits(shape, row) and (allowance.rules.free or not allowance.room(row)):
+                return row
+        return None
+
+    def _has_room(self, shape: Shape, row: int) -> bool:
+        board = self.board
+        if row in board.removed:
+            return False
+        left = board.free.get(row)
+        if left is None:
+            return True  # as free as in the base state, where it had room
+        return all(left[column] >= amount for column, amount in shape.need)
+
+    def suits(self, shape: Shape, row: int) -> bool:
+        """Whether a room has the pod's ports free and can attach its volumes."""
+        if shape.ports and conflict(shape.ports, self.board.ports.get(row, ())) is not None:
+            return False
+        return not shape.volumes.attachments or self.attachable(shape, row)
+
+    def attachable(self, shape: Shape, row: int) -> bool:
+        """Whether the pod's volumes stay within the limits of a room."""
+        base = self.board.base
+        limits = base.snapshot.storage.attach_limits.get(base.rooms.nodes[row].name)
+        if not limits:
+            return True
+        together = self.board.attached.get(row, frozenset()) | {*shape.volumes.attachments}
+        drivers = {driver for driver, _ in shape.volumes.attachments if driver in limits}
+        return all(sum(each == driver for each, _ in together) <= limits[driver] for driver in drivers)
+
+    # -- drafts
+
+    def _find_draft(self, pod: Pod, attempt: Attempt) -> Draft | None:
+        shape, rules = attempt.shape, attempt.allowance.rules
+        refused = self._refused.setdefault(shape, set())
+        last = self.board.rulebook.ladder(shape)[-1] is attempt.stance
+        hosts = [tally.counts for tally in rules.far if tally.by_host]
+        for count in sorted(self._by_count):
+            for position in self._by_count[count]:
+                if position in refused:
+                    continue
+                draft = self.board.drafts[position]
+                if any(draft.number in counts for counts in hosts):
+                    if last:
+                        refused.add(position)  # nobody leaves a draft
+                    continue
+                step = self.joining.step(draft, attempt)
+                if isinstance(step, Step):
+                    self._take(position, pod, shape, step)
+                    return draft
+                if last and rules.free:
+                    refused.add(position)  # a draft only narrows
+        return self._open(pod, attempt)
+
+    def _take(self, position: int, pod: Pod, shape: Shape, step: Step) -> None:
+        draft = self.board.drafts[position]
+        count = len(draft.pods)
+        bucket = self._by_count[count]
+        del bucket[bisect_left(bucket, position)]
+        if not bucket:
+            del self._by_count[count]
+        self.board.take(draft, pod, shape, step)
+        insort(self._by_count.setdefault(count + 1, []), position)
+
+    def _open(self, pod: Pod, attempt: Attempt) -> Draft | None:
+        if self._most_drafts is not None and len(self.board.drafts) >= self._most_drafts:
+            return None
+        for market in self.board.base.markets:
+            draft = self.blank(market)
+            if isinstance(draft, str):
+                continue
+            step = self.joining.step(draft, attempt, opening=True)
+            if isinstance(step, Step):
+                position = len(self.board.drafts)
+                self.board.open(draft)
+                self._by_count.setdefault(0, []).append(position)
+                self._take(position, pod, attempt.shape, step)
+                if self._most_drafts is None:  # a run that may open one draft has nothing left to bound
+                    self._shop.buy(draft)
+                return draft
+        return None
+
+    def blank(self, market: Market) -> Draft | str:
+        """A new draft of a NodePool without pods, or why its limits allow none."""
+        root = self._shop.root(market)
+        if isinstance(root, str):
+            return root
+        number = len(self.board.base.rooms) + len(self.board.drafts)
+        return Draft(number, root, [0] * len(self.board.base.units.names), self._below)

@@ -1,0 +1,31 @@
+"""Host ports: a port of the host can be had once, per protocol and address."""
+
+from collections.abc import Collection, Iterable
+
+from dovetail.model.pod import PodSpec
+
+HostPort = tuple[str, int, str]
+"""Address (empty for all of them), port, protocol."""
+
+EVERY_ADDRESS = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - compared with, not listened on
+
+
+def host_ports(spec: PodSpec) -> tuple[HostPort, ...]:
+    """The host ports of a pod's containers; init containers do not count."""
+    return tuple(
+        ("" if port.host_ip in EVERY_ADDRESS else port.host_ip, port.host_port, port.protocol or "TCP")
+        for container in spec.containers
+        for port in container.ports
+        if port.host_port
+    )
+
+
+def conflict(wanted: Iterable[HostPort], taken: Collection[HostPort]) -> HostPort | None:
+    """A wanted port that somebody has."""
+    for port in wanted:
+        address, number, protocol = port
+        for other_address, other_number, other_protocol in taken:
+            same = number == other_number and protocol == other_protocol
+            if same and (not address or not other_address or address == other_address):
+                return port
+    return None

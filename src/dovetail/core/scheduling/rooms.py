@@ -1,0 +1,136 @@
+"""Existing nodes as rows: what they have free, and which of them a requirement or a toleration leaves.
+
+Masks over all rooms are made once for each distinct question and shared by every pod and every candidate that asks it.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from dovetail.model.labels import HOSTNAME
+from dovetail.model.requirement import Requirement
+from dovetail.model.requirements import Requirements
+from dovetail.model.snapshot import ClusterNode
+from dovetail.model.taints import Taint, Toleration, untolerated
+
+Mask = npt.NDArray[np.bool_]
+CORDON = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
+SOFT = "PreferNoSchedule"
+
+
+class Labels:
+    """The values of one label over all rooms: distinct values, and the number of each room's (-1: none)."""
+
+    def __init__(self, key: str, rooms: Sequence[ClusterNode]) -> None:
+        numbers: dict[str, int] = {}
+        ids = []
+        for room in rooms:
+            value = _label(room, key)
+            ids.append(-1 if value is None else numbers.setdefault(value, len(numbers)))
+        self.distinct = tuple(numbers)
+        self.ids = np.array(ids, dtype=np.int32)
+        self.values: list[str | None] = [None if index < 0 else self.distinct[index] for index in ids]
+
+    def admitted(self, wanted: Requirement) -> Mask:
+        """The rooms whose label meets the requirement."""
+        table = [wanted.has(value) for value in self.distinct]
+        return np.array([*table, wanted.tolerates_absence], dtype=np.bool_)[self.ids]
+
+
+def _label(room: ClusterNode, key: str) -> str | None:
+    value = room.labels.get(key)
+    if value is None and not room.launched:
+        value = room.requirements.labels().get(key)
+    return room.name if value is None and key == HOSTNAME else value
+
+
+class Rooms:
+    """The nodes that may take pods, in the order they are tried."""
+
+    def __init__(self, nodes: Iterable[ClusterNode]) -> None:
+        staying = [node for node in nodes if not _leaving(node)]
+        staying.sort(key=lambda node: (not node.initialized, node.name))
+        self.nodes = tuple(staying)
+        self.row_by_name = {node.name: row for row, node in enumerate(self.nodes)}
+        self.taints = [_taints(node) for node in self.nodes]
+        self.undecided = [row for row, node in enumerate(self.nodes) if not node.launched]
+        self._labels: dict[str, Labels] = {}
+        self._met: dict[tuple[Requirements, ...], Mask] = {}
+        self._tolerated: dict[tuple[tuple[Toleration, ...], bool], Mask] = {}
+        distinct = {taints: index for index, taints in enumerate(dict.fromkeys(self.taints))}
+        self._distinct_taints = tuple(distinct)
+        self._taint_ids = np.array([distinct[taints] for taints in self.taints], dtype=np.int32)
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    @property
+    def has_soft_taints(self) -> bool:
+        """Whether any room would rather not have everybody."""
+        return any(taint.effect == SOFT for taints in self._distinct_taints for taint in taints)
+
+    def labels(self, key: str) -> Labels:
+        """The values of one label."""
+        if key not in self._labels:
+            self._labels[key] = Labels(key, self.nodes)
+        return self._labels[key]
+
+    def meeting(self, alternatives: tuple[Requirements, ...]) -> Mask:
+        """The rooms that meet some alternative, whatever they become."""
+        if alternatives not in self._met:
+            met = np.zeros(len(self.nodes), dtype=np.bool_)
+            for alternative in alternatives:
+                met |= self._meeting_one(alternative)
+            self._met[alternatives] = met
+        return self._met[alternatives]
+
+    def _meeting_one(self, alternative: Requirements) -> Mask:
+        met = np.ones(len(self.nodes), dtype=np.bool_)
+        for key, requirement in alternative.items():
+            met &= self.labels(key).admitted(requirement)
+        for row in self.undecided:
+            met[row] = surely_meets(self.nodes[row].requirements, alternative)
+        return met
+
+    def tolerated(self, tolerations: tuple[Toleration, ...], *, soft: bool) -> Mask:
+        """The rooms whose taints are all tolerated; with `soft`, PreferNoSchedule counts as tolerated."""
+        if (tolerations, soft) not in self._tolerated:
+            table = [
+                untolerated(tolerations, hard(taints) if soft else taints) is None for taints in self._distinct_taints
+            ]
+            self._tolerated[tolerations, soft] = np.array([*table, True], dtype=np.bool_)[self._taint_ids]
+        return self._tolerated[tolerations, soft]
+
+
+def _leaving(node: ClusterNode) -> bool:
+    return node.deleting or node.vanished or (node.node is not None and node.node.deleting)
+
+
+def _taints(node: ClusterNode) -> tuple[Taint, ...]:
+    cordoned = node.node is not None and node.node.spec.unschedulable
+    present = any(taint.matches(CORDON) for taint in node.taints)
+    return (*node.taints, CORDON) if cordoned and not present else tuple(node.taints)
+
+
+def hard(taints: Iterable[Taint]) -> tuple[Taint, ...]:
+    """The taints that keep pods away for good."""
+    return tuple(taint for taint in taints if taint.effect != SOFT)
+
+
+def surely_meets(decided: Requirements, wanted: Requirements) -> bool:
+    """Whether whatever `decided` still leaves open would meet `wanted`."""
+    for key, requirement in wanted.items():
+        if key not in decided:
+            if not requirement.tolerates_absence:
+                return False
+            continue
+        possible = decided.get(key)
+        if possible.complement:
+            if requirement.operator != "Exists" or requirement.gte is not None or requirement.lte is not None:
+                return False
+        elif not all(requirement.has(value) for value in possible.values) or (
+            possible.is_empty and not requirement.tolerates_absence
+        ):
+            return False
+    return True

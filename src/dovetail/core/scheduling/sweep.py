@@ -1,0 +1,119 @@
+"""For every node: can it go, with at most one cheaper replacement?
+
+The base state is made once; removing a node is laid over it and undone. Every node is looked at, every time.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from dovetail.core.scheduling.base import Base
+from dovetail.core.scheduling.board import Board
+from dovetail.core.scheduling.draft import Draft
+from dovetail.core.scheduling.placing import Placing
+from dovetail.core.scheduling.rulebook import Rulebook
+from dovetail.core.scheduling.shape import Shape
+from dovetail.core.scheduling.shop import Shop
+from dovetail.core.scheduling.solve import queue_order
+from dovetail.core.scheduling.tally import SpreadTally
+from dovetail.model.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
+from dovetail.model.nodepool import NodePool
+from dovetail.model.pod import Pod
+from dovetail.model.snapshot import ClusterNode, Snapshot
+
+Queue = Sequence[tuple[Pod, Shape]]
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """Whether a node can go. `blocker` is the pod that has no other place."""
+
+    kind: Literal["delete", "replace", "stay"]
+    price: float | None
+    draft: Draft | None = None
+    blocker: Pod | None = None
+
+
+def sweep(snapshot: Snapshot, pools: Sequence[NodePool], *, respect_preferences: bool = True) -> Mapping[str, Removal]:
+    """The answer for every managed, initialised node that is not on its way out, by name."""
+    swept = Sweep(snapshot, pools, respect_preferences=respect_preferences)
+    return {swept.name(row): swept.remove(row) for row in swept.rows}
+
+
+class Sweep:
+    """One base state, asked about many nodes."""
+
+    def __init__(self, snapshot: Snapshot, pools: Sequence[NodePool], *, respect_preferences: bool = True) -> None:
+        self._base = Base(snapshot, (), pools)
+        self._prices = _prices(snapshot)
+        nodes = self._base.rooms.nodes
+        self.rows = [row for row, node in enumerate(nodes) if node.managed and node.initialized]
+        self._queues = {row: self._queue(row) for row in self.rows}
+        shapes = dict.fromkeys(shape for queue in self._queues.values() for _, shape in queue)
+        self._rulebook = Rulebook(self._base, shapes, respect_preferences=respect_preferences)
+        self._board = Board(self._base, self._rulebook)
+        self._shop = Shop(self._base)
+        self._spreads = {shape: self._spreads_of(shape) for shape in shapes}
+        self._bound = {shape: not self._free(shape) for shape in shapes}
+
+    def name(self, row: int) -> str:
+        """The node of a row."""
+        return self._base.rooms.nodes[row].name
+
+    def _queue(self, row: int) -> Queue:
+        moving = [(pod, shape) for pod, shape in self._base.residents[row] if pod.reschedulable]
+        return sorted(moving, key=queue_order)
+
+    def _spreads_of(self, shape: Shape) -> tuple[SpreadTally, ...]:
+        rules = (self._rulebook.rules(stance) for stance in self._rulebook.ladder(shape))
+        return tuple(dict.fromkeys(tally for each in rules for tally, _ in each.spread))
+
+    def _free(self, shape: Shape) -> bool:
+        return all(self._rulebook.rules(stance).free for stance in self._rulebook.ladder(shape))
+
+    def remove(self, row: int) -> Removal:
+        """Take one node away, look, and put everything back."""
+        queue = self._queues[row]
+        price = self._price(self._base.rooms.nodes[row])
+        if not queue:
+            return Removal("delete", price)
+        board = self._board
+        mark = board.journal.mark()
+        board.remove(row, dict.fromkeys(tally for _, shape in queue for tally in self._spreads[shape]))
+        placing = Placing(board, self._shop, below=price or 0.0, most_drafts=0 if price is None else 1)
+        blocker = self._blocker(placing, queue)
+        drafts = tuple(board.drafts)
+        board.undo(mark)
+        if blocker is not None:
+            return Removal("stay", price, blocker=blocker)
+        return Removal("replace", price, drafts[0]) if drafts else Removal("delete", price)
+
+    def _blocker(self, placing: Placing, queue: Queue) -> Pod | None:
+        """A pod that finds no place, or None when all do."""
+        waiting: list[tuple[Pod, Shape]] = []
+        for pod, shape in queue:
+            if placing.place(pod, shape) is None:
+                if not self._bound[shape]:
+                    return pod  # room only shrinks, so it will not find one later either
+                waiting.append((pod, shape))
+        while waiting:
+            left = [(pod, shape) for pod, shape in waiting if placing.place(pod, shape) is None]
+            if len(left) == len(waiting):
+                return left[0][0]
+            waiting = left
+        return None
+
+    def _price(self, node: ClusterNode) -> float | None:
+        labels = node.labels
+        bought = labels.get(INSTANCE_TYPE, ""), labels.get(ZONE, ""), labels.get(CAPACITY_TYPE, "")
+        return self._prices.get(node.nodepool_name, {}).get(bought)
+
+
+def _prices(snapshot: Snapshot) -> dict[str, dict[tuple[str, str, str], float]]:
+    """What each offering costs, by NodePool, then type, zone and capacity type."""
+    shared: dict[int, dict[tuple[str, str, str], float]] = {}
+    for types in snapshot.catalogs.values():
+        if id(types) not in shared:
+            offers = ((each.name, offering) for each in types for offering in each.offerings)
+            shared[id(types)] = {(name, o.zone, o.capacity_type): o.price for name, o in offers}
+    return {pool: shared[id(types)] for pool, types in snapshot.catalogs.items()}

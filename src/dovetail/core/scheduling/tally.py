@@ -1,0 +1,148 @@
+"""How many pods that a rule speaks of are in each domain, and what that allows.
+
+A tally belongs to one rule. For hostname, domains are the numbers of bins. Counts change through `Journal`, so that
+whatever a run did can be undone exactly.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from dovetail.core.scheduling.rules import Affinity, Spread, Term
+from dovetail.model.labels import HOSTNAME
+
+Domain = str | int
+
+
+class Journal:
+    """What changed since the base state, to be undone in reverse."""
+
+    def __init__(self) -> None:
+        self._entries: list[tuple[dict[Any, Any], Any, Any]] = []
+
+    def mark(self) -> int:
+        """A point to come back to."""
+        return len(self._entries)
+
+    def put(self, table: dict[Any, Any], key: Any, value: Any) -> None:
+        """Write, remembering what was there."""
+        self._entries.append((table, key, table.get(key, _ABSENT)))
+        table[key] = value
+
+    def bump(self, table: dict[Any, int], key: Any, by: int) -> None:
+        """Count up or down; zero is the same as absent."""
+        before = table.get(key, 0)
+        self._entries.append((table, key, before or _ABSENT))
+        if before + by:
+            table[key] = before + by
+        else:
+            table.pop(key, None)
+
+    def undo(self, mark: int) -> None:
+        """Back to the mark."""
+        entries = self._entries
+        while len(entries) > mark:
+            table, key, before = entries.pop()
+            if before is _ABSENT:
+                table.pop(key, None)
+            else:
+                table[key] = before
+
+
+_ABSENT = object()
+
+
+class Tally:
+    """Counts by domain. `rows` has the domain of each room, or is None where every bin is its own domain."""
+
+    def __init__(self, key: str, rows: Sequence[str | None]) -> None:
+        self.key = key
+        self.by_host = key == HOSTNAME
+        self.rows = rows
+        self.counts: dict[Domain, int] = {}
+
+    def domain(self, row: int) -> Domain | None:
+        """The domain of a room."""
+        return row if self.by_host else self.rows[row]
+
+    def counts_on(self, row: int) -> bool:  # noqa: ARG002 - overridden where it matters
+        """Whether pods on this room count."""
+        return True
+
+
+class FarTally(Tally):
+    """Anti-affinity: selected pods (own terms), or owners of the term (others' terms), by domain."""
+
+    def __init__(self, term: Term, rows: Sequence[str | None]) -> None:
+        super().__init__(term.key, rows)
+        self.term = term
+
+    def allows(self, domain: Domain | None) -> bool:
+        """A domain nobody is in; a bin without the key has none and is fine."""
+        return domain is None or domain not in self.counts
+
+
+class SpreadTally(Tally):
+    """Spread: selected pods on eligible rooms, and the domains that are known."""
+
+    def __init__(
+        self, rule: Spread, rows: Sequence[str | None], eligible: Sequence[bool], provided: Iterable[str]
+    ) -> None:
+        super().__init__(rule.key, rows)
+        self.rule = rule
+        self.eligible = eligible
+        self.provided = frozenset(provided)
+        self.bins: dict[Domain, int] = {}
+        self.hosts: dict[str, int] = {"": 0}
+        for row, fit in enumerate(eligible):
+            domain = self.domain(row)
+            if fit and domain is not None:
+                self._known(domain, 1)
+
+    def _known(self, domain: Domain, by: int) -> None:
+        if self.by_host:
+            self.hosts[""] += by
+        else:
+            self.bins[domain] = self.bins.get(domain, 0) + by
+
+    def counts_on(self, row: int) -> bool:
+        """Only pods on eligible rooms count."""
+        return self.eligible[row]
+
+    def drop_row(self, row: int, journal: Journal) -> None:
+        """The room goes: its domain may no longer be known."""
+        domain = self.domain(row)
+        if self.eligible[row] and domain is not None:
+            self.add_bin(domain, journal, -1)
+
+    def add_bin(self, domain: Domain, journal: Journal, by: int = 1) -> None:
+        """One more, or one less, bin of a domain."""
+        if self.by_host:
+            journal.bump(self.hosts, "", by)
+        else:
+            journal.bump(self.bins, domain, by)
+
+    def least(self, *, opening: bool = False) -> int:
+        """The smallest count of a known domain. A draft that is being opened is one more host without any."""
+        if self.by_host:
+            hosts = self.hosts.get("", 0) + opening
+            if hosts < self.rule.min_domains or hosts > len(self.counts):
+                return 0
+            return min(self.counts.values(), default=0)
+        known = {*self.bins, *self.provided}
+        if not known or len(known) < self.rule.min_domains:
+            return 0
+        counts = self.counts
+        return min(counts.get(domain, 0) for domain in known)
+
+
+class NearTally:
+    """Affinity: pods that match all terms, by the domain of each term's key."""
+
+    def __init__(self, rule: Affinity, parts: Sequence[Tally]) -> None:
+        self.rule = rule
+        self.parts = tuple(parts)
+
+    @property
+    def nobody(self) -> bool:
+        """Whether no matching pod counts in any domain."""
+        return not any(part.counts for part in self.parts)

@@ -1,0 +1,111 @@
+"""Where a pod's volumes can be reached, and what they take of a node's attach limits.
+
+A claim that cannot be resolved leaves the pod without any place: it waits for its volume, not for a node.
+"""
+
+from dataclasses import dataclass
+from itertools import product
+
+from dovetail.model.labels import HOSTNAME
+from dovetail.model.pod import NodeSelectorTerm, PodSpec
+from dovetail.model.requirement import Requirement
+from dovetail.model.requirements import Requirements
+from dovetail.model.storage import PersistentVolume, PersistentVolumeClaim, Storage, StorageClass
+from dovetail.model.wire import Key
+
+IN_TREE_DRIVERS = {"kubernetes.io/aws-ebs": "ebs.csi.aws.com"}
+ANYWHERE = (Requirements.of(()),)
+
+
+@dataclass(frozen=True)
+class VolumeNeeds:
+    """The places for rooms and for drafts, and the claims counted against attach limits as (driver, claim)."""
+
+    on_rooms: tuple[Requirements, ...] = ANYWHERE
+    on_drafts: tuple[Requirements, ...] = ANYWHERE
+    attachments: tuple[tuple[str, str], ...] = ()
+    problem: str = ""
+
+
+NO_VOLUMES = VolumeNeeds()
+
+
+def volume_needs(pod_key: Key, spec: PodSpec, storage: Storage) -> VolumeNeeds:
+    """What the volumes of a pod ask for."""
+    names = _claim_names(pod_key, spec)
+    if not names:
+        return NO_VOLUMES
+    rooms: list[tuple[Requirements, ...]] = []
+    drafts: list[tuple[Requirements, ...]] = []
+    attachments = []
+    for name in names:
+        claim = storage.claims.get(Key(pod_key.namespace, name))
+        if claim is None:
+            return VolumeNeeds(problem=f'persistentvolumeclaim "{name}" not found')
+        volume, storage_class = _backing(claim, storage)
+        if claim.spec.volume_name and volume is None:
+            return VolumeNeeds(problem=f'persistentvolume "{claim.spec.volume_name}" not found')
+        places = _places(volume, storage_class)
+        rooms.append(places)
+        drafts.append(tuple(_without_hostname(place) for place in places))
+        driver = _driver(volume, storage_class)
+        if driver:
+            attachments.append((driver, str(claim.key)))
+    return VolumeNeeds(_together(rooms), _together(drafts), tuple(sorted(set(attachments))))
+
+
+def _claim_names(pod_key: Key, spec: PodSpec) -> list[str]:
+    named = []
+    for volume in spec.volumes:
+        if volume.persistent_volume_claim is not None:
+            named.append(volume.persistent_volume_claim.claim_name)
+        elif volume.ephemeral is not None:
+            named.append(f"{pod_key.name}-{volume.name}")
+    return named
+
+
+def _backing(claim: PersistentVolumeClaim, storage: Storage) -> tuple[PersistentVolume | None, StorageClass | None]:
+    volume = storage.volumes.get(claim.spec.volume_name) if claim.spec.volume_name else None
+    return volume, storage.classes.get(claim.spec.storage_class_name or "")
+
+
+def _places(volume: PersistentVolume | None, storage_class: StorageClass | None) -> tuple[Requirements, ...]:
+    if volume is not None:
+        affinity = volume.spec.node_affinity
+        terms = affinity.required.node_selector_terms if affinity is not None and affinity.required is not None else ()
+        return tuple(_term(term) for term in terms) or ANYWHERE
+    allowed = storage_class.allowed_topologies if storage_class is not None else ()
+    return (
+        tuple(
+            Requirements.of(Requirement.of(each.key, "In", each.values) for each in term.match_label_expressions)
+            for term in allowed
+        )
+        or ANYWHERE
+    )
+
+
+def _term(term: NodeSelectorTerm) -> Requirements:
+    return Requirements.of(Requirement.of(each.key, each.operator, each.values) for each in term.match_expressions)
+
+
+def _without_hostname(place: Requirements) -> Requirements:
+    return Requirements.of(requirement for key, requirement in place.items() if key != HOSTNAME)
+
+
+def _driver(volume: PersistentVolume | None, storage_class: StorageClass | None) -> str:
+    if volume is not None:
+        if volume.spec.csi is not None:
+            return volume.spec.csi.driver
+        return "ebs.csi.aws.com" if volume.spec.aws_elastic_block_store is not None else ""
+    provisioner = storage_class.provisioner if storage_class is not None else ""
+    return IN_TREE_DRIVERS.get(provisioner, provisioner)
+
+
+def _together(each_volume: list[tuple[Requirements, ...]]) -> tuple[Requirements, ...]:
+    """Every combination that does not contradict itself."""
+    combined: dict[Requirements, None] = {}
+    for places in product(*each_volume):
+        whole = places[0].add(*places[1:])
+        if all(requirement.complement or requirement.values for requirement in whole.values()):
+            combined.setdefault(whole)
+    return tuple(combined)
