@@ -40,6 +40,9 @@ e2e-binaries: $(STAMP) ## build the control plane into the cache, once per machi
 e2e: $(STAMP) e2e-binaries ## the suite against a real control plane
 	$(BIN)/pytest -m e2e tests/e2e $(ARGS)
 
+bench: $(STAMP) ## every benchmark with its bars
+	@for each in decode scheduling sweep; do $(BIN)/python bench/$$each.py || exit 1; done
+
 format: $(STAMP) ## format and fix
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .

@@ -192,4 +192,4 @@ def test_without_the_custom_resources_the_controller_says_what_to_do(control_pla
         argv = [DOVETAIL, "run", "--kubeconfig", str(empty.kubeconfig)]
         ended = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == 2
-    assert "dovetail crds | kubectl apply -f -" in ended.stderr
+    assert "dovetail crds | kubectl apply --server-side -f -" in ended.stderr

@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 def run(
     *,
     kubeconfig: Annotated[
-        Path | None, typer.Option("--kubeconfig", help="Path to a kubeconfig; without one, found as kubectl finds it.")
+        Path | None,
+        typer.Option(
+            "--kubeconfig", help="Path to a kubeconfig. Else KUBECONFIG, the pod's service account, ~/.kube/config."
+        ),
     ] = None,
     context: Annotated[str | None, typer.Option("--context", help="The kubeconfig context to use.")] = None,
     settings: Settings,
@@ -27,7 +30,7 @@ def run(
     """Run the controllers against a cluster until stopped.
 
     Reads NodePools and pending pods, launches NodeClaims through the provider, and follows each to a working node.
-    Install the custom resources first:  dovetail crds | kubectl apply -f -
+    Install the custom resources first:  dovetail crds | kubectl apply --server-side -f -
     """
     from dovetail.observe.log import LogSettings, configure
 
@@ -87,5 +90,5 @@ async def _check_access(cluster: "Cluster") -> None:
         except Unavailable:
             return
     if absent:
-        remedy = "install them with:  dovetail crds | kubectl apply -f -"
+        remedy = "install them with:  dovetail crds | kubectl apply --server-side -f -"
         raise Unprepared(f"the cluster has no custom resource {', '.join(absent)}; {remedy}")

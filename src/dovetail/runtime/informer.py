@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 from dovetail.model.kinds import Kind
 from dovetail.model.wire import Key, KubeObject, Unreadable
 from dovetail.ports.cluster import Change, Cluster
-from dovetail.ports.errors import ApiError, Gone
+from dovetail.ports.errors import ApiError, Denied, Gone
 from dovetail.runtime.backoff import Backoff
 
 log = logging.getLogger(__name__)
@@ -69,8 +69,16 @@ class Informer(Generic[T]):
                 version = ""
             except ApiError as error:
                 delay = backoff.next()
-                log.warning("watch failed", extra={"kind": self.kind.name, "error": str(error), "retry_seconds": delay})
+                self._report(error, delay)
                 await asyncio.sleep(delay)
+
+    def _report(self, error: ApiError, delay: float) -> None:
+        facts = {"kind": self.kind.name, "error": str(error), "retry_seconds": delay}
+        if isinstance(error, Denied):
+            remedy = f"grant get, list and watch on {self.kind.plural} (apiGroup {self.kind.group!r})"
+            log.error("not allowed to watch", extra={**facts, "remedy": remedy})
+        else:
+            log.warning("watch failed", extra=facts)
 
     async def _relist(self) -> str:
         listing = await self._cluster.list(self.kind)
