@@ -39,6 +39,15 @@ def _smaller(case: Case) -> Iterator[Case]:
         for at in range(len(node.pods)):
             emptier = replace(node, pods=_without(node.pods, at))
             yield _with_snapshot(case, nodes=(*snapshot.nodes[:index], emptier, *snapshot.nodes[index + 1 :]))
+    yield from _plainer_clusters(case)
+    yield from _fewer_types(case)
+    for index, pod in enumerate(case.pods):
+        for simpler in _simpler_pods(pod):
+            yield replace(case, pods=(*case.pods[:index], simpler, *case.pods[index + 1 :]))
+
+
+def _plainer_clusters(case: Case) -> Iterator[Case]:
+    snapshot = case.snapshot
     for index in range(len(case.pools)):
         yield replace(case, pools=_without(case.pools, index))
     for index in range(len(snapshot.daemon_sets)):
@@ -49,10 +58,6 @@ def _smaller(case: Case) -> Iterator[Case]:
     if nominated:
         kept = tuple(pod for pod in snapshot.unbound_pods if not pod.status.nominated_node_name)
         yield _with_snapshot(case, unbound_pods=kept)
-    yield from _fewer_types(case)
-    for index, pod in enumerate(case.pods):
-        for simpler in _simpler_pods(pod):
-            yield replace(case, pods=(*case.pods[:index], simpler, *case.pods[index + 1 :]))
 
 
 def _fewer_types(case: Case) -> Iterator[Case]:

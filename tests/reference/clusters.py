@@ -13,6 +13,8 @@ from reference.chance.disks import CLAIMS, some_storage
 from reference.chance.nodes import some_nodes
 from reference.chance.workloads import NOON, Workload, bound, light, replica, some_daemon_sets, some_workload
 
+STATES = ("running",) * 12 + ("ended", "leaving", "mirror") + ("stateful leaving", "daemon") * 2
+
 
 @dataclass(frozen=True)
 class Case:
@@ -66,9 +68,7 @@ def _inhabited(dice: Dice, node: ClusterNode, workloads: list[Workload]) -> Clus
 def _inhabitant(dice: Dice, node: str, workloads: list[Workload]) -> Pod:
     workload = dice.pick(workloads)
     pod = replica(dice, light(workload) if dice.maybe(0.9) else workload)
-    state = dice.pick(
-        ("running",) * 12 + ("ended", "leaving", "stateful leaving", "stateful leaving", "daemon", "daemon", "mirror")
-    )
+    state = dice.pick(STATES)
     match state:
         case "ended":
             return bound(pod, node, dice.pick(("Succeeded", "Failed")))

@@ -4,9 +4,12 @@ from collections.abc import Iterator
 
 from dovetail.model.labels import HOSTNAME, ZONE
 from dovetail.model.pod import NodeSelectorRequirement, Pod, PodAffinityTerm
+from dovetail.model.quantity import Quantity
+from dovetail.model.snapshot import ClusterNode
 from dovetail.model.taints import PREFER_NO_SCHEDULE
-from reference.chance.dice import GPU
+from reference.chance.dice import DRIVER, GPU
 from reference.clusters import Case
+from reference.volumes import claims_by_driver
 from reference.wish import full_wish, required_far, required_near
 
 TOPOLOGY_NAMES = {HOSTNAME: "hostname", ZONE: "zone", "karpenter.sh/capacity-type": "capacity type"}
@@ -39,6 +42,14 @@ def _of_containers(pod: Pod) -> Iterator[str]:
         yield "pod: host port of one address"
     if spec.priority:
         yield "pod: priority"
+    if any(
+        amount.nano % 1_000_000 or (name == "memory" and amount.nano % 1_000_000_000) for name, amount in _amounts(pod)
+    ):
+        yield "pod: odd amounts"
+
+
+def _amounts(pod: Pod) -> Iterator[tuple[str, Quantity]]:
+    return (each for container in pod.spec.containers for each in container.resources.requests.items())
 
 
 def _of_state(pod: Pod) -> Iterator[str]:
@@ -163,8 +174,15 @@ def _of_nodes(case: Case) -> Iterator[str]:
             yield "node: cordoned"
         if any(taint.effect == PREFER_NO_SCHEDULE for taint in node.taints):
             yield "node: PreferNoSchedule taint"
-        for pod in node.pods:
-            yield from _of_bound_pod(pod)
+        if _over_volume_limit(case, node):
+            yield "node: over a volume limit"
+
+
+def _over_volume_limit(case: Case, node: ClusterNode) -> bool:
+    storage = case.snapshot.storage
+    limit = storage.attach_limits.get(node.name, {}).get(DRIVER)
+    present = claims_by_driver((pod for pod in node.pods if not pod.terminal), storage)
+    return limit is not None and len(present.get(DRIVER, ())) > limit
 
 
 def _of_bound_pod(pod: Pod) -> Iterator[str]:
@@ -181,8 +199,16 @@ def _of_bound_pod(pod: Pod) -> Iterator[str]:
 
 
 def _of_cluster(case: Case) -> Iterator[str]:
+    for node in case.snapshot.nodes:
+        for pod in node.pods:
+            yield from _of_bound_pod(pod)
+    mounted = [
+        each for pod in case.pods for each in set().union(*claims_by_driver([pod], case.snapshot.storage).values())
+    ]
+    if len(mounted) > len(set(mounted)):
+        yield "volume: shared claim"
     if case.snapshot.daemon_sets:
-        yield "daemon set"
+        yield "daemon set: any"
     if any(
         port.host_port
         for each in case.snapshot.daemon_sets
@@ -190,7 +216,12 @@ def _of_cluster(case: Case) -> Iterator[str]:
         for port in container.ports
     ):
         yield "daemon set: host port"
+    if any(
+        each.spec.template.spec.affinity.node_affinity.required_during_scheduling_ignored_during_execution
+        for each in case.snapshot.daemon_sets
+    ):
+        yield "daemon set: only on some nodes"
     if any(pod.status.nominated_node_name for pod in case.snapshot.unbound_pods):
-        yield "nominated pod"
+        yield "pod: nominated"
     if not case.respect_preferences:
-        yield "preferences ignored"
+        yield "preference: ignored"

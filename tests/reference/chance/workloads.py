@@ -68,11 +68,11 @@ def some_workload(dice: Dice, claims: list[str]) -> Workload:
 def some_volumes(dice: Dice, claims: list[str]) -> tuple[Volume, ...]:
     if not dice.about("volumes", 0.6):
         return ()
+    reachable = claims if dice.maybe(0.5) else claims[:-2]
+    mounted = dice.random.sample(reachable, dice.pick((0, 1, 1, 2)))
     named = [
         Volume(name=f"v{index}", persistent_volume_claim=ClaimVolume(claim_name=claim))
-        for index, claim in enumerate(
-            dice.random.sample(claims[: 8 if dice.maybe(0.3) else 6], dice.pick((0, 1, 1, 2)))
-        )
+        for index, claim in enumerate(mounted)
     ]
     if dice.maybe(0.25):
         template = ClaimTemplate(spec=ClaimTemplateSpec(storage_class_name=dice.pick(("zonal", "anywhere"))))
