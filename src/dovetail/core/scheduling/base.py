@@ -102,7 +102,7 @@ class Base:
         for row in self.rooms.undecided:
             node = self.rooms.nodes[row]
             fits[row] = untolerated(daemon.tolerations, hard(node.taints)) is None and any(
-                node.requirements.compatible(each, node.undefined_labels) is None for each in daemon.alternatives
+                each.fits(node.requirements, node.undefined_labels) for each in daemon.alternatives
             )
         return fits
 

@@ -131,6 +131,5 @@ class Board:
         if any(key != HOSTNAME and not options.domains(key) for key in rule.held_keys):
             return False
         return rule.alternatives is None or any(
-            options.requirements.compatible(alternative, template.well_known) is None
-            for alternative in rule.alternatives
+            alternative.fits(options.requirements, template.well_known) for alternative in rule.alternatives
         )

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from dovetail.core.scheduling.ladder import node_alternatives
+from dovetail.core.scheduling.alternative import Alternative, node_alternatives
 from dovetail.core.scheduling.ports import HostPort, host_ports
 from dovetail.model.pod import PodSpec
 from dovetail.model.quantity import ZERO
@@ -21,7 +21,7 @@ SOFT = "PreferNoSchedule"
 class Daemon:
     """The pod a DaemonSet puts on every node it suits."""
 
-    alternatives: tuple[Requirements, ...]
+    alternatives: tuple[Alternative, ...]
     tolerations: tuple[Toleration, ...]
     requests: Resources
     ports: tuple[HostPort, ...]
@@ -69,5 +69,5 @@ def _read(spec: PodSpec) -> Daemon:
 
 def _runs_on(daemon: Daemon, node: Requirements, taints: tuple[Taint, ...], undefined: frozenset[str]) -> bool:
     return untolerated(daemon.tolerations, taints) is None and any(
-        node.compatible(alternative, undefined) is None for alternative in daemon.alternatives
+        alternative.fits(node, undefined) for alternative in daemon.alternatives
     )

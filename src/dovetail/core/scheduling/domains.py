@@ -58,7 +58,7 @@ class Allowance:
         return ""
 
     def domains(self, options: Options, key: str) -> tuple[list[str], bool] | None:
-        """The allowed domains of a key, best first, and whether one must be chosen. None: the key does not matter."""
+        """The allowed domains of a key, best first, and whether one must be chosen. None: leave it as it is."""
         spread = [(tally, itself) for tally, itself in self.rules.spread if tally.key == key]
         near = [part for part in (self.rules.near.parts if self.rules.near is not None else ()) if part.key == key]
         far = [tally for tally in self.rules.far if tally.key == key]
@@ -74,7 +74,8 @@ class Allowance:
         ]
         if spread:
             allowed.sort(key=lambda domain: ([tally.counts.get(domain, 0) for tally, _ in spread], domain))
-        return allowed, bool(spread) or (bool(near) and self._bootstrap)
+        one = bool(spread) or (bool(near) and self._bootstrap)
+        return None if not one and len(allowed) == len(possible) else (allowed, one)
 
     def _spreads(self, tally: SpreadTally, itself: int, domain: Domain) -> bool:
         return tally.counts.get(domain, 0) + itself - self.least(tally) <= tally.rule.max_skew

@@ -3,9 +3,10 @@
 The steps are in docs/concepts/scheduling.md. The last stance holds only requirements, and tolerates soft taints.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from dovetail.core.scheduling.alternative import Alternative, node_alternatives, read_expressions
 from dovetail.core.scheduling.rules import Affinity, Owner, Spread, Term, read_spread, read_term
 from dovetail.model.pod import (
     NodeAffinity,
@@ -16,8 +17,6 @@ from dovetail.model.pod import (
     TopologySpreadConstraint,
     WeightedPodAffinityTerm,
 )
-from dovetail.model.requirement import Requirement
-from dovetail.model.requirements import Requirements
 
 NO_POD_AFFINITY = PodAffinity()
 NO_NODE_AFFINITY = NodeAffinity()
@@ -118,42 +117,6 @@ def required_anti_terms(owner: Owner) -> tuple[Term, ...]:
     return tuple(dict.fromkeys(read_term(owner, term) for term in required))
 
 
-def node_alternatives(spec: PodSpec) -> tuple[Requirements, ...]:
-    """The ways in which a node can satisfy selector and required affinity; any one of them is enough."""
-    selector = tuple(Requirements.from_labels(spec.node_selector).values())
-    affinity = spec.affinity.node_affinity if spec.affinity is not None else None
-    required = affinity.required_during_scheduling_ignored_during_execution if affinity is not None else None
-    if required is None:
-        return _distinct([conjunction(selector)])
-    return _distinct(
-        conjunction((*selector, *expressions))
-        for term in required.node_selector_terms
-        if (expressions := _expressions(term))
-    )
-
-
-def _preferring(required: Iterable[Requirements], preference: NodeSelectorTerm) -> tuple[Requirements, ...]:
-    wanted = _expressions(preference)
-    return _distinct(conjunction((*alternative.values(), *wanted)) for alternative in required)
-
-
-def _distinct(alternatives: Iterable[Requirements | None]) -> tuple[Requirements, ...]:
-    return tuple(dict.fromkeys(each for each in alternatives if each is not None))
-
-
-def conjunction(requirements: Iterable[Requirement]) -> Requirements | None:
-    """All of them together, or None if they contradict each other: `a In [x]` and `a In [y]` leave no node at all."""
-    written = tuple(requirements)
-    together = Requirements.of(written)
-    for requirement in written:
-        if together.get(requirement.key).is_empty and not requirement.tolerates_absence:
-            return None
-    return together
-
-
-def _expressions(term: NodeSelectorTerm) -> tuple[Requirement, ...]:
-    """The expressions of a term. One that cannot be read matches no node, and so the whole term is left out."""
-    try:
-        return tuple(Requirement.of(each.key, each.operator, each.values) for each in term.match_expressions)
-    except ValueError:
-        return ()
+def _preferring(required: tuple[Alternative, ...], preference: NodeSelectorTerm) -> tuple[Alternative, ...]:
+    wanted = read_expressions(preference)
+    return tuple(dict.fromkeys(alternative.also(wanted) for alternative in required)) if wanted else ()

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from dovetail.core.scheduling.alternative import Alternative
 from dovetail.core.scheduling.market import Market, Mask
 from dovetail.core.scheduling.ports import HostPort, conflict
 from dovetail.core.scheduling.template import Choice
@@ -25,7 +26,7 @@ class Options:
         self.market = market
         self.requirements = requirements
         self._offerings = offerings
-        self._steps: dict[Requirements, Options | str] = {}
+        self._steps: dict[Alternative, Options | str] = {}
         self._within: dict[tuple[str, tuple[str, ...]], Options] = {}
         self._domains: dict[str, tuple[str, ...]] = {}
         held = np.flatnonzero(offerings)
@@ -43,14 +44,22 @@ class Options:
             if requirement.min_values is not None
         }
 
-    def narrow(self, wanted: Requirements) -> "Options | str":
-        """With these requirements added, or why that cannot be."""
-        if not len(wanted):
+    def narrow(self, wanted: Alternative) -> "Options | str":
+        """With these expressions added, or why that cannot be."""
+        if not wanted.expressions:
             return self
         known = self._steps.get(wanted)
         if known is None:
-            known = self._steps[wanted] = self._narrow(wanted)
+            known = self._steps[wanted] = self._narrow_all(wanted)
         return known
+
+    def _narrow_all(self, wanted: Alternative) -> "Options | str":
+        reached: Options | str = self
+        for expression in wanted.single:
+            if isinstance(reached, str):
+                break
+            reached = reached._narrow(expression)  # noqa: SLF001 - the same class
+        return reached
 
     def _narrow(self, wanted: Requirements) -> "Options | str":
         conflicting = self.requirements.compatible(wanted, self.market.template.well_known)
@@ -68,7 +77,7 @@ class Options:
         """Narrowed to some of its domains."""
         asked = (key, tuple(domains))
         if asked not in self._within:
-            narrowed = self.narrow(Requirements.of([Requirement.of(key, "In", domains)]))
+            narrowed = self.narrow(Alternative([Requirement.of(key, "In", domains)]))
             assert isinstance(narrowed, Options), f"{domains} are possible domains of {key}: {narrowed}"
             self._within[asked] = narrowed
         return self._within[asked]

@@ -8,15 +8,22 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from dovetail.core.scheduling.alternative import Alternative
 from dovetail.model.labels import HOSTNAME
-from dovetail.model.requirement import Requirement
-from dovetail.model.requirements import Requirements
+from dovetail.model.requirement import NORMALISED_LABELS, Requirement
 from dovetail.model.snapshot import ClusterNode
 from dovetail.model.taints import Taint, Toleration, untolerated
 
 Mask = npt.NDArray[np.bool_]
 CORDON = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
 SOFT = "PreferNoSchedule"
+
+
+_SPELLINGS: dict[str, tuple[str, ...]] = {
+    key: (key, *(old for old, new in NORMALISED_LABELS.items() if new == key))
+    for key in sorted(set(NORMALISED_LABELS.values()))
+}
+"""Labels that are also written in an older way."""
 
 
 class Labels:
@@ -39,7 +46,7 @@ class Labels:
 
 
 def _label(room: ClusterNode, key: str) -> str | None:
-    value = room.labels.get(key)
+    value = next((room.labels[name] for name in _SPELLINGS.get(key, (key,)) if name in room.labels), None)
     if value is None and not room.launched:
         value = room.requirements.labels().get(key)
     return room.name if value is None and key == HOSTNAME else value
@@ -56,7 +63,7 @@ class Rooms:
         self.taints = [_taints(node) for node in self.nodes]
         self.undecided = [row for row, node in enumerate(self.nodes) if not node.launched]
         self._labels: dict[str, Labels] = {}
-        self._met: dict[tuple[Requirements, ...], Mask] = {}
+        self._met: dict[tuple[Alternative, ...], Mask] = {}
         self._tolerated: dict[tuple[tuple[Toleration, ...], bool], Mask] = {}
         distinct = {taints: index for index, taints in enumerate(dict.fromkeys(self.taints))}
         self._distinct_taints = tuple(distinct)
@@ -76,7 +83,7 @@ class Rooms:
             self._labels[key] = Labels(key, self.nodes)
         return self._labels[key]
 
-    def meeting(self, alternatives: tuple[Requirements, ...]) -> Mask:
+    def meeting(self, alternatives: tuple[Alternative, ...]) -> Mask:
         """The rooms that meet some alternative, whatever they become."""
         if alternatives not in self._met:
             met = np.zeros(len(self.nodes), dtype=np.bool_)
@@ -85,12 +92,12 @@ class Rooms:
             self._met[alternatives] = met
         return self._met[alternatives]
 
-    def _meeting_one(self, alternative: Requirements) -> Mask:
+    def _meeting_one(self, alternative: Alternative) -> Mask:
         met = np.ones(len(self.nodes), dtype=np.bool_)
-        for key, requirement in alternative.items():
-            met &= self.labels(key).admitted(requirement)
+        for expression in alternative.expressions:
+            met &= self.labels(expression.key).admitted(expression)
         for row in self.undecided:
-            met[row] = surely_meets(self.nodes[row].requirements, alternative)
+            met[row] = alternative.surely(self.nodes[row].requirements)
         return met
 
     def tolerated(self, tolerations: tuple[Toleration, ...], *, soft: bool) -> Mask:
@@ -116,21 +123,3 @@ def _taints(node: ClusterNode) -> tuple[Taint, ...]:
 def hard(taints: Iterable[Taint]) -> tuple[Taint, ...]:
     """The taints that keep pods away for good."""
     return tuple(taint for taint in taints if taint.effect != SOFT)
-
-
-def surely_meets(decided: Requirements, wanted: Requirements) -> bool:
-    """Whether whatever `decided` still leaves open would meet `wanted`."""
-    for key, requirement in wanted.items():
-        if key not in decided:
-            if not requirement.tolerates_absence:
-                return False
-            continue
-        possible = decided.get(key)
-        if possible.complement:
-            if requirement.operator != "Exists" or requirement.gte is not None or requirement.lte is not None:
-                return False
-        elif not all(requirement.has(value) for value in possible.values) or (
-            possible.is_empty and not requirement.tolerates_absence
-        ):
-            return False
-    return True

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from dovetail.core.scheduling.alternative import ANYWHERE
 from dovetail.core.scheduling.base import Base
 from dovetail.core.scheduling.ladder import Stance
 from dovetail.core.scheduling.market import Market
@@ -12,7 +13,6 @@ from dovetail.core.scheduling.selectors import Selector
 from dovetail.core.scheduling.shape import Shape
 from dovetail.core.scheduling.tally import FarTally, NearTally, SpreadTally, Tally
 from dovetail.model.labels import HOSTNAME
-from dovetail.model.requirements import Requirements
 from dovetail.model.taints import untolerated
 
 
@@ -187,4 +187,4 @@ class Rulebook:
         return [shape for namespace in namespaces for shape in self._by_namespace.get(namespace, ())]
 
 
-_ANY = (Requirements.of(()),)
+_ANY = (ANYWHERE,)

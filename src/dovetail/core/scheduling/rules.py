@@ -6,9 +6,9 @@ What each rule means is written in docs/concepts/scheduling.md. Here is only who
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from dovetail.core.scheduling.alternative import Alternative
 from dovetail.core.scheduling.selectors import Selector, label_key_expressions, read_selector
 from dovetail.model.pod import PodAffinityTerm, PodSpec, TopologySpreadConstraint
-from dovetail.model.requirements import Requirements
 from dovetail.model.taints import Toleration
 
 
@@ -29,7 +29,7 @@ class Spread:
     max_skew: int
     min_domains: int
     held_keys: tuple[str, ...]
-    alternatives: tuple[Requirements, ...] | None
+    alternatives: tuple[Alternative, ...] | None
     tolerations: tuple[Toleration, ...] | None
 
 
@@ -74,7 +74,7 @@ def read_spread(
     owner: Owner,
     constraint: TopologySpreadConstraint,
     held: tuple[TopologySpreadConstraint, ...],
-    required: tuple[Requirements, ...],
+    required: tuple[Alternative, ...],
 ) -> Spread:
     """One spread constraint; `held` are all that are held with it, `required` the node alternatives."""
     extra = label_key_expressions(owner.labels, constraint.match_label_keys)

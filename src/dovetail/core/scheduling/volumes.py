@@ -6,23 +6,30 @@ A claim that cannot be resolved leaves the pod without any place: it waits for i
 from dataclasses import dataclass
 from itertools import product
 
+from dovetail.core.scheduling.alternative import ANYWHERE, Alternative, read_expressions
 from dovetail.model.labels import HOSTNAME
-from dovetail.model.pod import NodeSelectorTerm, PodSpec
+from dovetail.model.pod import PodSpec
 from dovetail.model.requirement import Requirement
 from dovetail.model.requirements import Requirements
-from dovetail.model.storage import PersistentVolume, PersistentVolumeClaim, Storage, StorageClass
+from dovetail.model.storage import (
+    PersistentVolume,
+    PersistentVolumeClaim,
+    Storage,
+    StorageClass,
+    TopologySelectorTerm,
+)
 from dovetail.model.wire import Key
 
 IN_TREE_DRIVERS = {"kubernetes.io/aws-ebs": "ebs.csi.aws.com"}
-ANYWHERE = (Requirements.of(()),)
+NO_PLACE_IN_PARTICULAR = (ANYWHERE,)
 
 
 @dataclass(frozen=True)
 class VolumeNeeds:
     """The places for rooms and for drafts, and the claims counted against attach limits as (driver, claim)."""
 
-    on_rooms: tuple[Requirements, ...] = ANYWHERE
-    on_drafts: tuple[Requirements, ...] = ANYWHERE
+    on_rooms: tuple[Alternative, ...] = NO_PLACE_IN_PARTICULAR
+    on_drafts: tuple[Alternative, ...] = NO_PLACE_IN_PARTICULAR
     attachments: tuple[tuple[str, str], ...] = ()
     problem: str = ""
 
@@ -35,8 +42,8 @@ def volume_needs(pod_key: Key, spec: PodSpec, storage: Storage) -> VolumeNeeds:
     names = _claim_names(pod_key, spec)
     if not names:
         return NO_VOLUMES
-    rooms: list[tuple[Requirements, ...]] = []
-    drafts: list[tuple[Requirements, ...]] = []
+    rooms: list[tuple[Alternative, ...]] = []
+    drafts: list[tuple[Alternative, ...]] = []
     attachments = []
     for name in names:
         claim = storage.claims.get(Key(pod_key.namespace, name))
@@ -69,27 +76,21 @@ def _backing(claim: PersistentVolumeClaim, storage: Storage) -> tuple[Persistent
     return volume, storage.classes.get(claim.spec.storage_class_name or "")
 
 
-def _places(volume: PersistentVolume | None, storage_class: StorageClass | None) -> tuple[Requirements, ...]:
+def _places(volume: PersistentVolume | None, storage_class: StorageClass | None) -> tuple[Alternative, ...]:
     if volume is not None:
         affinity = volume.spec.node_affinity
         terms = affinity.required.node_selector_terms if affinity is not None and affinity.required is not None else ()
-        return tuple(_term(term) for term in terms) or ANYWHERE
+        return tuple(Alternative(read_expressions(term)) for term in terms) or NO_PLACE_IN_PARTICULAR
     allowed = storage_class.allowed_topologies if storage_class is not None else ()
-    return (
-        tuple(
-            Requirements.of(Requirement.of(each.key, "In", each.values) for each in term.match_label_expressions)
-            for term in allowed
-        )
-        or ANYWHERE
-    )
+    return tuple(_allowed(term) for term in allowed) or NO_PLACE_IN_PARTICULAR
 
 
-def _term(term: NodeSelectorTerm) -> Requirements:
-    return Requirements.of(Requirement.of(each.key, each.operator, each.values) for each in term.match_expressions)
+def _allowed(term: TopologySelectorTerm) -> Alternative:
+    return Alternative(Requirement.of(each.key, "In", each.values) for each in term.match_label_expressions)
 
 
-def _without_hostname(place: Requirements) -> Requirements:
-    return Requirements.of(requirement for key, requirement in place.items() if key != HOSTNAME)
+def _without_hostname(place: Alternative) -> Alternative:
+    return Alternative(expression for expression in place.expressions if expression.key != HOSTNAME)
 
 
 def _driver(volume: PersistentVolume | None, storage_class: StorageClass | None) -> str:
@@ -101,11 +102,22 @@ def _driver(volume: PersistentVolume | None, storage_class: StorageClass | None)
     return IN_TREE_DRIVERS.get(provisioner, provisioner)
 
 
-def _together(each_volume: list[tuple[Requirements, ...]]) -> tuple[Requirements, ...]:
+def _together(each_volume: list[tuple[Alternative, ...]]) -> tuple[Alternative, ...]:
     """Every combination that does not contradict itself."""
-    combined: dict[Requirements, None] = {}
-    for places in product(*each_volume):
-        whole = places[0].add(*places[1:])
-        if all(requirement.complement or requirement.values for requirement in whole.values()):
-            combined.setdefault(whole)
-    return tuple(combined)
+    combined = (_all_of(places) for places in product(*each_volume))
+    return tuple(dict.fromkeys(each for each in combined if each.fits(NOTHING_SETTLED, EVERY_LABEL)))
+
+
+def _all_of(places: tuple[Alternative, ...]) -> Alternative:
+    return Alternative(expression for place in places for expression in place.expressions)
+
+
+class _EveryLabel(frozenset[str]):
+    """Contains every label: nothing is known of the node yet."""
+
+    def __contains__(self, key: object) -> bool:
+        return isinstance(key, str)
+
+
+EVERY_LABEL = _EveryLabel()
+NOTHING_SETTLED = Requirements.of(())
