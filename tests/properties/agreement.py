@@ -3,6 +3,8 @@
 import os
 from dataclasses import dataclass
 
+import msgspec
+
 from dovetail.core.scheduling.solve import solve as fast_solve
 from dovetail.core.scheduling.sweep import sweep as fast_sweep
 from dovetail.model.wire import Key
@@ -117,20 +119,25 @@ def sweep_story(case: Case) -> str:
 def _cluster_story(case: Case) -> list[str]:
     snapshot = case.snapshot
     lines = [f"  preferences {'respected' if case.respect_preferences else 'ignored'}"]
-    lines += [f"  asked: {pod}" for pod in case.pods]
+    lines += [f"  asked: {brief(pod)}" for pod in case.pods]
     for node in snapshot.nodes:
-        lines.append(f"  node {node.name}: {node.node} {node.claim}")
-        lines += [f"    holds {pod}" for pod in node.pods]
-    lines += [f"  nominated: {pod}" for pod in snapshot.unbound_pods if pod.status.nominated_node_name]
+        lines.append(f"  node {node.name}: node {brief(node.node)} claim {brief(node.claim)}")
+        lines += [f"    holds {brief(pod)}" for pod in node.pods]
+    lines += [f"  nominated: {brief(pod)}" for pod in snapshot.unbound_pods if pod.status.nominated_node_name]
     for pool in case.pools:
-        lines.append(f"  pool {pool.name}: {pool.spec}")
+        lines.append(f"  pool {pool.name}: {brief(pool.spec)}")
         for each in snapshot.catalogs[pool.name]:
             sold = [(o.zone, o.capacity_type, o.price, o.available) for o in each.offerings]
-            lines.append(f"    type {each.name}: {each.requirements}; has {dict(each.allocatable)}; sold {sold}")
-    lines += [f"  daemon set {each.name}: {each.spec.template.spec}" for each in snapshot.daemon_sets]
+            lines.append(f"    type {each.name}: {each.requirements}; has {brief(each.allocatable)}; sold {sold}")
+    lines += [f"  daemon set {each.name}: {brief(each.spec.template.spec)}" for each in snapshot.daemon_sets]
     if snapshot.storage.claims:
-        lines.append(f"  storage: {_mentioned_storage(case)}")
+        lines += [f"  storage: {brief(each)}" for each in _mentioned_storage(case)]
     return lines
+
+
+def brief(value: object) -> str:
+    """As on the wire, without what is not set."""
+    return msgspec.json.encode(value, enc_hook=str).decode()
 
 
 def _mentioned_storage(case: Case) -> list[object]:

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from msgspec import structs
+
 from dovetail.model.pod import Affinity, Container, Pod, PodSpec, ResourceRequirements
 from dovetail.model.storage import Storage
 from reference.clusters import Case
@@ -85,17 +87,18 @@ def _simpler_pods(pod: Pod) -> Iterator[Pod]:
     }
     for name, value in plain.items():
         if getattr(pod.spec, name) != value:
-            yield _changed(pod, spec=_changed(pod.spec, **{name: value}))
+            yield structs.replace(pod, spec=structs.replace(pod.spec, **{name: value}))
     for index in range(len(pod.spec.topology_spread_constraints)):
         fewer = _without(pod.spec.topology_spread_constraints, index)
-        yield _changed(pod, spec=_changed(pod.spec, topology_spread_constraints=fewer))
+        yield structs.replace(pod, spec=structs.replace(pod.spec, topology_spread_constraints=fewer))
     if pod.spec.affinity is not None:
         yield from (
-            _changed(pod, spec=_changed(pod.spec, affinity=each)) for each in _simpler_affinity(pod.spec.affinity)
+            structs.replace(pod, spec=structs.replace(pod.spec, affinity=each))
+            for each in _simpler_affinity(pod.spec.affinity)
         )
     bare = (Container(resources=ResourceRequirements()),)
     if pod.spec.containers != bare:
-        yield _changed(pod, spec=_changed(pod.spec, containers=bare))
+        yield structs.replace(pod, spec=structs.replace(pod.spec, containers=bare))
 
 
 def _simpler_affinity(affinity: Affinity) -> Iterator[Affinity]:
@@ -103,22 +106,18 @@ def _simpler_affinity(affinity: Affinity) -> Iterator[Affinity]:
         rules = getattr(affinity, side)
         if rules is None:
             continue
-        yield _changed(affinity, **{side: None})
+        yield structs.replace(affinity, **{side: None})
         for name in type(rules).__struct_fields__:
             terms = getattr(rules, name)
             if isinstance(terms, tuple):
                 for index in range(len(terms)):
-                    yield _changed(affinity, **{side: _changed(rules, **{name: _without(terms, index)})})
+                    yield structs.replace(affinity, **{side: structs.replace(rules, **{name: _without(terms, index)})})
 
 
 def changed_spec(pod: Pod, **changes: object) -> Pod:
     """The pod with parts of its spec replaced."""
-    spec: PodSpec = _changed(pod.spec, **changes)
-    return _changed(pod, spec=spec)
-
-
-def _changed(value, **changes):
-    return type(value)(**{name: getattr(value, name) for name in value.__struct_fields__} | changes)
+    spec: PodSpec = structs.replace(pod.spec, **changes)
+    return structs.replace(pod, spec=spec)
 
 
 def _without(many: tuple, index: int) -> tuple:

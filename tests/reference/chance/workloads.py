@@ -3,6 +3,8 @@
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
+from msgspec import structs
+
 from dovetail.model.pod import (
     Affinity,
     ClaimTemplate,
@@ -142,19 +144,15 @@ def bound(pod: Pod, node: str, phase: str = "Running", *, deleting: bool = False
     """The pod on a node, in whatever state."""
     kind, version = {"Node": ("Node", "v1")}.get(owner, (owner, "apps/v1"))
     owners = (OwnerReference(api_version=version, kind=kind, name="owner", uid="uid-owner"),) if owner else ()
-    metadata = _with(pod.metadata, deletion_timestamp=NOON if deleting else None, owner_references=owners)
-    return Pod(metadata=metadata, spec=_with(pod.spec, node_name=node), status=PodStatus(phase=phase))
-
-
-def _with(value, **changes):
-    return type(value)(**{name: getattr(value, name) for name in value.__struct_fields__} | changes)
+    metadata = structs.replace(pod.metadata, deletion_timestamp=NOON if deleting else None, owner_references=owners)
+    return Pod(metadata=metadata, spec=structs.replace(pod.spec, node_name=node), status=PodStatus(phase=phase))
 
 
 def light(workload: Workload) -> Workload:
     """The same workload with a small request, so that nodes can hold a few."""
     asked = ResourceRequirements(requests=amounts(cpu="200m", memory="128Mi"))
-    main = _with(workload.spec.containers[0], resources=asked)
-    spec = _with(workload.spec, containers=(main,), init_containers=(), resources=None, overhead={})
+    main = structs.replace(workload.spec.containers[0], resources=asked)
+    spec = structs.replace(workload.spec, containers=(main,), init_containers=(), resources=None, overhead={})
     return replace(workload, spec=spec)
 
 
