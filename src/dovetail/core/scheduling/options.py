@@ -126,7 +126,9 @@ class Options:
 
     def _diverse(self, positions: list[int]) -> bool:
         for key, least in self.diversity.items():
-            offered = {value for each in positions for value in self.choice(each).type.requirements.get(key).values}
+            admitted = self.requirements.get(key)
+            own = (self.choice(each).type.requirements.get(key) for each in positions)
+            offered = {value for each in own if not each.complement for value in each.values if admitted.has(value)}
             if len(offered) < least:
                 return False
         return True

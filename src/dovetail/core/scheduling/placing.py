@@ -80,9 +80,10 @@ class Placing:
         limits = base.snapshot.storage.attach_limits.get(base.rooms.nodes[row].name)
         if not limits:
             return True
-        together = self.board.attached.get(row, frozenset()) | {*shape.volumes.attachments}
-        drivers = {driver for driver, _ in shape.volumes.attachments if driver in limits}
-        return all(sum(each == driver for each, _ in together) <= limits[driver] for driver in drivers)
+        present = self.board.attached.get(row, frozenset())
+        brought = {*shape.volumes.attachments} - present
+        drivers = {driver for driver, _ in brought if driver in limits}
+        return all(sum(each == driver for each, _ in present | brought) <= limits[driver] for driver in drivers)
 
     # -- drafts
 

@@ -11,10 +11,11 @@ EVERY_ADDRESS = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - compared with, 
 
 
 def host_ports(spec: PodSpec) -> tuple[HostPort, ...]:
-    """The host ports of a pod's containers; init containers do not count."""
+    """The host ports of a pod's containers and sidecars; init containers that end do not count."""
+    sidecars = (container for container in spec.init_containers if container.restart_policy == "Always")
     return tuple(
         ("" if port.host_ip in EVERY_ADDRESS else port.host_ip, port.host_port, port.protocol or "TCP")
-        for container in spec.containers
+        for container in (*spec.containers, *sidecars)
         for port in container.ports
         if port.host_port
     )

@@ -8,12 +8,11 @@ from itertools import product
 
 from dovetail.core.scheduling.alternative import ANYWHERE, Alternative, read_expressions
 from dovetail.model.labels import HOSTNAME
-from dovetail.model.pod import PodSpec
+from dovetail.model.pod import PodSpec, Volume
 from dovetail.model.requirement import Requirement
 from dovetail.model.requirements import Requirements
 from dovetail.model.storage import (
     PersistentVolume,
-    PersistentVolumeClaim,
     Storage,
     StorageClass,
     TopologySelectorTerm,
@@ -39,66 +38,82 @@ NO_VOLUMES = VolumeNeeds()
 
 def volume_needs(pod_key: Key, spec: PodSpec, storage: Storage) -> VolumeNeeds:
     """What the volumes of a pod ask for."""
-    names = _claim_names(pod_key, spec)
-    if not names:
-        return NO_VOLUMES
     rooms: list[tuple[Alternative, ...]] = []
-    drafts: list[tuple[Alternative, ...]] = []
     attachments = []
-    for name in names:
-        claim = storage.claims.get(Key(pod_key.namespace, name))
-        if claim is None:
-            return VolumeNeeds(problem=f'persistentvolumeclaim "{name}" not found')
-        volume, storage_class = _backing(claim, storage)
-        if claim.spec.volume_name and volume is None:
-            return VolumeNeeds(problem=f'persistentvolume "{claim.spec.volume_name}" not found')
-        places = _places(volume, storage_class)
-        rooms.append(places)
-        drafts.append(tuple(_without_hostname(place) for place in places))
-        driver = _driver(volume, storage_class)
+    for volume in spec.volumes:
+        name = _claim_name(pod_key, volume)
+        if not name:
+            continue
+        backing = _backing(Key(pod_key.namespace, name), volume, storage)
+        if isinstance(backing, str):
+            return VolumeNeeds(problem=backing)
+        rooms.append(_places(backing))
+        driver = _driver(backing)
         if driver:
-            attachments.append((driver, str(claim.key)))
+            attachments.append((driver, f"{pod_key.namespace}/{name}"))
+    if not rooms:
+        return NO_VOLUMES
+    drafts = [tuple(_without_hostname(place) for place in places) for places in rooms]
     return VolumeNeeds(_together(rooms), _together(drafts), tuple(sorted(set(attachments))))
 
 
-def _claim_names(pod_key: Key, spec: PodSpec) -> list[str]:
-    named = []
-    for volume in spec.volumes:
-        if volume.persistent_volume_claim is not None:
-            named.append(volume.persistent_volume_claim.claim_name)
-        elif volume.ephemeral is not None:
-            named.append(f"{pod_key.name}-{volume.name}")
-    return named
+def _claim_name(pod_key: Key, volume: Volume) -> str:
+    if volume.persistent_volume_claim is not None:
+        return volume.persistent_volume_claim.claim_name
+    return f"{pod_key.name}-{volume.name}" if volume.ephemeral is not None else ""
 
 
-def _backing(claim: PersistentVolumeClaim, storage: Storage) -> tuple[PersistentVolume | None, StorageClass | None]:
-    volume = storage.volumes.get(claim.spec.volume_name) if claim.spec.volume_name else None
-    return volume, storage.classes.get(claim.spec.storage_class_name or "")
+@dataclass(frozen=True, slots=True)
+class _Backing:
+    """What stands behind a claim: its volume once it is bound, and its class."""
+
+    volume: PersistentVolume | None
+    storage_class: StorageClass | None
 
 
-def _places(volume: PersistentVolume | None, storage_class: StorageClass | None) -> tuple[Alternative, ...]:
-    if volume is not None:
-        affinity = volume.spec.node_affinity
-        terms = affinity.required.node_selector_terms if affinity is not None and affinity.required is not None else ()
-        return tuple(Alternative(read_expressions(term)) for term in terms) or NO_PLACE_IN_PARTICULAR
-    allowed = storage_class.allowed_topologies if storage_class is not None else ()
-    return tuple(_allowed(term) for term in allowed) or NO_PLACE_IN_PARTICULAR
+def _backing(key: Key, volume: Volume, storage: Storage) -> _Backing | str:
+    claim = storage.claims.get(key)
+    if claim is None and volume.ephemeral is None:
+        return f'persistentvolumeclaim "{key.name}" not found'
+    if claim is None:  # made after the pod; until then its template speaks
+        assert volume.ephemeral is not None
+        return _Backing(None, storage.classes.get(volume.ephemeral.volume_claim_template.spec.storage_class_name or ""))
+    bound = storage.volumes.get(claim.spec.volume_name)
+    if claim.spec.volume_name and bound is None:
+        return f'persistentvolume "{claim.spec.volume_name}" not found'
+    return _Backing(bound, storage.classes.get(claim.spec.storage_class_name or ""))
 
 
-def _allowed(term: TopologySelectorTerm) -> Alternative:
-    return Alternative(Requirement.of(each.key, "In", each.values) for each in term.match_label_expressions)
+def _places(backing: _Backing) -> tuple[Alternative, ...]:
+    """A term without expressions is no place; nothing said at all is anywhere."""
+    if backing.volume is not None:
+        affinity = backing.volume.spec.node_affinity
+        if affinity is None or affinity.required is None:
+            return NO_PLACE_IN_PARTICULAR
+        terms = (read_expressions(term) for term in affinity.required.node_selector_terms)
+    else:
+        allowed = backing.storage_class.allowed_topologies if backing.storage_class is not None else ()
+        if not allowed:
+            return NO_PLACE_IN_PARTICULAR
+        terms = (_allowed(term) for term in allowed)
+    return tuple(Alternative(expressions) for expressions in terms if expressions)
+
+
+def _allowed(term: TopologySelectorTerm) -> tuple[Requirement, ...]:
+    return tuple(Requirement.of(each.key, "In", each.values) for each in term.match_label_expressions)
 
 
 def _without_hostname(place: Alternative) -> Alternative:
     return Alternative(expression for expression in place.expressions if expression.key != HOSTNAME)
 
 
-def _driver(volume: PersistentVolume | None, storage_class: StorageClass | None) -> str:
+def _driver(backing: _Backing) -> str:
+    volume = backing.volume
     if volume is not None:
         if volume.spec.csi is not None:
             return volume.spec.csi.driver
         return "ebs.csi.aws.com" if volume.spec.aws_elastic_block_store is not None else ""
-    provisioner = storage_class.provisioner if storage_class is not None else ""
+    provisioner = backing.storage_class.provisioner if backing.storage_class is not None else ""
     return IN_TREE_DRIVERS.get(provisioner, provisioner)
 
 
