@@ -82,17 +82,22 @@ def _settle(run: Run, draft: Draft, wish: Wish, requirements: Requirements, keys
     allowed = allowed_domains(run, wish, key, possible)
     if not allowed:
         return None
-    for domains in _ways(run, wish, key, allowed):
-        settled = _settle(run, draft, wish, requirements.add(exactly(key, domains)), rest)
+    for domains in _ways(run, wish, key, (possible, allowed)):
+        narrowed = requirements.add(exactly(key, domains)) if domains else requirements
+        settled = _settle(run, draft, wish, narrowed, rest)
         if settled is not None:
             return settled
     return None
 
 
-def _ways(run: Run, wish: Wish, key: str, allowed: set[str]) -> list[list[str]]:
-    """One domain after another, the emptiest first, if the rules ask for one; otherwise all of them together."""
+def _ways(run: Run, wish: Wish, key: str, domains: tuple[set[str], set[str]]) -> list[list[str]]:
+    """One domain after another, the emptiest first, if the rules ask for one; otherwise all allowed ones together.
+
+    An empty list narrows nothing: where no possible domain is forbidden, nothing needs to be said.
+    """
+    possible, allowed = domains
     spreads = spread_counts(run, wish, key)
     first_of_its_kind = any(term.topology_key == key for term in wish.near) and bootstraps(run, wish)
     if not spreads and not first_of_its_kind:
-        return [sorted(allowed)]
+        return [sorted(allowed) if allowed != possible else []]
     return [[each] for each in sorted(allowed, key=lambda domain: ([rule.count(domain) for rule in spreads], domain))]
