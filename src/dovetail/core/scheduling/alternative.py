@@ -1,0 +1,91 @@
+"""One way in which a node can suit a pod: expressions over its labels that must all hold.
+
+Expressions are kept apart, not merged: `a Exists` with `a NotIn [x]` asks for the label to be there, `a In [x]` with
+`a In [y]` leaves no node at all. Merged into one requirement, both would forget it.
+"""
+
+from collections.abc import Iterable
+from functools import cached_property
+
+from dovetail.model.pod import NodeSelectorTerm, PodSpec
+from dovetail.model.requirement import Requirement
+from dovetail.model.requirements import Requirements
+
+
+class Alternative:
+    """Expressions that must all hold. Equal ones are one to every cache."""
+
+    __slots__ = ("__dict__", "_hash", "expressions")
+
+    def __init__(self, expressions: Iterable[Requirement]) -> None:
+        self.expressions = tuple(dict.fromkeys(expressions))
+        self._hash = hash(self.expressions)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Alternative) and self.expressions == other.expressions)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __repr__(self) -> str:
+        return " and ".join(map(str, self.expressions)) or "anywhere"
+
+    @cached_property
+    def single(self) -> tuple[Requirements, ...]:
+        """Each expression as a set of its own."""
+        return tuple(Requirements.of([expression]) for expression in self.expressions)
+
+    def also(self, expressions: Iterable[Requirement]) -> "Alternative":
+        """With more expressions."""
+        return Alternative((*self.expressions, *expressions))
+
+    def fits(self, node: Requirements, undefined: frozenset[str]) -> bool:
+        """Whether a node that is not settled yet could satisfy it; labels in `undefined` may still come."""
+        for expression in self.single:
+            if node.compatible(expression, undefined) is not None:
+                return False
+            node = node.add(expression)
+        return True
+
+    def surely(self, node: Requirements) -> bool:
+        """Whether whatever the node still can become satisfies it."""
+        return all(_surely(node, expression) for expression in self.expressions)
+
+
+ANYWHERE = Alternative(())
+
+
+def node_alternatives(spec: PodSpec) -> tuple[Alternative, ...]:
+    """The ways in which a node can satisfy selector and required affinity; any one of them is enough."""
+    selector = Alternative(Requirements.from_labels(spec.node_selector).values())
+    affinity = spec.affinity.node_affinity if spec.affinity is not None else None
+    required = affinity.required_during_scheduling_ignored_during_execution if affinity is not None else None
+    if required is None:
+        return (selector,)
+    terms = (read_expressions(term) for term in required.node_selector_terms)
+    return tuple(dict.fromkeys(selector.also(expressions) for expressions in terms if expressions))
+
+
+def read_expressions(term: NodeSelectorTerm) -> tuple[Requirement, ...]:
+    """The expressions of a term. A term without any, or with one that cannot be read, matches no node."""
+    try:
+        return tuple(Requirement.of(each.key, each.operator, each.values) for each in term.match_expressions)
+    except ValueError:
+        return ()
+
+
+def _surely(node: Requirements, expression: Requirement) -> bool:
+    if expression.key not in node:
+        return expression.tolerates_absence
+    possible = node.get(expression.key)
+    if possible.tolerates_absence and not expression.tolerates_absence:
+        return False  # the label may turn out not to be there
+    if not possible.complement:
+        return all(expression.has(value) for value in possible.values)
+    if not expression.complement:
+        return False  # everything but a few values is never within a list of values
+    return (
+        not any(possible.has(value) for value in expression.values)
+        and (expression.gte is None or (possible.gte is not None and possible.gte >= expression.gte))
+        and (expression.lte is None or (possible.lte is not None and possible.lte <= expression.lte))
+    )
