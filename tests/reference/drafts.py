@@ -54,10 +54,7 @@ def _with_alternatives(run: Run, draft: Draft, wish: Wish, pair: tuple[Expressio
     if settled is None:
         return None
     pods = (*draft.pods, wish.pod)
-    types = types_left(run, draft, settled, pods)
-    if not types or not variety_suffices(settled, types):
-        return None
-    return replace(draft, pods=pods, requirements=settled, types=types)
+    return replace(draft, pods=pods, requirements=settled, types=types_left(run, draft, settled, pods))
 
 
 def _hostname_allowed(run: Run, draft: Draft, wish: Wish) -> bool:
@@ -69,9 +66,12 @@ def _hostname_allowed(run: Run, draft: Draft, wish: Wish) -> bool:
 
 
 def _settle(run: Run, draft: Draft, wish: Wish, requirements: Requirements, keys: Sequence[str]) -> Requirements | None:
-    """Settle the keys one after another; a choice that leaves no type for the rest is given up for the next one."""
+    """Settle the keys one after another; a choice that leaves no type for the rest is given up for the next one.
+
+    Types that offer too few values for a `minValues` are as good as none.
+    """
     types = types_left(run, draft, requirements, (*draft.pods, wish.pod))
-    if not types:
+    if not types or not variety_suffices(requirements, types):
         return None
     if not keys:
         return requirements
