@@ -41,10 +41,12 @@ def draft_with(run: Run, draft: Draft, wish: Wish) -> Draft | None:
 
 def _with_alternatives(run: Run, draft: Draft, wish: Wish, pair: tuple[Expressions, Expressions]) -> Draft | None:
     requirements = draft.requirements
-    for expressions in pair:
-        # One after the other: the volume's place has to agree with the pod's alternative, too.
-        wanted = Requirements.of(expressions)
-        if requirements.compatible(wanted, run.snapshot.well_known) is not None:
+    for expression in (*pair[0], *pair[1]):
+        # Each on its own, and each with those before it: no label comes to be defined by a wish for its absence.
+        wanted = Requirements.of([expression])
+        if draft.requirements.compatible(wanted, run.snapshot.well_known) is not None:
+            return None
+        if requirements.intersects(wanted) is not None:
             return None
         requirements = requirements.add(wanted)
     if not _hostname_allowed(run, draft, wish):

@@ -10,7 +10,7 @@ from reference.domains import has_key, settled_domain
 from reference.market import pool_domains
 from reference.run import Bin, Room, Run, template_requirements
 from reference.selection import spread_selects
-from reference.wish import Wish
+from reference.wish import Wish, tolerates_hard
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def _eligible(run: Run, wish: Wish, constraint: TopologySpreadConstraint, each: 
     return (
         all(has_key(run, each, held.topology_key) for held in wish.spreads)
         and (constraint.node_affinity_policy != "Honor" or _required_affinity_met(run, wish, each))
-        and (constraint.node_taints_policy != "Honor" or wish.tolerates(each.taints))
+        and (constraint.node_taints_policy != "Honor" or tolerates_hard(wish.pod, each.taints))
     )
 
 
@@ -80,7 +80,7 @@ def _domains_of_pools(run: Run, wish: Wish, constraint: TopologySpreadConstraint
     key = constraint.topology_key
     found: set[str] = set()
     for pool in run.pools:
-        if constraint.node_taints_policy == "Honor" and not wish.tolerates(pool.spec.template.spec.taints):
+        if constraint.node_taints_policy == "Honor" and not tolerates_hard(wish.pod, pool.spec.template.spec.taints):
             continue
         values = pool_domains(run, pool, key)
         if constraint.node_affinity_policy == "Honor":

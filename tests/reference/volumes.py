@@ -105,12 +105,12 @@ def claims_by_driver(pods: Iterable[Pod], storage: Storage) -> dict[str, set[Key
 
 
 def _driver(pod: Pod, volume: Volume, storage: Storage) -> str:
-    """The claim's volume's driver, else its class's provisioner."""
+    """The driver of the claim's volume; without a volume, its class's provisioner. A volume need not have a driver."""
     key = claim_key(pod, volume)
     claim = storage.claims.get(key) if key is not None else None
     bound = storage.volumes.get(claim.spec.volume_name) if claim is not None else None
-    if bound is not None and bound.spec.csi is not None:
-        return bound.spec.csi.driver
+    if bound is not None:
+        return bound.spec.csi.driver if bound.spec.csi is not None else ""
     storage_class = _storage_class(pod, volume, storage)
     return storage_class.provisioner if storage_class is not None else ""
 

@@ -52,6 +52,11 @@ class Wish:
         )
 
 
+def tolerates_hard(pod: Pod, taints: Sequence[Taint]) -> bool:
+    """What `nodeTaintsPolicy: Honor` asks, at every step of the ladder: a preference is no bar."""
+    return all(tolerates(pod.spec.tolerations, taint) for taint in taints if taint.effect != PREFER_NO_SCHEDULE)
+
+
 def required_near(pod: Pod) -> tuple[PodAffinityTerm, ...]:
     affinity = _affinity(pod).pod_affinity
     return affinity.required_during_scheduling_ignored_during_execution if affinity is not None else ()

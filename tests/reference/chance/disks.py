@@ -63,7 +63,7 @@ def _volume(dice: Dice, name: str, kind: str, nodes: Sequence[str]) -> Persisten
     if kind in terms:
         return _reachable(name, terms[kind], csi=csi)
     if kind == "plain":
-        # Neither a place nor a driver of its own: the class's provisioner counts.
+        # Neither a place nor a driver, whatever its class's provisioner.
         return PersistentVolume(metadata=ObjectMeta(name=name))
     return None
 
