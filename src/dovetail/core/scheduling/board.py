@@ -6,7 +6,6 @@ Placing a pod changes what is free and what the tallies count. Nothing here deci
 from collections.abc import Iterable
 
 from dovetail.core.scheduling.base import Base
-from dovetail.core.scheduling.domains import settled
 from dovetail.core.scheduling.draft import Draft, Step
 from dovetail.core.scheduling.options import Options
 from dovetail.core.scheduling.ports import HostPort
@@ -79,44 +78,43 @@ class Board:
                 tally.add_bin(draft.number, self.journal)
 
     def take(self, draft: Draft, pod: Pod, shape: Shape, step: Step) -> None:
-        """A draft takes a pod and becomes what was found."""
-        if step.options is not draft.options:
-            self._move(draft, step.options)
-        draft.options, draft.total, draft.witness = step.options, step.total, step.witness
-        draft.pods.append(pod)
-        draft.shapes.append(shape)
-        draft.ports += shape.ports
+        """A draft takes a pod and becomes what was found; its pods count where it still can be."""
+        before = {tally: self._domains(tally, draft) for tally in draft.counted}
+        narrowed = draft.options
+        draft.become(pod, shape, step)
+        for tally, domains in before.items():
+            self._recount(tally, domains, self._domains(tally, draft), draft.counted[tally])
         for tally in self.rulebook.counted_by[shape]:
             draft.counted[tally] = draft.counted.get(tally, 0) + 1
-            for domain in self._domains(tally, draft.options, draft.number):
+            for domain in self._domains(tally, draft):
                 self.journal.bump(tally.counts, domain, 1)
+        if draft.options is not narrowed:
+            self._recount_hosts(draft, narrowed)
 
-    def _move(self, draft: Draft, narrowed: Options) -> None:
-        """The draft can become less than before: its pods count where it still can be."""
-        for tally, pods in draft.counted.items():
-            before = self._domains(tally, draft.options, draft.number)
-            after = self._domains(tally, narrowed, draft.number)
-            for domain in before:
-                if domain not in after:
-                    self.journal.bump(tally.counts, domain, -pods)
-            for domain in after:
-                if domain not in before:
-                    self.journal.bump(tally.counts, domain, pods)
+    def _recount(self, tally: Tally, before: tuple[Domain, ...], after: tuple[Domain, ...], pods: int) -> None:
+        if before == after:
+            return
+        for domain in before:
+            if domain not in after:
+                self.journal.bump(tally.counts, domain, -pods)
+        for domain in after:
+            if domain not in before:
+                self.journal.bump(tally.counts, domain, pods)
+
+    def _recount_hosts(self, draft: Draft, narrowed: Options) -> None:
         for spread in self._host_spreads:
-            change = self._is_eligible(spread, narrowed) - self._is_eligible(spread, draft.options)
+            change = self._is_eligible(spread, draft.options) - self._is_eligible(spread, narrowed)
             if change:
                 spread.add_bin(draft.number, self.journal, change)
 
-    def _domains(self, tally: Tally, options: Options, number: int) -> tuple[Domain, ...]:
+    def _domains(self, tally: Tally, draft: Draft) -> tuple[Domain, ...]:
         """Where a pod on a draft counts for a rule."""
-        if isinstance(tally, SpreadTally) and not self._is_eligible(tally, options):
+        if isinstance(tally, SpreadTally) and not self._is_eligible(tally, draft.options):
             return ()
         if tally.by_host:
-            return (number,)
-        if isinstance(tally, FarTally):
-            return options.domains(tally.key)
-        domain = settled(options, tally.key)
-        return () if domain is None else (domain,)
+            return (draft.number,)
+        possible = draft.possible(tally.key)
+        return possible if isinstance(tally, FarTally) or len(possible) == 1 else ()
 
     def _is_eligible(self, tally: SpreadTally, options: Options) -> bool:
         asked = (tally, options)

@@ -1,6 +1,7 @@
 """Which domains the topology rules of a pod allow, on a room and on a draft."""
 
-from dovetail.core.scheduling.options import Options
+from collections.abc import Sequence
+
 from dovetail.core.scheduling.rulebook import Rules
 from dovetail.core.scheduling.tally import Domain, SpreadTally
 
@@ -57,12 +58,11 @@ class Allowance:
                 return "didn't match pod anti-affinity rules"
         return ""
 
-    def domains(self, options: Options, key: str) -> tuple[list[str], bool] | None:
+    def domains(self, key: str, possible: Sequence[str]) -> tuple[list[str], bool] | None:
         """The allowed domains of a key, best first, and whether one must be chosen. None: leave it as it is."""
         spread = [(tally, itself) for tally, itself in self.rules.spread if tally.key == key]
         near = [part for part in (self.rules.near.parts if self.rules.near is not None else ()) if part.key == key]
         far = [tally for tally in self.rules.far if tally.key == key]
-        possible = options.domains(key)
         if not possible:
             return ([], True) if spread or near else None
         allowed = [
@@ -79,9 +79,3 @@ class Allowance:
 
     def _spreads(self, tally: SpreadTally, itself: int, domain: Domain) -> bool:
         return tally.counts.get(domain, 0) + itself - self.least(tally) <= tally.rule.max_skew
-
-
-def settled(options: Options, key: str) -> str | None:
-    """The only domain a draft can still become, if there is only one."""
-    possible = options.domains(key)
-    return possible[0] if len(possible) == 1 else None

@@ -27,6 +27,32 @@ class Draft:
     shapes: list[Shape] = field(default_factory=list)
     ports: tuple[HostPort, ...] = ()
     counted: dict[Tally, int] = field(default_factory=dict)
+    _possible: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    _witnesses: dict[Options, int] = field(default_factory=dict)
+
+    def become(self, pod: Pod, shape: Shape, step: "Step") -> None:
+        """Take a pod and be what was found."""
+        self.options, self.total, self.witness = step.options, step.total, step.witness
+        self.pods.append(pod)
+        self.shapes.append(shape)
+        self.ports += shape.ports
+        self._possible.clear()
+
+    def possible(self, key: str) -> tuple[str, ...]:
+        """The domains it can still become: some type that holds everything is sold there."""
+        known = self._possible.get(key)
+        if known is None:
+            known = self.options.domains(key)
+            if len(known) > 1:
+                known = tuple(each for each in known if self._holds(self.options.within(key, (each,))))
+            self._possible[key] = known
+        return known
+
+    def _holds(self, narrowed: Options) -> bool:
+        witness = self._witnesses.get(narrowed, -1)
+        if self.ports or witness < 0 or not narrowed.holds(witness, self.total):
+            witness = self._witnesses[narrowed] = narrowed.find(self.total, self.below, self.ports)
+        return witness >= 0
 
     @property
     def template(self) -> Template:

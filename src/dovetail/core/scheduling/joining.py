@@ -13,6 +13,7 @@ from dovetail.core.scheduling.shape import Shape
 from dovetail.model.taints import untolerated
 
 TOO_SMALL = "no instance type has enough resources"
+TOO_FEW = "minValues requirement is not met"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ class _Search:
         """Settle each key that a rule uses, one after the other, then find a type that holds everything."""
         if not keys:
             return self._fit(options)
-        found = self.allowance.domains(options, keys[0])
+        found = self.allowance.domains(keys[0], self._possible(options, keys[0]))
         if found is None:
             return self.choose(options, keys[1:])
         allowed, one = found
@@ -50,11 +51,23 @@ class _Search:
             problem = outcome
         return problem
 
+    def _possible(self, options: Options, key: str) -> list[str]:
+        """The domains that some type which holds everything is sold in."""
+        known = options.domains(key)
+        if len(known) == 1:
+            return list(known)
+        return [each for each in known if self._holds(options.within(key, (each,)))]
+
+    def _holds(self, options: Options) -> bool:
+        return options.find(self.total, self.draft.below, self.ports) >= 0
+
     def _fit(self, options: Options) -> Step | str:
         draft = self.draft
         plain = not options.diversity and not self.ports
         if plain and options is draft.options and draft.pods and options.holds(draft.witness, self.total):
             return Step(options, self.total, draft.witness)
+        if options.diversity and not options.left(self.total, draft.below, self.ports):
+            return TOO_FEW
         witness = options.find(self.total, draft.below, self.ports)
         return Step(options, self.total, witness) if witness >= 0 else TOO_SMALL
 

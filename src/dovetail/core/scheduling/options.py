@@ -104,8 +104,8 @@ class Options:
     def find(self, total: Sequence[int], below: float = UNLIMITED, ports: Sequence[HostPort] = ()) -> int:
         """The position of some type that holds `total` and costs less than `below`; -1 if none does."""
         if self.diversity or ports:
-            left = self.left(total, below, ports)
-            return int(left[0]) if len(left) else -1
+            positions = self._holding(total, below, ports)
+            return positions[0] if positions else -1
         limit = len(self.types) if below == UNLIMITED else int(np.searchsorted(self.prices, below, side="left"))
         holding = np.flatnonzero((self.net[:limit] >= total).all(axis=1))
         return int(holding[0]) if len(holding) else -1
@@ -118,11 +118,15 @@ class Options:
 
     def left(self, total: Sequence[int], below: float = UNLIMITED, ports: Sequence[HostPort] = ()) -> list[int]:
         """Positions of all types that hold `total`, cheapest first; none if they are not diverse enough."""
+        positions = self._holding(total, below, ports)
+        return positions if self._diverse(positions) else []
+
+    def _holding(self, total: Sequence[int], below: float, ports: Sequence[HostPort]) -> list[int]:
         holding = (self.net >= total).all(axis=1) & (self.prices < below)
         positions: list[int] = np.flatnonzero(holding).tolist()
         if ports:
             positions = [each for each in positions if conflict(ports, self.choice(each).ports) is None]
-        return positions if self._diverse(positions) else []
+        return positions
 
     def _diverse(self, positions: list[int]) -> bool:
         for key, least in self.diversity.items():
