@@ -1,0 +1,57 @@
+"""The solver against the real kube-scheduler, on random clusters.
+
+Every pod the solver places goes to the first node that the real scheduler accepts for it, and every pod it refuses
+stays pending. Deliberate differences have a test of their own each; the random clusters leave them out.
+`DOVETAIL_AGREEMENT_CLUSTERS` sets how many clusters are tried.
+"""
+
+import os
+
+import pytest
+
+from e2e.agreement import stage
+from e2e.agreement.cases import random_case
+from e2e.agreement.coverage import Coverage
+from e2e.agreement.scheduler import running_scheduler
+from e2e.agreement.trial import Trial
+from e2e.controlplane.slate import wipe
+from e2e.test_scale_out import crds
+
+CLUSTERS = int(os.environ.get("DOVETAIL_AGREEMENT_CLUSTERS", "36"))
+FIRST_SEED = int(os.environ.get("DOVETAIL_AGREEMENT_SEED", "1"))
+ENOUGH_PODS = 300
+
+
+@pytest.fixture(scope="module")
+def judged(control_plane):
+    """The control plane with what all cases share, and the scheduler's witness."""
+    wipe(control_plane.api)
+    control_plane.kubectl("apply", "-f", "-", input=crds())
+    control_plane.kubectl("wait", "--for=condition=Established", "--timeout=30s", "crd", "--all")
+    stage.prepare(control_plane)
+    with running_scheduler(control_plane) as witness:
+        yield control_plane, witness
+
+
+def decide(judged, case):
+    control_plane, witness = judged
+    try:
+        stage.build(control_plane.api, case)
+        return Trial(control_plane, witness, case).run()
+    finally:
+        stage.clear(control_plane.api)
+
+
+def test_the_solver_agrees_with_the_real_scheduler(judged, capsys):
+    coverage, outcomes = Coverage(), []
+    for seed in range(FIRST_SEED, FIRST_SEED + CLUSTERS):
+        case = random_case(seed)
+        outcomes.append(decide(judged, case))
+        coverage.count(case)
+    placed, refused = sum(each.placed for each in outcomes), sum(each.refused for each in outcomes)
+    stories = [story for each in outcomes for story in each.stories]
+    with capsys.disabled():
+        print(f"\n{CLUSTERS} clusters, {placed} pods placed alike, {refused} refused alike\n{coverage}")  # noqa: T201 - shown in CI
+    assert not stories, "\n\n".join([f"{len(stories)} differences", *stories])
+    assert placed + refused >= min(ENOUGH_PODS, 5 * CLUSTERS)
+    assert not coverage.missing
