@@ -1,8 +1,8 @@
 """Karpenter's own scheduling benchmark: 400 types, an empty cluster, a diverse mix of up to 20,000 pending pods.
 
 The same types and the same pods as upstream (`karpenter.py`). Seconds are of everything a run does: reading the pods
-and the catalogue (the base, also shown apart) and placing. The reference solver of the tests gets some of the same pods,
-and a second mix, all of whose pods have preferences, is run with them respected and ignored.
+and the catalogue (the base, also shown apart) and placing. The reference solver of the tests gets some of the same
+pods, and a second mix, all of whose pods have preferences, is run with them respected and ignored.
 
     .venv/bin/python bench/scheduling.py [--json FILE] [--sizes 1000,5000,20000] [--reference 500]
 """
