@@ -9,7 +9,7 @@ import msgspec
 
 from dovetail.core.lifecycle.hashing import HASH_VERSION, template_hash
 from dovetail.core.scheduling.draft import Draft
-from dovetail.core.scheduling.template import LIFECYCLE_LABELS, Choice
+from dovetail.core.scheduling.template import LIFECYCLE_LABELS, Choice, Template
 from dovetail.model.catalog import InstanceType
 from dovetail.model.labels import (
     CAPACITY_TYPE,
@@ -20,7 +20,6 @@ from dovetail.model.labels import (
     NODEPOOL_HASH_VERSION,
 )
 from dovetail.model.nodeclaim import ClaimResources, NodeClaim, NodeClaimSpec
-from dovetail.model.nodepool import NodePool
 from dovetail.model.pod import NodeSelectorRequirement
 from dovetail.model.quantity import Quantity
 from dovetail.model.requirement import Requirement
@@ -38,7 +37,7 @@ def claim_for(draft: Draft) -> NodeClaim:
     template = pool.spec.template.spec
     ordered = draft.choices[:MAX_TYPES]
     return NodeClaim(
-        metadata=_metadata(pool, draft.requirements, draft.template.well_known),
+        metadata=_metadata(draft.template, draft.requirements),
         spec=NodeClaimSpec(
             taints=template.taints,
             startup_taints=template.startup_taints,
@@ -78,15 +77,13 @@ def _least_overhead(choices: Sequence[Choice]) -> Resources:
     return least
 
 
-def _metadata(pool: NodePool, requirements: Requirements, well_known: frozenset[str]) -> ObjectMeta:
+def _metadata(template: Template, requirements: Requirements) -> ObjectMeta:
+    pool, defined, well_known = template.pool, template.defined, template.well_known
     ref = pool.node_class_ref
     custom = {
         requirement.key: requirement.any()
         for requirement in requirements.values()
-        if requirement.key not in well_known
-        and requirement.key not in NEVER_ON_CLAIMS
-        and not requirement.complement
-        and requirement.values
+        if requirement.key in defined - well_known and requirement.key not in NEVER_ON_CLAIMS
     }
     return ObjectMeta(
         generate_name=f"{pool.name}-",

@@ -4,7 +4,7 @@ Expressions are kept apart, not merged: `a Exists` with `a NotIn [x]` asks for t
 `a In [y]` leaves no node at all. Merged into one requirement, both would forget it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from functools import cached_property
 
 from dovetail.model.pod import NodeSelectorTerm, PodSpec
@@ -39,13 +39,23 @@ class Alternative:
         """With more expressions."""
         return Alternative((*self.expressions, *expressions))
 
-    def fits(self, node: Requirements, undefined: frozenset[str]) -> bool:
-        """Whether a node that is not settled yet could satisfy it; labels in `undefined` may still come."""
-        for expression in self.single:
-            if node.compatible(expression, undefined) is not None:
-                return False
-            node = node.add(expression)
-        return True
+    def added_to(self, node: Requirements, defined: Container[str]) -> Requirements | str:
+        """A node that is not settled yet, narrowed to satisfy it, or why it cannot.
+
+        A label that has to be there must be one its nodes will have: `defined`. A wish for its absence defines nothing.
+        """
+        for expression, single in zip(self.expressions, self.single, strict=True):
+            if not expression.tolerates_absence and expression.key not in defined:
+                return f'label "{expression.key}" does not have known values'
+            conflicting = node.intersects(single)
+            if conflicting is not None:
+                return conflicting
+            node = node.add(single)
+        return node
+
+    def fits(self, node: Requirements, defined: Container[str]) -> bool:
+        """Whether a node that is not settled yet could satisfy it."""
+        return not isinstance(self.added_to(node, defined), str)
 
     def surely(self, node: Requirements) -> bool:
         """Whether whatever the node still can become satisfies it."""

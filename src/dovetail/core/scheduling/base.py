@@ -102,7 +102,8 @@ class Base:
         for row in self.rooms.undecided:
             node = self.rooms.nodes[row]
             fits[row] = untolerated(daemon.tolerations, hard(node.taints)) is None and any(
-                each.fits(node.requirements, node.undefined_labels) for each in daemon.alternatives
+                each.fits(node.requirements, node.undefined_labels | frozenset(node.requirements))
+                for each in daemon.alternatives
             )
         return fits
 

@@ -129,5 +129,5 @@ class Board:
         if any(key != HOSTNAME and not options.domains(key) for key in rule.held_keys):
             return False
         return rule.alternatives is None or any(
-            alternative.fits(options.requirements, template.well_known) for alternative in rule.alternatives
+            alternative.fits(options.requirements, template.defined) for alternative in rule.alternatives
         )

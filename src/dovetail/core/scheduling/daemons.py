@@ -41,10 +41,10 @@ class Daemons:
 
     each: tuple[Daemon, ...]
 
-    def running_on(self, node: Requirements, taints: Iterable[Taint], undefined: frozenset[str]) -> Running:
+    def running_on(self, node: Requirements, taints: Iterable[Taint], defined: frozenset[str]) -> Running:
         """The daemons that would run on such a node; soft taints do not keep them away."""
         hard = tuple(taint for taint in taints if taint.effect != SOFT)
-        chosen = [daemon for daemon in self.each if _runs_on(daemon, node, hard, undefined)]
+        chosen = [daemon for daemon in self.each if _runs_on(daemon, node, hard, defined)]
         return Running(
             add(*(daemon.requests for daemon in chosen)), tuple(port for daemon in chosen for port in daemon.ports)
         )
@@ -53,7 +53,8 @@ class Daemons:
         """What daemons of an existing node need beyond those already there."""
         if not self.each:
             return {}
-        expected = self.running_on(node.requirements, node.taints, node.undefined_labels).overhead
+        defined = node.undefined_labels | frozenset(node.requirements)
+        expected = self.running_on(node.requirements, node.taints, defined).overhead
         present = add(*(spec_requests(pod.spec) for pod in node.pods if pod.daemon and not pod.terminal))
         return {name: max(amount, ZERO) for name, amount in subtract(expected, present).items()}
 
@@ -67,7 +68,7 @@ def _read(spec: PodSpec) -> Daemon:
     return Daemon(node_alternatives(spec), spec.tolerations, spec_requests(spec), host_ports(spec))
 
 
-def _runs_on(daemon: Daemon, node: Requirements, taints: tuple[Taint, ...], undefined: frozenset[str]) -> bool:
+def _runs_on(daemon: Daemon, node: Requirements, taints: tuple[Taint, ...], defined: frozenset[str]) -> bool:
     return untolerated(daemon.tolerations, taints) is None and any(
-        alternative.fits(node, undefined) for alternative in daemon.alternatives
+        alternative.fits(node, defined) for alternative in daemon.alternatives
     )

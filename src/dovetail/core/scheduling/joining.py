@@ -72,6 +72,24 @@ class _Search:
         return Step(options, self.total, witness) if witness >= 0 else TOO_SMALL
 
 
+def hopeless(options: Options, attempt: Attempt) -> bool:
+    """Whether no draft with these options can take the pod, whatever is on it: its only domain is not allowed."""
+    keys = attempt.allowance.rules.keys
+    if not keys:
+        return False
+    for alternative in attempt.stance.alternatives:
+        narrowed = options.narrow(alternative)
+        for place in attempt.shape.volumes.on_drafts:
+            reached = narrowed if isinstance(narrowed, str) else narrowed.narrow(place)
+            if isinstance(reached, str):
+                continue
+            only = reached.domains(keys[0])
+            found = attempt.allowance.domains(keys[0], only) if len(only) == 1 else None
+            if found is None or found[0]:
+                return False
+    return True
+
+
 class Joining:
     """Asks drafts whether they take a pod."""
 

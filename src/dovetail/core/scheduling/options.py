@@ -50,25 +50,16 @@ class Options:
             return self
         known = self._steps.get(wanted)
         if known is None:
-            known = self._steps[wanted] = self._narrow_all(wanted)
+            known = self._steps[wanted] = self._narrow(wanted)
         return known
 
-    def _narrow_all(self, wanted: Alternative) -> "Options | str":
-        reached: Options | str = self
-        for expression in wanted.single:
-            if isinstance(reached, str):
-                break
-            reached = reached._narrow(expression)  # noqa: SLF001 - the same class
-        return reached
-
-    def _narrow(self, wanted: Requirements) -> "Options | str":
-        conflicting = self.requirements.compatible(wanted, self.market.template.well_known)
-        if conflicting is not None:
-            return f"incompatible requirements, {conflicting}"
-        requirements = self.requirements.add(wanted)
+    def _narrow(self, wanted: Alternative) -> "Options | str":
+        requirements = wanted.added_to(self.requirements, self.market.template.defined)
+        if isinstance(requirements, str):
+            return f"incompatible requirements, {requirements}"
         if requirements == self.requirements:
             return self
-        left = self.market.left_by(self._offerings, requirements, wanted.keys())
+        left = self.market.left_by(self._offerings, requirements, {each.key for each in wanted.expressions})
         if not left.any():
             return "no instance type met all requirements"
         return Options(self.market, requirements, left)

@@ -1,15 +1,15 @@
 """Finding a place for one pod: the first room, else the first draft, else a new draft that accepts it."""
 
-from bisect import bisect_left, insort
-
 from dovetail.core.scheduling.board import Board
 from dovetail.core.scheduling.domains import Allowance
 from dovetail.core.scheduling.draft import Draft, Step
-from dovetail.core.scheduling.joining import Attempt, Joining
+from dovetail.core.scheduling.joining import Attempt, Joining, hopeless
+from dovetail.core.scheduling.ladder import Stance
 from dovetail.core.scheduling.market import Market
 from dovetail.core.scheduling.options import UNLIMITED
 from dovetail.core.scheduling.ports import conflict
 from dovetail.core.scheduling.shape import Shape
+from dovetail.core.scheduling.shelf import Shelf
 from dovetail.core.scheduling.shop import Shop
 from dovetail.model.pod import Pod
 
@@ -24,8 +24,8 @@ class Placing:
         self._most_drafts = most_drafts
         self._shop = shop
         self._start: dict[int, int] = {}  # where the scan of a list of candidates may begin
-        self._by_count: dict[int, list[int]] = {}  # number of pods -> positions of drafts, in order
-        self._refused: dict[Shape, set[int]] = {}  # drafts a shape can never join any more
+        self._shelf = Shelf()
+        self._refused: dict[Stance, int] = {}  # drafts that can never be joined any more, one bit each
 
     def place(self, pod: Pod, shape: Shape) -> int | Draft | None:
         """Place a pod: the row of its room, or its draft, or None."""
@@ -88,36 +88,29 @@ class Placing:
     # -- drafts
 
     def _find_draft(self, pod: Pod, attempt: Attempt) -> Draft | None:
-        shape, rules = attempt.shape, attempt.allowance.rules
-        refused = self._refused.setdefault(shape, set())
-        last = self.board.rulebook.ladder(shape)[-1] is attempt.stance
+        stance, rules = attempt.stance, attempt.allowance.rules
+        refused = self._refused.get(stance, 0)
         hosts = [tally.counts for tally in rules.far if tally.by_host]
-        for count in sorted(self._by_count):
-            for position in self._by_count[count]:
-                if position in refused:
-                    continue
-                draft = self.board.drafts[position]
-                if any(draft.number in counts for counts in hosts):
-                    if last:
-                        refused.add(position)  # nobody leaves a draft
-                    continue
-                step = self.joining.step(draft, attempt)
-                if isinstance(step, Step):
-                    self._take(position, pod, shape, step)
-                    return draft
-                if last and rules.free:
-                    refused.add(position)  # a draft only narrows
+        for position in self._shelf.each(refused, lambda options: hopeless(options, attempt)):
+            draft = self.board.drafts[position]
+            if any(draft.number in counts for counts in hosts):
+                refused |= 1 << position  # nobody leaves a draft
+                continue
+            step = self.joining.step(draft, attempt)
+            if isinstance(step, Step):
+                self._refused[stance] = refused
+                self._take(position, pod, attempt.shape, step)
+                return draft
+            if rules.free:
+                refused |= 1 << position  # a draft only narrows
+        self._refused[stance] = refused
         return self._open(pod, attempt)
 
     def _take(self, position: int, pod: Pod, shape: Shape, step: Step) -> None:
         draft = self.board.drafts[position]
-        count = len(draft.pods)
-        bucket = self._by_count[count]
-        del bucket[bisect_left(bucket, position)]
-        if not bucket:
-            del self._by_count[count]
+        self._shelf.take(position, len(draft.pods), draft.options)
         self.board.take(draft, pod, shape, step)
-        insort(self._by_count.setdefault(count + 1, []), position)
+        self._shelf.put(position, len(draft.pods), draft.options)
 
     def _open(self, pod: Pod, attempt: Attempt) -> Draft | None:
         if self._most_drafts is not None and len(self.board.drafts) >= self._most_drafts:
@@ -130,7 +123,7 @@ class Placing:
             if isinstance(step, Step):
                 position = len(self.board.drafts)
                 self.board.open(draft)
-                self._by_count.setdefault(0, []).append(position)
+                self._shelf.put(position, 0, draft.options)
                 self._take(position, pod, attempt.shape, step)
                 if self._most_drafts is None:  # a run that may open one draft has nothing left to bound
                     self._shop.buy(draft)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 from dovetail.core.scheduling.daemons import Daemons
 from dovetail.core.scheduling.ports import HostPort
@@ -35,6 +36,13 @@ class Template:
     choices: tuple[Choice, ...]
     well_known: frozenset[str]
 
+    @cached_property
+    def defined(self) -> frozenset[str]:
+        """The labels its nodes will have: well-known ones, those its requirements ask for, those its types have."""
+        asked = (key for key, requirement in self.requirements.items() if not requirement.tolerates_absence)
+        said = (key for choice in self.choices for key in choice.type.requirements)
+        return self.well_known | frozenset(asked) | frozenset(said)
+
     @property
     def taints(self) -> tuple[Taint, ...]:
         """What its nodes keep pods away with, from the start."""
@@ -50,7 +58,8 @@ def read_template(pool: NodePool, snapshot: Snapshot, daemons: Daemons) -> Templ
     taints = pool.spec.template.spec.taints
     choices = []
     for each in types:
-        running = daemons.running_on(requirements.add(each.requirements), taints, snapshot.well_known)
+        reached = requirements.add(each.requirements)
+        running = daemons.running_on(reached, taints, snapshot.well_known | frozenset(reached))
         choices.append(Choice(each, running.overhead, running.ports))
     return Template(pool, requirements, tuple(choices), snapshot.well_known)
 
