@@ -1,7 +1,7 @@
 """What a pod asks of a node's labels: alternatives, each a list of expressions that must all hold.
 
 Expressions are kept apart, not merged, when a real node is looked at: that is what kube-scheduler does, and merging
-`Exists` with `NotIn` would forget that the label has to be there. Only drafts, which follow Karpenter, merge them.
+`Exists` with `NotIn` would forget that the label has to be there. The same holds for nodes that do not exist yet.
 """
 
 from collections.abc import Iterable, Mapping
@@ -43,6 +43,21 @@ def node_meets(node: ClusterNode, alternative: Expressions) -> bool:
 
 def node_meets_any(node: ClusterNode, alternatives: Iterable[Expressions]) -> bool:
     return any(node_meets(node, alternative) for alternative in alternatives)
+
+
+def narrowed(node: Requirements, alternative: Expressions, undefined: frozenset[str]) -> Requirements | None:
+    """What a node that does not exist yet would have to be, or None if it cannot be.
+
+    Each expression has to agree with the node as it is, and with the expressions before it: no label comes to be
+    defined by a wish for its absence.
+    """
+    narrower = node
+    for expression in alternative:
+        wanted = Requirements.of([expression])
+        if node.compatible(wanted, undefined) is not None or narrower.intersects(wanted) is not None:
+            return None
+        narrower = narrower.add(wanted)
+    return narrower
 
 
 def label_satisfies(labels: Mapping[str, str], expression: Requirement) -> bool:

@@ -8,7 +8,7 @@ from dovetail.model.requirements import Requirements
 from dovetail.model.snapshot import Snapshot
 from dovetail.model.taints import PREFER_NO_SCHEDULE, Taint, tolerates
 from dovetail.model.workload import DaemonSet
-from reference.affinity import required_alternatives
+from reference.affinity import narrowed, required_alternatives
 from reference.amounts import Amounts, at_least_zero, less, requested, requested_by, total
 from reference.run import Room, template_requirements
 
@@ -36,5 +36,5 @@ def _runs(daemon: DaemonSet, taints: Sequence[Taint], node: Requirements, undefi
     spec = daemon.spec.template.spec
     hard = [taint for taint in taints if taint.effect != PREFER_NO_SCHEDULE]
     return all(tolerates(spec.tolerations, taint) for taint in hard) and any(
-        node.compatible(Requirements.of(alternative), undefined) is None for alternative in required_alternatives(spec)
+        narrowed(node, alternative, undefined) is not None for alternative in required_alternatives(spec)
     )

@@ -6,7 +6,7 @@ from dataclasses import replace
 from dovetail.model.labels import HOSTNAME
 from dovetail.model.nodepool import NodePool
 from dovetail.model.requirements import Requirements
-from reference.affinity import Expressions
+from reference.affinity import Expressions, narrowed
 from reference.domains import own_domain
 from reference.market import choices, exactly, possible_domains, types_left, variety_suffices, within_limits
 from reference.ports import ports_conflict
@@ -40,15 +40,9 @@ def draft_with(run: Run, draft: Draft, wish: Wish) -> Draft | None:
 
 
 def _with_alternatives(run: Run, draft: Draft, wish: Wish, pair: tuple[Expressions, Expressions]) -> Draft | None:
-    requirements = draft.requirements
-    for expression in (*pair[0], *pair[1]):
-        # Each on its own, and each with those before it: no label comes to be defined by a wish for its absence.
-        wanted = Requirements.of([expression])
-        if draft.requirements.compatible(wanted, run.snapshot.well_known) is not None:
-            return None
-        if requirements.intersects(wanted) is not None:
-            return None
-        requirements = requirements.add(wanted)
+    requirements = narrowed(draft.requirements, (*pair[0], *pair[1]), run.snapshot.well_known)
+    if requirements is None:
+        return None
     if not _hostname_allowed(run, draft, wish):
         return None
     keys = sorted(keys_ruled(run, wish) - {HOSTNAME})
@@ -85,8 +79,8 @@ def _settle(run: Run, draft: Draft, wish: Wish, requirements: Requirements, keys
     if not allowed:
         return None
     for domains in _ways(run, wish, key, (possible, allowed)):
-        narrowed = requirements.add(exactly(key, domains)) if domains else requirements
-        settled = _settle(run, draft, wish, narrowed, rest)
+        fewer = requirements.add(exactly(key, domains)) if domains else requirements
+        settled = _settle(run, draft, wish, fewer, rest)
         if settled is not None:
             return settled
     return None

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 from dovetail.model.labels import HOSTNAME
 from dovetail.model.pod import TopologySpreadConstraint
-from dovetail.model.requirements import Requirements
-from reference.affinity import node_meets_any, required_alternatives
+from reference.affinity import narrowed, node_meets_any, required_alternatives
 from reference.domains import has_key, settled_domain
 from reference.market import pool_domains
 from reference.run import Bin, Room, Run, template_requirements
@@ -70,8 +69,7 @@ def _required_affinity_met(run: Run, wish: Wish, each: Bin) -> bool:
     if isinstance(each, Room):
         return node_meets_any(each.node, alternatives)
     return any(
-        each.requirements.compatible(Requirements.of(alternative), run.snapshot.well_known) is None
-        for alternative in alternatives
+        narrowed(each.requirements, alternative, run.snapshot.well_known) is not None for alternative in alternatives
     )
 
 
@@ -85,8 +83,11 @@ def _domains_of_pools(run: Run, wish: Wish, constraint: TopologySpreadConstraint
         values = pool_domains(run, pool, key)
         if constraint.node_affinity_policy == "Honor":
             template = template_requirements(pool)
-            merged = [Requirements.of(each) for each in required_alternatives(wish.pod.spec)]
-            admitted = [each for each in merged if template.compatible(each, run.snapshot.well_known) is None]
-            values = {value for value in values if any(each.get(key).has(value) for each in admitted)}
+            within = [
+                narrowed(template, each, run.snapshot.well_known) for each in required_alternatives(wish.pod.spec)
+            ]
+            values = {
+                value for value in values if any(each is not None and each.get(key).has(value) for each in within)
+            }
         found |= values
     return found
