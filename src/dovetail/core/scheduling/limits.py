@@ -4,12 +4,14 @@ While a run opens drafts it does not know yet which type each becomes, so it spe
 whatever the provider picks. `nodes` counts too, also within one run.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dovetail.core.scheduling.template import Choice
+import numpy as np
+import numpy.typing as npt
+
+from dovetail.core.scheduling.market import Market, Mask
 from dovetail.model.quantity import ZERO, Quantity
-from dovetail.model.resources import NODES, Resources, maximum
+from dovetail.model.resources import NODES
 from dovetail.model.snapshot import Snapshot
 
 ONE = Quantity.of(1)
@@ -44,26 +46,20 @@ class Limits:
         left = self.remaining.get(pool, {})
         return NODES in left and left[NODES] < ONE
 
-    def allowed(self, pool: str, choices: Sequence[Choice]) -> list[bool] | None:
-        """Which types stay within the limits; None where nothing is limited."""
-        left = self.remaining.get(pool)
-        if not left:
-            return None
-        return [_within(each.type.capacity, left) for each in choices]
+    def allowed(self, market: Market) -> Mask:
+        """Which types stay within the limits of their NodePool."""
+        within = np.ones(len(market.choices), dtype=np.bool_)
+        for resource, left in self.remaining.get(market.template.pool.name, {}).items():
+            if resource != NODES:
+                within &= market.sizes(resource).within(left)
+        return within
 
     def limited(self, pool: str) -> bool:
         """Whether the pool has limits at all."""
         return bool(self.remaining.get(pool))
 
-    def spend(self, pool: str, choices: Sequence[Choice]) -> None:
-        """Count a new draft against the limits at its largest."""
-        left = self.remaining.get(pool, {})
-        largest: Resources = {NODES: ONE}
-        for each in choices:
-            largest = maximum(largest, each.type.capacity)
+    def spend(self, market: Market, types: npt.NDArray[np.intp]) -> None:
+        """Count a new draft that may become one of `types` against the limits at its largest."""
+        left = self.remaining.get(market.template.pool.name, {})
         for resource in left:
-            left[resource] = left[resource] - largest.get(resource, ZERO)
-
-
-def _within(capacity: Resources, left: Resources) -> bool:
-    return all(capacity.get(resource, ZERO) <= amount for resource, amount in left.items() if resource != NODES)
+            left[resource] -= ONE if resource == NODES else market.sizes(resource).largest(types)

@@ -3,7 +3,8 @@
 A requirement on one label is evaluated once for each distinct value of that label, never once for each offering.
 """
 
-from collections.abc import Iterable
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +12,7 @@ import numpy.typing as npt
 from dovetail.core.scheduling.template import Template
 from dovetail.core.scheduling.units import Units, overdrawn
 from dovetail.model.catalog import Offering
+from dovetail.model.quantity import ZERO, Quantity
 from dovetail.model.requirement import Requirement
 from dovetail.model.requirements import Requirements
 from dovetail.model.resources import subtract
@@ -40,6 +42,24 @@ class Column:
         return np.array([*table, True], dtype=np.bool_)[self.ids]
 
 
+class Sizes:
+    """The capacities of types in one resource, as ranks: exact amounts do not fit into an array, their order does."""
+
+    def __init__(self, amounts: Sequence[Quantity]) -> None:
+        self._steps = sorted({*amounts})
+        rank = {amount: index for index, amount in enumerate(self._steps)}
+        self._ranks = np.array([rank[amount] for amount in amounts], dtype=np.intp)
+
+    def within(self, most: Quantity) -> Mask:
+        """The types that have no more than that."""
+        within: Mask = self._ranks < bisect_right(self._steps, most)
+        return within
+
+    def largest(self, types: npt.NDArray[np.intp]) -> Quantity:
+        """The largest of some types."""
+        return self._steps[int(self._ranks[types].max())] if len(types) else ZERO
+
+
 class Market:
     """The types and offerings of one template."""
 
@@ -58,6 +78,7 @@ class Market:
         self.price: npt.NDArray[np.float64] = np.array([price for price, _, _, _ in sold], dtype=np.float64)
         self.net = self._net()
         self._columns: dict[tuple[str, str], Column] = {}
+        self._sizes: dict[str, Sizes] = {}
 
     def _net(self) -> npt.NDArray[np.int64]:
         """What each type has for pods after its daemons; a type its daemons overdraw has nothing."""
@@ -68,6 +89,12 @@ class Market:
             broken = overdrawn(subtract(choice.type.allocatable, choice.overhead))
             rows.append([-1 if broken else a - b for a, b in zip(have, taken, strict=True)])
         return np.array(rows, dtype=np.int64).reshape(len(rows), len(self.units.names))
+
+    def sizes(self, resource: str) -> Sizes:
+        """What the types have of a resource."""
+        if resource not in self._sizes:
+            self._sizes[resource] = Sizes([choice.type.capacity.get(resource, ZERO) for choice in self.choices])
+        return self._sizes[resource]
 
     def offering_column(self, key: str) -> Column:
         """What offerings say of a label."""

@@ -1,7 +1,5 @@
 """What each NodePool lets a run buy: the options its limits leave, and what buying costs them."""
 
-import numpy as np
-
 from dovetail.core.scheduling.base import Base
 from dovetail.core.scheduling.draft import Draft
 from dovetail.core.scheduling.limits import EXCEEDED, EXHAUSTED, Limits
@@ -16,7 +14,7 @@ class Shop:
         self._base = base
         self._limits: Limits = base.limits.copy()
         self._roots: dict[Market, Options | str] = {}
-        self._subsets: dict[tuple[Market, tuple[bool, ...]], Options] = {}
+        self._subsets: dict[tuple[Market, bytes], Options] = {}
 
     def root(self, market: Market) -> Options | str:
         """Where a draft of this NodePool starts, or why its limits allow none."""
@@ -29,18 +27,19 @@ class Shop:
         pool = market.template.pool.name
         if self._limits.exhausted(pool):
             return EXHAUSTED
-        allowed = self._limits.allowed(pool, market.choices)
-        if allowed is None or all(allowed):
+        allowed = self._limits.allowed(market)
+        if allowed.all():
             return self._base.root(market)
-        if not any(allowed):
+        if not allowed.any():
             return EXCEEDED
-        asked = (market, tuple(allowed))
+        asked = (market, allowed.tobytes())
         if asked not in self._subsets:
-            self._subsets[asked] = root_options(market, np.array(allowed, dtype=np.bool_))
+            self._subsets[asked] = root_options(market, allowed)
         return self._subsets[asked]
 
     def buy(self, draft: Draft) -> None:
         """Count a draft that was opened against the limits of its NodePool."""
         if self._limits.limited(draft.pool_name):
-            self._limits.spend(draft.pool_name, draft.choices)
+            options = draft.options
+            self._limits.spend(options.market, options.types[options.left(draft.total, draft.below, draft.ports)])
             self._roots.pop(draft.options.market, None)
