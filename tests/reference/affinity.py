@@ -45,19 +45,18 @@ def node_meets_any(node: ClusterNode, alternatives: Iterable[Expressions]) -> bo
     return any(node_meets(node, alternative) for alternative in alternatives)
 
 
-def narrowed(node: Requirements, alternative: Expressions, undefined: frozenset[str]) -> Requirements | None:
+def narrowed(node: Requirements, alternative: Expressions, defined: frozenset[str]) -> Requirements | None:
     """What a node that does not exist yet would have to be, or None if it cannot be.
 
-    Each expression has to agree with the node as it is, and with the expressions before it: no label comes to be
-    defined by a wish for its absence.
+    A label that has to be there must be one of the `defined` ones. Each expression has to agree with those before it.
     """
-    narrower = node
     for expression in alternative:
         wanted = Requirements.of([expression])
-        if node.compatible(wanted, undefined) is not None or narrower.intersects(wanted) is not None:
+        missing = expression.key not in defined and not expression.tolerates_absence
+        if missing or node.intersects(wanted) is not None:
             return None
-        narrower = narrower.add(wanted)
-    return narrower
+        node = node.add(wanted)
+    return node
 
 
 def label_satisfies(labels: Mapping[str, str], expression: Requirement) -> bool:

@@ -17,7 +17,7 @@ def daemons_of_type(snapshot: Snapshot, pool: NodePool, instance_type: InstanceT
     """The daemons on a new node of the pool, of that type. Pods that narrow a draft further change nothing here."""
     node = template_requirements(pool).add(instance_type.requirements)
     taints = pool.spec.template.spec.taints
-    return [each for each in snapshot.daemon_sets if _runs(each, taints, node, snapshot.well_known)]
+    return [each for each in snapshot.daemon_sets if _runs(each, taints, node, snapshot.well_known | frozenset(node))]
 
 
 def still_needed(snapshot: Snapshot, room: Room) -> Amounts:
@@ -26,15 +26,15 @@ def still_needed(snapshot: Snapshot, room: Room) -> Amounts:
     expected = total(
         requested(each.spec.template.spec)
         for each in snapshot.daemon_sets
-        if _runs(each, node.taints, node.requirements, node.undefined_labels)
+        if _runs(each, node.taints, node.requirements, node.undefined_labels | frozenset(node.requirements))
     )
     running = requested_by(pod for pod in room.present if pod.daemon)
     return at_least_zero(less(expected, running))
 
 
-def _runs(daemon: DaemonSet, taints: Sequence[Taint], node: Requirements, undefined: frozenset[str]) -> bool:
+def _runs(daemon: DaemonSet, taints: Sequence[Taint], node: Requirements, defined: frozenset[str]) -> bool:
     spec = daemon.spec.template.spec
     hard = [taint for taint in taints if taint.effect != PREFER_NO_SCHEDULE]
     return all(tolerates(spec.tolerations, taint) for taint in hard) and any(
-        narrowed(node, alternative, undefined) is not None for alternative in required_alternatives(spec)
+        narrowed(node, alternative, defined) is not None for alternative in required_alternatives(spec)
     )

@@ -8,7 +8,15 @@ from dovetail.model.nodepool import NodePool
 from dovetail.model.requirements import Requirements
 from reference.affinity import Expressions, narrowed
 from reference.domains import own_domain
-from reference.market import choices, exactly, possible_domains, types_left, variety_suffices, within_limits
+from reference.market import (
+    choices,
+    defined_labels,
+    exactly,
+    possible_domains,
+    types_left,
+    variety_suffices,
+    within_limits,
+)
 from reference.ports import ports_conflict
 from reference.run import Draft, Run, template_requirements
 from reference.topology import allowed_domains, bootstraps, keys_needed, keys_ruled, spread_counts
@@ -40,7 +48,7 @@ def draft_with(run: Run, draft: Draft, wish: Wish) -> Draft | None:
 
 
 def _with_alternatives(run: Run, draft: Draft, wish: Wish, pair: tuple[Expressions, Expressions]) -> Draft | None:
-    requirements = narrowed(draft.requirements, (*pair[0], *pair[1]), run.snapshot.well_known)
+    requirements = narrowed(draft.requirements, (*pair[0], *pair[1]), defined_labels(run, draft.pool))
     if requirements is None:
         return None
     if not _hostname_allowed(run, draft, wish):

@@ -25,6 +25,20 @@ def choices(run: Run, pool: NodePool) -> tuple[InstanceType, ...]:
     )
 
 
+def defined_labels(run: Run, pool: NodePool) -> frozenset[str]:
+    """The labels nodes of the pool will have: well-known ones, those it asks for, those its types have."""
+    template = template_requirements(pool)
+    asked = {key for key, requirement in template.items() if not requirement.tolerates_absence}
+    said = {key for each in pool_types(run, pool) for key in each.requirements}
+    return run.snapshot.well_known | asked | said
+
+
+def pool_types(run: Run, pool: NodePool) -> tuple[InstanceType, ...]:
+    """The types of the pool at whatever price."""
+    template = template_requirements(pool)
+    return tuple(each for each in run.snapshot.catalogs.get(pool.name, ()) if sold(run, each, template, None))
+
+
 def sold(run: Run, instance_type: InstanceType, requirements: Requirements, ceiling: float | None) -> bool:
     """Whether the type, and one of its available offerings below the ceiling, agree with the requirements."""
     return instance_type.requirements.intersects(requirements) is None and any(

@@ -8,6 +8,11 @@ from dovetail.model.wire import LabelSelector
 
 
 def spread_selects(constraint: TopologySpreadConstraint, owner: Pod, other: Pod) -> bool:
+    """An empty selector counts nobody, as in kube-scheduler; one that match-label keys add to is not empty."""
+    written = constraint.label_selector
+    empty = written is not None and not written.match_labels and not written.match_expressions
+    if empty and not any(key in owner.metadata.labels for key in constraint.match_label_keys):
+        return False
     return (
         other.metadata.namespace == owner.metadata.namespace
         and _selector_matches(constraint.label_selector, other)

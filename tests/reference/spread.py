@@ -6,7 +6,7 @@ from dovetail.model.labels import HOSTNAME
 from dovetail.model.pod import TopologySpreadConstraint
 from reference.affinity import narrowed, node_meets_any, required_alternatives
 from reference.domains import has_key, settled_domain
-from reference.market import pool_domains
+from reference.market import defined_labels, pool_domains
 from reference.run import Bin, Room, Run, template_requirements
 from reference.selection import spread_selects
 from reference.wish import Wish, tolerates_hard
@@ -68,9 +68,8 @@ def _required_affinity_met(run: Run, wish: Wish, each: Bin) -> bool:
     alternatives = required_alternatives(wish.pod.spec)
     if isinstance(each, Room):
         return node_meets_any(each.node, alternatives)
-    return any(
-        narrowed(each.requirements, alternative, run.snapshot.well_known) is not None for alternative in alternatives
-    )
+    defined = defined_labels(run, each.pool)
+    return any(narrowed(each.requirements, alternative, defined) is not None for alternative in alternatives)
 
 
 def _domains_of_pools(run: Run, wish: Wish, constraint: TopologySpreadConstraint) -> set[str]:
@@ -83,9 +82,8 @@ def _domains_of_pools(run: Run, wish: Wish, constraint: TopologySpreadConstraint
         values = pool_domains(run, pool, key)
         if constraint.node_affinity_policy == "Honor":
             template = template_requirements(pool)
-            within = [
-                narrowed(template, each, run.snapshot.well_known) for each in required_alternatives(wish.pod.spec)
-            ]
+            defined = defined_labels(run, pool)
+            within = [narrowed(template, each, defined) for each in required_alternatives(wish.pod.spec)]
             values = {
                 value for value in values if any(each is not None and each.get(key).has(value) for each in within)
             }

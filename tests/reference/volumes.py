@@ -37,7 +37,14 @@ def _places(pod: Pod, volume: Volume, storage: Storage) -> tuple[Expressions, ..
         return NOWHERE
     if claim is not None and claim.spec.volume_name:
         return _places_of_volume(storage.volumes.get(claim.spec.volume_name))
+    if claim is not None and not _waits_for_a_pod(_storage_class(pod, volume, storage)):
+        return NOWHERE
     return _places_of_class(_storage_class(pod, volume, storage))
+
+
+def _waits_for_a_pod(storage_class: StorageClass | None) -> bool:
+    """Otherwise the claim is bound without regard to pods, and until then no node will do."""
+    return storage_class is not None and storage_class.volume_binding_mode == "WaitForFirstConsumer"
 
 
 def _places_of_volume(volume: PersistentVolume | None) -> tuple[Expressions, ...]:

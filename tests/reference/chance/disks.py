@@ -43,7 +43,12 @@ def some_storage(dice: Dice, nodes: Sequence[str]) -> Storage:
 def _claim(
     dice: Dice, namespace: str, name: str, nodes: Sequence[str]
 ) -> tuple[PersistentVolumeClaim, PersistentVolume | None]:
-    class_name = {"local": "local", "pending": "zonal", "floating": dice.pick(("anywhere", None)), "plain": "zonal"}
+    class_name = {
+        "local": "local",
+        "pending": "zonal",
+        "floating": dice.pick(("anywhere",) * 4 + ("eager", None)),
+        "plain": "zonal",
+    }
     volume = _volume(dice, f"pv-{namespace}-{name}", name, nodes)
     bound = volume.name if volume is not None else "pv-nowhere" if name == "lost" else ""
     spec = PersistentVolumeClaimSpec(storage_class_name=class_name.get(name, "anywhere"), volume_name=bound)
@@ -80,7 +85,13 @@ def _classes(dice: Dice) -> dict[str, StorageClass]:
         for zone in dice.some(ZONES)[:2]
     )
     return {
-        "zonal": StorageClass(metadata=ObjectMeta(name="zonal"), provisioner=DRIVER, allowed_topologies=topologies),
-        "anywhere": StorageClass(metadata=ObjectMeta(name="anywhere"), provisioner=DRIVER),
-        "local": StorageClass(metadata=ObjectMeta(name="local"), provisioner="kubernetes.io/no-provisioner"),
+        "zonal": _class("zonal", DRIVER, allowed_topologies=topologies),
+        "anywhere": _class("anywhere", DRIVER),
+        "local": _class("local", "kubernetes.io/no-provisioner"),
+        "eager": StorageClass(metadata=ObjectMeta(name="eager"), provisioner=DRIVER),
     }
+
+
+def _class(name: str, provisioner: str, **more: object) -> StorageClass:
+    metadata = ObjectMeta(name=name)
+    return StorageClass(metadata=metadata, provisioner=provisioner, volume_binding_mode="WaitForFirstConsumer", **more)
