@@ -78,9 +78,12 @@ def read_spread(
 ) -> Spread:
     """One spread constraint; `held` are all that are held with it, `required` the node alternatives."""
     extra = label_key_expressions(owner.labels, constraint.match_label_keys)
+    selector = read_selector(constraint.label_selector, frozenset({owner.namespace}), extra)
+    if not selector.expressions:  # kube-scheduler counts nobody for a selector that would select everybody
+        selector = Selector(selector.namespaces, (), nothing=True)
     return Spread(
         key=constraint.topology_key,
-        selector=read_selector(constraint.label_selector, frozenset({owner.namespace}), extra),
+        selector=selector,
         max_skew=constraint.max_skew,
         min_domains=constraint.min_domains or 0,
         held_keys=tuple(sorted({each.topology_key for each in held})),

@@ -19,6 +19,7 @@ from dovetail.model.storage import (
 )
 from dovetail.model.wire import Key
 
+FIRST_CONSUMER = "WaitForFirstConsumer"
 IN_TREE_DRIVERS = {"kubernetes.io/aws-ebs": "ebs.csi.aws.com"}
 NO_PLACE_IN_PARTICULAR = (ANYWHERE,)
 
@@ -40,13 +41,13 @@ def volume_needs(pod_key: Key, spec: PodSpec, storage: Storage) -> VolumeNeeds:
     """What the volumes of a pod ask for."""
     rooms: list[tuple[Alternative, ...]] = []
     attachments = []
+    problem = ""
     for volume in spec.volumes:
         name = _claim_name(pod_key, volume)
         if not name:
             continue
         backing = _backing(Key(pod_key.namespace, name), volume, storage)
-        if isinstance(backing, str):
-            return VolumeNeeds(problem=backing)
+        problem = problem or backing.problem
         rooms.append(_places(backing))
         driver = _driver(backing)
         if driver:
@@ -54,7 +55,7 @@ def volume_needs(pod_key: Key, spec: PodSpec, storage: Storage) -> VolumeNeeds:
     if not rooms:
         return NO_VOLUMES
     drafts = [tuple(_without_hostname(place) for place in places) for places in rooms]
-    return VolumeNeeds(_together(rooms), _together(drafts), tuple(sorted(set(attachments))))
+    return VolumeNeeds(_together(rooms), _together(drafts), tuple(sorted(set(attachments))), problem)
 
 
 def _claim_name(pod_key: Key, volume: Volume) -> str:
@@ -65,23 +66,28 @@ def _claim_name(pod_key: Key, volume: Volume) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Backing:
-    """What stands behind a claim: its volume once it is bound, and its class."""
+    """What stands behind a claim: its volume once it is bound, its class, and why that is not enough."""
 
     volume: PersistentVolume | None
     storage_class: StorageClass | None
+    problem: str = ""
 
 
-def _backing(key: Key, volume: Volume, storage: Storage) -> _Backing | str:
+def _backing(key: Key, volume: Volume, storage: Storage) -> _Backing:
     claim = storage.claims.get(key)
     if claim is None and volume.ephemeral is None:
-        return f'persistentvolumeclaim "{key.name}" not found'
+        return _Backing(None, None, f'persistentvolumeclaim "{key.name}" not found')
     if claim is None:  # made after the pod; until then its template speaks
         assert volume.ephemeral is not None
         return _Backing(None, storage.classes.get(volume.ephemeral.volume_claim_template.spec.storage_class_name or ""))
     bound = storage.volumes.get(claim.spec.volume_name)
+    storage_class = storage.classes.get(claim.spec.storage_class_name or "")
+    problem = ""
     if claim.spec.volume_name and bound is None:
-        return f'persistentvolume "{claim.spec.volume_name}" not found'
-    return _Backing(bound, storage.classes.get(claim.spec.storage_class_name or ""))
+        problem = f'persistentvolume "{claim.spec.volume_name}" not found'
+    elif bound is None and (storage_class is None or storage_class.volume_binding_mode != FIRST_CONSUMER):
+        problem = "pod has unbound immediate PersistentVolumeClaims"
+    return _Backing(bound, storage_class, problem)
 
 
 def _places(backing: _Backing) -> tuple[Alternative, ...]:
