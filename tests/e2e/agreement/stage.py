@@ -97,18 +97,13 @@ def pod_path(pod):
 
 
 def snapshot(kubeconfig):
-    """The cluster through our own client and informers."""
+    """The cluster through our own client and what the controllers know of it, as after their first list."""
 
     async def read():
         async with await connect(kubeconfig, None, SystemClock(), SystemRandom()) as cluster:
             state = ClusterState(cluster)
-            async with asyncio.TaskGroup() as group:
-                running = [group.create_task(informer.run()) for informer in state.informers]
-                await state.synced()
-                for task in running:
-                    task.cancel()
-            unreadable = [bad for informer in state.informers for bad in informer.unreadable.values()]
-            assert not unreadable
+            await asyncio.gather(*(informer._relist() for informer in state.informers))
+            assert not [bad for informer in state.informers for bad in informer.unreadable.values()]
             return state.snapshot(datetime.now(UTC), {})
 
     return asyncio.run(read())
