@@ -88,7 +88,10 @@ class KubeObject(Wire, frozen=True, kw_only=True):
 
     def owned_by(self, kind: str, api_version: str) -> bool:
         """Whether any owner is of that kind; the controller flag is not asked for."""
-        return any(owner.kind == kind and owner.api_version == api_version for owner in self.metadata.owner_references)
+        for owner in self.metadata.owner_references:  # noqa: SIM110 - asked of every pod, several times a pass
+            if owner.kind == kind and owner.api_version == api_version:
+                return True
+        return False
 
 
 class LabelSelectorRequirement(Wire, frozen=True, kw_only=True):

@@ -53,6 +53,7 @@ class Base:
             taint.effect == SOFT for pool in pools for taint in pool.spec.template.spec.taints
         )
         self._candidates: dict[tuple[object, ...], list[int]] = {}
+        self._candidates_by_stance: dict[Stance, list[int]] = {}
         self._roots = {market: root_options(market) for market in self.markets}
 
     def _residents(self, pods: Iterable[Pod]) -> list[tuple[Pod, Shape]]:
@@ -109,6 +110,8 @@ class Base:
 
     def _ports(self) -> dict[int, frozenset[HostPort]]:
         taken: dict[int, frozenset[HostPort]] = {}
+        if not any(shape.ports for shape in self.shapes.all()):
+            return taken
         for row, residents in enumerate(self.residents):
             ports = frozenset(port for _, shape in residents for port in shape.ports)
             if ports:
@@ -118,6 +121,8 @@ class Base:
     def _attached(self) -> dict[int, frozenset[tuple[str, str]]]:
         """The (driver, claim) pairs in use on each room."""
         attached: dict[int, frozenset[tuple[str, str]]] = {}
+        if not any(shape.volumes.attachments for shape in self.shapes.all()):
+            return attached
         for row, residents in enumerate(self.residents):
             used = frozenset(each for _, shape in residents for each in shape.volumes.attachments)
             if used:
@@ -144,6 +149,13 @@ class Base:
 
     def candidates(self, shape: Shape, stance: Stance) -> list[int]:
         """The rooms that suit a pod and had room for it in the base state, in order."""
+        found = self._candidates_by_stance.get(stance)
+        if found is None:
+            found = self._candidates_by_stance[stance] = self._find_candidates(shape, stance)
+        return found
+
+    def _find_candidates(self, shape: Shape, stance: Stance) -> list[int]:
+        """Shapes that ask for the same share one list."""
         asked = (stance.tolerations, stance.soft, stance.alternatives, shape.volumes.on_rooms, shape.need)
         found = self._candidates.get(asked)
         if found is None:

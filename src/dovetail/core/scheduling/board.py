@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from dovetail.core.scheduling.base import Base
 from dovetail.core.scheduling.draft import Draft, Step
+from dovetail.core.scheduling.joining import Joining
 from dovetail.core.scheduling.options import Options
 from dovetail.core.scheduling.ports import HostPort
 from dovetail.core.scheduling.rooms import hard
@@ -25,6 +26,7 @@ class Board:
         self.base = base
         self.rulebook = rulebook
         self.journal = Journal()
+        self.joining = Joining()
         self.drafts: list[Draft] = []
         self.removed: dict[int, int] = {}
         self.free: dict[int, list[int]] = {}

@@ -3,7 +3,7 @@
 from dovetail.core.scheduling.board import Board
 from dovetail.core.scheduling.domains import Allowance
 from dovetail.core.scheduling.draft import Draft, Step
-from dovetail.core.scheduling.joining import Attempt, Joining, hopeless
+from dovetail.core.scheduling.joining import Attempt, hopeless
 from dovetail.core.scheduling.ladder import Stance
 from dovetail.core.scheduling.market import Market
 from dovetail.core.scheduling.options import UNLIMITED
@@ -19,7 +19,7 @@ class Placing:
 
     def __init__(self, board: Board, shop: Shop, *, below: float = UNLIMITED, most_drafts: int | None = None) -> None:
         self.board = board
-        self.joining = Joining()
+        self.joining = board.joining
         self._below = below
         self._most_drafts = most_drafts
         self._shop = shop

@@ -49,6 +49,7 @@ class Rulebook:
         self.counted_by: dict[Shape, list[Tally]] = {shape: [] for shape in base.shapes.all()}
         self._guards: dict[Shape, list[FarTally]] = {}
         self._spreads: dict[Spread, SpreadTally] = {}
+        self._eligibility: dict[tuple[object, ...], list[bool]] = {}
         self._nears: dict[Affinity, NearTally] = {}
         self._fars: dict[Term, FarTally] = {}
         self._rules: dict[Stance, Rules] = {}
@@ -145,6 +146,12 @@ class Rulebook:
         return () if key == HOSTNAME else self._base.rooms.labels(key).values
 
     def _eligible(self, rule: Spread) -> list[bool]:
+        asked = (rule.alternatives, rule.tolerations, rule.held_keys)
+        if asked not in self._eligibility:
+            self._eligibility[asked] = self._eligible_rooms(rule)
+        return self._eligibility[asked]
+
+    def _eligible_rooms(self, rule: Spread) -> list[bool]:
         rooms = self._base.rooms
         eligible = rooms.meeting(rule.alternatives) if rule.alternatives is not None else rooms.meeting(_ANY)
         if rule.tolerations is not None:

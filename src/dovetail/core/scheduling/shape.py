@@ -59,11 +59,17 @@ class Shapes:
         self._label_keys = tuple(sorted({*label_keys}))
         self._by_content: dict[object, Shape] = {}
         self._by_identity: dict[object, tuple[Shape, Pod]] = {}
+        self._seen: dict[int, tuple[str | None, ...]] = {}
+        self._kept: list[Mapping[str, str]] = []
 
     def of(self, pod: Pod) -> Shape:
         """The shape of `pod`; the node it is bound to does not count."""
         spec, labels = pod.spec, pod.metadata.labels
-        seen = tuple([labels.get(key) for key in self._label_keys]) if labels else ()
+        seen = self._seen.get(id(labels))
+        if seen is None:
+            seen = tuple([labels.get(key) for key in self._label_keys]) if labels else ()
+            self._seen[id(labels)] = seen
+            self._kept.append(labels)  # so that its identity cannot be given to another object
         quick = (
             id(spec.containers),
             id(spec.affinity),

@@ -4,7 +4,9 @@ A tally belongs to one rule. For hostname, domains are the numbers of bins. Coun
 whatever a run did can be undone exactly.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import compress
 from typing import Any
 
 from dovetail.core.scheduling.rules import Affinity, Spread, Term
@@ -91,18 +93,10 @@ class SpreadTally(Tally):
         self.rule = rule
         self.eligible = eligible
         self.provided = frozenset(provided)
-        self.bins: dict[Domain, int] = {}
-        self.hosts: dict[str, int] = {"": 0}
-        for row, fit in enumerate(eligible):
-            domain = self.domain(row)
-            if fit and domain is not None:
-                self._known(domain, 1)
-
-    def _known(self, domain: Domain, by: int) -> None:
-        if self.by_host:
-            self.hosts[""] += by
-        else:
-            self.bins[domain] = self.bins.get(domain, 0) + by
+        self.bins: dict[Domain, int] = dict(
+            Counter(domain for domain in compress(rows, eligible) if domain is not None)
+        )
+        self.hosts: dict[str, int] = {"": sum(eligible)} if self.by_host else {}
 
     def counts_on(self, row: int) -> bool:
         """Only pods on eligible rooms count."""
