@@ -20,6 +20,7 @@ class Case:
     residents: list
     ended: frozenset  # names of residents that have run to their end
     waiting: list
+    deleted: tuple = ()  # paths of what is on its way out
 
 
 def random_case(seed):

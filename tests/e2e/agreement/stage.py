@@ -57,6 +57,8 @@ def build(api, case):
         made = api.post(f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods", pod).expect()
         if pod["metadata"]["name"] in case.ended:
             api.patch(f"{pod_path(made)}/status", {"status": {"phase": "Succeeded"}}).expect()
+    for path in case.deleted:
+        api.delete(path).expect()
     eventually(lambda: _settled(api, case), f"{case.name} is set", every=0.02)
     time.sleep(SETTLING)
 
@@ -147,6 +149,5 @@ def _delete(api, kind):
         path = f"{group}{namespace}/{plural}/{meta['name']}"
         if meta.get("finalizers"):
             api.patch(path, {"metadata": {"finalizers": None}})
-        if "deletionTimestamp" not in meta:
-            api.delete(path, AT_ONCE)
+        api.delete(path, AT_ONCE)
     return len(found)
