@@ -75,10 +75,9 @@ def possible_domains(run: Run, requirements: Requirements, types: Iterable[Insta
     return _offered(run, requirements, tuple(types), key, run.price_ceiling)
 
 
-def pool_domains(run: Run, pool: NodePool, key: str) -> set[str]:
-    """The values of a label the NodePool could provide, at whatever price and however little its limits leave."""
-    types = run.snapshot.catalogs.get(pool.name, ())
-    return _offered(run, template_requirements(pool), types, key, None)
+def pool_domains(run: Run, pool: NodePool, node: Requirements, key: str) -> set[str]:
+    """The values of a label such a node of the NodePool could have, at whatever price and whatever its limits leave."""
+    return _offered(run, node, run.snapshot.catalogs.get(pool.name, ()), key, None)
 
 
 def _offered(

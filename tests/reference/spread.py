@@ -79,13 +79,10 @@ def _domains_of_pools(run: Run, wish: Wish, constraint: TopologySpreadConstraint
     for pool in run.pools:
         if constraint.node_taints_policy == "Honor" and not tolerates_hard(wish.pod, pool.spec.template.spec.taints):
             continue
-        values = pool_domains(run, pool, key)
-        if constraint.node_affinity_policy == "Honor":
-            template = template_requirements(pool)
-            defined = defined_labels(run, pool)
-            within = [narrowed(template, each, defined) for each in required_alternatives(wish.pod.spec)]
-            values = {
-                value for value in values if any(each is not None and each.get(key).has(value) for each in within)
-            }
-        found |= values
+        template, honored = template_requirements(pool), constraint.node_affinity_policy == "Honor"
+        alternatives = required_alternatives(wish.pod.spec) if honored else [()]
+        for alternative in alternatives:
+            node = narrowed(template, alternative, defined_labels(run, pool))
+            if node is not None:
+                found |= pool_domains(run, pool, node, key)
     return found
