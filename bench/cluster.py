@@ -1,8 +1,8 @@
 """A cluster to sweep: N nodes with some fifteen pods each, of every kind, packed tightly or with a quarter gone.
 
-Every node is filled with pods at random, becomes the cheapest offering that holds them, and is topped up with the
-largest pods that still fit. So nothing cheaper holds what is on it, and little of it fits elsewhere: a cluster that was
-consolidated before. Pods of a workload share the parts of their spec, as decoded pods do.
+Every node is given large pods at random, becomes the cheapest offering that holds them, and is topped up with whatever
+still fits. So small pods could move, but nothing cheaper holds the rest: a cluster that was consolidated before. Pods
+of a workload share the parts of their spec, as decoded pods do.
 """
 
 import random
@@ -34,7 +34,9 @@ from dovetail.model.wire import Condition, ObjectMeta
 from workloads import DEDICATED, Workload, daemon_sets, daemons, pools, workloads
 
 AT = datetime(2026, 1, 5, 12, tzinfo=UTC)
-DRAWN = (12, 16)  # pods a node is chosen for, before it is topped up
+DRAWN = (6, 10)  # large pods a node is chosen for, before it is topped up
+LARGE = (500, 2 << 30)  # thousandths of cpu, or bytes of memory
+FREE = {"converged": 0.012, "settling": 0.03, "slack": 0.012}  # topping up ends below this share of cpu or memory
 GONE = 0.25
 RUNNING = PodStatus(phase="Running")
 READY = (Condition(type="Ready", status="True"),)
@@ -54,8 +56,8 @@ class Sold:
 
 
 def cluster(nodes: int, regime: str, seed: int = 1) -> Snapshot:
-    """The cluster of that size. `converged` is tight; `slack` is the same with a quarter of the pods gone."""
-    made = _Filling(workloads(nodes // 5, seed), seed).fill(nodes)
+    """`converged` is tight, `settling` a little less, `slack` has a quarter of its pods gone."""
+    made = _Filling(workloads(nodes // 5, seed), FREE[regime], seed).fill(nodes)
     if regime == "slack":
         rng = random.Random(seed)  # noqa: S311 - not for secrets
         made = [
@@ -77,12 +79,14 @@ def cluster(nodes: int, regime: str, seed: int = 1) -> Snapshot:
 class _Filling:
     """Fills one node after the other. A workload that is spread goes where it has the fewest pods."""
 
-    def __init__(self, every: list[Workload], seed: int) -> None:
+    def __init__(self, every: list[Workload], free: float, seed: int) -> None:
         self._every = every
+        self._free = free
         self._rng = np.random.default_rng(seed)
         self._cpu = np.array([each.cpu for each in every], dtype=np.float64)
         self._memory = np.array([each.memory for each in every], dtype=np.float64)
         self._weight = np.array([each.weight for each in every], dtype=np.float64)
+        self._large = (self._cpu >= LARGE[0]) | (self._memory >= LARGE[1])
         self._pool = np.array([each.dedicated for each in every])
         self._arch = np.array([each.arch for each in every])
         self._sold_as = np.array([each.capacity_type for each in every])
@@ -128,7 +132,7 @@ class _Filling:
         )
 
     def _draw(self, suits: npt.NDArray[np.bool_]) -> list[int]:
-        weight = np.where(suits, self._weight, 0.0)
+        weight = np.where(suits & self._large, self._weight, 0.0)
         chosen = self._rng.choice(len(weight), int(self._rng.integers(*DRAWN)), p=weight / weight.sum()).tolist()
         once = self._spread | self._apart  # a second pod of a spread workload could tip the balance
         return [each for place, each in enumerate(chosen) if not once[each] or each not in chosen[:place]]
@@ -154,12 +158,15 @@ class _Filling:
         once = self._spread | self._apart
         suits[[each for each in drawn if once[each]]] = False
         cpu, memory = net[0] - self._cpu[drawn].sum(), net[1] - self._memory[drawn].sum()
-        while len(fits := np.flatnonzero(suits & (self._cpu <= cpu) & (self._memory <= memory))):
-            size = self._cpu[fits] / net[0] + self._memory[fits] / net[1]
-            largest = int(fits[size.argmax()])
-            drawn.append(largest)
-            suits[largest] = suits[largest] and not once[largest]
-            cpu, memory = cpu - self._cpu[largest], memory - self._memory[largest]
+        end = self._rng.uniform(0.0, self._free)
+        while min(cpu / net[0], memory / net[1]) > end:
+            fits = np.flatnonzero(suits & (self._cpu <= cpu) & (self._memory <= memory))
+            if not len(fits):
+                break
+            chosen = int(self._rng.choice(fits, p=self._weight[fits] / self._weight[fits].sum()))
+            drawn.append(chosen)
+            suits[chosen] = suits[chosen] and not once[chosen]
+            cpu, memory = cpu - self._cpu[chosen], memory - self._memory[chosen]
         return drawn
 
     def _made(self, number: int, drawn: list[int], bought: Sold, *, dedicated: bool) -> ClusterNode:

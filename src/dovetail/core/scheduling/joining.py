@@ -99,7 +99,7 @@ class Joining:
     def step(self, draft: Draft, attempt: Attempt, *, opening: bool = False) -> Step | str:
         """What the draft would be with one more pod, or why it cannot take it."""
         shape, allowance = attempt.shape, attempt.allowance
-        problem = self._untolerated(attempt.stance, draft.options.market)
+        problem = self.untolerated(attempt.stance, draft.options.market)
         if not problem and shape.ports and conflict(shape.ports, draft.ports) is not None:
             problem = "didn't have free ports for the requested pod ports"
         if not problem and not allowance.rules.free:
@@ -111,7 +111,8 @@ class Joining:
             total[column] += amount
         return self._first_alternative(_Search(draft, total, draft.ports + shape.ports, allowance), attempt)
 
-    def _untolerated(self, stance: Stance, market: Market) -> str:
+    def untolerated(self, stance: Stance, market: Market) -> str:
+        """The taint of a NodePool that keeps the pod away, in words, or empty."""
         asked = (stance, market)
         known = self._tolerated.get(asked)
         if known is None:

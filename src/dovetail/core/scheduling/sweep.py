@@ -10,6 +10,7 @@ from typing import Literal
 from dovetail.core.scheduling.base import Base
 from dovetail.core.scheduling.board import Board
 from dovetail.core.scheduling.draft import Draft
+from dovetail.core.scheduling.homeless import Homeless
 from dovetail.core.scheduling.placing import Placing
 from dovetail.core.scheduling.rulebook import Rulebook
 from dovetail.core.scheduling.shape import Shape
@@ -53,6 +54,7 @@ class Sweep:
         self._rulebook = Rulebook(self._base, shapes, respect_preferences=respect_preferences)
         self._board = Board(self._base, self._rulebook)
         self._shop = Shop(self._base)
+        self._homeless = Homeless(self._board, self._shop)
         self._spreads = {shape: self._spreads_of(shape) for shape in shapes}
         self._bound = {shape: not self._free(shape) for shape in shapes}
 
@@ -77,6 +79,9 @@ class Sweep:
         price = self._price(self._base.rooms.nodes[row])
         if not queue:
             return Removal("delete", price)
+        homeless = self._homeless.find(row, [shape for _, shape in queue])
+        if homeless and (price is None or self._homeless.too_many(homeless, price)):
+            return Removal("stay", price, blocker=next(pod for pod, shape in queue if shape is homeless[0]))
         board = self._board
         mark = board.journal.mark()
         board.remove(row, dict.fromkeys(tally for _, shape in queue for tally in self._spreads[shape]))
