@@ -21,6 +21,7 @@ from dovetail.model.nodepool import NodePool
 from dovetail.model.pod import Pod
 from dovetail.model.snapshot import Snapshot
 from dovetail.model.taints import untolerated
+from dovetail.model.wire import OwnerReference
 
 SOFT = "PreferNoSchedule"
 
@@ -30,6 +31,7 @@ class Base:
 
     def __init__(self, snapshot: Snapshot, moving: Sequence[Pod], pools: Sequence[NodePool]) -> None:
         self.snapshot = snapshot
+        self._owned: dict[int, tuple[bool, tuple[OwnerReference, ...]]] = {}
         self.rooms = Rooms(snapshot.nodes)
         self._moving = frozenset(pod.metadata.uid for pod in moving)
         unbound = [pod for pod in snapshot.unbound_pods if pod.status.nominated_node_name]
@@ -59,6 +61,15 @@ class Base:
     def _residents(self, pods: Iterable[Pod]) -> list[tuple[Pod, Shape]]:
         """Pods that take room on a node and stay."""
         return [(pod, self.shapes.of(pod)) for pod in pods if not pod.terminal and pod.metadata.uid not in self._moving]
+
+    def is_bound_to_node(self, pod: Pod) -> bool:
+        """Whether a pod belongs to its node: of a DaemonSet, or static. Pods of one owner share the answer."""
+        owners = pod.metadata.owner_references
+        known = self._owned.get(id(owners))
+        if known is None:
+            # The owners are kept with the answer, so that their identity cannot be given to another object.
+            known = self._owned[id(owners)] = (pod.daemon or pod.mirror, owners)
+        return known[0]
 
     def _names(self) -> set[str]:
         names = {name for shape in self.shapes.all() for name in shape.requests}
@@ -92,7 +103,7 @@ class Base:
                     coming[row][column] += amount
         for row, residents in enumerate(self.residents):
             for pod, shape in residents:
-                if pod.daemon:
+                if self.is_bound_to_node(pod) and pod.daemon:
                     for column, amount in shape.need:
                         coming[row][column] -= amount
             for column, amount in enumerate(coming[row]):

@@ -13,6 +13,7 @@ from dovetail.core.scheduling.market import Market
 from dovetail.core.scheduling.options import Options
 from dovetail.core.scheduling.shape import Shape
 from dovetail.core.scheduling.shop import Shop
+from dovetail.model.pod import Pod
 
 
 class Homeless:
@@ -25,17 +26,17 @@ class Homeless:
         self._shop = shop
         self._homes: dict[Shape, tuple[Stance, list[int]]] = {}
 
-    def find(self, row: int, shapes: Iterable[Shape]) -> list[Shape]:
-        """The shapes that fit into no room but, perhaps, this one."""
+    def find(self, row: int, moving: Iterable[tuple[Pod, Shape]]) -> list[tuple[Pod, Shape]]:
+        """The pods that fit into no room but, perhaps, this one."""
         found = []
-        for shape in shapes:
+        for pod, shape in moving:
             known = self._homes.get(shape)
             if known is None:
                 stance = self._board.rulebook.ladder(shape)[-1]
                 known = self._homes[shape] = stance, self._base.candidates(shape, stance)
             rooms = known[1]
             if not rooms or (rooms[0] == row and len(rooms) == 1):
-                found.append(shape)
+                found.append((pod, shape))
         return found
 
     def too_many(self, shapes: list[Shape], below: float) -> bool:

@@ -49,8 +49,8 @@ class Sweep:
         self._prices = _prices(snapshot)
         nodes = self._base.rooms.nodes
         self.rows = [row for row, node in enumerate(nodes) if node.managed and node.initialized]
-        self._queues = {row: self._queue(row) for row in self.rows}
-        shapes = dict.fromkeys(shape for queue in self._queues.values() for _, shape in queue)
+        self._moving_by_row = {row: self._moving(row) for row in self.rows}
+        shapes = dict.fromkeys(shape for moving in self._moving_by_row.values() for _, shape in moving)
         self._rulebook = Rulebook(self._base, shapes, respect_preferences=respect_preferences)
         self._board = Board(self._base, self._rulebook)
         self._shop = Shop(self._base)
@@ -62,9 +62,9 @@ class Sweep:
         """The node of a row."""
         return self._base.rooms.nodes[row].name
 
-    def _queue(self, row: int) -> Queue:
-        moving = [(pod, shape) for pod, shape in self._base.residents[row] if pod.reschedulable]
-        return sorted(moving, key=queue_order)
+    def _moving(self, row: int) -> Queue:
+        is_bound = self._base.is_bound_to_node
+        return [(pod, shape) for pod, shape in self._base.residents[row] if not is_bound(pod) and pod.reschedulable]
 
     def _spreads_of(self, shape: Shape) -> tuple[SpreadTally, ...]:
         rules = (self._rulebook.rules(stance) for stance in self._rulebook.ladder(shape))
@@ -75,13 +75,14 @@ class Sweep:
 
     def remove(self, row: int) -> Removal:
         """Take one node away, look, and put everything back."""
-        queue = self._queues[row]
+        moving = self._moving_by_row[row]
         price = self._price(self._base.rooms.nodes[row])
-        if not queue:
+        if not moving:
             return Removal("delete", price)
-        homeless = self._homeless.find(row, [shape for _, shape in queue])
-        if homeless and (price is None or self._homeless.too_many(homeless, price)):
-            return Removal("stay", price, blocker=next(pod for pod, shape in queue if shape is homeless[0]))
+        homeless = self._homeless.find(row, moving)
+        if homeless and (price is None or self._homeless.too_many([shape for _, shape in homeless], price)):
+            return Removal("stay", price, blocker=min(homeless, key=queue_order)[0])
+        queue = sorted(moving, key=queue_order)
         board = self._board
         mark = board.journal.mark()
         board.remove(row, dict.fromkeys(tally for _, shape in queue for tally in self._spreads[shape]))
