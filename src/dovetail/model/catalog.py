@@ -18,12 +18,12 @@ class Offering:
     price: float
     available: bool = True
 
-    @property
+    @cached_property
     def zone(self) -> str:
         """Where."""
         return self.requirements.labels().get(ZONE, "")
 
-    @property
+    @cached_property
     def capacity_type(self) -> str:
         """How it is paid for."""
         return self.requirements.labels().get(CAPACITY_TYPE, "")

@@ -22,7 +22,7 @@ from dovetail.model.requirements import Requirements
 from dovetail.model.resources import NODES, Resources, add, subtract
 from dovetail.model.storage import Storage
 from dovetail.model.taints import Taint, is_ephemeral
-from dovetail.model.workload import DaemonSet
+from dovetail.model.workload import DaemonSet, PodDisruptionBudget
 
 
 @dataclass(frozen=True)
@@ -171,6 +171,9 @@ class Snapshot:
     storage: Storage = field(default_factory=Storage)
     namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Labels of each namespace, for the namespace selectors of affinity terms."""
+    pdbs: tuple[PodDisruptionBudget, ...] = ()
+    nominated: frozenset[str] = frozenset()
+    """Names of nodes that pods were just sent to; they are not disrupted for a moment."""
 
     @cached_property
     def nodes_by_pool(self) -> Mapping[str, tuple[ClusterNode, ...]]:
@@ -180,6 +183,12 @@ class Snapshot:
             if node.managed and node.nodepool_name:
                 grouped.setdefault(node.nodepool_name, []).append(node)
         return {pool: tuple(nodes) for pool, nodes in grouped.items()}
+
+    @cached_property
+    def types_by_pool(self) -> Mapping[str, Mapping[str, InstanceType]]:
+        """Each pool's catalogue by name; pools that share one share this too."""
+        shared = {id(types): {each.name: each for each in types} for types in self.catalogs.values()}
+        return {pool: shared[id(types)] for pool, types in self.catalogs.items()}
 
     def usage(self, pool: str) -> Resources:
         """What the nodes of a pool have together, those on their way out left aside."""

@@ -1,0 +1,1 @@
+"""Which nodes to disrupt, in which order, and why not the others."""

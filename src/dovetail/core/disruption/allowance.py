@@ -1,0 +1,76 @@
+"""How many more nodes of a NodePool may be disrupted, and which budget says so.
+
+Arithmetic over budgets, two counts and one instant. The tightest budget in force wins; none in force means no limit. A
+pool with a budget that cannot be understood is blocked for every reason: fail closed.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from dovetail.model.budget import Budget, parse_budget
+from dovetail.model.nodeclaim import INSTANCE_TERMINATING
+from dovetail.model.nodepool import NodePool
+from dovetail.model.reason import Action, Reason
+from dovetail.model.snapshot import ClusterNode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeCounts:
+    """The nodes of one NodePool that its budgets are measured against."""
+
+    total: int  # managed and initialised, instance not yet terminating
+    disrupting: int  # of those: NotReady, or already marked for deletion
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allowance:
+    """What one NodePool can still spend on one Reason."""
+
+    limit: int | None  # None: no budget is in force
+    disrupting: int
+    bound_by: Budget | None = None
+    fault: str = ""  # why nothing is allowed although no budget says so
+
+    def permits(self, nodes: int = 1) -> bool:
+        """Whether that many more nodes may go."""
+        return self.limit is None or self.disrupting + nodes <= self.limit
+
+    @property
+    def left(self) -> int | None:
+        """How many more; None is no limit."""
+        return None if self.limit is None else max(0, self.limit - self.disrupting)
+
+
+def count_nodes(nodes: Iterable[ClusterNode]) -> NodeCounts:
+    """Count the nodes of a pool as its budgets do."""
+    counted = [node for node in nodes if node.claim is not None and node.initialized and not _terminating(node)]
+    busy = sum(node.deleting or node.node is None or not node.node.ready for node in counted)
+    return NodeCounts(total=len(counted), disrupting=busy)
+
+
+def _terminating(node: ClusterNode) -> bool:
+    return node.claim is not None and node.claim.has(INSTANCE_TERMINATING)
+
+
+def read_budgets(pool: NodePool) -> tuple[Budget, ...]:
+    """All budgets of a pool, those of its action controls included; ValueError if any cannot be understood."""
+    budgets = [parse_budget(written) for written in pool.budgets]
+    for action, controls in sorted(pool.action_controls.items()):
+        budgets.extend(parse_budget(written, Action(action)) for written in controls.budgets or ())
+    return tuple(budgets)
+
+
+def allowance(pool: NodePool, reason: Reason, counts: NodeCounts, now: datetime) -> Allowance:
+    """Find the tightest budget in force for `reason` and say what it leaves."""
+    try:
+        budgets = read_budgets(pool)
+    except ValueError as error:
+        return Allowance(limit=0, disrupting=counts.disrupting, fault=str(error))
+    in_force = [budget for budget in budgets if budget.governs(reason, now)]
+    tightest = min(in_force, key=lambda budget: budget.limit(counts.total), default=None)
+    return Allowance(
+        limit=tightest.limit(counts.total) if tightest is not None else None,
+        disrupting=counts.disrupting,
+        bound_by=tightest,
+    )

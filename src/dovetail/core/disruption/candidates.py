@@ -1,0 +1,172 @@
+"""Which nodes may be disrupted at all, and the first thing that stands in the way of each of the others.
+
+Checks run in a fixed order, the node's own before those of its pods, annotations before PodDisruptionBudgets. Every
+node of a NodePool ends as a Candidate or as a Refusal; none is dropped silently.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from dovetail.core.disruption.cost import disruption_cost, is_empty, weight
+from dovetail.core.disruption.pdbs import find_block
+from dovetail.model.catalog import InstanceType
+from dovetail.model.command import read_record
+from dovetail.model.labels import CAPACITY_TYPE, DO_NOT_DISRUPT, INSTANCE_TYPE, NODEPOOL, ZONE
+from dovetail.model.nodeclaim import NodeClaim
+from dovetail.model.nodepool import NodePool
+from dovetail.model.pod import Pod
+from dovetail.model.protection import protection
+from dovetail.model.refusal import Refusal
+from dovetail.model.snapshot import ClusterNode, Snapshot
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A node that nothing protects right now."""
+
+    node: ClusterNode
+    claim: NodeClaim
+    pool: NodePool
+    instance_type: InstanceType | None
+    price: float  # 0 when nobody knows it
+    cost: float
+    weight: float
+
+    @property
+    def name(self) -> str:
+        """The node's name."""
+        return self.node.name
+
+    @property
+    def capacity_type(self) -> str:
+        """How it is paid for."""
+        return self.node.labels.get(CAPACITY_TYPE, "")
+
+    @property
+    def zone(self) -> str:
+        """Where it is."""
+        return self.node.labels.get(ZONE, "")
+
+    @property
+    def empty(self) -> bool:
+        """Whether no pod on it is worth rescheduling."""
+        return is_empty(self.node.pods)
+
+    @property
+    def moving(self) -> tuple[Pod, ...]:
+        """The pods that need a new home when it goes."""
+        return tuple(pod for pod in self.node.pods if pod.reschedulable)
+
+
+@dataclass(frozen=True, slots=True)
+class PodBlock:
+    """A pod that stands in the way, until when by itself, and whether waiting helps at all."""
+
+    refusal: Refusal
+    until: datetime | None = None
+    permanent: bool = False
+
+
+def find_candidates(snapshot: Snapshot, *, eventual: bool) -> tuple[list[Candidate], list[Refusal]]:
+    """Every managed node as a candidate or a refusal.
+
+    With `eventual`, pods do not stand in the way of a node whose claim bounds its own drain: the drain waits for them.
+    """
+    candidates: list[Candidate] = []
+    refusals: list[Refusal] = []
+    for node in snapshot.nodes:
+        if node.claim is None:
+            continue
+        refusal = node_refusal(node, snapshot)
+        if refusal is None and not (eventual and node.claim.spec.termination_grace_period is not None):
+            blocks = pod_blocks(node, snapshot)
+            refusal = blocks[0].refusal if blocks else None
+        if refusal is not None:
+            refusals.append(refusal)
+        else:
+            candidates.append(build_candidate(node, snapshot))
+    return candidates, refusals
+
+
+def node_refusal(node: ClusterNode, snapshot: Snapshot) -> Refusal | None:
+    """What the node itself has against being disrupted."""
+    claim = node.claim
+    assert claim is not None, "only managed nodes are asked"
+    about = f"node/{node.name}"
+    if read_record(claim) is not None and not claim.deleting:
+        return Refusal("AlreadyDisrupting", about, "candidate is already being disrupted")
+    if node.node is None:
+        return Refusal("NodeMissing", about, "nodeclaim does not have an associated node")
+    if not node.initialized:
+        return Refusal("NotInitialized", about, "node isn't initialized")
+    if node.deleting or node.node.deleting:
+        return Refusal("Deleting", about, "node is deleting or marked for deletion")
+    if node.name in snapshot.nominated:
+        return Refusal("Nominated", about, "node is nominated for a pending pod")
+    if node.node.metadata.annotations.get(DO_NOT_DISRUPT) == "true":
+        why = f'disruption is blocked through the "{DO_NOT_DISRUPT}" annotation'
+        return Refusal("DoNotDisruptNode", about, why)
+    return _pool_refusal(node, snapshot, about)
+
+
+def _pool_refusal(node: ClusterNode, snapshot: Snapshot, about: str) -> Refusal | None:
+    if not node.nodepool_name:
+        return Refusal("NoNodePool", about, f"node doesn't have required label (label={NODEPOOL})")
+    if node.nodepool_name not in snapshot.nodepools or node.nodepool_name not in snapshot.catalogs:
+        return Refusal("NodePoolMissing", about, f"NodePool not found (NodePool={node.nodepool_name})")
+    return None
+
+
+def pod_blocks(node: ClusterNode, snapshot: Snapshot) -> list[PodBlock]:
+    """Everything the node's pods have against it, annotations first, then budgets; first come, first told."""
+    about = f"node/{node.name}"
+    blocks = []
+    for pod in node.pods:
+        protected = protection(pod, snapshot.at)
+        if protected.active:
+            why = f'pod has "{DO_NOT_DISRUPT}" annotation (Pod={pod.key})'
+            refusal = Refusal("DoNotDisruptPod", about, why)
+            blocks.append(PodBlock(refusal, protected.until, permanent=protected.until is None))
+    for pod in node.pods:
+        if protection(pod, snapshot.at).active:
+            continue
+        block = find_block(pod, snapshot.pdbs)
+        if block is not None:
+            words = f"{block.message} for pod {pod.key}"
+            blocks.append(PodBlock(Refusal("PodDisruptionBudget", about, words), permanent=block.permanent))
+    return blocks
+
+
+def build_candidate(node: ClusterNode, snapshot: Snapshot) -> Candidate:
+    """A node with what its disruption would cost and save."""
+    assert node.claim is not None, "only managed nodes become candidates"
+    instance_type = snapshot.types_by_pool.get(node.nodepool_name, {}).get(node.labels.get(INSTANCE_TYPE, ""))
+    return Candidate(
+        node=node,
+        claim=node.claim,
+        pool=snapshot.nodepools[node.nodepool_name],
+        instance_type=instance_type,
+        price=node_price(node, instance_type),
+        cost=disruption_cost(node.pods),
+        weight=weight(node.pods, node.claim, snapshot.at),
+    )
+
+
+def node_price(node: ClusterNode, instance_type: InstanceType | None) -> float:
+    """What the node costs an hour, as its offering says, whether that can be had now or not; 0 if nobody knows."""
+    for offering in instance_type.offerings if instance_type is not None else ():
+        if (offering.zone, offering.capacity_type) == (node.labels.get(ZONE), node.labels.get(CAPACITY_TYPE)):
+            return offering.price
+    return 0.0
+
+
+def least_disruptive(candidates: Iterable[Candidate]) -> list[Candidate]:
+    """In the order they are considered: what hurts least first; Balanced pools by what a saving costs; then by name."""
+    return sorted(candidates, key=_order)
+
+
+def _order(candidate: Candidate) -> tuple[float, str]:
+    if candidate.pool.consolidation_policy == "Balanced":
+        return -candidate.price / candidate.cost, candidate.name
+    return candidate.weight, candidate.name

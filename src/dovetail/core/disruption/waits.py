@@ -1,0 +1,101 @@
+"""The clocks a NodePool puts before each action: how long a node must have been quiet, empty, drifted or alive.
+
+Where a field and an action control speak of the same thing, the longer wait wins. `Never` means never.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from dovetail.model.conditions import find
+from dovetail.model.duration import Delay
+from dovetail.model.nodeclaim import DRIFTED, INITIALIZED, NodeClaim
+from dovetail.model.nodepool import NodePool
+from dovetail.model.reason import Action
+
+ZERO = timedelta()
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Whether a clock has run out; `until` is when it will, None if it never does or has already."""
+
+    over: bool
+    until: datetime | None = None
+
+    @property
+    def never(self) -> bool:
+        """Whether waiting is in vain."""
+        return not self.over and self.until is None
+
+
+OVER = Wait(over=True)
+NEVER = Wait(over=False)
+
+
+def control(pool: NodePool, action: Action) -> Delay | None:
+    """The wait an action control asks for; `All` speaks for actions without an entry of their own."""
+    controls = pool.action_controls
+    entry = controls.get(action) or controls.get(Action.ALL)
+    return entry.disrupt_after if entry is not None else None
+
+
+def longer(*delays: Delay | None) -> timedelta | None:
+    """The longest of several waits; None if any of them is Never. Absent ones ask nothing."""
+    spans = [delay.span for delay in delays if delay is not None]
+    if any(span is None for span in spans):
+        return None
+    return max((span for span in spans if span is not None), default=ZERO)
+
+
+def elapsed(since: datetime | None, wait: timedelta | None, now: datetime) -> Wait:
+    """Whether `wait` has passed since then; a clock that has not started never runs out."""
+    if wait is None or since is None:
+        return NEVER
+    return OVER if now >= since + wait else Wait(over=False, until=since + wait)
+
+
+def quiet_since(claim: NodeClaim) -> datetime | None:
+    """When something last happened to the pods of a node, or when it was initialised."""
+    if claim.status.last_pod_event_time is not None:
+        return claim.status.last_pod_event_time
+    initialized = find(claim.status.conditions, INITIALIZED)
+    return initialized.last_transition_time if initialized is not None and initialized.status == "True" else None
+
+
+def consolidation_wait(pool: NodePool, claim: NodeClaim, now: datetime) -> Wait:
+    """`consolidateAfter`, and the action control for Consolidation."""
+    wait = longer(pool.spec.disruption.consolidate_after, control(pool, Action.CONSOLIDATION))
+    return elapsed(quiet_since(claim), wait, now)
+
+
+def emptiness_wait(pool: NodePool, claim: NodeClaim, now: datetime) -> Wait:
+    """The same for empty nodes, with the action control for Emptiness on top."""
+    own = control(pool, Action.EMPTINESS)
+    shared = pool.action_controls.get(Action.CONSOLIDATION)
+    after = shared.disrupt_after if shared is not None else None
+    return elapsed(quiet_since(claim), longer(pool.spec.disruption.consolidate_after, own, after), now)
+
+
+def grace_wait(pool: NodePool, claim: NodeClaim, now: datetime) -> Wait:
+    """`consolidationGracePeriod`: after any pod event the node takes no part in consolidation. Never means unset."""
+    period = pool.spec.disruption.consolidation_grace_period
+    if period is None or period.span is None:
+        return OVER
+    return elapsed(quiet_since(claim), period.span, now)
+
+
+def expiration_wait(pool: NodePool, claim: NodeClaim, now: datetime) -> Wait:
+    """Soft expiration: `disruption.expireAfter`, and the action control for Expiration. Neither written: never."""
+    written = pool.spec.disruption.expire_after
+    asked = pool.action_controls.get(Action.EXPIRATION)
+    own = asked.disrupt_after if asked is not None else None
+    if written is None and own is None:
+        return NEVER
+    return elapsed(claim.metadata.creation_timestamp, longer(written, own, control(pool, Action.EXPIRATION)), now)
+
+
+def drift_wait(pool: NodePool, claim: NodeClaim, now: datetime) -> Wait:
+    """The action control for Drift, from when the node was found to have drifted."""
+    drifted = find(claim.status.conditions, DRIFTED)
+    since = drifted.last_transition_time if drifted is not None and drifted.status == "True" else None
+    return elapsed(since, longer(control(pool, Action.DRIFT)), now)

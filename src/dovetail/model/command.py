@@ -1,0 +1,51 @@
+"""A disruption that is decided: which nodes go, for which reason, and what replaces them. All or nothing.
+
+A command is recorded on the NodeClaims it touches before anything is done, so that whoever leads next can finish it or
+take it back. The record is small: what it is called, why, when it began, and how many replacements it needs.
+"""
+
+from datetime import datetime
+from typing import NamedTuple
+
+import msgspec
+
+from dovetail.model.nodeclaim import NodeClaim
+from dovetail.model.reason import Reason
+from dovetail.model.wire import Wire
+
+RECORD_ANNOTATION = "dovetail.sh/command"
+REPLACES_ANNOTATION = "dovetail.sh/replaces"
+
+
+class Record(Wire, frozen=True, kw_only=True):
+    """What stands on each NodeClaim that a command takes away."""
+
+    id: str
+    reason: Reason
+    started_at: datetime
+    candidates: int
+    replacements: int
+
+
+class CommandState(NamedTuple):
+    """A command as the API objects tell it."""
+
+    record: Record
+    candidates: tuple[NodeClaim, ...]
+    replacements: tuple[NodeClaim, ...]
+
+
+def read_record(claim: NodeClaim) -> Record | None:
+    """The command that is taking this claim away, if any. A record nobody can read is as good as none."""
+    written = claim.metadata.annotations.get(RECORD_ANNOTATION)
+    if not written:
+        return None
+    try:
+        return msgspec.json.decode(written, type=Record)
+    except msgspec.DecodeError:
+        return None
+
+
+def write_record(record: Record) -> str:
+    """The record as it stands in the annotation."""
+    return msgspec.json.encode(record).decode()

@@ -1,0 +1,43 @@
+"""`karpenter.sh/do-not-disrupt` on a pod: protected for ever, for a time, or not at all.
+
+A duration runs from the pod's creation and is over at equality. What cannot be understood protects for ever and is
+told: when in doubt, do not disrupt. Only active pods are protected; daemon and static pods are pods like any other.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from dovetail.model.duration import Duration
+from dovetail.model.labels import DO_NOT_DISRUPT
+from dovetail.model.pod import Pod
+
+
+@dataclass(frozen=True, slots=True)
+class Protection:
+    """Whether a pod may not be disrupted now; `until` is when that ends by itself, `fault` what is wrong with it."""
+
+    active: bool
+    until: datetime | None = None
+    fault: str = ""
+
+
+UNPROTECTED = Protection(active=False)
+FOREVER = Protection(active=True)
+
+
+def protection(pod: Pod, now: datetime) -> Protection:
+    """What the annotation of a pod means at this instant."""
+    written = pod.metadata.annotations.get(DO_NOT_DISRUPT)
+    if written is None or written == "false" or not pod.active:
+        return UNPROTECTED
+    if written == "true":
+        return FOREVER
+    try:
+        span = Duration.parse(written).span
+    except ValueError as error:
+        return Protection(active=True, fault=f"{written!r} is neither true, false nor a duration: {error}")
+    created_at = pod.metadata.creation_timestamp
+    if span.total_seconds() <= 0 or created_at is None:
+        return Protection(active=True, fault=f"duration {written!r} must be longer than nothing")
+    until = created_at + span
+    return Protection(active=now < until, until=until)
