@@ -6,7 +6,7 @@ from dovetail.model.labels import HOSTNAME
 from dovetail.model.pod import TopologySpreadConstraint
 from reference.affinity import narrowed, node_meets_any, required_alternatives
 from reference.domains import has_key, settled_domain
-from reference.market import defined_labels, pool_domains
+from reference.market import defined_labels, pool_domains, sold
 from reference.run import Bin, Room, Run, template_requirements
 from reference.selection import spread_selects
 from reference.wish import Wish, tolerates_hard
@@ -64,12 +64,13 @@ def _eligible(run: Run, wish: Wish, constraint: TopologySpreadConstraint, each: 
 
 
 def _required_affinity_met(run: Run, wish: Wish, each: Bin) -> bool:
-    """A held preference plays no part. A draft meets an alternative that is compatible with what it is so far."""
+    """A held preference plays no part. A draft meets an alternative with which one of its types is left."""
     alternatives = required_alternatives(wish.pod.spec)
     if isinstance(each, Room):
         return node_meets_any(each.node, alternatives)
     defined = defined_labels(run, each.pool)
-    return any(narrowed(each.requirements, alternative, defined) is not None for alternative in alternatives)
+    nodes = [narrowed(each.requirements, alternative, defined) for alternative in alternatives]
+    return any(sold(run, one, node, run.price_ceiling) for node in nodes if node is not None for one in each.types)
 
 
 def _domains_of_pools(run: Run, wish: Wish, constraint: TopologySpreadConstraint) -> set[str]:
