@@ -35,6 +35,8 @@ def _places(pod: Pod, volume: Volume, storage: Storage) -> tuple[Expressions, ..
     if claim is None and volume.persistent_volume_claim is not None:
         # The page is silent: a claim that does not exist can be reached nowhere.
         return NOWHERE
+    if claim is not None and claim.deleting:
+        return NOWHERE
     if claim is not None and claim.spec.volume_name:
         return _places_of_volume(storage.volumes.get(claim.spec.volume_name))
     if claim is not None and not _waits_for_a_pod(_storage_class(pod, volume, storage)):

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from random import Random
 
-from e2e.agreement.disks import some_storage
+from e2e.agreement.disks import leaving_claims, some_storage
 from e2e.agreement.nodes import some_node
 from e2e.agreement.pods import replica, resident, some_workload
 from e2e.agreement.words import THEMES
@@ -37,4 +37,5 @@ def random_case(seed):
             if dice.maybe(0.12):
                 ended.add(name)
     waiting = [replica(dice, each, dice.name("pod")) for each in workloads for _ in range(dice.between(2, 5))]
-    return Case(f"seed {seed}", nodes, some_storage(dice, nodes), residents, frozenset(ended), waiting)
+    storage = some_storage(dice, nodes)
+    return Case(f"seed {seed}", nodes, storage, residents, frozenset(ended), waiting, leaving_claims(storage))

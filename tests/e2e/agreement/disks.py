@@ -1,17 +1,19 @@
 """Random storage as manifests: claims of every kind, the volumes and classes behind them, and attach limits."""
 
 from e2e.agreement.wishes import expression
-from e2e.agreement.words import DRIVER, HOSTNAME, NAMESPACES, ZONE, ZONES
+from e2e.agreement.words import DRIVER, GATE, HOSTNAME, NAMESPACES, ZONE, ZONES
 
 BOUND = ("zonal", "either", "local", "plain")
-CLAIMS = (*BOUND, "fresh", "floating", "eager")
+CLAIMS = (*BOUND, "fresh", "floating", "eager", "leaving")
 CLASS_BY_CLAIM = {"local": "agree-local", "fresh": "agree-zonal", "floating": "agree-anywhere", "eager": "agree-eager"}
 
 
 def some_volumes(dice):
     if not dice.about("volumes", 0.75):
         return []
-    names = dice.random.sample((*BOUND, *BOUND, "fresh", "floating", "eager", "missing"), dice.pick((1, 1, 2)))
+    names = dice.random.sample(
+        (*BOUND, *BOUND, "fresh", "floating", "eager", "missing", "leaving"), dice.pick((1, 1, 2))
+    )
     volumes = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in dict.fromkeys(names)]
     if dice.maybe(0.2):
         volumes.append({"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": _claim_spec("fresh")}}})
@@ -28,10 +30,17 @@ def some_storage(dice, nodes):
     for namespace in NAMESPACES:
         for name in CLAIMS:
             claim = {"metadata": {"name": name, "namespace": namespace}, "spec": _claim_spec(name)}
+            if name == "leaving":
+                claim["metadata"]["finalizers"] = [GATE]
             made.append((f"/api/v1/namespaces/{namespace}/persistentvolumeclaims", claim))
     places = [(namespace, name) for namespace in NAMESPACES for name in BOUND]
     made += [("/api/v1/persistentvolumes", _volume(dice, *place, nodes)) for place in places]
     return made
+
+
+def leaving_claims(storage):
+    """The paths of claims that somebody deletes and a finalizer keeps."""
+    return tuple(f"{path}/leaving" for path, each in storage if each["metadata"]["name"] == "leaving")
 
 
 def _claim_spec(name):

@@ -86,7 +86,7 @@ def _pod_term(dice, app):
         term["labelSelector"] = selector
         if dice.maybe(0.2):
             term["matchLabelKeys"] = ["hash"]
-        if dice.maybe(0.1):
+        if dice.maybe(0.2):
             term["mismatchLabelKeys"] = ["batch"]
     if dice.maybe(0.2):
         term["namespaces"] = dice.some(tuple(NAMESPACES))[:2]
@@ -101,7 +101,7 @@ def _namespace_selector(dice):
             {},
             {"matchLabels": {"tier": dice.pick(("front", "back"))}},
             {"matchExpressions": [expression("kubernetes.io/metadata.name", "In", "agree-lab", "agree-front")]},
-            {"matchExpressions": [expression("tier", "DoesNotExist")]},
+            {"matchExpressions": [expression("tier", "Exists")]},
         )
     )
 
@@ -113,7 +113,7 @@ def some_label_selector(dice, app):
     listed = {"matchExpressions": [expression("app", dice.pick(("In", "NotIn")), app)]}
     tracked = {"matchExpressions": [expression("track", dice.pick(("Exists", "DoesNotExist")))]}
     everything = {"matchExpressions": []}
-    return dice.pick((own, own, own, own, other, other, listed, tracked, everything, None if dice.maybe(0.3) else own))
+    return dice.pick((own, own, own, own, other, other, listed, tracked, everything, None if dice.maybe(0.7) else own))
 
 
 def some_spreads(dice, app):

@@ -83,7 +83,9 @@ def _backing(key: Key, volume: Volume, storage: Storage) -> _Backing:
     bound = storage.volumes.get(claim.spec.volume_name)
     storage_class = storage.classes.get(claim.spec.storage_class_name or "")
     problem = ""
-    if claim.spec.volume_name and bound is None:
+    if claim.deleting:
+        problem = f'persistentvolumeclaim "{key.name}" is being deleted'
+    elif claim.spec.volume_name and bound is None:
         problem = f'persistentvolume "{claim.spec.volume_name}" not found'
     elif bound is None and (storage_class is None or storage_class.volume_binding_mode != FIRST_CONSUMER):
         problem = "pod has unbound immediate PersistentVolumeClaims"
