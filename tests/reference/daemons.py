@@ -12,6 +12,8 @@ from reference.affinity import narrowed, required_alternatives
 from reference.amounts import Amounts, at_least_zero, less, requested, requested_by, total
 from reference.run import Room, template_requirements
 
+PRESSURES = ("disk-pressure", "memory-pressure", "pid-pressure")
+
 
 def daemons_of_type(snapshot: Snapshot, pool: NodePool, instance_type: InstanceType) -> list[DaemonSet]:
     """The daemons on a new node of the pool, of that type. Pods that narrow a draft further change nothing here."""
@@ -32,9 +34,15 @@ def still_needed(snapshot: Snapshot, room: Room) -> Amounts:
     return at_least_zero(less(expected, running))
 
 
+def _tolerated_by_all(taint: Taint) -> bool:
+    """The DaemonSet controller lets every daemon tolerate these."""
+    anyway = {"NoExecute": ("not-ready", "unreachable"), "NoSchedule": ("unschedulable", *PRESSURES)}
+    return taint.key.removeprefix("node.kubernetes.io/") in anyway.get(taint.effect, ()) and "/" in taint.key
+
+
 def _runs(daemon: DaemonSet, taints: Sequence[Taint], node: Requirements, defined: frozenset[str]) -> bool:
     spec = daemon.spec.template.spec
-    hard = [taint for taint in taints if taint.effect != PREFER_NO_SCHEDULE]
+    hard = [taint for taint in taints if taint.effect != PREFER_NO_SCHEDULE and not _tolerated_by_all(taint)]
     return all(tolerates(spec.tolerations, taint) for taint in hard) and any(
         narrowed(node, alternative, defined) is not None for alternative in required_alternatives(spec)
     )

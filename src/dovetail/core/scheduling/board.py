@@ -33,6 +33,7 @@ class Board:
         self.ports: dict[int, frozenset[HostPort]] = dict(base.ports)
         self.attached: dict[int, frozenset[tuple[str, str]]] = dict(base.attached)
         self._host_spreads = rulebook.host_spreads
+        self._choosy_spreads = [tally for tally in rulebook.host_spreads if tally.choosy]
         self._eligible: dict[tuple[SpreadTally, Options], bool] = {}
 
     def left(self, row: int) -> list[int]:
@@ -76,13 +77,14 @@ class Board:
         """A new draft joins the board, still without pods."""
         self.drafts.append(draft)
         for tally in self._host_spreads:
-            if self._is_eligible(tally, draft.options):
+            if self._is_eligible(tally, draft):
                 tally.add_bin(draft.number, self.journal)
 
     def take(self, draft: Draft, pod: Pod, shape: Shape, step: Step) -> None:
         """A draft takes a pod and becomes what was found; its pods count where it still can be."""
         before = {tally: self._domains(tally, draft) for tally in draft.counted}
-        narrowed = draft.options
+        asked = self._host_spreads if step.options is not draft.options else self._choosy_spreads
+        hosting = {tally: self._is_eligible(tally, draft) for tally in asked}
         draft.become(pod, shape, step)
         for tally, domains in before.items():
             self._recount(tally, domains, self._domains(tally, draft), draft.counted[tally])
@@ -90,8 +92,9 @@ class Board:
             draft.counted[tally] = draft.counted.get(tally, 0) + 1
             for domain in self._domains(tally, draft):
                 self.journal.bump(tally.counts, domain, 1)
-        if draft.options is not narrowed:
-            self._recount_hosts(draft, narrowed)
+        for spread, counted in hosting.items():
+            if self._is_eligible(spread, draft) is not counted:
+                spread.add_bin(draft.number, self.journal, -1 if counted else 1)
 
     def _recount(self, tally: Tally, before: tuple[Domain, ...], after: tuple[Domain, ...], pods: int) -> None:
         if before == after:
@@ -103,33 +106,25 @@ class Board:
             if domain not in before:
                 self.journal.bump(tally.counts, domain, pods)
 
-    def _recount_hosts(self, draft: Draft, narrowed: Options) -> None:
-        for spread in self._host_spreads:
-            change = self._is_eligible(spread, draft.options) - self._is_eligible(spread, narrowed)
-            if change:
-                spread.add_bin(draft.number, self.journal, change)
-
     def _domains(self, tally: Tally, draft: Draft) -> tuple[Domain, ...]:
         """Where a pod on a draft counts for a rule."""
-        if isinstance(tally, SpreadTally) and not self._is_eligible(tally, draft.options):
+        if isinstance(tally, SpreadTally) and not self._is_eligible(tally, draft):
             return ()
         if tally.by_host:
             return (draft.number,)
         possible = draft.possible(tally.key)
         return possible if isinstance(tally, FarTally) or len(possible) == 1 else ()
 
-    def _is_eligible(self, tally: SpreadTally, options: Options) -> bool:
-        asked = (tally, options)
+    def _is_eligible(self, tally: SpreadTally, draft: Draft) -> bool:
+        asked = (tally, draft.options)
         if asked not in self._eligible:
-            self._eligible[asked] = self._eligible_draft(tally, options)
-        return self._eligible[asked]
+            self._eligible[asked] = self._may_be_eligible(tally, draft.options)
+        if not tally.choosy or not self._eligible[asked]:
+            return self._eligible[asked]
+        return any(draft.could_be(alternative) for alternative in tally.rule.alternatives or ())
 
-    def _eligible_draft(self, tally: SpreadTally, options: Options) -> bool:
+    def _may_be_eligible(self, tally: SpreadTally, options: Options) -> bool:
         rule, template = tally.rule, options.market.template
         if rule.tolerations is not None and untolerated(rule.tolerations, hard(template.taints)) is not None:
             return False
-        if any(key != HOSTNAME and not options.domains(key) for key in rule.held_keys):
-            return False
-        return rule.alternatives is None or any(
-            alternative.fits(options.requirements, template.defined) for alternative in rule.alternatives
-        )
+        return all(key == HOSTNAME or options.domains(key) for key in rule.held_keys)

@@ -15,6 +15,15 @@ from dovetail.model.taints import Taint, Toleration, untolerated
 from dovetail.model.workload import DaemonSet
 
 SOFT = "PreferNoSchedule"
+DAEMON_TOLERATIONS = (
+    Toleration(key="node.kubernetes.io/not-ready", operator="Exists", effect="NoExecute"),
+    Toleration(key="node.kubernetes.io/unreachable", operator="Exists", effect="NoExecute"),
+    Toleration(key="node.kubernetes.io/disk-pressure", operator="Exists", effect="NoSchedule"),
+    Toleration(key="node.kubernetes.io/memory-pressure", operator="Exists", effect="NoSchedule"),
+    Toleration(key="node.kubernetes.io/pid-pressure", operator="Exists", effect="NoSchedule"),
+    Toleration(key="node.kubernetes.io/unschedulable", operator="Exists", effect="NoSchedule"),
+)
+"""What the DaemonSet controller lets every daemon tolerate, a cordon included."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +74,8 @@ def read_daemons(daemon_sets: Iterable[DaemonSet]) -> Daemons:
 
 
 def _read(spec: PodSpec) -> Daemon:
-    return Daemon(node_alternatives(spec), spec.tolerations, spec_requests(spec), host_ports(spec))
+    tolerations = (*spec.tolerations, *DAEMON_TOLERATIONS)
+    return Daemon(node_alternatives(spec), tolerations, spec_requests(spec), host_ports(spec))
 
 
 def _runs_on(daemon: Daemon, node: Requirements, taints: tuple[Taint, ...], defined: frozenset[str]) -> bool:

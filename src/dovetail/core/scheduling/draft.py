@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from dovetail.core.scheduling.alternative import Alternative
 from dovetail.core.scheduling.options import UNLIMITED, Options
 from dovetail.core.scheduling.ports import HostPort
 from dovetail.core.scheduling.shape import Shape
@@ -47,6 +48,11 @@ class Draft:
                 known = tuple(each for each in known if self._holds(self.options.within(key, (each,))))
             self._possible[key] = known
         return known
+
+    def could_be(self, wanted: Alternative) -> bool:
+        """Whether some type that holds everything would satisfy this, too."""
+        narrowed = self.options.narrow(wanted)
+        return not isinstance(narrowed, str) and self._holds(narrowed)
 
     def _holds(self, narrowed: Options) -> bool:
         witness = self._witnesses.get(narrowed, -1)

@@ -93,6 +93,7 @@ class SpreadTally(Tally):
         self.rule = rule
         self.eligible = eligible
         self.provided = frozenset(provided)
+        self.choosy = rule.alternatives is not None and all(each.expressions for each in rule.alternatives)
         self.bins: dict[Domain, int] = dict(
             Counter(domain for domain in compress(rows, eligible) if domain is not None)
         )
