@@ -3,6 +3,7 @@
 Everything here stays as it is while a run tries things; what a run changes is laid over it and can be undone.
 """
 
+from array import array
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -54,8 +55,8 @@ class Base:
         self.soft_taints = self.rooms.has_soft_taints or any(
             taint.effect == SOFT for pool in pools for taint in pool.spec.template.spec.taints
         )
-        self._candidates: dict[tuple[object, ...], list[int]] = {}
-        self._candidates_by_stance: dict[Stance, list[int]] = {}
+        self._candidates: dict[tuple[object, ...], Sequence[int]] = {}
+        self._candidates_by_stance: dict[Stance, Sequence[int]] = {}
         self._roots = {market: root_options(market) for market in self.markets}
 
     def _residents(self, pods: Iterable[Pod]) -> list[tuple[Pod, Shape]]:
@@ -158,22 +159,22 @@ class Base:
             & self.rooms.meeting(shape.volumes.on_rooms)
         )
 
-    def candidates(self, shape: Shape, stance: Stance) -> list[int]:
+    def candidates(self, shape: Shape, stance: Stance) -> Sequence[int]:
         """The rooms that suit a pod and had room for it in the base state, in order."""
         found = self._candidates_by_stance.get(stance)
         if found is None:
             found = self._candidates_by_stance[stance] = self._find_candidates(shape, stance)
         return found
 
-    def _find_candidates(self, shape: Shape, stance: Stance) -> list[int]:
-        """Shapes that ask for the same share one list."""
+    def _find_candidates(self, shape: Shape, stance: Stance) -> Sequence[int]:
+        """Shapes that ask for the same share one: there may be thousands, each as long as the cluster is large."""
         asked = (stance.tolerations, stance.soft, stance.alternatives, shape.volumes.on_rooms, shape.need)
         found = self._candidates.get(asked)
         if found is None:
             suits = self.standing(shape, stance)
             for column, amount in shape.need:
                 suits = suits & (self.free_matrix[:, column] >= amount)
-            found = self._candidates[asked] = np.flatnonzero(suits).tolist()
+            found = self._candidates[asked] = array("i", np.flatnonzero(suits).astype(np.intc).tobytes())
         return found
 
     def placed(self, row: int) -> Iterable[Shape]:

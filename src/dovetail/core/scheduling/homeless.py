@@ -4,7 +4,7 @@ A quick no for the sweep. Where nothing cheaper holds these pods alone, nothing 
 stays. Topology, ports and volumes are left aside: they could only make it harder.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from dovetail.core.scheduling.board import Board
 from dovetail.core.scheduling.joining import Joining
@@ -24,7 +24,7 @@ class Homeless:
         self._base = board.base
         self._joining: Joining = board.joining
         self._shop = shop
-        self._homes: dict[Shape, tuple[Stance, list[int]]] = {}
+        self._homes: dict[Shape, tuple[Stance, Sequence[int]]] = {}
 
     def find(self, row: int, moving: Iterable[tuple[Pod, Shape]]) -> list[tuple[Pod, Shape]]:
         """The pods that fit into no room but, perhaps, this one."""
