@@ -5,7 +5,7 @@ Clusters of N nodes with some fifteen pods each (`cluster.py`): *converged* (tig
 "Base" is what is built once from a snapshot; whole is base and sweep. The reference solver of the tests answers for a
 random sample of the nodes of the cluster with 5,000, and its time for all of them is extrapolated from that.
 
-    .venv/bin/python bench/sweep.py [--json FILE] [--nodes 1000,5000,10000] [--sample 3]
+    .venv/bin/python bench/sweep.py [--json FILE] [--nodes 1000,5000,10000] [--sample 2]
 """
 
 import argparse
@@ -88,7 +88,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path, help="write the figures to this file as well")
     parser.add_argument("--nodes", default="1000,5000,10000", help="sizes of the clusters (%(default)s)")
-    parser.add_argument("--sample", type=int, default=3, help="nodes the reference solver is asked about (%(default)s)")
+    parser.add_argument("--sample", type=int, default=2, help="nodes the reference solver is asked about (%(default)s)")
     options = parser.parse_args()
     print(
         f"{'nodes':>6}{'pods':>8}{'classes':>8}  {'regime':10}{'cpu':>5}{'stay':>7}{'replace':>8}{'delete':>7}"
