@@ -94,9 +94,8 @@ class SpreadTally(Tally):
         self.eligible = eligible
         self.provided = frozenset(provided)
         self.choosy = rule.alternatives is not None and all(each.expressions for each in rule.alternatives)
-        self.bins: dict[Domain, int] = dict(
-            Counter(domain for domain in compress(rows, eligible) if domain is not None)
-        )
+        rooms = Counter(compress(rows, eligible))
+        self.bins: dict[Domain, int] = {domain: count for domain, count in rooms.items() if domain is not None}
         self.hosts: dict[str, int] = {"": sum(eligible)} if self.by_host else {}
 
     def counts_on(self, row: int) -> bool:
