@@ -16,10 +16,11 @@ Expressions = tuple[Requirement, ...]
 
 
 def read_term(term: NodeSelectorTerm) -> Expressions | None:
-    """The expressions of a term; a term with none matches nothing, which is None."""
-    if not term.match_expressions:
+    """The expressions of a term, fields read like labels; a term with none matches nothing, which is None."""
+    written = (*term.match_expressions, *term.match_fields)
+    if not written:
         return None
-    return tuple(Requirement.of(each.key, each.operator, each.values) for each in term.match_expressions)
+    return tuple(Requirement.of(each.key, each.operator, each.values) for each in written)
 
 
 def required_alternatives(spec: PodSpec) -> list[Expressions]:
@@ -37,6 +38,8 @@ def node_meets(node: ClusterNode, alternative: Expressions) -> bool:
     """Whether a room's labels, or whatever labels an unlaunched claim may still get, satisfy every expression."""
     if node.launched:
         labels = {NORMALISED_LABELS.get(key, key): value for key, value in node.labels.items()}
+        if node.node is not None:
+            labels["metadata.name"] = node.node.name
         return all(label_satisfies(labels, expression) for expression in alternative)
     return all(claim_certainly_satisfies(node.requirements, expression) for expression in alternative)
 

@@ -92,11 +92,6 @@ def _far(app, *namespaces):
     return {"podAntiAffinity": {REQUIRED: [term]}}
 
 
-def _on_field(*fields):
-    terms = [{"matchFields": list(fields)}]
-    return {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": terms}}}
-
-
 _SPREAD = {
     "topologyKey": HOSTNAME,
     "maxSkew": 1,
@@ -188,12 +183,6 @@ DIFFERENCES = (
             node=_node(hostname=False),
             pod=_pod("asks", labels={"app": "web"}, topologySpreadConstraints=[_SPREAD]),
         ),
-    ),
-    Difference(
-        "node by field",
-        "Node affinity by field is written by the DaemonSet controller alone, and daemon pods are not placed by us.",
-        solver_places=False,
-        case=_case("node by field", pod=_pod("asks", affinity=_on_field(expression("metadata.name", "In", "one")))),
     ),
     Difference(
         "namespaces by what they lack",

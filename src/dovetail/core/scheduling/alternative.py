@@ -63,6 +63,7 @@ class Alternative:
 
 
 ANYWHERE = Alternative(())
+NODE_NAME = "metadata.name"
 
 
 def node_alternatives(spec: PodSpec) -> tuple[Alternative, ...]:
@@ -77,9 +78,13 @@ def node_alternatives(spec: PodSpec) -> tuple[Alternative, ...]:
 
 
 def read_expressions(term: NodeSelectorTerm) -> tuple[Requirement, ...]:
-    """The expressions of a term. A term without any, or with one that cannot be read, matches no node."""
+    """The expressions of a term. A term without any, or with one that cannot be read, matches no node.
+
+    Fields are read like labels; the only one there is, `metadata.name`, no node that does not exist yet can have.
+    """
+    written = (*term.match_expressions, *term.match_fields)
     try:
-        return tuple(Requirement.of(each.key, each.operator, each.values) for each in term.match_expressions)
+        return tuple(Requirement.of(each.key, each.operator, each.values) for each in written)
     except ValueError:
         return ()
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from dovetail.core.scheduling.alternative import Alternative
+from dovetail.core.scheduling.alternative import NODE_NAME, Alternative
 from dovetail.model.labels import HOSTNAME
 from dovetail.model.requirement import NORMALISED_LABELS, Requirement
 from dovetail.model.snapshot import ClusterNode
@@ -46,6 +46,8 @@ class Labels:
 
 
 def _label(room: ClusterNode, key: str) -> str | None:
+    if key == NODE_NAME:
+        return room.name if room.node is not None else None
     value = next((room.labels[name] for name in _SPELLINGS.get(key, (key,)) if name in room.labels), None)
     if value is None and not room.launched:
         value = room.requirements.labels().get(key)
