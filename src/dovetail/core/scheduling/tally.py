@@ -96,7 +96,7 @@ class SpreadTally(Tally):
         self.choosy = rule.alternatives is not None and all(each.expressions for each in rule.alternatives)
         rooms = Counter(compress(rows, eligible))
         self.bins: dict[Domain, int] = {domain: count for domain, count in rooms.items() if domain is not None}
-        self.hosts: dict[str, int] = {"": sum(eligible)} if self.by_host else {}
+        self.hosts: dict[str, int] = {"": sum(eligible)} if self.by_host and any(eligible) else {}
 
     def counts_on(self, row: int) -> bool:
         """Only pods on eligible rooms count."""
