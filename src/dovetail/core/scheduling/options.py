@@ -38,6 +38,7 @@ class Options:
         self.prices: npt.NDArray[np.float64] = market.price[held][first[order]]
         self.net: npt.NDArray[np.int64] = market.net[self.types]
         self._rows: list[list[int]] | None = None
+        self._dearest: npt.NDArray[np.float64] | None = None
         self.diversity = {
             key: requirement.min_values
             for key, requirement in requirements.items()
@@ -127,6 +128,15 @@ class Options:
             if len(offered) < least:
                 return False
         return True
+
+    def dearest(self, position: int) -> float:
+        """The most the type at a position could cost, of the ways it may still be bought."""
+        if self._dearest is None:
+            most = np.zeros(len(self.market.choices))
+            held = np.flatnonzero(self._offerings)
+            np.maximum.at(most, self.market.type_of[held], self.market.price[held])
+            self._dearest = most
+        return float(self._dearest[int(self.types[position])])
 
     def choice(self, position: int) -> Choice:
         """The type at a position."""

@@ -3,7 +3,7 @@
 The base state is made once; removing a node is laid over it and undone. Every node is looked at, every time.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -11,16 +11,18 @@ from dovetail.core.scheduling.base import Base
 from dovetail.core.scheduling.board import Board
 from dovetail.core.scheduling.draft import Draft
 from dovetail.core.scheduling.homeless import Homeless
+from dovetail.core.scheduling.options import UNLIMITED
 from dovetail.core.scheduling.placing import Placing
 from dovetail.core.scheduling.rulebook import Rulebook
 from dovetail.core.scheduling.shape import Shape
 from dovetail.core.scheduling.shop import Shop
-from dovetail.core.scheduling.solve import queue_order
+from dovetail.core.scheduling.solve import queue_order, run
 from dovetail.core.scheduling.tally import SpreadTally
 from dovetail.model.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
 from dovetail.model.nodepool import NodePool
 from dovetail.model.pod import Pod
 from dovetail.model.snapshot import ClusterNode, Snapshot
+from dovetail.model.wire import Key
 
 Queue = Sequence[tuple[Pod, Shape]]
 
@@ -35,6 +37,23 @@ class Removal:
     blocker: Pod | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What a removal may buy: at which price, how many nodes. Pods in `staying` are not moved."""
+
+    below: float = UNLIMITED
+    most_drafts: int | None = None
+    staying: frozenset[Key] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """What the removal of several nodes needs, or the pod that stands in its way."""
+
+    drafts: tuple[Draft, ...]
+    blocker: Pod | None
+
+
 def sweep(snapshot: Snapshot, pools: Sequence[NodePool], *, respect_preferences: bool = True) -> Mapping[str, Removal]:
     """The answer for every managed, initialised node that is not on its way out, by name."""
     swept = Sweep(snapshot, pools, respect_preferences=respect_preferences)
@@ -44,19 +63,38 @@ def sweep(snapshot: Snapshot, pools: Sequence[NodePool], *, respect_preferences:
 class Sweep:
     """One base state, asked about many nodes."""
 
-    def __init__(self, snapshot: Snapshot, pools: Sequence[NodePool], *, respect_preferences: bool = True) -> None:
-        self._base = Base(snapshot, (), pools)
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        pools: Sequence[NodePool],
+        *,
+        respect_preferences: bool = True,
+        waiting: Sequence[Pod] = (),
+        closed: Container[str] = (),
+    ) -> None:
+        """`waiting` pods take their room first; nodes named in `closed` take none of the pods that are moved."""
+        self._base = Base(snapshot, waiting, pools)
         self._prices = _prices(snapshot)
         nodes = self._base.rooms.nodes
         self.rows = [row for row, node in enumerate(nodes) if node.managed and node.initialized]
         self._moving_by_row = {row: self._moving(row) for row in self.rows}
         shapes = dict.fromkeys(shape for moving in self._moving_by_row.values() for _, shape in moving)
+        shapes.update(dict.fromkeys(shape for _, shape in self._base.moving))
         self._rulebook = Rulebook(self._base, shapes, respect_preferences=respect_preferences)
         self._board = Board(self._base, self._rulebook)
         self._shop = Shop(self._base)
         self._homeless = Homeless(self._board, self._shop)
         self._spreads = {shape: self._spreads_of(shape) for shape in shapes}
         self._bound = {shape: not self._free(shape) for shape in shapes}
+        self._give_room_to_the_waiting()
+        for row, node in enumerate(nodes):
+            if node.name in closed:
+                self._board.removed[row] = row
+
+    def _give_room_to_the_waiting(self) -> None:
+        """Those that need a new node are not looked at here: it is bought for them elsewhere."""
+        placing = Placing(self._board, self._shop, most_drafts=0)
+        run(placing, sorted(self._base.moving, key=queue_order), {})
 
     def name(self, row: int) -> str:
         """The node of a row."""
@@ -72,6 +110,26 @@ class Sweep:
 
     def _free(self, shape: Shape) -> bool:
         return all(self._rulebook.rules(stance).free for stance in self._rulebook.ladder(shape))
+
+    def row(self, name: str) -> int:
+        """The row of a node."""
+        return self._base.rooms.row_by_name[name]
+
+    def remove_together(self, rows: Sequence[int], bounds: Bounds) -> Together:
+        """Take several nodes away, look, and put everything back."""
+        moving = [entry for row in rows for entry in self._moving_by_row[row] if entry[0].key not in bounds.staying]
+        queue = sorted(moving, key=queue_order)
+        spreads = dict.fromkeys(tally for _, shape in queue for tally in self._spreads[shape])
+        board = self._board
+        mark = board.journal.mark()
+        for row in rows:
+            board.remove(row, spreads)
+        shop = Shop(self._base) if bounds.most_drafts is None else self._shop
+        placing = Placing(board, shop, below=bounds.below, most_drafts=bounds.most_drafts)
+        blocker = self._blocker(placing, queue)
+        drafts = tuple(board.drafts)
+        board.undo(mark)
+        return Together(drafts if blocker is None else (), blocker)
 
     def remove(self, row: int) -> Removal:
         """Take one node away, look, and put everything back."""

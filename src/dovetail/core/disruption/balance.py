@@ -1,0 +1,33 @@
+"""The Balanced policy: a move must save its pool at least half as large a share as it disrupts."""
+
+from dovetail.core.disruption.command import Command
+from dovetail.core.disruption.context import Context
+from dovetail.core.disruption.cost import disruption_cost
+from dovetail.model.nodepool import NodePool
+
+THRESHOLD = 0.5
+BALANCED = "Balanced"
+
+
+def approves(command: Command, context: Context) -> bool:
+    """Whether every Balanced pool in the command finds it worth it. Other pools are always fine with it."""
+    pools = {each.pool.name: each.pool for each in command.candidates}
+    return all(
+        pool.consolidation_policy != BALANCED or score(command, pool, context) >= THRESHOLD for pool in pools.values()
+    )
+
+
+def score(command: Command, pool: NodePool, context: Context) -> float:
+    """The share of the pool's cost that is saved, over the share of its disruption that is caused."""
+    nodes = context.snapshot.nodes_by_pool.get(pool.name, ())
+    own = [each for each in command.candidates if each.pool.name == pool.name]
+    source = sum(each.price for each in command.candidates)
+    if source <= 0:
+        return 0.0
+    saved = command.saving * sum(each.price for each in own) / source
+    total_cost = context.pool_cost(pool.name)
+    total_disruption = sum(disruption_cost(node.pods) for node in nodes)
+    if saved <= 0 or total_cost <= 0 or total_disruption <= 0:
+        return 0.0
+    disrupted = sum(each.cost for each in own) / total_disruption
+    return saved / total_cost / disrupted

@@ -1,0 +1,117 @@
+"""What every method is handed: the snapshot, what budgets still allow, and simulations made once and shared."""
+
+from dataclasses import dataclass, field
+
+from dovetail.core.disruption.allowance import Allowance, allowance, count_nodes
+from dovetail.core.disruption.candidates import Candidate, find_candidates, node_price
+from dovetail.core.disruption.waits import consolidation_wait, grace_wait
+from dovetail.core.provisioning.eligibility import displaced_pods, provisionable_pods, usable_pools
+from dovetail.core.scheduling.sweep import Sweep
+from dovetail.model.labels import INSTANCE_TYPE
+from dovetail.model.reason import Reason
+from dovetail.model.refusal import Refusal
+from dovetail.model.snapshot import ClusterNode, Snapshot
+
+
+@dataclass(frozen=True)
+class Gates:
+    """Features that can be switched off, or have to be switched on."""
+
+    drift: bool = True
+    spot_to_spot: bool = False
+    respect_preferences: bool = True
+
+
+@dataclass
+class Context:
+    """One pass over one snapshot."""
+
+    snapshot: Snapshot
+    gates: Gates = field(default_factory=Gates)
+    _allowances: dict[tuple[str, Reason], Allowance] = field(default_factory=dict)
+    _sweeps: dict[bool, Sweep] = field(default_factory=dict)
+    _candidates: dict[bool, tuple[list[Candidate], list[Refusal]]] = field(default_factory=dict)
+
+    def allowance(self, pool: str, reason: Reason) -> Allowance:
+        """What a pool can still spend on a reason before this pass does anything."""
+        if (pool, reason) not in self._allowances:
+            counts = count_nodes(self.snapshot.nodes_by_pool.get(pool, ()))
+            found = self.snapshot.nodepools[pool]
+            self._allowances[pool, reason] = allowance(found, reason, counts, self.snapshot.at)
+        return self._allowances[pool, reason]
+
+    def candidates(self, *, eventual: bool) -> tuple[list[Candidate], list[Refusal]]:
+        """Every managed node as a candidate or a refusal; made once for methods of one class."""
+        if eventual not in self._candidates:
+            self._candidates[eventual] = find_candidates(self.snapshot, eventual=eventual)
+        return self._candidates[eventual]
+
+    def pool_cost(self, pool: str) -> float:
+        """What the nodes of a pool cost an hour together."""
+        types = self.snapshot.types_by_pool.get(pool, {})
+        nodes = self.snapshot.nodes_by_pool.get(pool, ())
+        return sum(node_price(node, types.get(node.labels.get(INSTANCE_TYPE, ""))) for node in nodes)
+
+    def purse(self, reason: Reason) -> "Purse":
+        """Budgets to spend from, for one method."""
+        return Purse(self, reason)
+
+    def sweep(self, *, consolidating: bool) -> Sweep:
+        """The simulation: with consolidation, nodes inside their own windows take nobody."""
+        if consolidating not in self._sweeps:
+            snapshot = self.snapshot
+            waiting, _ = provisionable_pods(snapshot)
+            self._sweeps[consolidating] = Sweep(
+                snapshot,
+                usable_pools(snapshot),
+                respect_preferences=self.gates.respect_preferences,
+                waiting=[*waiting, *displaced_pods(snapshot)],
+                closed=frozenset(node.name for node in snapshot.nodes if self._closed(node, consolidating)),
+            )
+        return self._sweeps[consolidating]
+
+    def _closed(self, node: ClusterNode, consolidating: bool) -> bool:
+        """A node that is not ready yet is nothing to rely on; one that is settling is left alone by consolidation."""
+        if node.claim is not None and not node.initialized:
+            return True
+        pool = self.snapshot.nodepools.get(node.nodepool_name)
+        if not consolidating or node.claim is None or pool is None:
+            return False
+        quiet = consolidation_wait(pool, node.claim, self.snapshot.at)
+        graceful = grace_wait(pool, node.claim, self.snapshot.at)
+        return (not quiet.over and not quiet.never) or not graceful.over
+
+
+class Purse:
+    """What is left of each pool's budget while a method takes nodes one by one."""
+
+    def __init__(self, context: Context, reason: Reason) -> None:
+        self._context = context
+        self._reason = reason
+        self._spent: dict[str, int] = {}
+
+    def refusal(self, candidate: Candidate) -> Refusal | None:
+        """Why one more node of the candidate's pool may not go, or None."""
+        pool = candidate.pool.name
+        allowed = self._context.allowance(pool, self._reason)
+        if allowed.permits(self._spent.get(pool, 0) + 1):
+            return None
+        about = f"node/{candidate.name}"
+        if allowed.fault:
+            why = f"nodepool {pool} has a budget that cannot be understood, so nothing is disrupted: {allowed.fault}"
+            return Refusal("BudgetUnreadable", about, why)
+        nodes = allowed.bound_by.spec.nodes if allowed.bound_by is not None else ""
+        used = allowed.disrupting + self._spent.get(pool, 0)
+        why = f"budget {nodes!r} of nodepool {pool} allows {allowed.limit} for {self._reason}, {used} in use"
+        return Refusal("Budget", about, why)
+
+    def spend(self, candidate: Candidate) -> None:
+        """One more node of this pool goes."""
+        self._spent[candidate.pool.name] = self._spent.get(candidate.pool.name, 0) + 1
+
+    def take(self, candidate: Candidate) -> Refusal | None:
+        """Spend on a candidate if the budget allows it; otherwise say why not."""
+        refusal = self.refusal(candidate)
+        if refusal is None:
+            self.spend(candidate)
+        return refusal

@@ -1,0 +1,46 @@
+"""What a method is: a filter over candidates, and commands out of those it keeps."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from dovetail.core.disruption.candidates import Candidate
+from dovetail.core.disruption.command import Command
+from dovetail.core.disruption.context import Context
+from dovetail.core.disruption.waits import Wait
+from dovetail.model.reason import Reason
+from dovetail.model.refusal import Refusal
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """What a method would do, and why it leaves the others alone."""
+
+    commands: tuple[Command, ...] = ()
+    refusals: tuple[Refusal, ...] = ()
+
+
+class Method(Protocol):
+    """One way of choosing nodes."""
+
+    name: str
+    reason: Reason
+    eventual: bool  # pods do not stand in the way of a node whose claim bounds its own drain
+
+    def refusal(self, candidate: Candidate, context: Context) -> Refusal | None:
+        """Why this method is not interested in a candidate, or None."""
+        ...
+
+    def propose(self, candidates: Sequence[Candidate], context: Context) -> Proposal:
+        """Commands for candidates the method is interested in, within their budgets."""
+        ...
+
+
+def waiting(candidate: Candidate, what: str, wait: Wait) -> Refusal | None:
+    """The refusal of a clock that has not run out, with the instant it does."""
+    if wait.over:
+        return None
+    about = f"node/{candidate.name}"
+    if wait.until is None:
+        return Refusal("Never", about, f"{what} never ends")
+    return Refusal("Waiting", about, f"{what} until {wait.until:%Y-%m-%dT%H:%M:%SZ}")

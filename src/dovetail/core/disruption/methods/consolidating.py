@@ -1,0 +1,119 @@
+"""What multi-node and single-node consolidation share: whom they look at, and when a replacement is worth it."""
+
+from collections.abc import Sequence
+
+from dovetail.core.disruption.candidates import Candidate
+from dovetail.core.disruption.context import Context
+from dovetail.core.disruption.methods.base import waiting
+from dovetail.core.disruption.waits import consolidation_wait, grace_wait
+from dovetail.core.scheduling.draft import Draft
+from dovetail.core.scheduling.options import UNLIMITED
+from dovetail.model.labels import CAPACITY_TYPE, INSTANCE_TYPE, ON_DEMAND, RESERVED, SPOT, ZONE
+from dovetail.model.refusal import Refusal
+
+SPOT_FLEXIBILITY = 15
+"""Cheaper types a single spot node must have to choose from, or it would race to the cheapest and least available."""
+
+
+def disabled(candidate: Candidate) -> Refusal | None:
+    """Whether the pool never consolidates."""
+    after = candidate.pool.spec.disruption.consolidate_after
+    about, pool = f"node/{candidate.name}", candidate.pool.name
+    if candidate.pool.static:
+        return Refusal("Static", about, f"nodepool {pool} keeps a fixed number of nodes")
+    if after is not None and after.never:
+        return Refusal("ConsolidationDisabled", about, f'NodePool "{pool}" has consolidation disabled')
+    return None
+
+
+def settling(candidate: Candidate, context: Context) -> Refusal | None:
+    """Whether the node is still inside its consolidation grace period."""
+    wait = grace_wait(candidate.pool, candidate.claim, context.snapshot.at)
+    return waiting(candidate, "inside its consolidationGracePeriod", wait)
+
+
+def consolidation_refusal(candidate: Candidate, context: Context) -> Refusal | None:
+    """Why consolidation is not interested in a node, or None."""
+    about, pool = f"node/{candidate.name}", candidate.pool
+    off = disabled(candidate)
+    if off is not None:
+        return off
+    if candidate.instance_type is None:
+        return Refusal("InstanceTypeUnknown", about, "its instance type is not in the catalogue")
+    for label, value in ((CAPACITY_TYPE, candidate.capacity_type), (ZONE, candidate.zone)):
+        if not value:
+            return Refusal("LabelMissing", about, f'Node does not have label "{label}"')
+    if candidate.empty:
+        return Refusal("Empty", about, "empty: emptiness takes care of it")
+    if pool.consolidation_policy == "WhenEmpty":
+        why = f'NodePool "{pool.name}" has consolidation policy WhenEmpty, but node is not empty'
+        return Refusal("PolicyWhenEmpty", about, why)
+    wait = consolidation_wait(pool, candidate.claim, context.snapshot.at)
+    return waiting(candidate, "inside its consolidateAfter window", wait) or settling(candidate, context)
+
+
+CANT_REPLACE = "Can't replace with a cheaper node"
+
+
+def worth_it(candidates: Sequence[Candidate], draft: Draft, context: Context) -> Draft | str:
+    """The replacement, narrowed to what is surely cheaper, or why there is none."""
+    price = sum(each.price for each in candidates)
+    all_spot = all(each.capacity_type == SPOT for each in candidates)
+    if all_spot and SPOT in draft.possible(CAPACITY_TYPE):
+        return _spot_to_spot(candidates, draft, price, context)
+    return _cheaper(_as_launched(draft), candidates, price) or CANT_REPLACE
+
+
+def _spot_to_spot(candidates: Sequence[Candidate], draft: Draft, price: float, context: Context) -> Draft | str:
+    if not context.gates.spot_to_spot:
+        return "SpotToSpotConsolidation is disabled, can't replace a spot node with a spot node"
+    cheaper = _cheaper(_within(draft, CAPACITY_TYPE, (SPOT,)), candidates, price)
+    if cheaper is None:
+        return CANT_REPLACE
+    if len(candidates) > 1:
+        return cheaper
+    names = [choice.type.name for choice in cheaper.choices]
+    if len(names) < SPOT_FLEXIBILITY:
+        why = f"requires {SPOT_FLEXIBILITY} cheaper instance type options than the current candidate to consolidate"
+        return f"SpotToSpotConsolidation {why}, got {len(names)}"
+    if cheaper.options.diversity:
+        return cheaper
+    return _within(cheaper, INSTANCE_TYPE, tuple(names[:SPOT_FLEXIBILITY]))
+
+
+def _as_launched(draft: Draft) -> Draft:
+    """Narrowed to how it would be bought: reserved before spot before on-demand."""
+    possible = draft.possible(CAPACITY_TYPE)
+    first = next((each for each in (RESERVED, SPOT, ON_DEMAND) if each in possible), None)
+    return draft if first is None or len(possible) == 1 else _within(draft, CAPACITY_TYPE, (first,))
+
+
+def _cheaper(draft: Draft, candidates: Sequence[Candidate], price: float) -> Draft | None:
+    """Narrowed to the types whose dearest offering still is cheaper; never like for like."""
+    options = draft.options
+    left = options.left(draft.total, draft.below, draft.ports)
+    ceiling = min(price, _same_type_price(draft, left, candidates)) if len(candidates) > 1 else price
+    names = tuple(options.choice(each).type.name for each in left if options.dearest(each) < ceiling)
+    if not names:
+        return None
+    narrowed = draft if len(names) == len(left) else _within(draft, INSTANCE_TYPE, names)
+    return narrowed if narrowed.choices else None
+
+
+def _same_type_price(draft: Draft, left: Sequence[int], candidates: Sequence[Candidate]) -> float:
+    """What the cheapest type costs that is both taken away and offered as a replacement: only less is worth it."""
+    gone = {each.instance_type.name for each in candidates if each.instance_type is not None}
+    shared = [each for each in left if draft.options.choice(each).type.name in gone]
+    return min((float(draft.options.prices[each]) for each in shared), default=UNLIMITED)
+
+
+def _within(draft: Draft, key: str, values: tuple[str, ...]) -> Draft:
+    return Draft(
+        number=draft.number,
+        options=draft.options.within(key, values),
+        total=draft.total,
+        below=draft.below,
+        pods=draft.pods,
+        shapes=draft.shapes,
+        ports=draft.ports,
+    )

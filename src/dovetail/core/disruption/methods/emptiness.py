@@ -1,0 +1,38 @@
+"""Emptiness: nodes on which nothing worth rescheduling runs are deleted together, within budgets."""
+
+from collections.abc import Sequence
+
+from dovetail.core.disruption.candidates import Candidate, least_disruptive
+from dovetail.core.disruption.command import Command
+from dovetail.core.disruption.context import Context
+from dovetail.core.disruption.methods.base import Proposal, waiting
+from dovetail.core.disruption.methods.consolidating import disabled, settling
+from dovetail.core.disruption.waits import emptiness_wait
+from dovetail.model.reason import Reason
+from dovetail.model.refusal import Refusal
+
+
+class Emptiness:
+    """No simulation is needed: nobody has to move."""
+
+    name = "emptiness"
+    reason = Reason.EMPTY
+    eventual = False
+
+    def refusal(self, candidate: Candidate, context: Context) -> Refusal | None:
+        """Not empty, not for long enough, or in a pool that never consolidates."""
+        off = disabled(candidate)
+        if off is not None:
+            return off
+        if not candidate.empty:
+            return Refusal("NotEmpty", f"node/{candidate.name}", f"not empty: {len(candidate.moving)} pods run on it")
+        wait = emptiness_wait(candidate.pool, candidate.claim, context.snapshot.at)
+        return waiting(candidate, "empty, and left alone", wait) or settling(candidate, context)
+
+    def propose(self, candidates: Sequence[Candidate], context: Context) -> Proposal:
+        """All of them in one command, as far as budgets go."""
+        purse = context.purse(self.reason)
+        refusals = {each.name: purse.take(each) for each in least_disruptive(candidates)}
+        taken = tuple(each for each in least_disruptive(candidates) if refusals[each.name] is None)
+        commands = (Command(self.name, self.reason, taken),) if taken else ()
+        return Proposal(commands, tuple(refusal for refusal in refusals.values() if refusal is not None))

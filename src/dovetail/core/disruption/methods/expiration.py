@@ -1,0 +1,29 @@
+"""Soft expiration: nodes that have lived long enough are replaced, oldest first, within budgets and with protection."""
+
+from collections.abc import Sequence
+
+from dovetail.core.disruption.candidates import Candidate
+from dovetail.core.disruption.context import Context
+from dovetail.core.disruption.methods.base import Proposal, waiting
+from dovetail.core.disruption.methods.replacing import propose_replacing
+from dovetail.core.disruption.waits import expiration_wait
+from dovetail.model.reason import Reason
+from dovetail.model.refusal import Refusal
+
+
+class Expiration:
+    """`spec.disruption.expireAfter`."""
+
+    name = "expiration"
+    reason = Reason.EXPIRED
+    eventual = False
+
+    def refusal(self, candidate: Candidate, context: Context) -> Refusal | None:
+        """Not due yet, or never."""
+        wait = expiration_wait(candidate.pool, candidate.claim, context.snapshot.at)
+        return waiting(candidate, "not expired: its lifetime runs", wait)
+
+    def propose(self, candidates: Sequence[Candidate], context: Context) -> Proposal:
+        """Oldest first."""
+        oldest = sorted(candidates, key=lambda each: (str(each.claim.metadata.creation_timestamp), each.name))
+        return propose_replacing(oldest, context, self.name, self.reason)

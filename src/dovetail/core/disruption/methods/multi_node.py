@@ -1,0 +1,73 @@
+"""Multi-node consolidation: the largest set of nodes that can go together, with at most one node in their place.
+
+Not every set can be tried: candidates are ordered, and the longest workable prefix is searched for by halving.
+"""
+
+from collections.abc import Sequence
+
+from dovetail.core.disruption.balance import approves
+from dovetail.core.disruption.candidates import Candidate, least_disruptive
+from dovetail.core.disruption.command import Command
+from dovetail.core.disruption.context import Context
+from dovetail.core.disruption.methods.base import Proposal
+from dovetail.core.disruption.methods.consolidating import consolidation_refusal, worth_it
+from dovetail.core.scheduling.sweep import Bounds
+from dovetail.model.reason import Reason
+from dovetail.model.refusal import Refusal
+
+MOST_AT_ONCE = 100
+
+
+class MultiNode:
+    """Two or more nodes, none or one replacement that costs less than all of them."""
+
+    name = "multi-node"
+    reason = Reason.UNDERUTILIZED
+    eventual = False
+
+    def refusal(self, candidate: Candidate, context: Context) -> Refusal | None:
+        """Why consolidation is not interested in a node, or None."""
+        return consolidation_refusal(candidate, context)
+
+    def propose(self, candidates: Sequence[Candidate], context: Context) -> Proposal:
+        """The longest prefix that works, if it has at least two nodes."""
+        purse = context.purse(self.reason)
+        ordered = least_disruptive(candidates)
+        refusals = {each.name: purse.take(each) for each in ordered}
+        allowed = [each for each in ordered if refusals[each.name] is None][:MOST_AT_ONCE]
+        command = self._longest(allowed, context)
+        chosen = {each.name for each in command.candidates} if command is not None else set()
+        for each in ordered:
+            if refusals[each.name] is None and each.name not in chosen:
+                why = "no set of nodes it could go with needs at most one cheaper node"
+                refusals[each.name] = Refusal("NoSet", f"node/{each.name}", why)
+        said = tuple(refusal for name, refusal in refusals.items() if refusal is not None and name not in chosen)
+        return Proposal((command,) if command is not None else (), said)
+
+    def _longest(self, allowed: Sequence[Candidate], context: Context) -> Command | None:
+        best: Command | None = None
+        low, high = 2, len(allowed)
+        while low <= high:
+            middle = (low + high) // 2
+            command = self._together(allowed[:middle], context)
+            if command is not None:
+                best, low = command, middle + 1
+            else:
+                high = middle - 1
+        return best
+
+    def _together(self, candidates: Sequence[Candidate], context: Context) -> Command | None:
+        sweep = context.sweep(consolidating=True)
+        price = sum(each.price for each in candidates)
+        bounds = Bounds(below=price, most_drafts=1 if price > 0 else 0)
+        outcome = sweep.remove_together([sweep.row(each.name) for each in candidates], bounds)
+        if outcome.blocker is not None:
+            return None
+        replacements = []
+        for draft in outcome.drafts:
+            narrowed = worth_it(candidates, draft, context)
+            if isinstance(narrowed, str):
+                return None
+            replacements.append(narrowed)
+        command = Command(self.name, self.reason, tuple(candidates), tuple(replacements))
+        return command if approves(command, context) else None

@@ -1,0 +1,73 @@
+"""Taking nodes that have to go: the empty ones together, another with whatever replaces it.
+
+Shared by expiration and drift. A pass starts one command that buys something, and any number that do not, as far as
+budgets allow: the next pass, which follows at once, sees what this one bought.
+"""
+
+from collections.abc import Sequence
+
+from dovetail.core.disruption.candidates import Candidate
+from dovetail.core.disruption.command import Command
+from dovetail.core.disruption.context import Context
+from dovetail.core.disruption.methods.base import Proposal
+from dovetail.core.disruption.pdbs import fully_blocks, matching
+from dovetail.core.scheduling.draft import Draft
+from dovetail.core.scheduling.sweep import Bounds
+from dovetail.model.protection import protection
+from dovetail.model.reason import Reason
+from dovetail.model.refusal import Refusal
+from dovetail.model.snapshot import Snapshot
+from dovetail.model.wire import Key
+
+
+def propose_replacing(candidates: Sequence[Candidate], context: Context, method: str, reason: Reason) -> Proposal:
+    """Commands for `candidates`, in the order given, within their budgets."""
+    purse = context.purse(reason)
+    commands: list[Command] = []
+    refusals: list[Refusal] = []
+    empty: list[Candidate] = []
+    for candidate in candidates:
+        refusal = purse.refusal(candidate)
+        if refusal is None and candidate.moving:
+            outcome = _replacements(candidate, context)
+            if isinstance(outcome, Refusal):
+                refusal = outcome
+            elif outcome and any(command.replacements for command in commands):
+                refusal = Refusal("NextPass", f"node/{candidate.name}", "waits for what this pass buys")
+            else:
+                commands.append(Command(method, reason, (candidate,), outcome))
+        elif refusal is None:
+            empty.append(candidate)
+        if refusal is None:
+            purse.spend(candidate)
+        else:
+            refusals.append(refusal)
+    if empty:
+        commands.insert(0, Command(method, reason, tuple(empty)))
+    return Proposal(tuple(commands), tuple(refusals))
+
+
+def _replacements(candidate: Candidate, context: Context) -> tuple[Draft, ...] | Refusal:
+    """What has to be bought so that every pod that can move has a place, or the pod that has none."""
+    sweep = context.sweep(consolidating=False)
+    staying = frozenset(_staying(candidate, context.snapshot))
+    outcome = sweep.remove_together([sweep.row(candidate.name)], Bounds(staying=staying))
+    if outcome.blocker is not None:
+        why = f"not all pods would schedule, {outcome.blocker.key} has no other place"
+        return Refusal("Unschedulable", f"node/{candidate.name}", why)
+    return outcome.drafts
+
+
+def _staying(candidate: Candidate, snapshot: Snapshot) -> list[Key]:
+    """Pods that the drain will wait for: nothing is bought for them ahead."""
+    return [
+        pod.key
+        for pod in candidate.moving
+        if protection(pod, snapshot.at).active or _never_evicted(pod.key, candidate, snapshot)
+    ]
+
+
+def _never_evicted(key: Key, candidate: Candidate, snapshot: Snapshot) -> bool:
+    pod = next(each for each in candidate.moving if each.key == key)
+    budgets = matching(pod, snapshot.pdbs)
+    return len(budgets) > 1 or any(fully_blocks(budget) for budget in budgets)

@@ -1,0 +1,68 @@
+"""The whole decision: which nodes to disrupt next, and for every other node what stands in the way.
+
+Methods are asked in order and the first with a command acts. With `thorough`, all of them are asked, so that every node
+can be told what each method thinks of it; only the first with a command counts as what would be done.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from dovetail.core.disruption.allowance import Allowance
+from dovetail.core.disruption.command import Command
+from dovetail.core.disruption.context import Context, Gates
+from dovetail.core.disruption.methods import METHODS
+from dovetail.core.disruption.methods.base import Method, Proposal
+from dovetail.model.reason import Reason
+from dovetail.model.refusal import Refusal
+from dovetail.model.snapshot import Snapshot
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the next pass would do, and why not more."""
+
+    at: datetime
+    commands: tuple[Command, ...]
+    refusals_by_method: Mapping[str, tuple[Refusal, ...]]
+    allowances: Mapping[tuple[str, Reason], Allowance]
+
+    @property
+    def saving(self) -> float:
+        """What it saves an hour."""
+        return sum(command.saving for command in self.commands)
+
+
+def plan_disruption(snapshot: Snapshot, gates: Gates | None = None, *, thorough: bool = False) -> Plan:
+    """Decide."""
+    context = Context(snapshot, gates or Gates())
+    commands: tuple[Command, ...] = ()
+    refusals: dict[str, tuple[Refusal, ...]] = {}
+    for method in METHODS:
+        proposal = consider(method, context)
+        refusals[method.name] = proposal.refusals
+        if proposal.commands and not commands:
+            commands = proposal.commands
+        if commands and not thorough:
+            break
+    allowances = {
+        (pool, reason): context.allowance(pool, reason)
+        for pool in sorted(snapshot.nodepools)
+        for reason in (method.reason for method in METHODS)
+    }
+    return Plan(snapshot.at, commands, refusals, allowances)
+
+
+def consider(method: Method, context: Context) -> Proposal:
+    """Ask one method about every managed node: each ends in a command or with a refusal."""
+    candidates, refusals = context.candidates(eventual=method.eventual)
+    interesting = []
+    said = list(refusals)
+    for candidate in candidates:
+        refusal = method.refusal(candidate, context)
+        if refusal is None:
+            interesting.append(candidate)
+        else:
+            said.append(refusal)
+    proposal = method.propose(interesting, context) if interesting else Proposal()
+    return Proposal(proposal.commands, (*said, *proposal.refusals))
