@@ -7,6 +7,7 @@ scheduler does that once the nodes are up. What cannot be helped is told on the 
 import asyncio
 import logging
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 from dovetail.controllers.context import Context
 from dovetail.core.provisioning.eligibility import NOT_FOR_US
@@ -62,6 +63,7 @@ class Provisioner:
         self._context = context
         settings = context.settings
         self._batch = Batch(settings.batch_idle_duration.total_seconds(), settings.batch_max_duration.total_seconds())
+        self._nomination = max(2 * settings.batch_max_duration, timedelta(seconds=10))
         context.state.pods.listen(self._pod_changed)
         context.state.claims.listen(self._claim_changed)
         context.state.nodepools.listen(self._pool_changed)
@@ -146,7 +148,9 @@ class Provisioner:
 
     def _tell(self, plan: ProvisioningPlan) -> None:
         state, recorder = self._context.state, self._context.recorder
+        until = self._context.clock.now() + self._nomination
         for key, where in plan.node_by_pod:
+            state.nominate(where, until)
             pod = state.pods.items.get(key)
             if pod is not None and pod.provisionable:
                 self._nominate(pod, f"node/{where}")

@@ -19,6 +19,7 @@ from dovetail.model.kinds import (
     PERSISTENT_VOLUME,
     PERSISTENT_VOLUME_CLAIM,
     POD,
+    POD_DISRUPTION_BUDGET,
     STORAGE_CLASS,
     Kind,
 )
@@ -50,6 +51,8 @@ class ClusterState:
         self.volumes = Informer(cluster, PERSISTENT_VOLUME)
         self.storage_classes = Informer(cluster, STORAGE_CLASS)
         self.csi_nodes = Informer(cluster, CSI_NODE)
+        self.pdbs = Informer(cluster, POD_DISRUPTION_BUDGET)
+        self._nominated_until: dict[str, datetime] = {}
         self._well_known = WELL_KNOWN | well_known
         self._pods_by_node: dict[str, dict[Key, Pod]] = {}
         self._unbound: dict[Key, Pod] = {}
@@ -73,6 +76,7 @@ class ClusterState:
             self.storage_classes,
             self.csi_nodes,
             self.daemon_sets,
+            self.pdbs,
             self.pods,
         )
 
@@ -142,7 +146,17 @@ class ClusterState:
             well_known=self._well_known,
             storage=self._storage(),
             namespaces={key.name: each.metadata.labels for key, each in self.namespaces.items.items()},
+            pdbs=tuple(value for _, value in sorted(self.pdbs.items.items())),
+            nominated=self._nominated(now),
         )
+
+    def nominate(self, name: str, until: datetime) -> None:
+        """Pods are on their way to this node, or to this claim's node: leave it alone until then."""
+        self._nominated_until[name] = max(until, self._nominated_until.get(name, until))
+
+    def _nominated(self, now: datetime) -> frozenset[str]:
+        self._nominated_until = {name: until for name, until in self._nominated_until.items() if until > now}
+        return frozenset(self._nominated_until)
 
     def _storage(self) -> Storage:
         return Storage(
