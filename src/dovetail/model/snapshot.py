@@ -10,6 +10,7 @@ from datetime import datetime
 from functools import cached_property
 
 from dovetail.model.catalog import InstanceType
+from dovetail.model.command import read_record
 from dovetail.model.labels import INITIALIZED, NODEPOOL, REGISTERED, WELL_KNOWN
 from dovetail.model.node import Node
 from dovetail.model.nodeclaim import INSTANCE_TERMINATING, NodeClaim
@@ -183,6 +184,12 @@ class Snapshot:
             if node.managed and node.nodepool_name:
                 grouped.setdefault(node.nodepool_name, []).append(node)
         return {pool: tuple(nodes) for pool, nodes in grouped.items()}
+
+    @cached_property
+    def running_commands(self) -> frozenset[str]:
+        """Ids of disruptions whose nodes are not gone yet."""
+        records = (read_record(node.claim) for node in self.nodes if node.claim is not None)
+        return frozenset(record.id for record in records if record is not None)
 
     @cached_property
     def types_by_pool(self) -> Mapping[str, Mapping[str, InstanceType]]:

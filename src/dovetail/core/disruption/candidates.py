@@ -11,7 +11,7 @@ from datetime import datetime
 from dovetail.core.disruption.cost import disruption_cost, is_empty, weight
 from dovetail.core.disruption.pdbs import find_block
 from dovetail.model.catalog import InstanceType
-from dovetail.model.command import read_record
+from dovetail.model.command import REPLACES_ANNOTATION, read_record
 from dovetail.model.labels import CAPACITY_TYPE, DO_NOT_DISRUPT, INSTANCE_TYPE, NODEPOOL, ZONE
 from dovetail.model.nodeclaim import NodeClaim
 from dovetail.model.nodepool import NodePool
@@ -96,6 +96,8 @@ def node_refusal(node: ClusterNode, snapshot: Snapshot) -> Refusal | None:
     about = f"node/{node.name}"
     if read_record(claim) is not None and not claim.deleting:
         return Refusal("AlreadyDisrupting", about, "candidate is already being disrupted")
+    if claim.metadata.annotations.get(REPLACES_ANNOTATION, "") in snapshot.running_commands:
+        return Refusal("Replacement", about, "it replaces nodes that are still going")
     if node.node is None:
         return Refusal("NodeMissing", about, "nodeclaim does not have an associated node")
     if not node.initialized:

@@ -1,0 +1,74 @@
+"""How far a running command has come, from the API objects alone: what to do next, or to take it back.
+
+Nothing that matters lives in memory only: whoever leads next reads the same objects and draws the same conclusion.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import Enum, auto
+
+from dovetail.model.command import REPLACES_ANNOTATION, CommandState, read_record
+from dovetail.model.nodeclaim import INITIALIZED, REGISTERED, NodeClaim
+
+SHORTEST_TIMEOUT = timedelta(minutes=10)
+LONGEST_TIMEOUT = timedelta(hours=1)
+PER_CANDIDATE = timedelta(milliseconds=80)
+
+
+class Next(Enum):
+    """What a command needs now."""
+
+    WAIT = auto()  # replacements are on their way
+    DELETE = auto()  # everything is there: the candidates may go
+    ROLL_BACK = auto()  # it cannot be finished
+    DONE = auto()  # the candidates are going or gone
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What to do about a command, and why."""
+
+    next: Next
+    why: str = ""
+
+
+def running_commands(claims: Iterable[NodeClaim]) -> dict[str, CommandState]:
+    """Every command that some claim is marked with, by its id."""
+    marked: dict[str, list[NodeClaim]] = {}
+    replacing: dict[str, list[NodeClaim]] = {}
+    records = {}
+    for claim in sorted(claims, key=lambda claim: claim.name):
+        record = read_record(claim)
+        if record is not None:
+            records[record.id] = record
+            marked.setdefault(record.id, []).append(claim)
+        replaced = claim.metadata.annotations.get(REPLACES_ANNOTATION)
+        if replaced:
+            replacing.setdefault(replaced, []).append(claim)
+    return {each: CommandState(records[each], tuple(marked[each]), tuple(replacing.get(each, ()))) for each in records}
+
+
+def judge(state: CommandState, *, planned: bool, now: datetime) -> Verdict:
+    """What a command needs now. `planned`: this process still knows what to launch for it."""
+    record = state.record
+    if all(claim.deleting for claim in state.candidates):
+        return Verdict(Next.DONE)
+    alive = [claim for claim in state.replacements if not claim.deleting]
+    if len(alive) < record.replacements and not planned:
+        return Verdict(Next.ROLL_BACK, "a replacement is missing")
+    if len(alive) >= record.replacements and all(claim.has(INITIALIZED) for claim in alive):
+        return Verdict(Next.DELETE)
+    if now - record.started_at > timeout(record.candidates):
+        return Verdict(Next.ROLL_BACK, "replacements were not ready in time")
+    return Verdict(Next.WAIT)
+
+
+def timeout(candidates: int) -> timedelta:
+    """How long a command may wait for its replacements."""
+    return min(max(PER_CANDIDATE * candidates, SHORTEST_TIMEOUT), LONGEST_TIMEOUT)
+
+
+def abandoned(state: CommandState) -> list[NodeClaim]:
+    """Replacements to delete when a command is taken back: those that never became nodes. Others stay."""
+    return [claim for claim in state.replacements if not claim.deleting and not claim.has(REGISTERED)]

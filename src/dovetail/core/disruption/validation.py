@@ -1,0 +1,61 @@
+"""Whether a command that was decided a moment ago still holds on a fresh snapshot.
+
+Consolidation waits a little before it acts, so that a cluster in motion is not disrupted on yesterday's news. Emptiness
+goes on with the nodes that still qualify; the others are all or nothing.
+"""
+
+from dovetail.core.disruption.candidates import Candidate
+from dovetail.core.disruption.command import Command
+from dovetail.core.disruption.context import Context
+from dovetail.core.disruption.methods import METHODS
+from dovetail.core.disruption.methods.base import Method
+from dovetail.core.scheduling.sweep import Bounds
+from dovetail.model.reason import Reason
+from dovetail.model.refusal import Refusal
+
+VALIDATED = frozenset({Reason.EMPTY, Reason.UNDERUTILIZED})
+"""The reasons whose commands are looked at twice."""
+
+
+def revalidate(command: Command, context: Context) -> Command | Refusal:
+    """The command as it stands now, or why it no longer does."""
+    method = next(each for each in METHODS if each.name == command.method)
+    survivors = _survivors(command, method, context)
+    if command.reason == Reason.EMPTY:
+        allowed = _within_budget(survivors, method, context)
+        if allowed:
+            return Command(command.method, command.reason, tuple(allowed))
+        return _gone(command, "churn: no candidate is empty any more")
+    if len(survivors) != len(command.candidates):
+        return _gone(command, "churn: a candidate is no longer eligible")
+    if len(_within_budget(survivors, method, context)) != len(survivors):
+        return _gone(command, "budget: it no longer allows all candidates")
+    return _simulated_again(command, survivors, context)
+
+
+def _survivors(command: Command, method: Method, context: Context) -> list[Candidate]:
+    names = {each.name for each in command.candidates}
+    fresh, _ = context.candidates(eventual=method.eventual)
+    return [each for each in fresh if each.name in names and method.refusal(each, context) is None]
+
+
+def _within_budget(survivors: list[Candidate], method: Method, context: Context) -> list[Candidate]:
+    purse = context.purse(method.reason)
+    return [each for each in survivors if purse.take(each) is None]
+
+
+def _simulated_again(command: Command, survivors: list[Candidate], context: Context) -> Command | Refusal:
+    sweep = context.sweep(consolidating=True)
+    price = sum(each.price for each in survivors)
+    bounds = Bounds(below=price, most_drafts=1 if price > 0 else 0)
+    outcome = sweep.remove_together([sweep.row(each.name) for each in survivors], bounds)
+    if outcome.blocker is not None or len(outcome.drafts) != len(command.replacements):
+        return _gone(command, "scheduling: the simulation produced new results")
+    for planned, fresh in zip(command.replacements, outcome.drafts, strict=True):
+        if not planned.type_names <= fresh.type_names:
+            return _gone(command, "scheduling: the replacement could be something else by now")
+    return Command(command.method, command.reason, tuple(survivors), command.replacements)
+
+
+def _gone(command: Command, why: str) -> Refusal:
+    return Refusal("ConsolidationRejected", f"node/{command.candidates[0].name}", f"{command} rejected, {why}")
