@@ -93,6 +93,17 @@ def plain(value: object) -> Any:
     return msgspec.json.decode(msgspec.json.encode(value, enc_hook=encode_hook))
 
 
-def _unreadable(metadata: ObjectMeta, error: Exception) -> Unreadable:
+def ordered(value: object) -> Any:
+    """The same with every mapping in order of its keys: equal values make equal text."""
+    return msgspec.json.decode(msgspec.json.encode(value, enc_hook=encode_hook, order="deterministic"))
+
+
+def place_of(error: Exception) -> tuple[str, str]:
+    """Where a value did not fit (empty: as a whole), and why."""
     problem, _, place = str(error).partition(" - at `")
-    return Unreadable(metadata=metadata, faults=(Fault(place.rstrip("`").removeprefix("$.") or "$", problem),))
+    return place.rstrip("`").removeprefix("$").removeprefix("."), problem
+
+
+def _unreadable(metadata: ObjectMeta, error: Exception) -> Unreadable:
+    place, problem = place_of(error)
+    return Unreadable(metadata=metadata, faults=(Fault(place or "$", problem),))

@@ -155,6 +155,9 @@ _Loader.add_implicit_resolver(
     list("-+0123456789."),
 )
 
+SCALARS = _Loader.yaml_implicit_resolvers
+"""What an unquoted scalar means, for loaders of other documents."""
+
 
 class _Reader:
     """One document: its plain content, the lines of its fields, and keys that stand twice."""

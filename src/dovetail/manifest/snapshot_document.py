@@ -1,0 +1,175 @@
+"""A Snapshot as one plain document, and back: load(dump(s)) is s in everything a decision looks at.
+
+Objects are plain Kubernetes objects with only the fields Dovetail models: no environment, no Secret, no ConfigMap is
+among them. Annotations can hold copies of whole manifests, so only those that decisions read are written.
+All faults of a document are reported together.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, cast
+
+import msgspec
+
+from dovetail.manifest.catalog_wire import dump_catalogs, load_catalogs
+from dovetail.manifest.codec import from_plain, ordered
+from dovetail.model.inventory import INVENTORY, Inventory, build_snapshot, take_apart
+from dovetail.model.kinds import Kind
+from dovetail.model.labels import WELL_KNOWN
+from dovetail.model.snapshot import Snapshot
+from dovetail.model.wire import Fault, KubeObject, Unreadable
+
+API_VERSION = "dovetail.sh/v1alpha1"
+KIND = "Snapshot"
+KEPT_ANNOTATIONS = (
+    "karpenter.sh",
+    "karpenter.kwok.sh",
+    "karpenter.k8s.aws",
+    "dovetail.sh",
+    "controller.kubernetes.io",
+    "kwok.x-k8s.io",
+)
+"""Domains whose annotations are written."""
+_FIELDS = ("apiVersion", "kind", "metadata", "nominated", "wellKnownLabels", "objects", "catalogs")
+_AGAIN = "take the snapshot again"
+_KINDS: Mapping[tuple[str, str], Kind[Any]] = {(kind.api_version, kind.name): kind for kind in INVENTORY}
+
+Plain = dict[str, Any]
+
+
+class SnapshotInvalid(Exception):
+    """A snapshot that cannot be used; `faults` has all that is wrong with it."""
+
+    def __init__(self, faults: tuple[Fault, ...]) -> None:
+        super().__init__("\n".join(map(str, faults)))
+        self.faults = faults
+
+
+def dump_snapshot(snapshot: Snapshot) -> Plain:
+    """The document of a snapshot. Equal snapshots give equal documents, in the same order throughout."""
+    inventory = take_apart(snapshot)
+    return {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "metadata": {"at": ordered(snapshot.at)},
+        "nominated": sorted(snapshot.nominated),
+        "wellKnownLabels": sorted(snapshot.well_known),
+        "objects": [_dump_object(kind, each) for kind in INVENTORY for each in inventory.of(kind)],
+        "catalogs": dump_catalogs(snapshot.catalogs),
+    }
+
+
+def _dump_object(kind: Kind[Any], value: KubeObject) -> Plain:
+    body: Plain = ordered(value)
+    _strip(body)
+    # A pod template has metadata of its own; a NodePool's goes into the fingerprint of its nodes and stays as it is.
+    if kind.name == "DaemonSet":
+        _strip(body.get("spec", {}).get("template", {}))
+    return {"apiVersion": kind.api_version, "kind": kind.name, **body}
+
+
+def _strip(holder: Plain) -> None:
+    metadata = holder.get("metadata", {})
+    written = metadata.pop("annotations", {})
+    kept = {key: value for key, value in written.items() if _is_kept(key)}
+    if kept:
+        metadata["annotations"] = kept
+
+
+def _is_kept(annotation: str) -> bool:
+    domain = annotation.partition("/")[0]
+    return any(domain == kept or domain.endswith("." + kept) for kept in KEPT_ANNOTATIONS)
+
+
+def load_snapshot(document: Any) -> Snapshot:
+    """The snapshot of a document; `SnapshotInvalid` carries every fault."""
+    _check_envelope(document)
+    faults: list[Fault] = [
+        Fault(str(name), "is not a field of a Snapshot", None, f"use {', '.join(_FIELDS)}")
+        for name in document
+        if name not in _FIELDS
+    ]
+    at = _load_instant(document.get("metadata"), faults)
+    inventory = _load_objects(document.get("objects"), faults)
+    catalogs = load_catalogs(document.get("catalogs", []), faults)
+    well_known = _load_names(document.get("wellKnownLabels", sorted(WELL_KNOWN)), "wellKnownLabels", faults)
+    nominated = _load_names(document.get("nominated", []), "nominated", faults)
+    if faults or at is None:
+        raise SnapshotInvalid(tuple(faults))
+    return replace(build_snapshot(inventory, at, catalogs, well_known), nominated=nominated)
+
+
+def _check_envelope(document: Any) -> None:
+    """What is no snapshot at all is told in one fault, not in one for everything that is missing."""
+    remedy = "make one with dovetail snapshot -o FILE"
+    if not isinstance(document, dict):
+        raise SnapshotInvalid((Fault("$", "is not a snapshot, it is not even a mapping", None, remedy),))
+    if document.get("kind") != KIND:
+        raise SnapshotInvalid((Fault("kind", f"is not {KIND}", document.get("kind"), remedy),))
+    found = document.get("apiVersion")
+    if found != API_VERSION:
+        known = f"this version reads {API_VERSION}; {_AGAIN}, or use the version that took it"
+        raise SnapshotInvalid((Fault("apiVersion", "is unknown", found, known),))
+
+
+def _load_instant(metadata: Any, faults: list[Fault]) -> datetime | None:
+    written = metadata.get("at") if isinstance(metadata, dict) else None
+    try:
+        at = msgspec.convert(written, datetime)
+    except msgspec.ValidationError:
+        at = None
+    if at is None or at.tzinfo is None:
+        remedy = "write an instant with its zone, such as 2026-01-05T12:00:00Z"
+        faults.append(Fault("metadata.at", "is missing or no instant", written, remedy))
+        return None
+    return at
+
+
+def _load_names(names: Any, path: str, faults: list[Fault]) -> frozenset[str]:
+    if isinstance(names, list) and all(isinstance(name, str) for name in names):
+        return frozenset(names)
+    faults.append(Fault(path, "is not a list of names", names, "write a list of text"))
+    return frozenset()
+
+
+def _load_objects(entries: Any, faults: list[Fault]) -> Inventory:
+    if not isinstance(entries, list):
+        faults.append(Fault("objects", "is missing or not a list", None, _AGAIN))
+        return Inventory({})
+    found: dict[Kind[Any], dict[Any, KubeObject]] = {kind: {} for kind in INVENTORY}
+    for at, entry in enumerate(entries):
+        path = f"objects[{at}]"
+        kind = _kind_of(entry)
+        if kind is None:
+            faults.append(_unknown(path, entry))
+            continue
+        value = from_plain(kind, entry)
+        if isinstance(value, Unreadable):
+            faults.extend(_located(fault, path, f"{kind} {value.key}") for fault in value.faults)
+        elif not value.name:
+            faults.append(Fault(f"{path}.metadata.name", "is missing", None, f"every {kind} has a name"))
+        elif value.key in found[kind]:
+            faults.append(Fault(path, f"is a second {kind} {value.key}", None, "keep one"))
+        else:
+            found[kind][value.key] = cast("KubeObject", value)
+    return Inventory({kind: values.values() for kind, values in found.items()})
+
+
+def _kind_of(entry: Any) -> Kind[Any] | None:
+    if not isinstance(entry, dict):
+        return None
+    return _KINDS.get((str(entry.get("apiVersion")), str(entry.get("kind"))))
+
+
+def _unknown(path: str, entry: Any) -> Fault:
+    if not isinstance(entry, dict):
+        return Fault(path, "is not a mapping", entry, "write a Kubernetes object")
+    shown = f"{entry.get('apiVersion')} {entry.get('kind')}"
+    known = ", ".join(f"{kind.api_version} {kind}" for kind in INVENTORY)
+    return Fault(path, "is of a kind that snapshots do not have", shown, f"remove it; they have {known}")
+
+
+def _located(fault: Fault, path: str, name: str) -> Fault:
+    where = path if fault.path == "$" else f"{path}.{fault.path}"
+    return Fault(where, f"{fault.problem} ({name})", fault.value, fault.remedy or f"correct it, or {_AGAIN}")
