@@ -36,6 +36,18 @@ class Settings:
     garbage_collection_interval: timedelta = _knob(
         timedelta(minutes=2), "How often NodeClaims are compared with the instances that exist."
     )
+    disruption: str = _knob(
+        "off",
+        "Whether nodes are disrupted voluntarily: expired, drifted, empty, underutilised. `dovetail plan` says what"
+        " that would do.",
+        choices=("off", "on"),
+    )
+    feature_gates: str = _knob(
+        "Drift=true,SpotToSpotConsolidation=false", "Features to switch on or off, as Name=true or Name=false."
+    )
+    preference_policy: str = _knob(
+        "Respect", "Whether preferences of pods count when nodes are simulated.", choices=("Respect", "Ignore")
+    )
     kube_client_qps: float = _knob(200.0, "Requests per second to the API server, on average.")
     kube_client_burst: int = _knob(300, "Requests to the API server that may be made at once.")
     log_level: str = _knob("info", "What is logged.", choices=("debug", "info", "warning", "error"))

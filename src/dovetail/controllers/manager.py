@@ -1,8 +1,11 @@
 """All controllers over one set of ports, started together and stopped together."""
 
 import asyncio
+from collections.abc import Callable, Coroutine
 
 from dovetail.controllers.context import Context
+from dovetail.controllers.disruption import Disruption
+from dovetail.controllers.executor import Executor
 from dovetail.controllers.garbage import GarbageCollection
 from dovetail.controllers.hydration import Hydration
 from dovetail.controllers.lifecycle import Lifecycle
@@ -33,10 +36,13 @@ class Manager:
         self.garbage = GarbageCollection(context)
         self.podevents = PodEvents(context)
         self.hydration = Hydration(context)
+        self.executor = Executor(context)
+        self.disruption = Disruption(context, self.executor)
+        self._disrupts = settings.disruption == "on"
 
     async def run(self) -> None:
         """Run until cancelled. What one of them cannot handle ends all of them."""
-        loops = (
+        loops: tuple[Callable[[], Coroutine[None, None, None]], ...] = (
             self.provisioner.run,
             self.nodepools.run,
             self.lifecycle.run,
@@ -45,6 +51,8 @@ class Manager:
             self.podevents.run,
             self.hydration.run,
         )
+        if self._disrupts:
+            loops = (*loops, self.disruption.run, self.executor.run)
         async with asyncio.TaskGroup() as tasks:
             for informer in self.state.informers:
                 tasks.create_task(informer.run(), name=f"informer:{informer.kind.plural}")

@@ -1,6 +1,8 @@
 """What every method is handed: the snapshot, what budgets still allow, and simulations made once and shared."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from dovetail.core.disruption.allowance import Allowance, allowance, count_nodes
 from dovetail.core.disruption.candidates import Candidate, find_candidates, node_price
@@ -28,6 +30,8 @@ class Context:
 
     snapshot: Snapshot
     gates: Gates = field(default_factory=Gates)
+    backing_off: Mapping[tuple[str, Reason], datetime] = field(default_factory=dict)
+    """Until when a pool is left alone for a reason, because its last commands failed."""
     _allowances: dict[tuple[str, Reason], Allowance] = field(default_factory=dict)
     _sweeps: dict[bool, Sweep] = field(default_factory=dict)
     _candidates: dict[bool, tuple[list[Candidate], list[Refusal]]] = field(default_factory=dict)
@@ -93,6 +97,10 @@ class Purse:
     def refusal(self, candidate: Candidate) -> Refusal | None:
         """Why one more node of the candidate's pool may not go, or None."""
         pool = candidate.pool.name
+        until = self._context.backing_off.get((pool, self._reason))
+        if until is not None and self._context.snapshot.at < until:
+            why = f"replacements for nodepool {pool} failed; tried again at {until:%Y-%m-%dT%H:%M:%SZ}"
+            return Refusal("BackingOff", f"node/{candidate.name}", why)
         allowed = self._context.allowance(pool, self._reason)
         if allowed.permits(self._spent.get(pool, 0) + 1):
             return None

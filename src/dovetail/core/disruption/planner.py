@@ -35,7 +35,12 @@ class Plan:
 
 def plan_disruption(snapshot: Snapshot, gates: Gates | None = None, *, thorough: bool = False) -> Plan:
     """Decide."""
-    context = Context(snapshot, gates or Gates())
+    return plan_pass(Context(snapshot, gates or Gates()), thorough=thorough)
+
+
+def plan_pass(context: Context, *, thorough: bool = False) -> Plan:
+    """Decide in a context that may know more than the snapshot tells."""
+    snapshot = context.snapshot
     commands: tuple[Command, ...] = ()
     refusals: dict[str, tuple[Refusal, ...]] = {}
     for method in METHODS:

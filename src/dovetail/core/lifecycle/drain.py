@@ -50,15 +50,17 @@ def _protected(pod: Pod) -> bool:
     return pod.metadata.annotations.get(DO_NOT_DISRUPT, "false") != "false"
 
 
+def taints_patch(node: Node) -> dict[str, Any]:
+    """The disruption taint in both spellings; empty when they are there."""
+    missing_ones = [taint for taint in DISRUPTION_TAINTS if not any(taint.matches(other) for other in node.spec.taints)]
+    if not missing_ones:
+        return {}
+    return {"spec": {"taints": [wire(taint) for taint in (*node.spec.taints, *missing_ones)]}}
+
+
 def drain_patch(node: Node) -> dict[str, Any]:
     """Taints in both spellings and the load balancer label; empty when all of it is there."""
-    patch: dict[str, Any] = {}
-    taints = list(node.spec.taints)
-    for taint in DISRUPTION_TAINTS:
-        if not any(taint.matches(other) for other in taints):
-            taints.append(taint)
-    if len(taints) != len(node.spec.taints):
-        patch["spec"] = {"taints": [wire(taint) for taint in taints]}
+    patch = taints_patch(node)
     labels = missing({EXCLUDE_FROM_LOAD_BALANCERS: "karpenter"}, node.metadata.labels)
     if labels:
         patch["metadata"] = {"labels": labels}

@@ -1,0 +1,114 @@
+"""Decides what to disrupt, looks twice where it must, and hands it to the executor.
+
+One method acts in a pass; after a pass that started something the next one follows at once. A pass that found nothing
+is told on the nodes, sparingly, and looked at again when something could have changed.
+"""
+
+import asyncio
+import logging
+from collections.abc import Iterable
+
+from dovetail.controllers.context import Context
+from dovetail.controllers.executor import Executor
+from dovetail.core.disruption.command import Command
+from dovetail.core.disruption.context import Context as Pass
+from dovetail.core.disruption.context import Gates
+from dovetail.core.disruption.planner import plan_pass
+from dovetail.core.disruption.validation import VALIDATED, revalidate
+from dovetail.model.catalog import InstanceType
+from dovetail.model.kinds import NODE, NODE_POOL
+from dovetail.model.refusal import Refusal
+from dovetail.model.snapshot import Snapshot
+from dovetail.model.wire import Key
+from dovetail.ports.cluster import Notice
+from dovetail.ports.errors import WorldError
+
+log = logging.getLogger(__name__)
+IDLE_SECONDS = 10.0
+VALIDATION_SECONDS = 15.0
+BLOCKED = {"DoNotDisruptPod", "DoNotDisruptNode", "PodDisruptionBudget", "NodePoolMissing", "Unschedulable"}
+
+
+class Disruption:
+    """The loop."""
+
+    def __init__(self, context: Context, executor: Executor) -> None:
+        self._context = context
+        self._executor = executor
+        self._gates = read_gates(context.settings.feature_gates, context.settings.preference_policy)
+
+    async def run(self) -> None:
+        """Plan and act until cancelled."""
+        await self._context.state.synced()
+        while True:
+            try:
+                acted = await self.run_pass()
+            except WorldError as error:
+                log.warning("disruption pass failed", extra={"error": str(error)})
+                acted = False
+            await asyncio.sleep(0.1 if acted else IDLE_SECONDS)
+
+    async def run_pass(self) -> bool:
+        """One pass; says whether anything was started."""
+        plan = plan_pass(await self._pass())
+        self._tell(refusal for refusals in plan.refusals_by_method.values() for refusal in refusals)
+        started = False
+        for command in plan.commands:
+            checked = await self._checked(command)
+            if isinstance(checked, Refusal):
+                log.info("command rejected", extra={"why": checked.message})
+                self._tell([checked])
+                continue
+            await self._executor.start(checked)
+            started = True
+        return started
+
+    async def _checked(self, command: Command) -> Command | Refusal:
+        """Consolidation is looked at again a moment later, on a fresh snapshot."""
+        if command.reason not in VALIDATED:
+            return command
+        await asyncio.sleep(VALIDATION_SECONDS)
+        return revalidate(command, await self._pass())
+
+    async def _pass(self) -> Pass:
+        backing_off = {slot: failed.until for slot, failed in self._executor.failed.items()}
+        return Pass(await self._snapshot(), self._gates, backing_off)
+
+    async def _snapshot(self) -> Snapshot:
+        catalogs: dict[str, tuple[InstanceType, ...]] = {}
+        for key, pool in sorted(self._context.state.nodepools.items.items()):
+            if self._context.cloud.supports(pool.node_class_ref):
+                catalogs[key.name] = await self._context.cloud.instance_types(pool)
+        return self._context.state.snapshot(self._context.clock.now(), catalogs)
+
+    def _tell(self, refusals: Iterable[Refusal]) -> None:
+        """What stands in the way, as events on nodes, and on the pool whose budget cannot be read."""
+        state = self._context.state
+        for refusal in refusals:
+            node = state.nodes.items.get(Key("", refusal.about.removeprefix("node/")))
+            if node is None:
+                continue
+            if refusal.code == "BudgetUnreadable":
+                pool = state.pool(node.metadata.labels.get("karpenter.sh/nodepool", ""))
+                if pool is not None:
+                    notice = Notice(NODE_POOL, pool, "DisruptionBlocked", refusal.message, warning=True)
+                    self._context.recorder.publish(notice)
+            elif refusal.code in BLOCKED or refusal.code == "CantReplace":
+                reason = "Unconsolidatable" if refusal.code == "CantReplace" else "DisruptionBlocked"
+                message = refusal.message[:1].upper() + refusal.message[1:]
+                self._context.recorder.publish(Notice(NODE, node, reason, message))
+
+
+def read_gates(written: str, preference_policy: str) -> Gates:
+    """Feature gates from their setting; unknown names are left to those who know them."""
+    on = {}
+    for entry in filter(None, (part.strip() for part in written.split(","))):
+        name, _, value = entry.partition("=")
+        if value not in {"true", "false"}:
+            raise ValueError(f"feature gate {entry!r} is not of the form Name=true or Name=false")
+        on[name.strip()] = value == "true"
+    return Gates(
+        drift=on.get("Drift", True),
+        spot_to_spot=on.get("SpotToSpotConsolidation", False),
+        respect_preferences=preference_policy == "Respect",
+    )

@@ -1,0 +1,168 @@
+"""Carries commands out: record, taint, launch replacements, wait until they are ready, then let the nodes go.
+
+Each step is derived from the NodeClaims as they are. A command is written down on every claim it takes away before
+anything else happens, so a restart finds it and either finishes it or takes it back: no taint, condition or record is
+left behind.
+"""
+
+import hashlib
+import logging
+from typing import Any
+
+import msgspec
+
+from dovetail.controllers.context import Context
+from dovetail.core.disruption.backoff import FailedCommands, after_failure
+from dovetail.core.disruption.command import Command
+from dovetail.core.disruption.progress import Next, abandoned, judge, running_commands
+from dovetail.core.lifecycle.drain import DISRUPTION_TAINTS, taints_patch
+from dovetail.core.lifecycle.patches import conditions_patch, wire
+from dovetail.core.provisioning.claims import claim_for
+from dovetail.model.command import RECORD_ANNOTATION, REPLACES_ANNOTATION, CommandState, Record, write_record
+from dovetail.model.conditions import ConditionList, Verdict, find, without
+from dovetail.model.kinds import NODE, NODE_CLAIM
+from dovetail.model.nodeclaim import DEPENDENTS, DISRUPTION_REASON, NodeClaim
+from dovetail.model.reason import Reason
+from dovetail.ports.cluster import Notice
+from dovetail.ports.errors import NotFound
+from dovetail.runtime.reconciler import Reconciler
+
+log = logging.getLogger(__name__)
+POLL_SECONDS = 1.0
+
+
+class Executor:
+    """The commands that are under way."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self.failed: dict[tuple[str, Reason], FailedCommands] = {}  # by pool and reason; success forgets
+        self._planned: dict[str, list[NodeClaim]] = {}  # replacements this process still has to create
+        self.reconciler: Reconciler[str] = Reconciler("disruption.queue", self.reconcile, workers=100)
+        context.state.claims.listen(self._claim_changed)
+
+    def _claim_changed(self, _before: NodeClaim | None, after: NodeClaim | None) -> None:
+        for record in running_commands([after]) if after is not None else ():
+            self.reconciler.add(record)
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        await self._context.state.synced()
+        await self.reconciler.run()
+
+    async def start(self, command: Command) -> None:
+        """Write the command down on every node it takes away; from then on it carries itself out."""
+        record = self._record(command)
+        self._planned[record.id] = [self._replacement(draft, record) for draft in map(claim_for, command.replacements)]
+        log.info("disrupting nodes", extra={"command": record.id, "reason": command.reason, "what": str(command)})
+        body = {"metadata": {"annotations": {RECORD_ANNOTATION: write_record(record)}}}
+        for candidate in command.candidates:
+            claim = self._context.state.claims.items.get(candidate.claim.key, candidate.claim)
+            await self._context.patch_claim(claim, body)
+        self.reconciler.add(record.id)
+
+    def _record(self, command: Command) -> Record:
+        now = self._context.clock.now()
+        names = ",".join(each.name for each in command.candidates)
+        digest = hashlib.sha256(f"{now.isoformat()} {names}".encode()).hexdigest()
+        return Record(
+            id=digest[:12],
+            reason=command.reason,
+            started_at=now,
+            candidates=len(command.candidates),
+            replacements=len(command.replacements),
+        )
+
+    def _replacement(self, claim: NodeClaim, record: Record) -> NodeClaim:
+        marked = {**claim.metadata.annotations, REPLACES_ANNOTATION: record.id}
+        return msgspec.structs.replace(claim, metadata=msgspec.structs.replace(claim.metadata, annotations=marked))
+
+    async def reconcile(self, command: str) -> float | None:
+        """Bring one command a step further."""
+        state = running_commands(self._context.state.claims.items.values()).get(command)
+        if state is None:
+            self._planned.pop(command, None)
+            return None
+        verdict = judge(state, planned=bool(self._planned.get(command)), now=self._context.clock.now())
+        if verdict.next is Next.DONE:
+            self._planned.pop(command, None)
+            return None
+        if verdict.next is Next.ROLL_BACK:
+            await self._roll_back(state, verdict.why)
+            return None
+        await self._mark(state)
+        await self._launch(command, state)
+        if verdict.next is Next.DELETE:
+            await self._let_go(state)
+        return POLL_SECONDS
+
+    async def _mark(self, state: CommandState) -> None:
+        """Keep new pods away from the candidates, and say why."""
+        for claim in state.candidates:
+            for node in self._context.state.nodes_of(claim):
+                patch = taints_patch(node)
+                if patch:
+                    await self._context.patch_node(node, patch)
+            if find(claim.status.conditions, DISRUPTION_REASON) is None and not claim.deleting:
+                await self._set_reason(claim, state.record.reason)
+
+    async def _set_reason(self, claim: NodeClaim, reason: Reason) -> None:
+        created_at = claim.metadata.creation_timestamp
+        assert created_at is not None, "an object of the API has a creation timestamp"
+        conditions = ConditionList(
+            claim.status.conditions, DEPENDENTS, created_at, claim.metadata.generation, self._context.clock.now()
+        ).set(Verdict(DISRUPTION_REASON, reason=reason, message=reason))
+        await self._context.patch_claim(claim, conditions_patch(conditions), status=True)
+
+    async def _launch(self, command: str, state: CommandState) -> None:
+        """Create the replacements that are still missing, one after the other."""
+        planned = self._planned.get(command, [])
+        while planned and len(state.replacements) + len(planned) > state.record.replacements:
+            planned.pop()  # a create that seemed to fail had taken effect
+        while planned:
+            claim = await self._context.cluster.create(NODE_CLAIM, planned[0])
+            planned.pop(0)
+            self._context.state.observe(NODE_CLAIM, claim)
+            notice = Notice(NODE_CLAIM, claim, "DisruptionLaunching", f"Launching NodeClaim: {state.record.reason}")
+            self._context.recorder.publish(notice)
+
+    async def _let_go(self, state: CommandState) -> None:
+        reason = state.record.reason
+        for claim in state.candidates:
+            if claim.deleting:
+                continue
+            await self._context.delete_claim(claim)
+            self.failed.pop((claim.nodepool_name, reason), None)
+            message = f"Disrupting NodeClaim: {reason}"
+            self._context.recorder.publish(Notice(NODE_CLAIM, claim, "DisruptionTerminating", message))
+            for node in self._context.state.nodes_of(claim):
+                self._context.recorder.publish(
+                    Notice(NODE, node, "DisruptionTerminating", f"Disrupting Node: {reason}")
+                )
+
+    async def _roll_back(self, state: CommandState, why: str) -> None:
+        """Take everything back; the record goes last, so that an interrupted roll-back is taken up again."""
+        log.warning("rolling back", extra={"command": state.record.id, "why": why})
+        for pool in {claim.nodepool_name for claim in state.candidates}:
+            slot = (pool, state.record.reason)
+            self.failed[slot] = after_failure(self.failed.get(slot), self._context.clock.now())
+        self._planned.pop(state.record.id, None)
+        for claim in abandoned(state):
+            await self._context.delete_claim(claim)
+        for claim in state.candidates:
+            if not claim.deleting:
+                await self._release(claim)
+
+    async def _release(self, claim: NodeClaim) -> None:
+        for node in self._context.state.nodes_of(claim):
+            kept = [taint for taint in node.spec.taints if not any(taint.matches(ours) for ours in DISRUPTION_TAINTS)]
+            if len(kept) != len(node.spec.taints):
+                await self._context.patch_node(node, {"spec": {"taints": [wire(taint) for taint in kept]}})
+        if find(claim.status.conditions, DISRUPTION_REASON) is not None:
+            left = without(claim.status.conditions, DISRUPTION_REASON)
+            claim = await self._context.patch_claim(claim, conditions_patch(left), status=True)
+        body: dict[str, Any] = {"metadata": {"annotations": {RECORD_ANNOTATION: None}}}
+        try:
+            await self._context.patch_claim(claim, body)
+        except NotFound:
+            return
