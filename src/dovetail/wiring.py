@@ -11,12 +11,14 @@ from typing import Any
 
 from dovetail.cloud.kwok.catalog import select_catalog
 from dovetail.cloud.kwok.provider import KwokProvider
+from dovetail.controllers.listing import list_snapshot
 from dovetail.controllers.manager import Manager
 from dovetail.kube.connect import connect
 from dovetail.kube.transport import Limits
 from dovetail.manifest.defaults import with_defaults
 from dovetail.manifest.schema import schema_of
 from dovetail.manifest.validation import faults_of, scope_of
+from dovetail.model.snapshot import Snapshot
 from dovetail.observe.events import EventRecorder
 from dovetail.ports.clock import Clock
 from dovetail.ports.cluster import Cluster
@@ -82,6 +84,18 @@ async def on_cluster(kubeconfig: Path | None, context: str | None, settings: Set
         yield parts
     finally:
         await parts.provider.aclose()
+        await cluster.aclose()
+
+
+async def take_snapshot(kubeconfig: Path | None, context: str | None, settings: Settings) -> Snapshot:
+    """A real cluster as it is now, read once. Needs no more than permission to list; writes nothing."""
+    clock = SystemClock()
+    catalog = select_catalog(settings.catalog, settings.instance_types_file_path)
+    limits = Limits(qps=settings.kube_client_qps, burst=settings.kube_client_burst)
+    cluster = await connect(kubeconfig, context, clock, SystemRandom(), limits)
+    try:
+        return await list_snapshot(cluster, KwokProvider(cluster, catalog), clock)
+    finally:
         await cluster.aclose()
 
 

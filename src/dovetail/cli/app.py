@@ -7,7 +7,9 @@ import typer
 
 from dovetail.cli.crds import crds
 from dovetail.cli.demo import demo
+from dovetail.cli.plan import plan
 from dovetail.cli.run import run
+from dovetail.cli.snapshot import snapshot
 from dovetail.cli.validate import validate
 
 EPILOG = "Exit codes: 0 all is well, 1 something was found wrong, 2 the command could not do its work."
@@ -41,5 +43,7 @@ def root(
 
 app.command(rich_help_panel="Look")(demo)
 app.command(rich_help_panel="Look")(validate)
+app.command(rich_help_panel="Look")(snapshot)
+app.command(rich_help_panel="Look")(plan)
 app.command(rich_help_panel="Act")(run)
 app.command(rich_help_panel="Install")(crds)

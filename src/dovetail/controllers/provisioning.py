@@ -9,10 +9,10 @@ import logging
 from dataclasses import dataclass, field
 from datetime import timedelta
 
+from dovetail.controllers.catalogs import find_catalogs
 from dovetail.controllers.context import Context
 from dovetail.core.provisioning.eligibility import NOT_FOR_US
 from dovetail.core.provisioning.plan import Launch, ProvisioningPlan, plan_provisioning
-from dovetail.model.catalog import InstanceType
 from dovetail.model.kinds import NODE_CLAIM, NODE_POOL, POD
 from dovetail.model.nodeclaim import NodeClaim
 from dovetail.model.nodepool import NodePool
@@ -103,22 +103,12 @@ class Provisioner:
     async def provision(self) -> ProvisioningPlan:
         """One pass: look, decide, launch, tell."""
         context = self._context
-        snapshot = context.state.snapshot(context.clock.now(), await self._catalogs())
+        pools = [pool for _, pool in sorted(context.state.nodepools.items.items())]
+        snapshot = context.state.snapshot(context.clock.now(), await find_catalogs(context.cloud, pools))
         plan = plan_provisioning(snapshot)
         self._tell(plan)
         await asyncio.gather(*(self._launch(launch) for launch in plan.launches))
         return plan
-
-    async def _catalogs(self) -> dict[str, tuple[InstanceType, ...]]:
-        catalogs: dict[str, tuple[InstanceType, ...]] = {}
-        for key, pool in sorted(self._context.state.nodepools.items.items()):
-            if not self._context.cloud.supports(pool.node_class_ref):
-                continue
-            try:
-                catalogs[key.name] = await self._context.cloud.instance_types(pool)
-            except WorldError as error:
-                log.warning("no catalogue for nodepool", extra={"nodepool": key.name, "error": str(error)})
-        return catalogs
 
     async def _launch(self, launch: Launch) -> None:
         context = self._context

@@ -15,7 +15,7 @@ import msgspec
 from dovetail.manifest.catalog_wire import dump_catalogs, load_catalogs
 from dovetail.manifest.codec import from_plain, ordered
 from dovetail.model.inventory import INVENTORY, Inventory, build_snapshot, take_apart
-from dovetail.model.kinds import Kind
+from dovetail.model.kinds import DAEMON_SET, NODE, NODE_CLAIM, NODE_POOL, POD, Kind
 from dovetail.model.labels import WELL_KNOWN
 from dovetail.model.snapshot import Snapshot
 from dovetail.model.wire import Fault, KubeObject, Unreadable
@@ -31,6 +31,8 @@ KEPT_ANNOTATIONS = (
     "kwok.x-k8s.io",
 )
 """Domains whose annotations are written."""
+_WRITTEN_FIRST: tuple[Kind[Any], ...] = (NODE_POOL, NODE_CLAIM, NODE, POD)
+_ORDER = (*_WRITTEN_FIRST, *(kind for kind in INVENTORY if kind not in _WRITTEN_FIRST))
 _FIELDS = ("apiVersion", "kind", "metadata", "nominated", "wellKnownLabels", "objects", "catalogs")
 _AGAIN = "take the snapshot again"
 _KINDS: Mapping[tuple[str, str], Kind[Any]] = {(kind.api_version, kind.name): kind for kind in INVENTORY}
@@ -55,7 +57,7 @@ def dump_snapshot(snapshot: Snapshot) -> Plain:
         "metadata": {"at": ordered(snapshot.at)},
         "nominated": sorted(snapshot.nominated),
         "wellKnownLabels": sorted(snapshot.well_known),
-        "objects": [_dump_object(kind, each) for kind in INVENTORY for each in inventory.of(kind)],
+        "objects": [_dump_object(kind, each) for kind in _ORDER for each in inventory.of(kind)],
         "catalogs": dump_catalogs(snapshot.catalogs),
     }
 
@@ -64,7 +66,7 @@ def _dump_object(kind: Kind[Any], value: KubeObject) -> Plain:
     body: Plain = ordered(value)
     _strip(body)
     # A pod template has metadata of its own; a NodePool's goes into the fingerprint of its nodes and stays as it is.
-    if kind.name == "DaemonSet":
+    if kind is DAEMON_SET:
         _strip(body.get("spec", {}).get("template", {}))
     return {"apiVersion": kind.api_version, "kind": kind.name, **body}
 
