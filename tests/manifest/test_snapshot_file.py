@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builders import NOON, TYPES, build, claim, node, nodepool, pod
+from dovetail.core.disruption.planner import plan_disruption
 from dovetail.core.provisioning.plan import plan_provisioning
 from dovetail.manifest.snapshot_file import (
     SnapshotInvalid,
@@ -53,6 +54,12 @@ def test_a_snapshot_read_back_is_the_same_snapshot(seed):
 def test_a_plan_made_from_the_file_is_the_plan_made_from_the_cluster(seed):
     snapshot = random_cluster(seed).snapshot
     assert plan_provisioning(load_snapshot(dump_snapshot(snapshot))) == plan_provisioning(in_order(snapshot))
+
+
+@given(st.integers(0, 10_000))
+def test_the_same_nodes_would_be_disrupted(seed):
+    snapshot = in_order(random_cluster(seed).snapshot)
+    assert plan_disruption(load_snapshot(dump_snapshot(snapshot))) == plan_disruption(snapshot)
 
 
 @pytest.mark.parametrize(("form", "gzipped"), FORMS)

@@ -73,10 +73,10 @@ def _dump_object(kind: Kind[Any], value: KubeObject) -> Plain:
 
 def _strip(holder: Plain) -> None:
     metadata = holder.get("metadata", {})
-    written = metadata.pop("annotations", {})
-    kept = {key: value for key, value in written.items() if _is_kept(key)}
-    if kept:
-        metadata["annotations"] = kept
+    written = metadata.get("annotations", {})
+    metadata["annotations"] = kept = {key: value for key, value in written.items() if _is_kept(key)}
+    if not kept:
+        del metadata["annotations"]
 
 
 def _is_kept(annotation: str) -> bool:
