@@ -1,0 +1,30 @@
+"""`dovetail plan`: what the next pass would do, and why not more. Reads only."""
+
+from dovetail.cli.reading import ContextOption, KubeconfigOption, Output, OutputOption, SnapshotOption
+from dovetail.cli.settings_options import with_settings
+from dovetail.settings import Settings
+
+
+@with_settings
+def plan(
+    *,
+    snapshot: SnapshotOption = None,
+    kubeconfig: KubeconfigOption = None,
+    context: ContextOption = None,
+    output: OutputOption = Output.TEXT,
+    settings: Settings,
+) -> None:
+    """Say what would be disrupted next and what it saves, and for every other node what stands in the way.
+
+    Needs only get and list: nothing is written, neither to the cluster nor anywhere else.
+
+    [bold]Examples[/bold]
+      dovetail plan                                    the current context
+      dovetail plan --snapshot cluster.json.gz -o json
+    """
+    from dovetail.cli.reading import context_of, read_snapshot
+    from dovetail.cli.view.plan import print_plan
+    from dovetail.core.disruption.planner import plan_pass
+
+    read = read_snapshot(snapshot, kubeconfig, context, settings)
+    print_plan(plan_pass(context_of(read, settings), thorough=True), read, output)

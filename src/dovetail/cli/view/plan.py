@@ -1,0 +1,159 @@
+"""A plan as people and scripts read it."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from dovetail.cli.view.printing import counted, plain_table, print_document, stamp
+from dovetail.core.disruption.command import HOURS_PER_MONTH, Command
+from dovetail.core.disruption.methods import METHODS
+from dovetail.core.disruption.planner import Plan
+from dovetail.model.snapshot import Snapshot
+
+_UNCONCERNED = frozenset(
+    {
+        "Never",
+        "NotDrifted",
+        "NotEmpty",
+        "Empty",
+        "Static",
+        "GateClosed",
+        "NoSet",
+        "ConsolidationDisabled",
+        "PolicyWhenEmpty",
+    }
+)
+"""What a method says of nodes that are none of its business: less telling than what another says."""
+
+
+def print_plan(plan: Plan, snapshot: Snapshot, output: str) -> None:
+    """Print it in the form asked for."""
+    document = plan_document(plan, snapshot)
+    print_document(document, output, lambda console: _print_text(console, document))
+
+
+def plan_document(plan: Plan, snapshot: Snapshot) -> dict[str, Any]:
+    """Everything a plan says, as plain data."""
+    managed = [node for node in snapshot.nodes if node.managed]
+    return {
+        "at": stamp(plan.at),
+        "nodes": len(managed),
+        "savingPerMonth": round(plan.saving * HOURS_PER_MONTH, 2),
+        "commands": [_command(command, plan) for command in plan.commands],
+        "budgets": list(_budgets(plan)),
+        "leftAlone": list(_left_alone(plan, {node.name for node in managed})),
+    }
+
+
+def _command(command: Command, plan: Plan) -> dict[str, Any]:
+    return {
+        "method": command.method,
+        "reason": str(command.reason),
+        "decision": str(command.decision),
+        "nodes": [each.name for each in command.candidates],
+        "podsMoved": command.pods,
+        "savingPerMonth": round(command.saving * HOURS_PER_MONTH, 2),
+        "replacements": [
+            {"nodepool": draft.pool_name, "instanceTypes": [choice.type.name for choice in draft.choices]}
+            for draft in command.replacements
+        ],
+        "budgetUsed": list(_used(command, plan)),
+    }
+
+
+def _used(command: Command, plan: Plan) -> Iterable[dict[str, Any]]:
+    """What each pool's budget stands at once this command and those before it run."""
+    going = Counter(each.pool.name for each in command.candidates)
+    for earlier in plan.commands[: plan.commands.index(command)]:
+        going.update(each.pool.name for each in earlier.candidates if each.pool.name in going)
+    for pool, nodes in sorted(going.items()):
+        allowed = plan.allowances[pool, command.reason]
+        yield {"nodepool": pool, "used": allowed.disrupting + nodes, "limit": allowed.limit}
+
+
+def _budgets(plan: Plan) -> Iterable[dict[str, Any]]:
+    for (pool, reason), allowed in sorted(plan.allowances.items()):
+        yield {
+            "nodepool": pool,
+            "reason": str(reason),
+            "limit": allowed.limit,
+            "disrupting": allowed.disrupting,
+            **({"fault": allowed.fault} if allowed.fault else {}),
+        }
+
+
+def _left_alone(plan: Plan, names: set[str]) -> Iterable[dict[str, Any]]:
+    """Every node that stays, with what each method has against it."""
+    taken = {each.name for command in plan.commands for each in command.candidates}
+    said: dict[str, dict[str, dict[str, str]]] = {name: {} for name in sorted(names - taken)}
+    for method, refusals in plan.refusals_by_method.items():
+        for refusal in refusals:
+            name = refusal.about.removeprefix("node/")
+            if name in said:
+                said[name][method] = {"code": refusal.code, "message": refusal.message}
+    return ({"node": name, "because": _most_telling(methods), "why": methods} for name, methods in said.items())
+
+
+def _most_telling(why: Mapping[str, Mapping[str, str]]) -> str:
+    """What the first method says that could have taken the node; else what it still waits for; else the last word."""
+    ordered = [(method.name, why[method.name]) for method in METHODS if method.name in why]
+    if not ordered:
+        return "another command goes first"
+    concerned = [said for _, said in ordered if said["code"] not in _UNCONCERNED and said["code"] != "Waiting"]
+    waiting = [said for name, said in ordered if said["code"] == "Waiting" and name != "expiration"]
+    return (concerned or waiting or [ordered[-1][1]])[0]["message"]
+
+
+def _print_text(console: Console, document: Mapping[str, Any]) -> None:
+    console.print(f"Plan for {counted(document['nodes'], 'node')} at {document['at']}", style="bold")
+    console.print()
+    if document["commands"]:
+        console.print(_commands_table(document["commands"]))
+        console.print()
+        console.print(_verdict(document["savingPerMonth"]), style="bold green")
+    else:
+        console.print("Nothing would be disrupted.")
+    if document["leftAlone"]:
+        console.print()
+        console.print(_left_alone_table(document["leftAlone"]))
+
+
+def _verdict(saving: float) -> str:
+    return f"Saves ${saving:,.2f} a month." if saving >= 0 else f"Costs ${-saving:,.2f} a month more."
+
+
+def _commands_table(commands: Iterable[Mapping[str, Any]]) -> Table:
+    table = plain_table("COMMAND", "REASON", "NODES", "PODS MOVED", "$/MONTH", "REPLACED BY", "BUDGET USED")
+    for each in commands:
+        table.add_row(
+            Text(f"{each['decision']} ({each['method']})", style="cyan" if each["replacements"] else "magenta"),
+            each["reason"],
+            "\n".join(each["nodes"]),
+            str(each["podsMoved"]),
+            f"{each['savingPerMonth']:,.2f}",
+            "\n".join(_bought(one) for one in each["replacements"]) or "nothing",
+            "\n".join(_spent(one) for one in each["budgetUsed"]),
+        )
+    return table
+
+
+def _bought(replacement: Mapping[str, Any]) -> str:
+    types = replacement["instanceTypes"]
+    more = f" or {counted(len(types) - 1, 'other')}" if len(types) > 1 else ""
+    return f"{types[0] if types else 'a node'}{more} of {replacement['nodepool']}"
+
+
+def _spent(budget: Mapping[str, Any]) -> str:
+    limit = "no limit" if budget["limit"] is None else f"of {budget['limit']}"
+    return f"{budget['nodepool']}: {budget['used']} {limit}"
+
+
+def _left_alone_table(nodes: Iterable[Mapping[str, Any]]) -> Table:
+    table = plain_table("LEFT ALONE", "BECAUSE")
+    for each in nodes:
+        table.add_row(each["node"], each["because"])
+    return table

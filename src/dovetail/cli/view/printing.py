@@ -1,0 +1,55 @@
+"""How commands that look print: one document as JSON or YAML, or as text for people, in a terminal or a pipe."""
+
+import io
+import json
+import sys
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any
+
+import yaml
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+WIDEST = 240  # a pipe has no width of its own
+
+
+def print_document(document: Mapping[str, Any], output: str, as_text: Callable[[Console], None]) -> None:
+    """Print in the form asked for; `as_text` draws it for people."""
+    if output == "json":
+        sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+    elif output == "yaml":
+        sys.stdout.write(yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=WIDEST))
+    elif sys.stdout.isatty():
+        as_text(Console(highlight=False, markup=False, emoji=False))
+    else:
+        paper = io.StringIO()
+        as_text(Console(file=paper, width=WIDEST, color_system=None, highlight=False, markup=False, emoji=False))
+        sys.stdout.writelines(f"{line.rstrip()}\n" for line in paper.getvalue().splitlines())
+
+
+def plain_table(*headings: str) -> Table:
+    """Columns under headings, without lines."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold dim")
+    for heading in headings:
+        table.add_column(Text(heading), overflow="fold")
+    return table
+
+
+def stamp(instant: datetime) -> str:
+    """An instant for scripts."""
+    return f"{instant:%Y-%m-%dT%H:%M:%SZ}"
+
+
+def moment(instant: datetime, now: datetime) -> str:
+    """An instant for people: the time alone when it is today, seconds only where they matter."""
+    clock = f"{instant:%H:%M}" if instant.second == 0 else f"{instant:%H:%M:%S}"
+    if instant.date() == now.date():
+        return f"{clock} UTC"
+    return f"{instant:%a %d %b} {clock} UTC" if instant.year == now.year else f"{instant:%d %b %Y} {clock} UTC"
+
+
+def counted(number: int, thing: str) -> str:
+    """`1 node`, `2 nodes`."""
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
