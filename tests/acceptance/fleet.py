@@ -49,6 +49,10 @@ def worker(name, *pods, pool="default", type_="m.large", sold="on-demand", **fie
     return ClusterNode(host, made, tuple(pods))
 
 
+ON_DEMAND = {"requirements": [{"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]}]}
+SPOT = {"requirements": [{"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["spot"]}]}
+
+
 def free(name="default", **disruption):
     """A pool whose budgets stop nothing, unless told otherwise."""
     fields = {

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 
 from dovetail.core.disruption.allowance import Allowance, allowance, count_nodes
 from dovetail.core.disruption.candidates import Candidate, find_candidates, node_price
@@ -10,6 +11,7 @@ from dovetail.core.disruption.waits import consolidation_wait, grace_wait
 from dovetail.core.provisioning.eligibility import displaced_pods, provisionable_pods, usable_pools
 from dovetail.core.scheduling.sweep import Sweep
 from dovetail.model.labels import INSTANCE_TYPE
+from dovetail.model.pod import Pod
 from dovetail.model.reason import Reason
 from dovetail.model.refusal import Refusal
 from dovetail.model.snapshot import ClusterNode, Snapshot
@@ -64,15 +66,24 @@ class Context:
         """The simulation: with consolidation, nodes inside their own windows take nobody."""
         if consolidating not in self._sweeps:
             snapshot = self.snapshot
-            waiting, _ = provisionable_pods(snapshot)
             self._sweeps[consolidating] = Sweep(
                 snapshot,
                 usable_pools(snapshot),
                 respect_preferences=self.gates.respect_preferences,
-                waiting=[*waiting, *displaced_pods(snapshot)],
+                waiting=self._waiting,
                 closed=frozenset(node.name for node in snapshot.nodes if self._closed(node, consolidating)),
             )
         return self._sweeps[consolidating]
+
+    @cached_property
+    def _waiting(self) -> list[Pod]:
+        """Pods that need a place already, whatever is disrupted."""
+        waiting, _ = provisionable_pods(self.snapshot)
+        return [*waiting, *displaced_pods(self.snapshot)]
+
+    def expects_pods(self, name: str) -> bool:
+        """Whether pods that need a place already would find it on this node."""
+        return bool(self._waiting) and name in self.sweep(consolidating=True).expecting
 
     def _closed(self, node: ClusterNode, consolidating: bool) -> bool:
         """A node that is not ready yet is nothing to rely on; one that is settling is left alone by consolidation."""

@@ -86,15 +86,17 @@ class Sweep:
         self._homeless = Homeless(self._board, self._shop)
         self._spreads = {shape: self._spreads_of(shape) for shape in shapes}
         self._bound = {shape: not self._free(shape) for shape in shapes}
-        self._give_room_to_the_waiting()
+        self.expecting = self._give_room_to_the_waiting()
         for row, node in enumerate(nodes):
             if node.name in closed:
                 self._board.removed[row] = row
 
-    def _give_room_to_the_waiting(self) -> None:
-        """Those that need a new node are not looked at here: it is bought for them elsewhere."""
+    def _give_room_to_the_waiting(self) -> frozenset[str]:
+        """The nodes they go to. Those that need a new node are not looked at here: it is bought for them elsewhere."""
         placing = Placing(self._board, self._shop, most_drafts=0)
-        run(placing, sorted(self._base.moving, key=queue_order), {})
+        node_by_pod: dict[Key, str] = {}
+        run(placing, sorted(self._base.moving, key=queue_order), node_by_pod)
+        return frozenset(node_by_pod.values())
 
     def name(self, row: int) -> str:
         """The node of a row."""

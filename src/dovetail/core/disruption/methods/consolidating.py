@@ -27,9 +27,12 @@ def disabled(candidate: Candidate) -> Refusal | None:
 
 
 def settling(candidate: Candidate, context: Context) -> Refusal | None:
-    """Whether the node is still inside its consolidation grace period."""
+    """Whether the node is still inside its consolidation grace period, or about to take pods that need a place."""
     wait = grace_wait(candidate.pool, candidate.claim, context.snapshot.at)
-    return waiting(candidate, "inside its consolidationGracePeriod", wait)
+    refusal = waiting(candidate, "inside its consolidationGracePeriod", wait)
+    if refusal is None and context.expects_pods(candidate.name):
+        return Refusal("Expecting", f"node/{candidate.name}", "pods that need a place will run on it")
+    return refusal
 
 
 def consolidation_refusal(candidate: Candidate, context: Context) -> Refusal | None:
