@@ -5,7 +5,7 @@ can be told what each method thinks of it; only the first with a command counts 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from dovetail.core.disruption.allowance import Allowance
@@ -26,6 +26,8 @@ class Plan:
     commands: tuple[Command, ...]
     refusals_by_method: Mapping[str, tuple[Refusal, ...]]
     allowances: Mapping[tuple[str, Reason], Allowance]
+    commands_by_method: Mapping[str, tuple[Command, ...]] = field(default_factory=dict)
+    """What each method that was asked would do, were it its turn."""
 
     @property
     def saving(self) -> float:
@@ -38,14 +40,27 @@ def plan_disruption(snapshot: Snapshot, gates: Gates | None = None, *, thorough:
     return plan_pass(Context(snapshot, gates or Gates()), thorough=thorough)
 
 
+class Planner:
+    """Plans one pass after the other."""
+
+    def __init__(self, gates: Gates | None = None) -> None:
+        self._gates = gates or Gates()
+
+    def plan(self, snapshot: Snapshot, *, thorough: bool = False) -> Plan:
+        """Decide on this snapshot."""
+        return plan_pass(Context(snapshot, self._gates), thorough=thorough)
+
+
 def plan_pass(context: Context, *, thorough: bool = False) -> Plan:
     """Decide in a context that may know more than the snapshot tells."""
     snapshot = context.snapshot
     commands: tuple[Command, ...] = ()
     refusals: dict[str, tuple[Refusal, ...]] = {}
+    proposed: dict[str, tuple[Command, ...]] = {}
     for method in METHODS:
         proposal = consider(method, context)
         refusals[method.name] = proposal.refusals
+        proposed[method.name] = proposal.commands
         if proposal.commands and not commands:
             commands = proposal.commands
         if commands and not thorough:
@@ -55,7 +70,7 @@ def plan_pass(context: Context, *, thorough: bool = False) -> Plan:
         for pool in sorted(snapshot.nodepools)
         for reason in (method.reason for method in METHODS)
     }
-    return Plan(snapshot.at, commands, refusals, allowances)
+    return Plan(snapshot.at, commands, refusals, allowances, proposed)
 
 
 def consider(method: Method, context: Context) -> Proposal:

@@ -1,0 +1,175 @@
+"""One full disruption pass over one cluster, timed: `plan_measure.py NODES REGIME` prints the figures as JSON.
+
+The cluster is that of `cluster.py`, with what disruption looks at on top: pools that consolidate at once within 10 %,
+nodes that are empty, drifted or protected, and PodDisruptionBudgets for a fifth of the workloads.
+"""
+
+import gc
+import json
+import random
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+
+from cluster import AT, cluster
+from dovetail.core.disruption.planner import Plan, Planner
+from dovetail.core.provisioning.eligibility import usable_pools
+from dovetail.model.budget import BudgetSpec
+from dovetail.model.conditions import READY
+from dovetail.model.duration import Delay
+from dovetail.model.labels import DO_NOT_DISRUPT
+from dovetail.model.nodeclaim import DRIFTED, INITIALIZED, LAUNCHED, REGISTERED
+from dovetail.model.nodepool import Disruption, NodePool
+from dovetail.model.pod import Pod
+from dovetail.model.snapshot import ClusterNode, Snapshot
+from dovetail.model.wire import Condition, LabelSelector, ObjectMeta
+from dovetail.model.workload import PodDisruptionBudget, PodDisruptionBudgetSpec, PodDisruptionBudgetStatus
+from sweep_measure import peak_mb, sweep_once
+from workloads import DEDICATED, workloads
+
+REPEATS = 3
+LONG_AGO = AT - timedelta(days=1)
+LATER = timedelta(seconds=10)
+EMPTY, DRIFTING, PROTECTED = 0.2, 0.01, 0.02  # shares of the dedicated nodes, and of all nodes
+WITH_BUDGET = 0.2  # share of the workloads
+EXHAUSTED_EVERY = 20  # of their budgets
+STEPS = tuple(
+    Condition(type=step, status="True", last_transition_time=LONG_AGO) for step in (LAUNCHED, REGISTERED, INITIALIZED)
+)
+ADRIFT = Condition(type=DRIFTED, status="True", reason="ImageDrifted", last_transition_time=LONG_AGO)
+
+
+def disruptable(nodes: int, regime: str) -> Snapshot:
+    """The cluster with everything that stands in the way of disruption, or asks for it."""
+    rng = random.Random(5)  # noqa: S311 - not for secrets
+    plain = cluster(nodes, regime)
+    return replace(
+        plain,
+        nodes=tuple(_settled(node, rng.random()) for node in plain.nodes),
+        nodepools={name: _consolidating(pool) for name, pool in plain.nodepools.items()},
+        pdbs=tuple(_budgets(nodes // 5, rng)),
+    )
+
+
+def _consolidating(pool: NodePool) -> NodePool:
+    written = Disruption(
+        consolidation_policy="WhenEmptyOrUnderutilized",
+        consolidate_after=Delay.parse("0s"),
+        budgets=(BudgetSpec(nodes="10%"),),
+    )
+    ready = msgspec.structs.replace(pool.status, conditions=(Condition(type=READY, status="True"),))
+    spec = msgspec.structs.replace(pool.spec, disruption=written)
+    return msgspec.structs.replace(pool, spec=spec, status=ready)
+
+
+def _settled(node: ClusterNode, drawn: float) -> ClusterNode:
+    assert node.claim is not None
+    emptied = node.nodepool_name == DEDICATED and drawn < EMPTY  # elsewhere, everybody could move to an empty node
+    drifting = 0.5 < drawn < 0.5 + DRIFTING
+    conditions = (*STEPS, ADRIFT) if drifting else STEPS
+    status = msgspec.structs.replace(node.claim.status, conditions=conditions)
+    meta = msgspec.structs.replace(node.claim.metadata, creation_timestamp=LONG_AGO)
+    claim = msgspec.structs.replace(node.claim, metadata=meta, status=status)
+    pods = node.pods
+    if emptied:
+        pods = tuple(pod for pod in pods if pod.daemon)
+    elif drawn > 1 - PROTECTED:
+        pods = (_annotated(pods[0], {DO_NOT_DISRUPT: "true"}), *pods[1:])
+    return replace(node, claim=claim, pods=pods)
+
+
+def _annotated(pod: Pod, annotations: dict[str, str]) -> Pod:
+    return msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, annotations=annotations))
+
+
+def _budgets(count: int, rng: random.Random) -> Iterator[PodDisruptionBudget]:
+    chosen = [each for each in workloads(count, 1) if rng.random() < WITH_BUDGET]
+    for number, each in enumerate(chosen):
+        yield PodDisruptionBudget(
+            metadata=ObjectMeta(name=each.name, namespace=each.namespace),
+            spec=PodDisruptionBudgetSpec(max_unavailable=1, selector=LabelSelector(match_labels=dict(each.labels))),
+            status=PodDisruptionBudgetStatus(disruptions_allowed=int(number % EXHAUSTED_EVERY > 0), expected_pods=9),
+        )
+
+
+# -- passes
+
+
+def plan_once(planner: Planner, snapshot: Snapshot) -> tuple[float, Plan]:
+    """Seconds for a pass, and what came of it."""
+    begun = time.perf_counter()
+    plan = planner.plan(snapshot, thorough=True)
+    return time.perf_counter() - begun, plan
+
+
+def check_complete(plan: Plan, snapshot: Snapshot) -> None:
+    """Every method has a command or a refusal for every managed node."""
+    managed = {node.name for node in snapshot.nodes if node.managed}
+    for method, refusals in plan.refusals_by_method.items():
+        answered = {refusal.about.removeprefix("node/") for refusal in refusals}
+        answered |= {each.name for command in plan.commands_by_method[method] for each in command.candidates}
+        assert answered == managed, f"{method} left {len(managed - answered)} nodes without an answer"
+
+
+def changes(snapshot: Snapshot) -> Iterator[tuple[str, Snapshot]]:
+    """One pod at a time, each on a node of its own: gone, back again, annotated."""
+    rng = random.Random(9)  # noqa: S311 - not for secrets
+    current = snapshot
+    for _ in range(REPEATS):
+        place = rng.randrange(len(snapshot.nodes))
+        node = current.nodes[place]
+        fewer = _with(current, place, node.pods[1:])
+        yield "gone", fewer
+        back = _with(fewer, place, node.pods)
+        yield "back", back
+        current = _with(back, place, (_annotated(node.pods[0], {"example.com/seen": "yes"}), *node.pods[1:]))
+        yield "annotated", current
+
+
+def _with(snapshot: Snapshot, place: int, pods: tuple[Pod, ...]) -> Snapshot:
+    nodes = snapshot.nodes
+    changed = replace(nodes[place], pods=pods)
+    return replace(snapshot, at=snapshot.at + LATER, nodes=(*nodes[:place], changed, *nodes[place + 1 :]))
+
+
+def main() -> None:
+    nodes, regime = int(sys.argv[1]), sys.argv[2]
+    snapshot = disruptable(nodes, regime)
+    gc.collect()
+    pools = usable_pools(snapshot)
+    sweeps = [sweep_once(snapshot, pools)[:2] for _ in range(REPEATS)]
+    passes = []
+    for _ in range(REPEATS):
+        planner = Planner()
+        seconds, plan = plan_once(planner, replace(snapshot))
+        passes.append(seconds)
+    check_complete(plan, snapshot)
+    again: dict[str, list[float]] = {}
+    for kind, changed in changes(snapshot):
+        seconds, later = plan_once(planner, changed)
+        again.setdefault(kind, []).append(seconds)
+        check_complete(later, changed)
+    codes = {method: Counter(each.code for each in refusals) for method, refusals in plan.refusals_by_method.items()}
+    figures: dict[str, Any] = {
+        "nodes": nodes,
+        "regime": regime,
+        "sweep": min(sum(run) for run in sweeps),
+        "first": min(passes),
+        "again": {kind: sorted(runs)[len(runs) // 2] for kind, runs in again.items()},
+        "answers": codes,
+        "commands": {
+            method: [len(each.candidates) for each in made] for method, made in plan.commands_by_method.items()
+        },
+        "peak_mb": peak_mb(),
+    }
+    json.dump(figures, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()
