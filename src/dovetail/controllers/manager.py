@@ -9,6 +9,7 @@ from dovetail.controllers.executor import Executor
 from dovetail.controllers.garbage import GarbageCollection
 from dovetail.controllers.hydration import Hydration
 from dovetail.controllers.lifecycle import Lifecycle
+from dovetail.controllers.marking import Marking, ProtectionNotices
 from dovetail.controllers.nodepools import NodePools
 from dovetail.controllers.podevents import PodEvents
 from dovetail.controllers.provisioning import Provisioner
@@ -36,6 +37,8 @@ class Manager:
         self.garbage = GarbageCollection(context)
         self.podevents = PodEvents(context)
         self.hydration = Hydration(context)
+        self.marking = Marking(context)
+        self.protection_notices = ProtectionNotices(context)
         self.executor = Executor(context)
         self.disruption = Disruption(context, self.executor)
         self._disrupts = settings.disruption == "on"
@@ -50,6 +53,8 @@ class Manager:
             self.garbage.run,
             self.podevents.run,
             self.hydration.run,
+            self.marking.run,
+            self.protection_notices.run,
         )
         if self._disrupts:
             loops = (*loops, self.disruption.run, self.executor.run)

@@ -1,0 +1,138 @@
+"""Keeps on each NodeClaim what its readers ask first: has it been quiet for long enough, and has it drifted.
+
+Also tells on pods what their do-not-disrupt annotation comes to. Runs whether or not anything is disrupted: people and
+tools read conditions and events in either case. Disrupts nothing itself.
+"""
+
+import logging
+
+from dovetail.controllers.context import Context
+from dovetail.controllers.disruption import read_gates
+from dovetail.core.disruption.marking import Findings, marked, marks, pod_notice
+from dovetail.core.lifecycle.patches import conditions_patch
+from dovetail.model.kinds import POD
+from dovetail.model.labels import DO_NOT_DISRUPT
+from dovetail.model.nodeclaim import LAUNCHED, NodeClaim
+from dovetail.model.nodepool import NodePool
+from dovetail.model.pod import Pod
+from dovetail.model.wire import Key
+from dovetail.ports.cluster import Notice
+from dovetail.ports.errors import InstanceNotFound, NotFound, WorldError
+from dovetail.runtime.reconciler import Reconciler
+
+log = logging.getLogger(__name__)
+RETRY_SECONDS = 30.0
+REMIND_SECONDS = 1800.0
+"""The API server forgets an event after an hour; what still holds is told again before."""
+
+
+class Marking:
+    """One reconciliation at a time for each NodeClaim: `Consolidatable` and `Drifted`."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._drift_gate = read_gates(context.settings.feature_gates, context.settings.preference_policy).drift
+        self.reconciler: Reconciler[Key] = Reconciler("nodeclaim.disruption", self.reconcile)
+        context.state.claims.listen(self._claim_changed)
+        context.state.nodepools.listen(self._pool_changed)
+
+    def _claim_changed(self, before: NodeClaim | None, after: NodeClaim | None) -> None:
+        if after is not None:
+            self.reconciler.add(after.key)
+        elif before is not None:
+            self.reconciler.forget(before.key)
+
+    def _pool_changed(self, before: NodePool | None, after: NodePool | None) -> None:
+        if after is None or (before is not None and before.spec == after.spec):
+            return
+        for key, claim in self._context.state.claims.items.items():
+            if claim.nodepool_name == after.name:
+                self.reconciler.add(key)
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        await self._context.state.synced()
+        await self.reconciler.run()
+
+    async def reconcile(self, key: Key) -> float | None:
+        """Bring the conditions of one claim up to date. Without its pool nothing can be said, and all stays."""
+        state = self._context.state
+        claim = state.claims.items.get(key)
+        pool = state.pool(claim.nodepool_name) if claim is not None else None
+        if claim is None or pool is None or claim.deleting or not self._context.manages(claim):
+            return None
+        findings = await self._ask(claim, pool)
+        now = self._context.clock.now()
+        wanted = marks(claim, pool, findings, now)
+        conditions = marked(claim, wanted, now)
+        if conditions != claim.status.conditions:
+            try:
+                await self._context.patch_claim(claim, conditions_patch(conditions), status=True)
+            except NotFound:
+                return None
+        wait = (wanted.next_look - now).total_seconds() if wanted.next_look is not None else None
+        unanswered = findings.types is None or findings.provider_reason is None
+        return min(wait, RETRY_SECONDS) if unanswered and wait is not None else wait
+
+    async def _ask(self, claim: NodeClaim, pool: NodePool) -> Findings:
+        """What only the provider knows; nothing is asked of it before launch or when nobody wants to know."""
+        if not self._drift_gate or not claim.has(LAUNCHED):
+            return Findings(types=(), provider_reason="", drift_gate=self._drift_gate)
+        try:
+            types = await self._context.cloud.instance_types(pool)
+            return Findings(types=types, provider_reason=await self._context.cloud.drift(claim))
+        except InstanceNotFound:
+            log.debug("no instance to ask about", extra={"nodeclaim": claim.name})
+        except WorldError as error:
+            log.warning("drift is unknown", extra={"nodeclaim": claim.name, "error": str(error)})
+        return Findings(types=None, provider_reason=None)
+
+
+class ProtectionNotices:
+    """Events on pods of managed nodes whose annotation is a duration, or nothing we understand."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self.reconciler: Reconciler[Key] = Reconciler("pod.protection", self.reconcile)
+        context.state.pods.listen(self._pod_changed)
+
+    def _pod_changed(self, before: Pod | None, after: Pod | None) -> None:
+        if after is None:
+            if before is not None:
+                self.reconciler.forget(before.key)
+        elif _telling(after) and after.node_name and (before is None or _facts(before) != _facts(after)):
+            self.reconciler.add(after.key)
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        await self._context.state.synced()
+        await self.reconciler.run()
+
+    async def reconcile(self, key: Key) -> float | None:
+        """Tell what there is to tell about one pod, and again when that changes or is forgotten."""
+        pod = self._context.state.pods.items.get(key)
+        now = self._context.clock.now()
+        notice = pod_notice(pod, now) if pod is not None else None
+        if pod is None or notice is None:
+            return None
+        if self._managed(pod):
+            told = Notice(POD, pod, notice.reason, notice.message, warning=notice.warning)
+            self._context.recorder.publish(told)
+            if notice.until is None and not notice.warning:
+                return None
+        until = (notice.until - now).total_seconds() if notice.until is not None else REMIND_SECONDS
+        return min(until, REMIND_SECONDS)
+
+    def _managed(self, pod: Pod) -> bool:
+        node = self._context.state.nodes.items.get(Key("", pod.node_name))
+        claim = self._context.state.claim_of(node) if node is not None else None
+        return claim is not None and self._context.manages(claim)
+
+
+def _telling(pod: Pod) -> bool:
+    """Whether the annotation says anything but a plain yes or no."""
+    return pod.metadata.annotations.get(DO_NOT_DISRUPT, "false") not in {"true", "false"}
+
+
+def _facts(pod: Pod) -> tuple[str | None, str, bool]:
+    return pod.metadata.annotations.get(DO_NOT_DISRUPT), pod.node_name, pod.active

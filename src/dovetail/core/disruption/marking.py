@@ -1,0 +1,127 @@
+"""What a NodeClaim's `Consolidatable` and `Drifted` conditions should say, and when to look again.
+
+For people and tools that read conditions, with Karpenter's names and reasons. Decides nothing about disruption itself:
+whether a node goes is the planner's word. A provider that gives no answer changes nothing it alone could have said.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import msgspec
+
+from dovetail.core.disruption.drift import drift_reason
+from dovetail.core.disruption.waits import consolidation_wait
+from dovetail.model.catalog import InstanceType
+from dovetail.model.conditions import ConditionList, Verdict, find, without
+from dovetail.model.labels import DO_NOT_DISRUPT
+from dovetail.model.nodeclaim import CONSOLIDATABLE, DRIFTED, INITIALIZED, LAUNCHED, NodeClaim
+from dovetail.model.nodepool import NodePool
+from dovetail.model.pod import Pod
+from dovetail.model.protection import protection
+from dovetail.model.snapshot import Snapshot
+from dovetail.model.wire import Condition
+
+RECHECK = timedelta(minutes=5)
+"""How often drift is looked for when nothing that we can see has changed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Findings:
+    """What the provider was asked for one claim; None where it gave no answer."""
+
+    types: tuple[InstanceType, ...] | None
+    provider_reason: str | None  # why it says the instance has drifted; empty if it has not
+    drift_gate: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """Conditions to write, conditions to remove, and when time alone changes the answer."""
+
+    verdicts: tuple[Verdict, ...]
+    cleared: frozenset[str]
+    next_look: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class PodNotice:
+    """Something to tell about the do-not-disrupt annotation of a pod, and when that changes by itself."""
+
+    reason: str
+    message: str
+    warning: bool = False
+    until: datetime | None = None
+
+
+def marks(claim: NodeClaim, pool: NodePool, findings: Findings, now: datetime) -> Marks:
+    """What the two conditions should be now."""
+    quiet, window_ends = _consolidatable(claim, pool, now)
+    reason = _drifted(claim, pool, findings, now)
+    verdicts = []
+    if quiet:
+        verdicts.append(Verdict(CONSOLIDATABLE))
+    if reason:
+        verdicts.append(Verdict(DRIFTED, reason=reason, message=reason))
+    cleared = {CONSOLIDATABLE} if not quiet else set()
+    if reason == "":
+        cleared.add(DRIFTED)
+    recheck = now + RECHECK if findings.drift_gate and claim.has(LAUNCHED) else None
+    looks = [each for each in (window_ends, recheck) if each is not None]
+    return Marks(tuple(verdicts), frozenset(cleared), min(looks, default=None))
+
+
+def marked(claim: NodeClaim, wanted: Marks, now: datetime) -> tuple[Condition, ...]:
+    """The claim's conditions with the marks made; equal to those it has when there is nothing to write."""
+    created_at, generation = claim.metadata.creation_timestamp or now, claim.metadata.generation
+    conditions = claim.status.conditions
+    stale = [each for each in wanted.verdicts if not _says(conditions, each)]
+    conditions = ConditionList(conditions, (), created_at, generation, now).set(*stale)
+    for kind in wanted.cleared:
+        conditions = without(conditions, kind)
+    return conditions
+
+
+def _says(conditions: tuple[Condition, ...], verdict: Verdict) -> bool:
+    found = find(conditions, verdict.type)
+    said = (found.status, found.reason, found.message) if found is not None else None
+    return said == (verdict.status, verdict.reason or verdict.type, verdict.message)
+
+
+def _consolidatable(claim: NodeClaim, pool: NodePool, now: datetime) -> tuple[bool, datetime | None]:
+    """Whether the node has been quiet for long enough, otherwise when it will have been, if ever."""
+    if pool.static or not claim.has(INITIALIZED):
+        return False, None
+    wait = consolidation_wait(pool, claim, now)
+    return wait.over, wait.until
+
+
+def _drifted(claim: NodeClaim, pool: NodePool, findings: Findings, now: datetime) -> str | None:
+    """The reason, empty if there is none, None if only the provider could tell and does not."""
+    if not findings.drift_gate or not claim.has(LAUNCHED):
+        return ""
+    # What was written before is no evidence: a drift that the provider no longer sees has to end.
+    unmarked = msgspec.structs.replace(claim.status, conditions=without(claim.status.conditions, DRIFTED))
+    reason = drift_reason(msgspec.structs.replace(claim, status=unmarked), pool, _catalogue(pool, findings.types, now))
+    unanswered = findings.types is None or findings.provider_reason is None
+    return reason or findings.provider_reason or (None if unanswered else "")
+
+
+def _catalogue(pool: NodePool, types: tuple[InstanceType, ...] | None, now: datetime) -> Snapshot:
+    """As much of a snapshot as drift looks at."""
+    catalogs = {pool.name: types} if types is not None else {}
+    return Snapshot(at=now, nodes=(), unbound_pods=(), nodepools={}, daemon_sets=(), catalogs=catalogs)
+
+
+def pod_notice(pod: Pod, now: datetime) -> PodNotice | None:
+    """What people should know about a pod's annotation: that it is wrong, when it ends, or that it has ended."""
+    found = protection(pod, now)
+    if found.fault:
+        message = f"Invalid {DO_NOT_DISRUPT} annotation: {found.fault}; the pod is protected until this is corrected"
+        return PodNotice("InvalidDoNotDisruptAnnotation", message, warning=True)
+    if found.until is None:
+        return None
+    if found.active:
+        message = f"The {DO_NOT_DISRUPT} grace period will elapse at {found.until:%Y-%m-%dT%H:%M:%SZ}"
+        return PodNotice("DoNotDisruptUntil", message, until=found.until)
+    message = f"The {DO_NOT_DISRUPT} grace period has elapsed, pod is now disruptable"
+    return PodNotice("DoNotDisruptGracePeriodElapsed", message)

@@ -1,0 +1,202 @@
+"""What the conditions of a claim should say at each instant."""
+
+from datetime import timedelta
+
+import msgspec
+import pytest
+
+from builders import LARGE, NOON, claim, nodepool, pod, stamped
+from dovetail.core.disruption.marking import RECHECK, Findings, marked, marks, pod_notice
+from dovetail.core.lifecycle.hashing import HASH_VERSION, template_hash
+from dovetail.model.conditions import find
+
+SECOND = timedelta(seconds=1)
+MINUTE = timedelta(minutes=1)
+READY = {"Launched": "True", "Registered": "True", "Initialized": "True"}
+SOLD = {
+    "node.kubernetes.io/instance-type": "m.large",
+    "karpenter.sh/capacity-type": "on-demand",
+    "topology.kubernetes.io/zone": "zone-a",
+}
+FINE = Findings(types=(LARGE,), provider_reason="")
+SILENT = Findings(types=None, provider_reason=None)
+CLOSED = Findings(types=(), provider_reason="", drift_gate=False)
+
+
+def worker(pool, *, conditions=None, age=timedelta(), event_at=None, **fields):
+    """An initialised claim with the fingerprint of its pool."""
+    stamp = {"karpenter.sh/nodepool-hash": template_hash(pool), "karpenter.sh/nodepool-hash-version": HASH_VERSION}
+    status = {"lastPodEventTime": stamped(event_at)} if event_at is not None else {}
+    return claim(
+        conditions={**READY, **(conditions or {})},
+        age=age,
+        labels={**SOLD, **fields.pop("labels", {})},
+        metadata={"annotations": {**stamp, **fields.pop("annotations", {})}},
+        status=status,
+    )
+
+
+def quiet_pool(after="5m", **fields):
+    return nodepool(disruption={"consolidateAfter": after, **fields.pop("disruption", {})}, **fields)
+
+
+def said(of, pool, findings=FINE, now=NOON):
+    """The conditions after one look, as type and reason, leaving aside how the claim came to be."""
+    conditions = marked(of, marks(of, pool, findings, now), now)
+    return {each.type: each.reason for each in conditions if each.type not in READY}
+
+
+def drifting(of, reason, since=NOON):
+    """The claim as it is once that drift has been written."""
+    conditions = marked(of, marks(of, quiet_pool("Never"), Findings(types=(), provider_reason=reason), since), since)
+    return msgspec.structs.replace(of, status=msgspec.structs.replace(of.status, conditions=conditions))
+
+
+@pytest.mark.parametrize(
+    ("after", "elapsed", "consolidatable"),
+    [
+        ("0s", timedelta(), True),
+        ("5m", timedelta(), False),
+        ("5m", 5 * MINUTE - SECOND, False),
+        ("5m", 5 * MINUTE, True),
+        ("5m", 5 * MINUTE + SECOND, True),
+        ("Never", timedelta(days=30), False),
+    ],
+)
+def test_a_node_is_consolidatable_from_the_very_end_of_its_window(after, elapsed, consolidatable):
+    pool = quiet_pool(after)
+    assert ("Consolidatable" in said(worker(pool), pool, now=NOON + elapsed)) == consolidatable
+    eventful = worker(pool, age=timedelta(days=3), event_at=NOON)
+    assert ("Consolidatable" in said(eventful, pool, now=NOON + elapsed)) == consolidatable
+
+
+@pytest.mark.parametrize(("elapsed", "next_look"), [(0, 120), (119, 1), (120, 300), (500, 300)])
+def test_the_next_look_is_when_the_window_ends_or_drift_is_due(elapsed, next_look):
+    pool, now = quiet_pool("2m"), NOON + elapsed * SECOND
+    assert marks(worker(pool), pool, FINE, now).next_look == now + next_look * SECOND
+
+
+def test_the_longer_of_field_and_action_control_counts():
+    controls = {"actionControls": {"Consolidation": {"disruptAfter": "10m"}}}
+    pool = quiet_pool("5m", disruption=controls)
+    assert "Consolidatable" not in said(worker(pool), pool, now=NOON + 9 * MINUTE)
+    assert said(worker(pool), pool, now=NOON + 10 * MINUTE)["Consolidatable"] == "Consolidatable"
+
+
+@pytest.mark.parametrize(
+    ("conditions", "spec"),
+    [({"Initialized": "Unknown"}, {}), ({"Initialized": "False"}, {}), ({}, {"replicas": 2})],
+    ids=["initialisation unknown", "not initialised", "static"],
+)
+def test_consolidatable_is_removed_from_what_cannot_be(conditions, spec):
+    pool = quiet_pool("0s", **spec)
+    of = worker(pool, conditions={"Consolidatable": "True", **conditions}, event_at=NOON)
+    assert "Consolidatable" not in said(of, pool, now=NOON + timedelta(days=1))
+
+
+def test_a_pod_event_removes_consolidatable():
+    pool = quiet_pool("5m")
+    of = worker(pool, conditions={"Consolidatable": "True"}, age=timedelta(hours=1), event_at=NOON)
+    assert said(of, pool, now=NOON + SECOND) == {}
+
+
+CHANGED = quiet_pool("Never", template_metadata={"labels": {"team": "a"}})
+NARROWED = quiet_pool(
+    "Never",
+    template={"requirements": [{"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["zone-b"]}]},
+)
+
+
+@pytest.mark.parametrize(
+    ("pool", "findings", "reason"),
+    [
+        (quiet_pool("Never"), FINE, None),
+        (CHANGED, FINE, "NodePoolDrifted"),
+        (NARROWED, FINE, "RequirementsDrifted"),
+        (quiet_pool("Never"), Findings(types=(LARGE,), provider_reason="ImageDrift"), "ImageDrift"),
+        (CHANGED, Findings(types=(LARGE,), provider_reason="ImageDrift"), "NodePoolDrifted"),
+        (CHANGED, SILENT, "NodePoolDrifted"),
+        (CHANGED, CLOSED, None),
+    ],
+)
+def test_drift_is_named_by_its_first_reason(pool, findings, reason):
+    of = worker(quiet_pool("Never"))
+    assert said(of, pool, findings).get("Drifted") == reason
+
+
+@pytest.mark.parametrize(("age", "drifted"), [(60 * MINUTE, False), (60 * MINUTE + SECOND, True)])
+def test_a_type_no_longer_sold_counts_once_the_node_has_settled(age, drifted):
+    pool = quiet_pool("Never")
+    of = worker(pool, age=age, labels={"node.kubernetes.io/instance-type": "m.gone"})
+    assert (said(of, pool).get("Drifted") == "InstanceTypeNotFound") == drifted
+
+
+@pytest.mark.parametrize("reason", ["ImageDrift", "NodePoolDrifted", "InstanceTypeNotFound"])
+def test_a_drift_that_ends_is_removed_whoever_found_it(reason):
+    pool = quiet_pool("Never")
+    of = drifting(worker(pool), reason)
+    assert of.has("Drifted")
+    assert said(of, pool) == {}
+
+
+@pytest.mark.parametrize("reason", ["ImageDrift", "InstanceTypeNotFound"])
+def test_a_provider_without_an_answer_changes_nothing(reason):
+    pool = quiet_pool("Never")
+    of = drifting(worker(pool), reason)
+    assert marked(of, marks(of, pool, SILENT, NOON + MINUTE), NOON + MINUTE) == of.status.conditions
+    assert said(worker(pool), pool, SILENT) == {}
+
+
+def test_drift_is_removed_before_launch_and_behind_a_closed_gate():
+    pool = quiet_pool("Never")
+    unlaunched = worker(pool, conditions={"Launched": "Unknown", "Drifted": "True"})
+    assert said(unlaunched, pool, Findings(types=(), provider_reason="ImageDrift")) == {}
+    assert marks(unlaunched, pool, FINE, NOON).next_look is None
+    assert said(drifting(worker(pool), "ImageDrift"), pool, CLOSED) == {}
+
+
+def test_another_reason_keeps_the_instant_the_drift_began():
+    of = drifting(worker(quiet_pool("Never")), "ImageDrift", since=NOON)
+    later = NOON + timedelta(hours=2)
+    found = find(marked(of, marks(of, CHANGED, FINE, later), later), "Drifted")
+    assert found is not None
+    assert (found.status, found.reason, found.message) == ("True", "NodePoolDrifted", "NodePoolDrifted")
+    assert found.last_transition_time == NOON
+
+
+def test_a_second_look_writes_nothing():
+    pool = CHANGED
+    of = drifting(worker(pool, conditions={"Consolidatable": "True"}), "ImageDrift")
+    for instant in (NOON, NOON + MINUTE, NOON + RECHECK):
+        conditions = marked(of, marks(of, pool, Findings(types=(), provider_reason="X"), instant), instant)
+        of = msgspec.structs.replace(of, status=msgspec.structs.replace(of.status, conditions=conditions))
+        assert marked(of, marks(of, pool, Findings(types=(), provider_reason="X"), instant), instant) == conditions
+
+
+@pytest.mark.parametrize(
+    ("value", "elapsed", "reason"),
+    [
+        (None, 0, None),
+        ("true", 0, None),
+        ("false", 0, None),
+        ("10m", 0, "DoNotDisruptUntil"),
+        ("10m", 599, "DoNotDisruptUntil"),
+        ("10m", 600, "DoNotDisruptGracePeriodElapsed"),
+        ("yes", 0, "InvalidDoNotDisruptAnnotation"),
+        ("", 0, "InvalidDoNotDisruptAnnotation"),
+        ("0s", 0, "InvalidDoNotDisruptAnnotation"),
+        ("-5m", 9999, "InvalidDoNotDisruptAnnotation"),
+        ("1d", 9999, "InvalidDoNotDisruptAnnotation"),
+    ],
+)
+def test_what_is_told_about_the_annotation_of_a_pod(value, elapsed, reason):
+    annotations = {"karpenter.sh/do-not-disrupt": value} if value is not None else {}
+    notice = pod_notice(pod(on="a", metadata={"annotations": annotations}), NOON + elapsed * SECOND)
+    assert (notice.reason if notice is not None else None) == reason
+    if notice is not None and notice.warning:
+        assert repr(value) in notice.message
+        assert "protected until this is corrected" in notice.message
+    if reason == "DoNotDisruptUntil":
+        assert notice is not None
+        assert notice.message.endswith("will elapse at 2026-01-05T12:10:00Z")
+        assert notice.until == NOON + 600 * SECOND
