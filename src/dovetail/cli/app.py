@@ -5,8 +5,10 @@ from typing import Annotated
 
 import typer
 
+from dovetail.cli.budgets import budgets
 from dovetail.cli.crds import crds
 from dovetail.cli.demo import demo
+from dovetail.cli.explain import explain
 from dovetail.cli.plan import plan
 from dovetail.cli.run import run
 from dovetail.cli.snapshot import snapshot
@@ -45,5 +47,7 @@ app.command(rich_help_panel="Look")(demo)
 app.command(rich_help_panel="Look")(validate)
 app.command(rich_help_panel="Look")(snapshot)
 app.command(rich_help_panel="Look")(plan)
+app.command(rich_help_panel="Look")(explain)
+app.command(rich_help_panel="Look")(budgets)
 app.command(rich_help_panel="Act")(run)
 app.command(rich_help_panel="Install")(crds)

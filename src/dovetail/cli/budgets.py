@@ -1,0 +1,139 @@
+"""`dovetail budgets`: what a NodePool allows, action by action and hour by hour. Reads only."""
+
+import sys
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dovetail.cli.reading import (
+    ContextOption,
+    KubeconfigOption,
+    Output,
+    OutputOption,
+    SnapshotOption,
+    fail,
+    read_snapshot,
+    unknown,
+)
+from dovetail.cli.settings_options import with_settings
+from dovetail.settings import Settings
+
+if TYPE_CHECKING:
+    from dovetail.model.nodepool import NodePool
+
+MOST_DAYS = 366
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A pool, how many nodes its percentages are of, and when it was looked at."""
+
+    pool: "NodePool"
+    total: int
+    at: datetime
+
+
+@with_settings
+def budgets(  # noqa: PLR0913 - one parameter an option
+    nodepool: Annotated[str, typer.Argument(help="The NodePool.", show_default=False)],
+    *,
+    snapshot: SnapshotOption = None,
+    file: Annotated[
+        str | None,
+        typer.Option(
+            "--file", "-f", metavar="FILE", help="Read the NodePool from a manifest, or - for standard input."
+        ),
+    ] = None,
+    nodes: Annotated[
+        int | None,
+        typer.Option("--nodes", min=0, help="How many nodes percentages are of.", show_default="those of the pool"),
+    ] = None,
+    start: Annotated[
+        datetime | None,
+        typer.Option(
+            "--from", metavar="DATE", formats=["%Y-%m-%d"], help="The first day, in UTC.", show_default="today"
+        ),
+    ] = None,
+    days: Annotated[int, typer.Option("--days", min=1, max=MOST_DAYS, help="How many days.")] = 7,
+    kubeconfig: KubeconfigOption = None,
+    context: ContextOption = None,
+    output: OutputOption = Output.TEXT,
+    settings: Settings,
+) -> None:
+    """Show how many nodes of a NodePool its budgets let go at once, for each action, hour by hour.
+
+    Budgets are read from a cluster, a snapshot, or a manifest that is nowhere applied yet. All times are in UTC.
+
+    [bold]Examples[/bold]
+      dovetail budgets general
+      dovetail budgets general --snapshot cluster.json.gz --from 2026-12-20 --days 14
+      dovetail budgets general -f nodepool.yaml --nodes 40
+    """
+    from dovetail.cli.view.budgets import print_calendar
+    from dovetail.core.disruption.windows import draw_calendar
+
+    if file is not None:
+        if snapshot is not None or kubeconfig is not None or context is not None:
+            raise typer.BadParameter("is for a manifest; leave the snapshot or the cluster out", param_hint="--file")
+        measured = _from_manifest(nodepool, file, nodes)
+    else:
+        measured = _from_cluster(nodepool, snapshot, (kubeconfig, context), settings)
+    first = (start or measured.at).replace(hour=0, minute=0, second=0, microsecond=0, tzinfo=UTC)
+    total = measured.total if nodes is None else nodes
+    print_calendar(nodepool, draw_calendar(measured.pool, total, first, days * 24), output)
+
+
+def _from_cluster(
+    name: str, source: str | None, access: tuple[Path | None, str | None], settings: Settings
+) -> Measured:
+    from dovetail.core.disruption.allowance import count_nodes
+
+    snapshot = read_snapshot(source, *access, settings)
+    if name not in snapshot.nodepools:
+        unknown("nodepool", name, snapshot.nodepools)
+    total = count_nodes(snapshot.nodes_by_pool.get(name, ())).total
+    return Measured(snapshot.nodepools[name], total, snapshot.at)
+
+
+def _from_manifest(name: str, source: str, nodes: int | None) -> Measured:
+    pools = _pools_in(source)
+    if name not in pools:
+        unknown("nodepool", name, pools)
+    pool = pools[name]
+    shares = [budget for budget in _written(pool) if budget.endswith("%")]
+    if shares and nodes is None:
+        fail(f"{shares[0]} of how many nodes? A manifest does not say; add --nodes")
+    return Measured(pool, nodes or 0, datetime.now(UTC))
+
+
+def _written(pool: "NodePool") -> list[str]:
+    """The `nodes` of every budget, as they stand there."""
+    controls = (each.budgets or () for each in pool.action_controls.values())
+    return [str(budget.nodes) for group in (pool.budgets, *controls) for budget in group]
+
+
+def _pools_in(source: str) -> "dict[str, NodePool]":
+    from dovetail.manifest.codec import from_plain
+    from dovetail.manifest.documents import read_documents
+    from dovetail.model.kinds import NODE_POOL
+    from dovetail.model.wire import Unreadable
+
+    try:
+        text = sys.stdin.read() if source == "-" else Path(source).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        fail(f"{source} cannot be read: {error}")
+    pools: dict[str, NodePool] = {}
+    for document in read_documents(text, source):
+        if document.faults:
+            fail(f"{source}: {document.faults[0]}")
+        content = document.content
+        if not isinstance(content, dict) or content.get("kind") != NODE_POOL.name:
+            continue
+        read = from_plain(NODE_POOL, content)
+        if isinstance(read, Unreadable):
+            fail(f"{source}: NodePool {read.metadata.name}: {read.faults[0]}; dovetail validate says more")
+        pools[read.name] = read
+    return pools

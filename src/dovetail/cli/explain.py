@@ -1,0 +1,90 @@
+"""`dovetail explain`: everything that stands between a node, a NodePool or a pod and its disruption. Reads only."""
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dovetail.cli.reading import (
+    ContextOption,
+    KubeconfigOption,
+    Output,
+    OutputOption,
+    SnapshotOption,
+    context_of,
+    read_snapshot,
+    unknown,
+)
+from dovetail.cli.settings_options import with_settings
+from dovetail.settings import Settings
+
+if TYPE_CHECKING:
+    from dovetail.core.disruption.context import Context
+
+
+class Subject(StrEnum):
+    """What can be explained."""
+
+    NODE = "node"
+    NODEPOOL = "nodepool"
+    POD = "pod"
+
+
+@with_settings
+def explain(  # noqa: PLR0913 - one parameter an option
+    kind: Annotated[Subject, typer.Argument(help="What to explain: node, nodepool or pod.", show_default=False)],
+    name: Annotated[str, typer.Argument(help="Its name; a pod as NAMESPACE/NAME.", show_default=False)],
+    *,
+    snapshot: SnapshotOption = None,
+    kubeconfig: KubeconfigOption = None,
+    context: ContextOption = None,
+    output: OutputOption = Output.TEXT,
+    settings: Settings,
+) -> None:
+    """Say what stands between a node and each way of disrupting it, in order, and when it lifts by itself.
+
+    Of a NodePool: its budgets, which are in force and until when. Of a pod: where it is or why it waits, what
+    protects it. Needs only get and list.
+
+    [bold]Examples[/bold]
+      dovetail explain node ip-10-0-3-17
+      dovetail explain nodepool general --snapshot cluster.json.gz
+      dovetail explain pod ci/build-7 -o yaml
+    """
+    read = context_of(read_snapshot(snapshot, kubeconfig, context, settings), settings)
+    {Subject.NODE: _node, Subject.NODEPOOL: _nodepool, Subject.POD: _pod}[kind](name, read, output)
+
+
+def _node(name: str, context: "Context", output: Output) -> None:
+    from dovetail.cli.view.explain import print_node
+    from dovetail.core.disruption.explain import explain_node
+
+    nodes = context.snapshot.nodes
+    for node in nodes:
+        if name == node.name or (node.claim is not None and name == node.claim.name):
+            print_node(explain_node(node, context), output)
+            return
+    unknown("node", name, (node.name for node in nodes))
+
+
+def _nodepool(name: str, context: "Context", output: Output) -> None:
+    from dovetail.cli.view.explain import print_pool
+    from dovetail.core.disruption.explain_pool import explain_pool
+
+    pools = context.snapshot.nodepools
+    if name not in pools:
+        unknown("nodepool", name, pools)
+    print_pool(explain_pool(pools[name], context), output)
+
+
+def _pod(name: str, context: "Context", output: Output) -> None:
+    from dovetail.cli.view.explain import print_pod
+    from dovetail.core.disruption.explain_pod import explain_pod, find_pod
+    from dovetail.model.wire import Key
+
+    namespace, slash, own = name.rpartition("/")
+    found = find_pod(context.snapshot, Key(namespace if slash else "default", own))
+    if found is None:
+        bound = (pod for node in context.snapshot.nodes for pod in node.pods)
+        unknown("pod", name, (str(pod.key) for pod in (*bound, *context.snapshot.unbound_pods)))
+    print_pod(explain_pod(*found, context), output)

@@ -1,0 +1,93 @@
+"""What budgets allow, hour by hour: a heat map in a terminal, the same numbers in a pipe, all of it for scripts."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from dovetail.cli.view.printing import counted, print_document, stamp
+from dovetail.core.disruption.windows import HOUR, Allowed, Calendar
+
+_DAY = 24
+_NO_MONTH = 28  # days in a row that are told apart without one
+_UNLIMITED = "*"
+_COLOURS = ((0.0, "white on red"), (0.1, "black on dark_orange"), (0.34, "black on yellow"), (0.99, "black on green3"))
+_MOST = "black on bright_green"
+
+
+def print_calendar(pool: str, calendar: Calendar, output: str) -> None:
+    """Print it in the form asked for."""
+    document = _document(pool, calendar)
+    print_document(document, output, lambda console: _print_text(console, pool, calendar))
+
+
+def _document(pool: str, calendar: Calendar) -> dict[str, Any]:
+    return {
+        "nodepool": pool,
+        "nodes": calendar.total,
+        "from": stamp(calendar.start),
+        "fault": calendar.fault or None,
+        "actions": {
+            str(action): [
+                {"hour": stamp(calendar.start + HOUR * number), "least": each.least, "most": each.most}
+                for number, each in enumerate(hours)
+            ]
+            for action, hours in calendar.hours_by_action.items()
+        },
+    }
+
+
+def _print_text(console: Console, pool: str, calendar: Calendar) -> None:
+    among = f"of {counted(calendar.total, 'node')}" if calendar.total else "nodes"
+    console.print(f"NodePool {pool}: how many {among} may go at once", style="bold")
+    console.print(f"From {calendar.start:%a %d %b %Y}, by the hour, in UTC", style="dim")
+    if calendar.fault:
+        why = f"Blocked: a budget cannot be understood, so nothing is disrupted: {calendar.fault}"
+        console.print(why, style="bold red")
+    alike: dict[tuple[Allowed, ...], list[str]] = {}
+    for action, hours in calendar.hours_by_action.items():
+        alike.setdefault(hours, []).append(str(action))
+    for hours, actions in alike.items():
+        console.print()
+        console.print(", ".join(actions), style="bold cyan")
+        _print_grid(console, calendar, hours)
+    _print_notes(console, [each for hours in alike for each in hours])
+
+
+def _print_grid(console: Console, calendar: Calendar, hours: Sequence[Allowed]) -> None:
+    width = max(2, *(len(_digits(each)) for each in hours))
+    heading = "".join(f" {number:0{width}}" if width == 2 else f" {number:>{width}}" for number in range(_DAY))
+    label = "%a %d" if len(hours) <= _DAY * _NO_MONTH else "%a %d %b"
+    console.print(f"{'':{len(calendar.start.strftime(label))}}{heading}", style="dim")
+    for first in range(0, len(hours), _DAY):
+        day = calendar.start + timedelta(hours=first)
+        row = Text(day.strftime(label))
+        for each in hours[first : first + _DAY]:
+            row.append(f" {_digits(each):>{width}}", style=_colour(each, calendar.total))
+        console.print(row, no_wrap=True, overflow="ignore", crop=False)
+
+
+def _digits(allowed: Allowed) -> str:
+    """The least that is allowed in the hour; a mark behind it where it is more for a part of the hour."""
+    least = _UNLIMITED if allowed.least is None else str(allowed.least)
+    return least if allowed.least == allowed.most else f"{least}+"
+
+
+def _colour(allowed: Allowed, total: int) -> str:
+    if allowed.least is None:
+        return _MOST
+    share = allowed.least / max(total, allowed.least, 1)
+    return next((colour for bound, colour in _COLOURS if share <= bound), _MOST)
+
+
+def _print_notes(console: Console, hours: Sequence[Allowed]) -> None:
+    notes = []
+    if any(each.least is None for each in hours):
+        notes.append(f"{_UNLIMITED} no budget in force: no ceiling")
+    if any(each.least != each.most for each in hours):
+        notes.append("+ more in a part of the hour")
+    if notes:
+        console.print()
+        console.print("   ".join(notes), style="dim")

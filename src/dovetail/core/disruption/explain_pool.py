@@ -1,0 +1,93 @@
+"""A NodePool from outside: which of its budgets are in force, until when, and what they leave for each reason."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from dovetail.core.disruption.allowance import Allowance, NodeCounts, count_nodes, read_budgets
+from dovetail.core.disruption.context import Context
+from dovetail.core.disruption.windows import ACTION_BY_REASON, closes_at, opens_at
+from dovetail.model.budget import Budget
+from dovetail.model.nodepool import NodePool
+from dovetail.model.quantity import Quantity
+from dovetail.model.reason import Reason
+from dovetail.model.snapshot import ClusterNode
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetView:
+    """One budget now. `closes_at` when it is in force for a time, `opens_at` when it will be."""
+
+    number: int
+    budget: Budget
+    limit: int
+    in_force: bool
+    closes_at: datetime | None
+    opens_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """How much of a resource the pool may have, and has."""
+
+    resource: str
+    limit: Quantity
+    used: Quantity
+
+
+@dataclass(frozen=True)
+class PoolExplanation:
+    """All that decides how many nodes of a pool may go now."""
+
+    pool: NodePool
+    at: datetime
+    counts: NodeCounts
+    budgets: tuple[BudgetView, ...]
+    allowances: dict[Reason, Allowance]
+    changes_at: dict[Reason, datetime | None]
+    limits: tuple[Limit, ...]
+    nodes: tuple[ClusterNode, ...]
+    fault: str = ""
+
+
+def explain_pool(pool: NodePool, context: Context) -> PoolExplanation:
+    """Look at one pool."""
+    snapshot = context.snapshot
+    nodes = snapshot.nodes_by_pool.get(pool.name, ())
+    counts = count_nodes(nodes)
+    allowances = {reason: context.allowance(pool.name, reason) for reason in ACTION_BY_REASON}
+    fault = next((each.fault for each in allowances.values() if each.fault), "")
+    budgets = () if fault else tuple(_views(pool, counts.total, snapshot.at))
+    used = snapshot.usage(pool.name)
+    return PoolExplanation(
+        pool=pool,
+        at=snapshot.at,
+        counts=counts,
+        budgets=budgets,
+        allowances=allowances,
+        changes_at={reason: _next_change(budgets, reason) for reason in ACTION_BY_REASON},
+        limits=tuple(
+            Limit(name, limit, used.get(name, Quantity.of(0))) for name, limit in sorted(pool.spec.limits.items())
+        ),
+        nodes=nodes,
+        fault=fault,
+    )
+
+
+def _views(pool: NodePool, total: int, now: datetime) -> list[BudgetView]:
+    return [
+        BudgetView(
+            number=number,
+            budget=budget,
+            limit=budget.limit(total),
+            in_force=budget.window is None or budget.window.open_at(now),
+            closes_at=closes_at(budget.window, now),
+            opens_at=opens_at(budget.window, now),
+        )
+        for number, budget in enumerate(read_budgets(pool), start=1)
+    ]
+
+
+def _next_change(budgets: tuple[BudgetView, ...], reason: Reason) -> datetime | None:
+    """When the first budget that speaks of a reason opens or closes."""
+    edges = (each.closes_at or each.opens_at for each in budgets if reason in each.budget.reasons)
+    return min((edge for edge in edges if edge is not None), default=None)
