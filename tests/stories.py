@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from dovetail.model.command import RECORD_ANNOTATION
 from dovetail.model.kinds import EVENT, NODE, NODE_CLAIM, NODE_POOL, POD
 from dovetail.model.labels import INSTANCE_TYPE, TERMINATION_FINALIZER
 from dovetail.settings import Settings
@@ -163,3 +164,29 @@ def live(story, *manifests, options=None, settings=GENERIC, interference=None, v
 
 def seeded(seed: int, **fields: Any) -> WorldOptions:
     return replace(WorldOptions(), seed=seed, **fields)
+
+
+ACTING = replace(GENERIC, disruption="on")
+FREELY = {"consolidateAfter": "0s", "budgets": [{"nodes": "100%"}]}
+ON_DEMAND = [{"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]}]
+
+
+def pool(**disruption):
+    return node_pool(template={"requirements": ON_DEMAND}, disruption={**FREELY, **disruption})
+
+
+def clean(life):
+    """No record, taint or condition of a disruption is left on anything that stays."""
+    return not any(RECORD_ANNOTATION in claim.metadata.annotations for claim in life.claims) and not any(
+        taint.key.startswith("karpenter.sh/disrupt") for node in life.nodes for taint in node.spec.taints
+    )
+
+
+def cost(life):
+    prices = {
+        (each.name, o.zone, o.capacity_type): o.price
+        for each in life.parts.provider.availability.catalog
+        for o in each.offerings
+    }
+    keys = ("node.kubernetes.io/instance-type", "topology.kubernetes.io/zone", "karpenter.sh/capacity-type")
+    return sum(prices[tuple(node.metadata.labels[key] for key in keys)] for node in life.nodes)

@@ -1,40 +1,27 @@
 """Nodes that are no longer needed, due or right go away, and nobody is hurt."""
 
 import asyncio
-from dataclasses import replace
 
 import pytest
 
-from dovetail.model.command import RECORD_ANNOTATION
 from dovetail.model.kinds import NODE_POOL
 from dovetail.model.wire import Key
 from dovetail.ports.cluster import Patch
-from stories import GENERIC, budget, deployment, live, node_class, node_pool, seeded
-
-ACTING = replace(GENERIC, disruption="on")
-FREELY = {"consolidateAfter": "0s", "budgets": [{"nodes": "100%"}]}
-ON_DEMAND = [{"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]}]
-
-
-def pool(**disruption):
-    return node_pool(template={"requirements": ON_DEMAND}, disruption={**FREELY, **disruption})
-
-
-def clean(life):
-    """No record, taint or condition of a disruption is left on anything that stays."""
-    return not any(RECORD_ANNOTATION in claim.metadata.annotations for claim in life.claims) and not any(
-        taint.key.startswith("karpenter.sh/disrupt") for node in life.nodes for taint in node.spec.taints
-    )
-
-
-def cost(life):
-    prices = {
-        (each.name, o.zone, o.capacity_type): o.price
-        for each in life.parts.provider.availability.catalog
-        for o in each.offerings
-    }
-    keys = ("node.kubernetes.io/instance-type", "topology.kubernetes.io/zone", "karpenter.sh/capacity-type")
-    return sum(prices[tuple(node.metadata.labels[key] for key in keys)] for node in life.nodes)
+from dovetail.ports.errors import Unavailable
+from stories import (
+    ACTING,
+    FREELY,
+    ON_DEMAND,
+    budget,
+    clean,
+    cost,
+    deployment,
+    live,
+    node_class,
+    node_pool,
+    pool,
+    seeded,
+)
 
 
 def test_empty_nodes_go_when_a_deployment_is_scaled_to_nothing():
@@ -159,3 +146,27 @@ def test_a_restart_in_the_middle_of_a_command_leaves_nothing_behind(after):
         settings=ACTING,
         options=seeded(after),
     )
+
+
+def test_a_command_that_cannot_be_written_on_all_its_nodes_is_taken_back():
+    async def story(life):
+        await life.until(lambda: life.running(12) and life.settled())
+        executor = life.parts.manager.executor
+        write, written = executor._write, []
+
+        async def stumbling(claim, record):
+            written.append(claim.name)
+            if len(written) == 2:
+                raise Unavailable("down")
+            return await write(claim, record)
+
+        executor._write = stumbling
+        life.world.apply(deployment(replicas=0))
+        await life.until(lambda: len(written) >= 2)
+        executor._write = write
+        await life.until(lambda: not life.nodes and not life.claims)
+        return len(written)
+
+    only = [{"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["s-4x-amd64-linux"]}]
+    manifest = node_pool(template={"requirements": [*ON_DEMAND, *only]}, disruption=FREELY)
+    assert live(story, node_class(), manifest, deployment(replicas=12), settings=ACTING) == 2

@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections.abc import Iterable
 
+from dovetail.controllers.catalogs import find_catalogs
 from dovetail.controllers.context import Context
 from dovetail.controllers.executor import Executor
 from dovetail.core.disruption.command import Command
@@ -15,7 +16,6 @@ from dovetail.core.disruption.context import Context as Pass
 from dovetail.core.disruption.context import Gates
 from dovetail.core.disruption.planner import plan_pass
 from dovetail.core.disruption.validation import VALIDATED, revalidate
-from dovetail.model.catalog import InstanceType
 from dovetail.model.kinds import NODE, NODE_POOL
 from dovetail.model.refusal import Refusal
 from dovetail.model.snapshot import Snapshot
@@ -75,10 +75,7 @@ class Disruption:
         return Pass(await self._snapshot(), self._gates, backing_off)
 
     async def _snapshot(self) -> Snapshot:
-        catalogs: dict[str, tuple[InstanceType, ...]] = {}
-        for key, pool in sorted(self._context.state.nodepools.items.items()):
-            if self._context.cloud.supports(pool.node_class_ref):
-                catalogs[key.name] = await self._context.cloud.instance_types(pool)
+        catalogs = await find_catalogs(self._context.cloud, self._context.state.nodepools.items.values())
         return self._context.state.snapshot(self._context.clock.now(), catalogs)
 
     def _tell(self, refusals: Iterable[Refusal]) -> None:

@@ -37,6 +37,7 @@ class Executor:
     def __init__(self, context: Context) -> None:
         self._context = context
         self.failed: dict[tuple[str, Reason], FailedCommands] = {}  # by pool and reason; success forgets
+        self._starting: set[str] = set()
         self._planned: dict[str, list[NodeClaim]] = {}  # replacements this process still has to create
         self.reconciler: Reconciler[str] = Reconciler("disruption.queue", self.reconcile, workers=100)
         context.state.claims.listen(self._claim_changed)
@@ -55,11 +56,18 @@ class Executor:
         record = self._record(command)
         self._planned[record.id] = [self._replacement(draft, record) for draft in map(claim_for, command.replacements)]
         log.info("disrupting nodes", extra={"command": record.id, "reason": command.reason, "what": str(command)})
+        self._starting.add(record.id)
+        try:
+            for candidate in command.candidates:
+                claim = self._context.state.claims.items.get(candidate.claim.key, candidate.claim)
+                await self._write(claim, record)
+        finally:  # a command that is not on all its candidates is taken back
+            self._starting.discard(record.id)
+            self.reconciler.add(record.id)
+
+    async def _write(self, claim: NodeClaim, record: Record) -> NodeClaim:
         body = {"metadata": {"annotations": {RECORD_ANNOTATION: write_record(record)}}}
-        for candidate in command.candidates:
-            claim = self._context.state.claims.items.get(candidate.claim.key, candidate.claim)
-            await self._context.patch_claim(claim, body)
-        self.reconciler.add(record.id)
+        return await self._context.patch_claim(claim, body)
 
     def _record(self, command: Command) -> Record:
         now = self._context.clock.now()
@@ -79,6 +87,8 @@ class Executor:
 
     async def reconcile(self, command: str) -> float | None:
         """Bring one command a step further."""
+        if command in self._starting:
+            return POLL_SECONDS
         state = running_commands(self._context.state.claims.items.values()).get(command)
         if state is None:
             self._planned.pop(command, None)
@@ -127,10 +137,13 @@ class Executor:
             self._context.recorder.publish(notice)
 
     async def _let_go(self, state: CommandState) -> None:
+        """The point of no return is written down first, so that all candidates go or none does."""
         reason = state.record.reason
-        for claim in state.candidates:
-            if claim.deleting:
-                continue
+        staying = [claim for claim in state.candidates if not claim.deleting]
+        committed = msgspec.structs.replace(state.record, committed=True)
+        if not state.record.committed:
+            staying = [await self._write(claim, committed) for claim in staying]
+        for claim in staying:
             await self._context.delete_claim(claim)
             self.failed.pop((claim.nodepool_name, reason), None)
             message = f"Disrupting NodeClaim: {reason}"

@@ -18,13 +18,14 @@ REPLACES_ANNOTATION = "dovetail.sh/replaces"
 
 
 class Record(Wire, frozen=True, kw_only=True):
-    """What stands on each NodeClaim that a command takes away."""
+    """What stands on each NodeClaim that a command takes away. Once `committed`, there is no way back."""
 
     id: str
     reason: Reason
     started_at: datetime
     candidates: int
     replacements: int
+    committed: bool = False
 
 
 class CommandState(NamedTuple):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum, auto
 
-from dovetail.model.command import REPLACES_ANNOTATION, CommandState, read_record
+from dovetail.model.command import REPLACES_ANNOTATION, CommandState, Record, read_record
 from dovetail.model.nodeclaim import INITIALIZED, REGISTERED, NodeClaim
 
 SHORTEST_TIMEOUT = timedelta(minutes=10)
@@ -37,11 +37,12 @@ def running_commands(claims: Iterable[NodeClaim]) -> dict[str, CommandState]:
     """Every command that some claim is marked with, by its id."""
     marked: dict[str, list[NodeClaim]] = {}
     replacing: dict[str, list[NodeClaim]] = {}
-    records = {}
+    records: dict[str, Record] = {}
     for claim in sorted(claims, key=lambda claim: claim.name):
         record = read_record(claim)
         if record is not None:
-            records[record.id] = record
+            known = records.get(record.id)
+            records[record.id] = known if known is not None and known.committed else record
             marked.setdefault(record.id, []).append(claim)
         replaced = claim.metadata.annotations.get(REPLACES_ANNOTATION)
         if replaced:
@@ -54,6 +55,10 @@ def judge(state: CommandState, *, planned: bool, now: datetime) -> Verdict:
     record = state.record
     if all(claim.deleting for claim in state.candidates):
         return Verdict(Next.DONE)
+    if record.committed:
+        return Verdict(Next.DELETE)
+    if len(state.candidates) < record.candidates:
+        return Verdict(Next.ROLL_BACK, "a candidate is gone, or could not be marked")
     alive = [claim for claim in state.replacements if not claim.deleting]
     if len(alive) < record.replacements and not planned:
         return Verdict(Next.ROLL_BACK, "a replacement is missing")
