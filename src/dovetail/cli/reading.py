@@ -6,13 +6,15 @@ import sys
 from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from dovetail.core.disruption.context import Context
-from dovetail.model.snapshot import Snapshot
 from dovetail.settings import Settings
+
+if TYPE_CHECKING:
+    from dovetail.core.disruption.context import Context
+    from dovetail.model.snapshot import Snapshot
 
 
 class Output(StrEnum):
@@ -41,7 +43,7 @@ OutputOption = Annotated[Output, typer.Option("--output", "-o", help="How to pri
 _MOST_SUGGESTIONS = 3
 
 
-def read_snapshot(source: str | None, kubeconfig: Path | None, context: str | None, settings: Settings) -> Snapshot:
+def read_snapshot(source: str | None, kubeconfig: Path | None, context: str | None, settings: Settings) -> "Snapshot":
     """The snapshot a user asked for; what cannot be had ends the command with exit code 2 and the reason."""
     from dovetail.cloud.kwok.catalog import InstanceTypesInvalid
     from dovetail.manifest.snapshot_file import SnapshotInvalid, read_snapshot_file
@@ -58,9 +60,10 @@ def read_snapshot(source: str | None, kubeconfig: Path | None, context: str | No
         fail(str(error))
 
 
-def context_of(snapshot: Snapshot, settings: Settings) -> Context:
+def context_of(snapshot: "Snapshot", settings: Settings) -> "Context":
     """A pass over the snapshot under the feature gates the controllers would have."""
     from dovetail.controllers.disruption import read_gates
+    from dovetail.core.disruption.context import Context
 
     try:
         return Context(snapshot, read_gates(settings.feature_gates, settings.preference_policy))

@@ -1,0 +1,104 @@
+"""`dovetail budgets` from outside: the map of hours, its sources, and pools that are blocked."""
+
+import json
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from acceptance.fleet import cluster, worker
+from builders import nodepool
+from dovetail.cli.app import app
+from dovetail.manifest.snapshot_file import snapshot_bytes
+from manifest.corpus import budgeted
+
+OFFICE = {"nodes": "0", "schedule": "0 9 * * mon-fri", "duration": "8h30m"}
+
+
+def budgets(*arguments, stdin=None):
+    return CliRunner().invoke(app, ["budgets", *map(str, arguments)], input=stdin)
+
+
+@pytest.fixture
+def manifest(tmp_path):
+    def to_file(*written):
+        path = tmp_path / "pool.yaml"
+        path.write_text(yaml.safe_dump(budgeted(*written)), encoding="utf-8")
+        return path
+
+    return to_file
+
+
+def test_a_manifest_hour_by_hour_with_actions_that_are_alike_together(manifest):
+    path = manifest({"nodes": "20%"}, OFFICE, {"nodes": "5", "reasons": ["Drifted"]})
+    result = budgets("default", "-f", path, "--nodes", 40, "--from", "2026-01-09", "--days", 2)
+    assert result.exit_code == 0
+    assert result.stdout.splitlines() == [
+        "NodePool default: how many of 40 nodes may go at once",
+        "From Fri 09 Jan 2026, by the hour, in UTC",
+        "",
+        "Expiration, Emptiness, Consolidation",
+        "       00 01 02 03 04 05 06 07 08 09 10 11 12 13 14 15 16 17 18 19 20 21 22 23",
+        "Fri 09  8  8  8  8  8  8  8  8  8  0  0  0  0  0  0  0  0 0+  8  8  8  8  8  8",
+        "Sat 10  8  8  8  8  8  8  8  8  8  8  8  8  8  8  8  8  8  8  8  8  8  8  8  8",
+        "",
+        "Drift",
+        "       00 01 02 03 04 05 06 07 08 09 10 11 12 13 14 15 16 17 18 19 20 21 22 23",
+        "Fri 09  5  5  5  5  5  5  5  5  5  0  0  0  0  0  0  0  0 0+  5  5  5  5  5  5",
+        "Sat 10  5  5  5  5  5  5  5  5  5  5  5  5  5  5  5  5  5  5  5  5  5  5  5  5",
+        "",
+        "+ more in a part of the hour",
+    ]
+
+
+def test_a_snapshot_brings_its_own_number_of_nodes_and_its_own_day():
+    found = cluster(worker("a"), worker("b"), pools=[nodepool(disruption={"budgets": [{"nodes": "50%"}]})])
+    result = budgets("default", "--snapshot", "-", "-o", "json", stdin=snapshot_bytes(found))
+    document = json.loads(result.stdout)
+    assert (document["nodes"], document["from"]) == (2, "2026-01-05T00:00:00Z")
+    hours = document["actions"]["Consolidation"]
+    assert len(hours) == 7 * 24
+    assert hours[25] == {"hour": "2026-01-06T01:00:00Z", "least": 1, "most": 1}
+
+
+def test_hours_without_budget_have_a_star_and_months_are_named_when_they_matter(manifest):
+    path = manifest({"nodes": "1", "schedule": "0 9 * * *", "duration": "1h"})
+    result = budgets("default", "-f", path, "--from", "2026-01-01", "--days", 40)
+    assert "Sun 01 Feb" in result.stdout
+    assert "* no budget in force: no ceiling" in result.stdout
+    assert "how many nodes may go at once" in result.stdout
+
+
+def test_a_pool_whose_budgets_nobody_understands_is_said_to_be_blocked(manifest):
+    result = budgets("default", "-f", manifest({"nodes": "1", "schedule": "0 9 * * *"}), "--days", 1)
+    assert result.exit_code == 0
+    assert "Blocked: a budget cannot be understood, so nothing is disrupted" in result.stdout
+
+
+def test_a_percentage_in_a_manifest_needs_a_number_of_nodes(manifest):
+    result = budgets("default", "-f", manifest({"nodes": "10%"}))
+    assert result.exit_code == 2
+    assert "add --nodes" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("defalt", "-f", "POOL"), "there is no nodepool 'defalt'; did you mean 'default'?"),
+        (("default", "-f", "absent.yaml"), "absent.yaml cannot be read"),
+        (("default", "-f", "POOL", "--snapshot", "x.json"), "is for a manifest"),
+        (("default", "-f", "POOL", "--from", "soon"), "soon"),
+        (("default", "-f", "POOL", "--days", "0"), "--days"),
+    ],
+)
+def test_what_cannot_be_done_ends_with_2_and_the_reason(arguments, words, manifest):
+    path = manifest({"nodes": "1"})
+    result = budgets(*(path if each == "POOL" else each for each in arguments))
+    assert result.exit_code == 2
+    assert words in result.stderr
+
+
+def test_a_manifest_that_cannot_be_read_as_a_pool_says_where(manifest):
+    result = budgets("default", "-f", manifest({"nodes": "1", "schedule": "0 9 * * *", "duration": "soon"}))
+    assert result.exit_code == 2
+    assert "duration" in result.stderr

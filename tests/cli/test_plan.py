@@ -1,0 +1,110 @@
+"""`dovetail plan` from outside: the table, the documents, and how it refuses."""
+
+import json
+from datetime import timedelta
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from acceptance.fleet import cluster, free, running, shielded, worker
+from builders import NOON, nodepool
+from dovetail.cli.app import app
+from dovetail.manifest.snapshot_file import snapshot_bytes
+
+
+def plan(*arguments, stdin=None):
+    return CliRunner().invoke(app, ["plan", *map(str, arguments)], input=stdin)
+
+
+@pytest.fixture
+def kept(tmp_path):
+    def to_file(found, form="json"):
+        path = tmp_path / f"cluster.{form}"
+        path.write_bytes(snapshot_bytes(found, form))
+        return path
+
+    return to_file
+
+
+def one_goes(**fields):
+    pool = nodepool(disruption={"budgets": [{"nodes": "1"}]})
+    return cluster(worker("a"), worker("b"), worker("c", shielded("x", "c")), pools=[pool], **fields)
+
+
+def test_commands_come_first_then_every_node_left_alone_with_its_refusal(kept):
+    result = plan("--snapshot", kept(one_goes()))
+    assert result.exit_code == 0
+    lines = result.stdout.splitlines()
+    assert lines[0] == "Plan for 3 nodes at 2026-01-05T12:00:00Z"
+    assert " ".join(lines[2].split()) == "COMMAND REASON NODES PODS MOVED $/MONTH REPLACED BY BUDGET USED"
+    assert " ".join(lines[3].split()) == "delete (emptiness) Empty a 0 730.00 nothing default: 1 of 1"
+    assert "Saves $730.00 a month." in lines
+    told = {line.split()[0]: line for line in lines[lines.index("LEFT ALONE  BECAUSE") + 1 :]}
+    assert "budget '1' of nodepool default allows 1 for Empty, 1 in use" in told["b"]
+    assert "do-not-disrupt" in told["c"]
+
+
+@pytest.mark.parametrize(("form", "read"), [("json", json.loads), ("yaml", yaml.safe_load)])
+def test_scripts_get_the_same_as_a_document(form, read, kept):
+    document = read(plan("--snapshot", kept(one_goes()), "-o", form).stdout)
+    (command,) = document["commands"]
+    assert command["nodes"] == ["a"]
+    assert command["budgetUsed"] == [{"nodepool": "default", "used": 1, "limit": 1}]
+    assert document["savingPerMonth"] == 730.0
+    assert [each["node"] for each in document["leftAlone"]] == ["b", "c"]
+    assert document["leftAlone"][1]["why"]["drift"]["code"] == "DoNotDisruptPod"
+
+
+def test_replacements_are_named_with_their_pool(kept):
+    result = plan("--snapshot", kept(cluster(worker("a", running("x", "a"), type_="m.huge"))), "-o", "json")
+    (command,) = json.loads(result.stdout)["commands"]
+    assert command["decision"] == "replace"
+    assert command["podsMoved"] == 1
+    assert command["replacements"][0]["nodepool"] == "default"
+    assert "m.small" in command["replacements"][0]["instanceTypes"]
+
+
+def test_a_steady_cluster_is_left_as_it_is(kept):
+    busy = cluster(worker("a", running("x", "a")), pools=[free(consolidationPolicy="WhenEmpty")])
+    result = plan("--snapshot", kept(busy))
+    assert "Nothing would be disrupted." in result.stdout
+    assert "consolidation policy WhenEmpty, but node is not empty" in result.stdout
+
+
+def test_an_empty_node_is_told_what_emptiness_waits_for(kept):
+    waiting = cluster(worker("a", age=timedelta(minutes=1)), pools=[free(consolidateAfter="1h")])
+    assert "a           empty, and left alone until 2026-01-05T12:59:00Z" in plan("--snapshot", kept(waiting)).stdout
+
+
+def test_a_snapshot_is_read_from_standard_input_too():
+    result = plan("--snapshot", "-", stdin=snapshot_bytes(one_goes()))
+    assert result.exit_code == 0
+    assert f"{NOON:%Y-%m-%d}" in result.stdout
+
+
+def test_gates_are_settings(kept):
+    document = json.loads(plan("--snapshot", kept(one_goes()), "--feature-gates", "Drift=false", "-o", "json").stdout)
+    assert document["leftAlone"][0]["why"]["drift"]["code"] == "GateClosed"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--snapshot", "absent.json"], "absent.json: cannot be read"),
+        (["--snapshot", "-"], "is empty"),
+        (["--snapshot", "-", "--context", "other"], "is for a cluster"),
+        (["--kubeconfig", "absent.config"], "absent.config"),
+    ],
+)
+def test_what_cannot_be_had_ends_with_2_and_the_reason(arguments, words):
+    result = plan(*arguments, stdin="")
+    assert result.exit_code == 2
+    assert words in result.stderr
+    assert result.stdout == ""
+
+
+def test_a_gate_that_cannot_be_read_ends_with_2(kept):
+    result = plan("--snapshot", kept(one_goes()), "--feature-gates", "Drift")
+    assert result.exit_code == 2
+    assert "Name=true or Name=false" in result.stderr

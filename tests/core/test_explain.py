@@ -1,0 +1,254 @@
+"""What stands between a node and each method, until when, and what windows and calendars say."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from acceptance.fleet import cluster, drifted, free, pdb, running, shielded, worker
+from builders import NOON, nodepool, pod, stamped
+from dovetail.core.disruption.context import Context
+from dovetail.core.disruption.explain import explain_node
+from dovetail.core.disruption.explain_pod import explain_pod, find_pod
+from dovetail.core.disruption.explain_pool import explain_pool
+from dovetail.core.disruption.planner import plan_disruption
+from dovetail.core.disruption.windows import Allowed, closes_at, draw_calendar, opens_at
+from dovetail.model.budget import BudgetSpec, Window, parse_budget
+from dovetail.model.duration import Duration
+from dovetail.model.reason import Action, Reason
+from dovetail.model.schedule import Schedule
+from dovetail.model.wire import Key
+
+HOUR = timedelta(hours=1)
+BORN = {"creationTimestamp": stamped(NOON - HOUR)}
+
+
+def views(found, name="a"):
+    node = next(each for each in found.nodes if each.name == name)
+    return {view.method: view for view in explain_node(node, Context(found)).methods}
+
+
+def codes(view):
+    return [each.code for each in view.obstacles]
+
+
+def budgets(*written):
+    return nodepool(disruption={"budgets": list(written)})
+
+
+def test_a_protected_pod_is_named_with_the_instant_its_protection_ends():
+    held = shielded("build-7", "a", "3h", metadata={**BORN, "annotations": {"karpenter.sh/do-not-disrupt": "3h"}})
+    (obstacle,) = views(cluster(worker("a", held)))["single-node"].obstacles
+    assert obstacle.message == "protected by pod default/build-7"
+    assert obstacle.until == NOON + 2 * HOUR
+    assert not obstacle.permanent
+
+
+def test_protection_without_end_is_permanent_and_an_unreadable_one_says_so():
+    always, odd = shielded("always", "a"), shielded("odd", "a", "soon")
+    first, second = views(cluster(worker("a", always, odd)))["single-node"].obstacles
+    assert first.permanent
+    assert second.permanent
+    assert "cannot be understood: 'soon'" in second.message
+
+
+def test_a_pdb_is_told_apart_transient_or_permanent():
+    (passing,) = views(cluster(worker("a", running("x", "a")), pdbs=[pdb()]))["single-node"].obstacles
+    assert (passing.code, passing.permanent) == ("PodDisruptionBudget", False)
+    one_replica = pdb(expectedPods=1, desiredHealthy=1, currentHealthy=1)
+    (lasting,) = views(cluster(worker("a", running("x", "a")), pdbs=[one_replica]))["single-node"].obstacles
+    assert lasting.permanent
+
+
+def test_everything_is_told_in_order_and_all_of_it_lifts_at_the_latest_instant():
+    pool = nodepool(
+        disruption={
+            "consolidateAfter": "25h",
+            "consolidationGracePeriod": "26h",
+            "budgets": [{"nodes": "100%"}, {"nodes": "0", "schedule": "0 9 * * *", "duration": "4h"}],
+        }
+    )
+    held = shielded("x", "a", metadata={**BORN, "annotations": {"karpenter.sh/do-not-disrupt": "90m"}})
+    view = views(cluster(worker("a", held), pools=[pool]))["single-node"]
+    assert [(each.code, each.until) for each in view.obstacles] == [
+        ("DoNotDisruptPod", NOON + HOUR / 2),
+        ("Waiting", NOON + HOUR),
+        ("Waiting", NOON + 2 * HOUR),
+        ("Budget", NOON + HOUR),
+    ]
+    assert view.obstacles[3].message.startswith("budget 2 of 2 ('0') in force allows 0 of 1 nodes")
+    assert view.lifts_at == NOON + 2 * HOUR
+
+
+def test_one_obstacle_without_an_instant_and_there_is_no_instant_for_all():
+    held = shielded("x", "a", metadata={**BORN, "annotations": {"karpenter.sh/do-not-disrupt": "90m"}})
+    view = views(cluster(worker("a", held), pools=[budgets({"nodes": "0"})]))["single-node"]
+    assert codes(view) == ["DoNotDisruptPod", "Budget"]
+    assert view.obstacles[1].permanent
+    assert view.lifts_at is None
+
+
+def test_a_node_nothing_stands_against_has_its_command_and_later_methods_know_who_acts_first():
+    found = views(cluster(drifted("a"), worker("b", running("x", "b"))))
+    assert found["drift"].command is not None
+    assert found["drift"].after == ""
+    assert found["emptiness"].command is not None
+    assert found["emptiness"].after == "drift"
+
+
+def test_what_only_the_simulation_knows_is_told_too():
+    full = running("x", "a", cpu="3")
+    assert codes(views(cluster(worker("a", full, type_="m.large")))["multi-node"]) == ["NoSet"]
+
+
+def test_a_budget_that_cannot_be_understood_is_an_obstacle_for_every_method():
+    pool = budgets({"nodes": "1", "action": "Drift", "reasons": ["Drifted"]})
+    for view in views(cluster(worker("a"), pools=[pool])).values():
+        assert "BudgetUnreadable" in codes(view)
+
+
+def test_a_drain_that_is_bounded_does_not_wait_for_pods_when_drifted():
+    bounded = {"spec": {"terminationGracePeriod": "1h"}}
+    found = views(cluster(drifted("a", shielded("x", "a"), claim=bounded)))
+    assert "DoNotDisruptPod" not in codes(found["drift"])
+    assert "DoNotDisruptPod" in codes(found["single-node"])
+
+
+def test_without_soft_expiration_a_node_never_expires():
+    (obstacle,) = views(cluster(worker("a")))["expiration"].obstacles
+    assert obstacle.permanent
+    assert obstacle.message.startswith("never expires")
+
+
+def test_every_method_either_takes_a_node_or_has_an_obstacle_as_the_plan_has_a_refusal():
+    held = shielded("y", "b")
+    found = cluster(worker("a"), worker("b", held), drifted("c", running("z", "c")), pools=[free()])
+    plan = plan_disruption(found, thorough=True)
+    for node in found.nodes:
+        for method, view in views(found, node.name).items():
+            refused = [each.code for each in plan.refusals_by_method[method] if each.about == f"node/{node.name}"]
+            assert bool(view.obstacles) == bool(refused)
+            assert (view.command is None) == bool(view.obstacles)
+            assert not refused or refused[0] in codes(view)
+
+
+def window(schedule, duration):
+    return Window(Schedule.parse(schedule), Duration.parse(duration).span)
+
+
+def test_a_window_closes_at_its_end_and_one_that_is_closed_opens_at_the_next_hit():
+    nine = window("0 9 * * *", "4h")
+    assert closes_at(nine, NOON) == NOON + HOUR
+    assert opens_at(nine, NOON) is None
+    assert closes_at(nine, NOON + HOUR) is None
+    assert opens_at(nine, NOON + HOUR) == NOON + 21 * HOUR
+
+
+def test_windows_that_touch_or_overlap_count_as_one():
+    assert closes_at(window("0 9-14 * * *", "1h"), NOON) == NOON + 3 * HOUR
+    assert closes_at(window("0 9-14 * * *", "90m"), NOON) == NOON + 3.5 * HOUR
+
+
+def test_a_window_that_is_always_open_never_closes():
+    assert closes_at(window("* * * * *", "1m"), NOON) is None
+    assert closes_at(None, NOON) is None
+
+
+@given(
+    st.sampled_from(["0 9 * * *", "*/20 * * * *", "30 8-17 * * mon-fri", "0 0 1 * *", "15 */6 * * sun"]),
+    st.integers(1, 3000),
+    st.integers(0, 60 * 24 * 30),
+)
+def test_a_window_is_open_up_to_the_instant_it_closes_and_not_at_it(schedule, minutes, later):
+    found = Window(Schedule.parse(schedule), timedelta(minutes=minutes))
+    now = NOON + timedelta(minutes=later)
+    closing, opening = closes_at(found, now), opens_at(found, now)
+    if closing is not None:
+        assert found.open_at(now)
+        assert found.open_at(closing - timedelta(seconds=1))
+        assert not found.open_at(closing)
+    if opening is not None:
+        assert not found.open_at(now)
+        assert found.open_at(opening)
+
+
+MONDAY = datetime(2026, 1, 5, tzinfo=UTC)
+
+
+def test_a_calendar_has_the_tightest_budget_of_each_action_in_each_hour():
+    pool = budgets(
+        {"nodes": "20%"},
+        {"nodes": "0", "schedule": "0 9 * * mon-fri", "duration": "8h30m"},
+        {"nodes": "5", "reasons": ["Drifted"]},
+    )
+    calendar = draw_calendar(pool, 40, MONDAY, 48)
+    consolidation, drift = (calendar.hours_by_action[each] for each in (Action.CONSOLIDATION, Action.DRIFT))
+    assert consolidation[8:19] == (Allowed(8, 8), *[Allowed(0, 0)] * 8, Allowed(0, 8), Allowed(8, 8))
+    assert drift[8] == Allowed(5, 5)
+    assert len(drift) == 48
+
+
+def test_hours_without_a_budget_have_no_ceiling():
+    pool = budgets({"nodes": "1", "schedule": "0 9 * * *", "duration": "30m"})
+    hours = draw_calendar(pool, 4, MONDAY, 24).hours_by_action[Action.EXPIRATION]
+    assert hours[8] == Allowed(None, None)
+    assert hours[9] == Allowed(1, None)
+
+
+def test_a_calendar_of_a_faulty_pool_allows_nothing_and_says_why():
+    calendar = draw_calendar(budgets({"nodes": "1", "schedule": "0 9 * * *"}), 4, MONDAY, 24)
+    assert "must be set with" in calendar.fault
+    assert {each for hours in calendar.hours_by_action.values() for each in hours} == {Allowed(0, 0)}
+
+
+@given(
+    st.sampled_from(["0 9 * * *", "*/20 * * * *", "30 8-17 * * mon-fri", "15 */6 * * sun"]),
+    st.integers(1, 2000),
+    st.integers(0, 24 * 60 - 1),
+)
+def test_at_every_minute_the_ceiling_lies_within_the_hour_it_is_in(schedule, minutes, minute):
+    spec = BudgetSpec(nodes="2", schedule=schedule, duration=Duration.of(timedelta(minutes=minutes)))
+    pool = budgets({"nodes": "5"}, {"nodes": "2", "schedule": schedule, "duration": str(spec.duration)})
+    now = MONDAY + timedelta(minutes=minute)
+    hour = draw_calendar(pool, 9, MONDAY, 24).hours_by_action[Action.DRIFT][minute // 60]
+    ceiling = 2 if parse_budget(spec).governs(Reason.DRIFTED, now) else 5
+    assert hour.least <= ceiling <= hour.most
+
+
+def test_a_pool_tells_its_budgets_with_their_edges_and_what_each_reason_has_left():
+    pool = budgets({"nodes": "2"}, {"nodes": "0", "reasons": ["Drifted"], "schedule": "0 14 * * *", "duration": "1h"})
+    told = explain_pool(pool, Context(cluster(worker("a"), worker("b"), pools=[pool])))
+    assert [(each.in_force, each.opens_at) for each in told.budgets] == [(True, None), (False, NOON + 2 * HOUR)]
+    assert told.changes_at[Reason.DRIFTED] == NOON + 2 * HOUR
+    assert told.changes_at[Reason.EMPTY] is None
+    assert told.allowances[Reason.DRIFTED].left == 2
+    assert told.counts.total == 2
+
+
+def told_of(found, name):
+    return explain_pod(*find_pod(found, Key("default", name)), Context(found))
+
+
+def test_a_pod_on_a_node_has_its_protection_and_budgets():
+    told = told_of(cluster(worker("a", shielded("x", "a")), pdbs=[pdb(allowed=1)]), "x")
+    assert told.node.name == "a"
+    assert told.protection.active
+    assert [each.name for each in told.pdbs] == ["web"]
+    assert told.block is None
+
+
+@pytest.mark.parametrize(
+    ("waiting", "words"),
+    [
+        (pod("x", cpu="64"), "m.huge"),
+        (pod("x"), "fits node a"),
+        (pod("x", cpu="8"), "a node of nodepool default would be launched for it"),
+        (pod("x", status={"phase": "Pending"}), "the scheduler has not looked"),
+        (pod("x", status={"phase": "Succeeded"}), "it has ended (Succeeded)"),
+    ],
+)
+def test_a_pod_without_a_node_says_why(waiting, words):
+    told = told_of(cluster(worker("a"), pods=[waiting]), "x")
+    assert told.node is None
+    assert words in told.waits
