@@ -9,7 +9,7 @@ import hashlib
 
 import msgspec
 
-from dovetail.model.nodepool import NodePool
+from dovetail.model.nodepool import DEFAULT_EXPIRE_AFTER, NodePool
 from dovetail.model.taints import Taint
 
 HASH_VERSION = "dovetail-v1"
@@ -19,7 +19,8 @@ def template_hash(pool: NodePool) -> str:
     """The fingerprint, as decimal digits."""
     metadata, spec = pool.spec.template.metadata, pool.spec.template.spec
     ref = spec.node_class_ref
-    expiry = pool.hard_expire_after.span
+    # As written in the template alone: `disruption.expireAfter` says something else and is behaviour, not template.
+    expiry = spec.expire_after.span if spec.expire_after is not None else DEFAULT_EXPIRE_AFTER
     grace = spec.termination_grace_period
     parts = {
         "labels": dict(metadata.labels),

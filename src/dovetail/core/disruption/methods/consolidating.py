@@ -1,5 +1,6 @@
 """What multi-node and single-node consolidation share: whom they look at, and when a replacement is worth it."""
 
+from bisect import bisect_left
 from collections.abc import Sequence
 
 from dovetail.core.disruption.candidates import Candidate
@@ -62,8 +63,10 @@ def worth_it(candidates: Sequence[Candidate], draft: Draft, context: Context) ->
     """The replacement, narrowed to what is surely cheaper, or why there is none."""
     price = sum(each.price for each in candidates)
     all_spot = all(each.capacity_type == SPOT for each in candidates)
-    if all_spot and SPOT in draft.possible(CAPACITY_TYPE):
-        return _spot_to_spot(candidates, draft, price, context)
+    possible = draft.possible(CAPACITY_TYPE)
+    if all_spot and SPOT in possible:
+        paid = _cheaper(_within(draft, CAPACITY_TYPE, (RESERVED,)), candidates, price) if RESERVED in possible else None
+        return paid or _spot_to_spot(candidates, draft, price, context)
     return _cheaper(_as_launched(draft), candidates, price) or CANT_REPLACE
 
 
@@ -79,9 +82,14 @@ def _spot_to_spot(candidates: Sequence[Candidate], draft: Draft, price: float, c
     if len(names) < SPOT_FLEXIBILITY:
         why = f"requires {SPOT_FLEXIBILITY} cheaper instance type options than the current candidate to consolidate"
         return f"SpotToSpotConsolidation {why}, got {len(names)}"
-    if cheaper.options.diversity:
-        return cheaper
-    return _within(cheaper, INSTANCE_TYPE, tuple(names[:SPOT_FLEXIBILITY]))
+    lengths = range(SPOT_FLEXIBILITY, len(names))
+    number = bisect_left(lengths, 1, key=lambda each: len(_cheapest(cheaper, names, each).choices))
+    return _cheapest(cheaper, names, SPOT_FLEXIBILITY + number)
+
+
+def _cheapest(draft: Draft, names: Sequence[str], number: int) -> Draft:
+    """Narrowed to that many types; it has no choices if that is less diversity than its pool asks for."""
+    return _within(draft, INSTANCE_TYPE, tuple(names[:number]))
 
 
 def _as_launched(draft: Draft) -> Draft:
