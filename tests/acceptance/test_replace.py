@@ -151,6 +151,13 @@ def test_a_node_whose_price_nobody_knows_may_go_but_is_not_replaced():
     assert ("single-node", ["a"]) in planned(room, Gates(drift=False)) or taken(room, Gates(drift=False)) == ["b"]
 
 
+def test_spot_that_costs_more_than_the_node_does_not_hide_cheaper_on_demand():
+    prices = {(ZONES[0], "on-demand"): 0.5, (ZONES[0], "spot"): 1.2}
+    found = cluster(worker("a", running("x", "a")), types=(LARGE_FIXED, sold("m.small", "2", prices)))
+    (command,) = plan_disruption(found).commands
+    assert command.replacements[0].requirements.labels()[CAPACITY_TYPE] == "on-demand"
+
+
 @pytest.mark.parametrize("was", ["on-demand", "spot"])
 def test_reserved_of_the_same_type_replaces_what_is_paid_by_the_hour(was):
     prices = {(ZONES[0], "on-demand"): 1.0, (ZONES[0], "spot"): 0.4, (ZONES[0], "reserved"): 0.001}

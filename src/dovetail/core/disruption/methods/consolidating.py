@@ -96,7 +96,7 @@ def _as_launched(draft: Draft) -> Draft:
     """Narrowed to how it would be bought: reserved before spot before on-demand."""
     possible = draft.possible(CAPACITY_TYPE)
     first = next((each for each in (RESERVED, SPOT, ON_DEMAND) if each in possible), None)
-    return draft if first is None or len(possible) == 1 else _within(draft, CAPACITY_TYPE, (first,))
+    return draft if first is None else _within(draft, CAPACITY_TYPE, (first,))
 
 
 def _cheaper(draft: Draft, candidates: Sequence[Candidate], price: float) -> Draft | None:
