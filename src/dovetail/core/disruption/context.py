@@ -7,8 +7,9 @@ from functools import cached_property
 
 from dovetail.core.disruption.allowance import Allowance, allowance, count_nodes
 from dovetail.core.disruption.candidates import Candidate, find_candidates, node_price
+from dovetail.core.disruption.simulations import Simulations, View
 from dovetail.core.disruption.waits import consolidation_wait, grace_wait
-from dovetail.core.provisioning.eligibility import displaced_pods, provisionable_pods, usable_pools
+from dovetail.core.provisioning.eligibility import displaced_pods, provisionable_pods
 from dovetail.core.scheduling.sweep import Sweep
 from dovetail.model.labels import INSTANCE_TYPE
 from dovetail.model.pod import Pod
@@ -34,6 +35,8 @@ class Context:
     gates: Gates = field(default_factory=Gates)
     backing_off: Mapping[tuple[str, Reason], datetime] = field(default_factory=dict)
     """Until when a pool is left alone for a reason, because its last commands failed."""
+    simulations: Simulations = field(default_factory=Simulations)
+    """Those of earlier passes, to go on from."""
     _allowances: dict[tuple[str, Reason], Allowance] = field(default_factory=dict)
     _sweeps: dict[bool, Sweep] = field(default_factory=dict)
     _candidates: dict[bool, tuple[list[Candidate], list[Refusal]]] = field(default_factory=dict)
@@ -65,14 +68,9 @@ class Context:
     def sweep(self, *, consolidating: bool) -> Sweep:
         """The simulation: with consolidation, nodes inside their own windows take nobody."""
         if consolidating not in self._sweeps:
-            snapshot = self.snapshot
-            self._sweeps[consolidating] = Sweep(
-                snapshot,
-                usable_pools(snapshot),
-                respect_preferences=self.gates.respect_preferences,
-                waiting=self._waiting,
-                closed=frozenset(node.name for node in snapshot.nodes if self._closed(node, consolidating)),
-            )
+            closed = frozenset(node.name for node in self.snapshot.nodes if self._closed(node, consolidating))
+            view = View(self.snapshot, closed, self._waiting, self.gates.respect_preferences)
+            self._sweeps[consolidating] = self.simulations.sweep(view, consolidating=consolidating)
         return self._sweeps[consolidating]
 
     @cached_property

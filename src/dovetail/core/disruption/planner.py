@@ -13,6 +13,7 @@ from dovetail.core.disruption.command import Command
 from dovetail.core.disruption.context import Context, Gates
 from dovetail.core.disruption.methods import METHODS
 from dovetail.core.disruption.methods.base import Method, Proposal
+from dovetail.core.disruption.simulations import Simulations
 from dovetail.model.reason import Reason
 from dovetail.model.refusal import Refusal
 from dovetail.model.snapshot import Snapshot
@@ -41,14 +42,15 @@ def plan_disruption(snapshot: Snapshot, gates: Gates | None = None, *, thorough:
 
 
 class Planner:
-    """Plans one pass after the other."""
+    """Plans one pass after the other; what has not changed in between is not worked out again."""
 
     def __init__(self, gates: Gates | None = None) -> None:
         self._gates = gates or Gates()
+        self._simulations = Simulations()
 
     def plan(self, snapshot: Snapshot, *, thorough: bool = False) -> Plan:
         """Decide on this snapshot."""
-        return plan_pass(Context(snapshot, self._gates), thorough=thorough)
+        return plan_pass(Context(snapshot, self._gates, simulations=self._simulations), thorough=thorough)
 
 
 def plan_pass(context: Context, *, thorough: bool = False) -> Plan:

@@ -4,10 +4,13 @@ Everything here stays as it is while a run tries things; what a run changes is l
 """
 
 from array import array
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
+from dovetail.core.scheduling.alternative import Alternative
 from dovetail.core.scheduling.daemons import Daemon, read_daemons
 from dovetail.core.scheduling.ladder import Stance
 from dovetail.core.scheduling.limits import Limits
@@ -17,14 +20,24 @@ from dovetail.core.scheduling.ports import HostPort
 from dovetail.core.scheduling.rooms import Mask, Rooms, hard
 from dovetail.core.scheduling.shape import Shape, Shapes, relevant_label_keys
 from dovetail.core.scheduling.template import Template, read_template
-from dovetail.core.scheduling.units import Units
+from dovetail.core.scheduling.units import Need, Units
 from dovetail.model.nodepool import NodePool
 from dovetail.model.pod import Pod
-from dovetail.model.snapshot import Snapshot
-from dovetail.model.taints import untolerated
+from dovetail.model.snapshot import ClusterNode, Snapshot
+from dovetail.model.taints import Toleration, untolerated
 from dovetail.model.wire import OwnerReference
 
 SOFT = "PreferNoSchedule"
+
+Asked = tuple[tuple[Toleration, ...], bool, tuple[Alternative, ...], tuple[Alternative, ...], Need]
+
+
+@dataclass(frozen=True)
+class Requalified:
+    """The lists of candidates (by identity) a room was or is on, and those so short that its coming or going counts."""
+
+    listed: set[int] = field(default_factory=set)
+    critical: set[int] = field(default_factory=set)
 
 
 class Base:
@@ -55,8 +68,8 @@ class Base:
         self.soft_taints = self.rooms.has_soft_taints or any(
             taint.effect == SOFT for pool in pools for taint in pool.spec.template.spec.taints
         )
-        self._candidates: dict[tuple[object, ...], Sequence[int]] = {}
-        self._candidates_by_stance: dict[Stance, Sequence[int]] = {}
+        self._candidates: dict[Asked, array[int]] = {}
+        self._candidates_by_stance: dict[Stance, array[int]] = {}
         self._roots = {market: root_options(market) for market in self.markets}
 
     def _residents(self, pods: Iterable[Pod]) -> list[tuple[Pod, Shape]]:
@@ -77,38 +90,42 @@ class Base:
         return names | {name for daemon in self._daemons for name in daemon.requests}
 
     def _free(self, nominated: Sequence[tuple[Pod, Shape]]) -> list[list[int]]:
-        free = [self.units.amounts(node.allocatable) for node in self.rooms.nodes]
-        for row, residents in enumerate(self.residents):
-            left = free[row]
-            for _, shape in residents:
-                for column, amount in shape.need:
-                    left[column] -= amount
+        self._expected = self._daemons_expected()
+        free = [self._unclaimed(row) for row in range(len(self.rooms))]
         for pod, shape in nominated:
             row = self.rooms.row_by_name.get(pod.status.nominated_node_name, -1)
             if row >= 0:
                 for column, amount in shape.need:
                     free[row][column] -= amount
-        self._reserve_for_daemons(free)
-        width = len(self.units.names)
-        return [left if min(left, default=0) >= 0 else [-1] * width for left in free]
+        return [self._or_nothing(left) for left in free]
 
-    def _reserve_for_daemons(self, free: list[list[int]]) -> None:
-        """Keep free what the daemons of each room need beyond those already there."""
-        if not self._daemons:
-            return
-        coming = [[0] * len(self.units.names) for _ in self.rooms.nodes]
+    def _or_nothing(self, left: list[int]) -> list[int]:
+        return left if min(left, default=0) >= 0 else [-1] * len(left)
+
+    def _unclaimed(self, row: int) -> list[int]:
+        """What residents leave of a room, less what daemons need beyond those already there."""
+        left = self.units.amounts(self.rooms.nodes[row].allocatable)
+        coming = list(self._expected[row]) if self._daemons else None
+        for pod, shape in self.residents[row]:
+            for column, amount in shape.need:
+                left[column] -= amount
+            if coming is not None and self.is_bound_to_node(pod) and pod.daemon:
+                for column, amount in shape.need:
+                    coming[column] -= amount
+        for column, amount in enumerate(coming or ()):
+            if amount > 0:
+                left[column] -= amount
+        return left
+
+    def _daemons_expected(self) -> list[list[int]]:
+        """What the daemons of each room need together."""
+        expected = [[0] * len(self.units.names) for _ in self.rooms.nodes]
         for daemon in self._daemons:
             need = self.units.need(daemon.requests)
             for row in np.flatnonzero(self._runs_on(daemon)).tolist():
                 for column, amount in need:
-                    coming[row][column] += amount
-        for row, residents in enumerate(self.residents):
-            for pod, shape in residents:
-                if self.is_bound_to_node(pod) and pod.daemon:
-                    for column, amount in shape.need:
-                        coming[row][column] -= amount
-            for column, amount in enumerate(coming[row]):
-                free[row][column] -= max(amount, 0)
+                    expected[row][column] += amount
+        return expected
 
     def _runs_on(self, daemon: Daemon) -> Mask:
         fits = self.rooms.tolerated(daemon.tolerations, soft=True) & self.rooms.meeting(daemon.alternatives)
@@ -121,25 +138,22 @@ class Base:
         return fits
 
     def _ports(self) -> dict[int, frozenset[HostPort]]:
-        taken: dict[int, frozenset[HostPort]] = {}
         if not any(shape.ports for shape in self.shapes.all()):
-            return taken
-        for row, residents in enumerate(self.residents):
-            ports = frozenset(port for _, shape in residents for port in shape.ports)
-            if ports:
-                taken[row] = ports
-        return taken
+            return {}
+        return {row: ports for row in range(len(self.rooms)) if (ports := self.ports_on(row))}
+
+    def ports_on(self, row: int) -> frozenset[HostPort]:
+        """The host ports in use on a room."""
+        return frozenset(port for _, shape in self.residents[row] for port in shape.ports)
 
     def _attached(self) -> dict[int, frozenset[tuple[str, str]]]:
-        """The (driver, claim) pairs in use on each room."""
-        attached: dict[int, frozenset[tuple[str, str]]] = {}
         if not any(shape.volumes.attachments for shape in self.shapes.all()):
-            return attached
-        for row, residents in enumerate(self.residents):
-            used = frozenset(each for _, shape in residents for each in shape.volumes.attachments)
-            if used:
-                attached[row] = used
-        return attached
+            return {}
+        return {row: used for row in range(len(self.rooms)) if (used := self.attached_on(row))}
+
+    def attached_on(self, row: int) -> frozenset[tuple[str, str]]:
+        """The (driver, claim) pairs in use on a room."""
+        return frozenset(each for _, shape in self.residents[row] for each in shape.volumes.attachments)
 
     def _markets(self, pools: Sequence[NodePool]) -> Iterable[Market]:
         for pool in pools:
@@ -166,7 +180,7 @@ class Base:
             found = self._candidates_by_stance[stance] = self._find_candidates(shape, stance)
         return found
 
-    def _find_candidates(self, shape: Shape, stance: Stance) -> Sequence[int]:
+    def _find_candidates(self, shape: Shape, stance: Stance) -> "array[int]":
         """Shapes that ask for the same share one: there may be thousands, each as long as the cluster is large."""
         asked = (stance.tolerations, stance.soft, stance.alternatives, shape.volumes.on_rooms, shape.need)
         found = self._candidates.get(asked)
@@ -177,6 +191,46 @@ class Base:
             found = self._candidates[asked] = array("i", np.flatnonzero(suits).astype(np.intc).tobytes())
         return found
 
+    def replace_room(self, row: int, node: ClusterNode) -> Requalified:
+        """Other pods are on a room; everything else about it is as before. Lists of candidates follow in place."""
+        before = self.free[row]
+        self.rooms.replace(row, node)
+        self.residents[row] = self._residents(node.pods)
+        self.free[row] = self._or_nothing(self._unclaimed(row))
+        self.free_matrix[row] = self.free[row]
+        changed = Requalified()
+        for asked, found in self._candidates.items():
+            had, has = (_holds(free, asked[-1]) for free in (before, self.free[row]))
+            if not (had or has) or not self._may_stand(row, asked):
+                continue
+            changed.listed.add(id(found))
+            if had is not has:
+                position = bisect_left(found, row)
+                if min(len(found), len(found) - had + has) <= 1:
+                    changed.critical.add(id(found))
+                if has:
+                    found.insert(position, row)
+                else:
+                    found.pop(position)
+        return changed
+
+    def _may_stand(self, row: int, asked: Asked) -> bool:
+        tolerations, soft, alternatives, on_rooms, _ = asked
+        rooms = self.rooms
+        return bool(
+            rooms.tolerated(tolerations, soft=soft)[row]
+            and rooms.meeting(alternatives)[row]
+            and rooms.meeting(on_rooms)[row]
+        )
+
+    def candidates_known(self, stance: Stance) -> Sequence[int] | None:
+        """The list of candidates, if anybody has asked for it."""
+        return self._candidates_by_stance.get(stance)
+
     def placed(self, row: int) -> Iterable[Shape]:
         """The shapes of the pods on a room that count for topology."""
         return (shape for pod, shape in self.residents[row] if not pod.deleting)
+
+
+def _holds(free: Sequence[int], need: Need) -> bool:
+    return all(free[column] >= amount for column, amount in need)

@@ -65,6 +65,16 @@ class Board:
         for tally in spreads:
             tally.drop_row(row, self.journal)
 
+    def refill(self, row: int, gone: Iterable[Shape], come: Iterable[Shape]) -> None:
+        """The base state of a room has changed: other pods are on it, for good."""
+        for shape in gone:
+            self._count(shape, row, -1)
+        for shape in come:
+            self._count(shape, row, 1)
+        self.ports[row] = self.base.ports_on(row)
+        self.attached[row] = self.base.attached_on(row)
+        self.journal.settle()
+
     def _count(self, shape: Shape, row: int, by: int) -> None:
         for tally in self.rulebook.counted_by[shape]:
             domain = tally.domain(row)

@@ -58,11 +58,11 @@ class Rooms:
     """The nodes that may take pods, in the order they are tried."""
 
     def __init__(self, nodes: Iterable[ClusterNode]) -> None:
-        staying = [node for node in nodes if not _leaving(node)]
+        staying = [node for node in nodes if not leaving(node)]
         staying.sort(key=lambda node: (not node.initialized, node.name))
         self.nodes = tuple(staying)
         self.row_by_name = {node.name: row for row, node in enumerate(self.nodes)}
-        self.taints = [_taints(node) for node in self.nodes]
+        self.taints = [all_taints(node) for node in self.nodes]
         self.undecided = [row for row, node in enumerate(self.nodes) if not node.launched]
         self._labels: dict[str, Labels] = {}
         self._met: dict[tuple[Alternative, ...], Mask] = {}
@@ -73,6 +73,10 @@ class Rooms:
 
     def __len__(self) -> int:
         return len(self.nodes)
+
+    def replace(self, row: int, node: ClusterNode) -> None:
+        """The same node with other pods."""
+        self.nodes = (*self.nodes[:row], node, *self.nodes[row + 1 :])
 
     @property
     def has_soft_taints(self) -> bool:
@@ -112,11 +116,13 @@ class Rooms:
         return self._tolerated[tolerations, soft]
 
 
-def _leaving(node: ClusterNode) -> bool:
+def leaving(node: ClusterNode) -> bool:
+    """Whether a node is on its way out, or gone."""
     return node.deleting or node.vanished or (node.node is not None and node.node.deleting)
 
 
-def _taints(node: ClusterNode) -> tuple[Taint, ...]:
+def all_taints(node: ClusterNode) -> tuple[Taint, ...]:
+    """The taints of a node; a cordoned one has that taint, written or not."""
     cordoned = node.node is not None and node.node.spec.unschedulable
     present = any(taint.matches(CORDON) for taint in node.taints)
     return (*node.taints, CORDON) if cordoned and not present else tuple(node.taints)

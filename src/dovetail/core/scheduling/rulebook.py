@@ -1,6 +1,6 @@
 """Every topology rule in play, with its tally: which tallies constrain a pod, and which count it once it is placed."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 
 from dovetail.core.scheduling.alternative import ANYWHERE
@@ -31,6 +31,12 @@ class Rules:
         """Whether no rule applies."""
         return not self.spread and self.near is None and not self.far
 
+    @property
+    def tallies(self) -> Iterable[Tally]:
+        """Everything that is asked."""
+        near = self.near.parts if self.near is not None else ()
+        return (*(tally for tally, _ in self.spread), *near, *self.far)
+
 
 class Rulebook:
     """The rules of the shapes a run may place, and of the pods that are there."""
@@ -54,7 +60,8 @@ class Rulebook:
         self._fars: dict[Term, FarTally] = {}
         self._rules: dict[Stance, Rules] = {}
         self._add_guards()
-        for shape in shapes:
+        self.shapes = tuple(shapes)
+        for shape in self.shapes:
             for stance in self.ladder(shape):
                 self._rules[stance] = self._read(shape, stance)
 
@@ -65,6 +72,28 @@ class Rulebook:
     def rules(self, stance: Stance) -> Rules:
         """What constrains a pod in this stance."""
         return self._rules[stance]
+
+    def asking(self, tallies: Container[Tally]) -> set[Shape]:
+        """The shapes whose rules ask any of these tallies."""
+        return {
+            shape
+            for shape in self.shapes
+            if any(tally in tallies for stance in self.ladder(shape) for tally in self._rules[stance].tallies)
+        }
+
+    def knows(self, shapes: Iterable[Shape]) -> bool:
+        """Whether these shapes were there when the rules were read."""
+        return all(shape in self.counted_by for shape in shapes)
+
+    def moved(self, row: int, gone: Sequence[Shape], come: Sequence[Shape]) -> bool:
+        """Note who is where now; False if that leaves a shape without pods, or brings a new one."""
+        if not all(self._rows_by_shape.get(shape) for shape in come):
+            return False
+        for shape in come:
+            self._rows_by_shape[shape].append(row)
+        for shape in gone:
+            self._rows_by_shape[shape].remove(row)
+        return all(self._rows_by_shape[shape] for shape in gone)
 
     @property
     def host_spreads(self) -> Sequence[SpreadTally]:

@@ -3,16 +3,18 @@
 The base state is made once; removing a node is laid over it and undone. Every node is looked at, every time.
 """
 
-from collections.abc import Container, Mapping, Sequence
+from collections import Counter
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from dovetail.core.scheduling.base import Base
+from dovetail.core.scheduling.base import Base, Requalified
 from dovetail.core.scheduling.board import Board
 from dovetail.core.scheduling.draft import Draft
 from dovetail.core.scheduling.homeless import Homeless
 from dovetail.core.scheduling.options import UNLIMITED
 from dovetail.core.scheduling.placing import Placing
+from dovetail.core.scheduling.remembering import BEYOND, Answer, Change
 from dovetail.core.scheduling.rulebook import Rulebook
 from dovetail.core.scheduling.shape import Shape
 from dovetail.core.scheduling.shop import Shop
@@ -86,6 +88,8 @@ class Sweep:
         self._homeless = Homeless(self._board, self._shop)
         self._spreads = {shape: self._spreads_of(shape) for shape in shapes}
         self._bound = {shape: not self._free(shape) for shape in shapes}
+        self._answers: dict[int, Answer[Removal]] = {}
+        self._sets: dict[tuple[tuple[int, ...], Bounds], Answer[Together]] = {}
         self.expecting = self._give_room_to_the_waiting()
         for row, node in enumerate(nodes):
             if node.name in closed:
@@ -119,46 +123,69 @@ class Sweep:
 
     def remove_together(self, rows: Sequence[int], bounds: Bounds) -> Together:
         """Take several nodes away, look, and put everything back."""
+        asked = (tuple(rows), bounds)
+        known = self._sets.get(asked)
+        if known is None:
+            known = self._sets[asked] = self._look_together(asked[0], bounds)
+        return known.value
+
+    def _look_together(self, rows: tuple[int, ...], bounds: Bounds) -> Answer[Together]:
         moving = [entry for row in rows for entry in self._moving_by_row[row] if entry[0].key not in bounds.staying]
         queue = sorted(moving, key=queue_order)
-        spreads = dict.fromkeys(tally for _, shape in queue for tally in self._spreads[shape])
-        board = self._board
-        mark = board.journal.mark()
-        for row in rows:
-            board.remove(row, spreads)
         shop = Shop(self._base) if bounds.most_drafts is None else self._shop
-        placing = Placing(board, shop, below=bounds.below, most_drafts=bounds.most_drafts)
-        blocker = self._blocker(placing, queue)
-        drafts = tuple(board.drafts)
-        board.undo(mark)
-        return Together(drafts if blocker is None else (), blocker)
+        placing = Placing(self._board, shop, below=bounds.below, most_drafts=bounds.most_drafts)
+        blocker, drafts, placed = self._simulate(rows, placing, queue)
+        return Answer(Together(drafts if blocker is None else (), blocker), rows, (), placed)
 
     def remove(self, row: int) -> Removal:
         """Take one node away, look, and put everything back."""
+        known = self._answers.get(row)
+        if known is None:
+            known = self._answers[row] = self._look(row)
+        return known.value
+
+    def _look(self, row: int) -> Answer[Removal]:
         moving = self._moving_by_row[row]
         price = self._price(self._base.rooms.nodes[row])
         if not moving:
-            return Removal("delete", price)
+            return Answer(Removal("delete", price), (row,), (), ())
+        shapes = tuple([shape for _, shape in moving])
         homeless = self._homeless.find(row, moving)
         if homeless and (price is None or self._homeless.too_many([shape for _, shape in homeless], price)):
-            return Removal("stay", price, blocker=min(homeless, key=queue_order)[0])
+            stays = Removal("stay", price, blocker=min(homeless, key=queue_order)[0])
+            return Answer(stays, (row,), shapes, ())
         queue = sorted(moving, key=queue_order)
+        most = 0 if price is None else 1
+        placing = Placing(self._board, self._shop, below=price or 0.0, most_drafts=most)
+        blocker, drafts, placed = self._simulate((row,), placing, queue)
+        if blocker is not None:
+            removal = Removal("stay", price, blocker=blocker)
+        else:
+            removal = Removal("replace", price, drafts[0]) if drafts else Removal("delete", price)
+        return Answer(removal, (row,), shapes, placed)
+
+    def _simulate(
+        self, rows: Sequence[int], placing: Placing, queue: Queue
+    ) -> tuple[Pod | None, tuple[Draft, ...], list[tuple[Shape, int]]]:
+        """Without these rows: who finds no place, what has to be bought, and who ends where."""
         board = self._board
+        spreads = dict.fromkeys(tally for _, shape in queue for tally in self._spreads[shape])
         mark = board.journal.mark()
-        board.remove(row, dict.fromkeys(tally for _, shape in queue for tally in self._spreads[shape]))
-        placing = Placing(board, self._shop, below=price or 0.0, most_drafts=0 if price is None else 1)
-        blocker = self._blocker(placing, queue)
+        for row in rows:
+            board.remove(row, spreads)
+        placed: list[tuple[Shape, int]] = []
+        blocker = self._blocker(placing, queue, placed)
         drafts = tuple(board.drafts)
         board.undo(mark)
-        if blocker is not None:
-            return Removal("stay", price, blocker=blocker)
-        return Removal("replace", price, drafts[0]) if drafts else Removal("delete", price)
+        return blocker, drafts, placed
 
-    def _blocker(self, placing: Placing, queue: Queue) -> Pod | None:
+    def _blocker(self, placing: Placing, queue: Queue, placed: list[tuple[Shape, int]]) -> Pod | None:
         """A pod that finds no place, or None when all do."""
         waiting: list[tuple[Pod, Shape]] = []
         for pod, shape in queue:
-            if placing.place(pod, shape) is None:
+            found = placing.place(pod, shape)
+            placed.append((shape, found if isinstance(found, int) else BEYOND))
+            if found is None:
                 if not self._bound[shape]:
                     return pod  # room only shrinks, so it will not find one later either
                 waiting.append((pod, shape))
@@ -169,10 +196,61 @@ class Sweep:
             waiting = left
         return None
 
+    # -- the next snapshot
+
+    def follow(self, row: int, node: ClusterNode, *, closed: bool) -> bool:
+        """Other pods are on a node, or it is closed or not: keep every answer that cannot be another now.
+
+        False means that the sweep is of no more use and has to be made anew.
+        """
+        base, board = self._base, self._board
+        before = list(base.placed(row))
+        lists = base.replace_room(row, node)
+        after = list(base.placed(row))
+        gone, come = _without(before, after), _without(after, before)
+        if not self._rulebook.knows(shape for _, shape in base.residents[row]):
+            return False
+        if not self._rulebook.moved(row, gone, come):
+            return False
+        if row in self._moving_by_row:
+            self._moving_by_row[row] = self._moving(row)
+            if any(shape not in self._bound for _, shape in self._moving_by_row[row]):
+                return False
+        board.refill(row, gone, come)
+        board.removed.pop(row, None)
+        if closed:
+            board.removed[row] = row
+        change = self._change(row, lists, {*gone, *come})
+        for each in [each for each, answer in self._answers.items() if answer.outdated(change)]:
+            del self._answers[each]
+        for asked in [asked for asked, answer in self._sets.items() if answer.outdated(change)]:
+            del self._sets[asked]
+        return True
+
+    def _change(self, row: int, lists: Requalified, moved: set[Shape]) -> Change:
+        touched, always, critical = set(), set(), set()
+        for shape in self._bound:
+            ladder = self._rulebook.ladder(shape)
+            known = [id(self._base.candidates_known(stance)) for stance in ladder]
+            if not lists.listed.isdisjoint(known):
+                touched.add(shape)
+                if len(ladder) > 1:
+                    always.add(shape)
+            if not lists.critical.isdisjoint(known):
+                critical.add(shape)
+        counting = {tally for shape in moved for tally in self._rulebook.counted_by[shape]}
+        always |= self._rulebook.asking(counting) if counting else set()
+        return Change(row, frozenset(touched), frozenset(always), frozenset(critical))
+
     def _price(self, node: ClusterNode) -> float | None:
         labels = node.labels
         bought = labels.get(INSTANCE_TYPE, ""), labels.get(ZONE, ""), labels.get(CAPACITY_TYPE, "")
         return self._prices.get(node.nodepool_name, {}).get(bought)
+
+
+def _without(shapes: Iterable[Shape], others: Iterable[Shape]) -> list[Shape]:
+    """Those that are left when each of the others takes one away."""
+    return list((Counter(shapes) - Counter(others)).elements())
 
 
 def _prices(snapshot: Snapshot) -> dict[str, dict[tuple[str, str, str], float]]:

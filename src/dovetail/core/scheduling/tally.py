@@ -49,6 +49,10 @@ class Journal:
             else:
                 table[key] = before
 
+    def settle(self) -> None:
+        """What was done so far is the base state from now on."""
+        self._entries.clear()
+
 
 _ABSENT = object()
 

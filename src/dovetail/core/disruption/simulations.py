@@ -1,0 +1,112 @@
+"""Simulations kept from one pass to the next.
+
+A sweep follows the cluster as long as nothing but the pods of some nodes has changed, and keeps the answers that this
+does not touch. Anything else, pods that wait for a node included, and it is made anew.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dovetail.core.provisioning.eligibility import usable_pools
+from dovetail.core.scheduling.rooms import all_taints, leaving
+from dovetail.core.scheduling.sweep import Sweep
+from dovetail.model.pod import Pod
+from dovetail.model.snapshot import ClusterNode, Snapshot
+
+MOST_CHANGED = 0.05
+"""The share of the nodes above which following is no cheaper than a new start."""
+
+
+@dataclass(frozen=True)
+class View:
+    """What a simulation is made from: `waiting` pods take room first, nodes in `closed` take nobody."""
+
+    snapshot: Snapshot
+    closed: frozenset[str]
+    waiting: Sequence[Pod]
+    respect_preferences: bool
+
+    @property
+    def followable(self) -> bool:
+        """Whether no pod is on its way to a node."""
+        return not self.waiting and not any(pod.status.nominated_node_name for pod in self.snapshot.unbound_pods)
+
+
+class Simulations:
+    """One sweep for consolidation and one for everything else; the same one when both see the same nodes."""
+
+    def __init__(self) -> None:
+        self._kept: dict[bool, tuple[View, Sweep]] = {}
+        self._followed = 0
+
+    def sweep(self, view: View, *, consolidating: bool) -> Sweep:
+        """A sweep of this view, new or brought up to it."""
+        other = self._kept.get(not consolidating)
+        if other is not None and other[0].snapshot is view.snapshot and other[0].closed == view.closed:
+            self._kept.pop(consolidating, None)
+            return other[1]
+        kept = self._kept.pop(consolidating, None)
+        sweep = self._followed_to(view, *kept) if kept is not None else None
+        if sweep is None:
+            sweep = _made(view)
+        self._kept[consolidating] = view, sweep
+        return sweep
+
+    def _followed_to(self, view: View, before: View, sweep: Sweep) -> Sweep | None:
+        if not _comparable(before, view) or not (before.followable and view.followable):
+            return None
+        toggled = before.closed ^ view.closed
+        changed = []
+        for old, new in zip(before.snapshot.nodes, view.snapshot.nodes, strict=True):
+            if old is not new or new.name in toggled:
+                if not _alike(old, new):
+                    return None
+                if not leaving(new):
+                    changed.append(new)
+        self._followed += len(changed)
+        if len(changed) > MOST_CHANGED * len(view.snapshot.nodes) or self._followed > len(view.snapshot.nodes):
+            self._followed = 0  # a new start now and then lets go of what only former pods had
+            return None
+        done = all(sweep.follow(sweep.row(node.name), node, closed=node.name in view.closed) for node in changed)
+        return sweep if done else None
+
+
+def _made(view: View) -> Sweep:
+    return Sweep(
+        view.snapshot,
+        usable_pools(view.snapshot),
+        respect_preferences=view.respect_preferences,
+        waiting=view.waiting,
+        closed=view.closed,
+    )
+
+
+def _comparable(before: View, after: View) -> bool:
+    """Whether at most the nodes differ."""
+    old, new = before.snapshot, after.snapshot
+    return (
+        before.respect_preferences == after.respect_preferences
+        and len(old.nodes) == len(new.nodes)
+        and old.nodepools == new.nodepools
+        and old.catalogs == new.catalogs
+        and old.daemon_sets == new.daemon_sets
+        and old.storage == new.storage
+        and old.namespaces == new.namespaces
+        and old.well_known == new.well_known
+    )
+
+
+def _alike(before: ClusterNode, after: ClusterNode) -> bool:
+    """Whether a node differs in nothing but its pods, as far as the scheduler sees."""
+    return (
+        before.name == after.name
+        and before.launched
+        and after.launched
+        and before.managed == after.managed
+        and before.initialized == after.initialized
+        and leaving(before) == leaving(after)
+        and before.labels == after.labels
+        and all_taints(before) == all_taints(after)
+        and before.allocatable == after.allocatable
+        and before.capacity == after.capacity
+    )

@@ -1,0 +1,42 @@
+"""Answers of a sweep, kept while nothing they looked at has changed.
+
+A pod takes the first room that has room. So what happens on one room matters to an answer only if one of its pods could
+go there and was not placed in a room before it, or if a topology rule counts what changed.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from dovetail.core.scheduling.shape import Shape
+
+T = TypeVar("T")
+BEYOND = 1 << 60
+"""Where a pod is that found no room: behind all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Other pods are on a room than before."""
+
+    row: int
+    touched: frozenset[Shape]  # could go there, before or now
+    always: frozenset[Shape]  # of those that are placed: whatever room they found, it may be another now
+    critical: frozenset[Shape]  # had no other room, or have no other now
+
+
+@dataclass(frozen=True, slots=True)
+class Answer(Generic[T]):
+    """What was found for some rows. `placed` says who was tried and in which room each ended."""
+
+    value: T
+    rows: tuple[int, ...]
+    shapes: tuple[Shape, ...]  # asked for a home of their own, before anybody was placed
+    placed: Sequence[tuple[Shape, int]]
+
+    def outdated(self, change: Change) -> bool:
+        """Whether the answer could be another now."""
+        if change.row in self.rows or not change.critical.isdisjoint(self.shapes):
+            return True
+        row, touched, always = change.row, change.touched, change.always
+        return any(shape in always or (place >= row and shape in touched) for shape, place in self.placed)
