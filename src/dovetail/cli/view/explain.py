@@ -6,7 +6,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from dovetail.cli.view.printing import counted, moment, plain_table, print_document, stamp
+from dovetail.cli.view.printing import counted, moment, plain_table, print_document, stamp, worth
 from dovetail.core.disruption.command import HOURS_PER_MONTH
 from dovetail.core.disruption.explain import MethodView, NodeExplanation, Obstacle
 from dovetail.core.disruption.explain_pod import PodExplanation
@@ -74,7 +74,7 @@ def _would_go(console: Console, view: MethodView) -> None:
     when = f"could go once {view.after} has nothing to do" if view.after else "goes in the next pass"
     console.print(f"  {when}: {command.decision} {counted(len(command.candidates), 'node')}", style="green", end="")
     bought = f", {counted(len(command.replacements), 'replacement')}" if command.replacements else ""
-    console.print(f"{bought}, ${command.saving * HOURS_PER_MONTH:,.2f} a month saved", style="green")
+    console.print(f"{bought}, {worth(command.saving * HOURS_PER_MONTH)}", style="green")
 
 
 def lifting(obstacle: Obstacle, now: datetime) -> tuple[str, str]:
@@ -228,7 +228,7 @@ def _pod_text(console: Console, told: PodExplanation) -> None:
     if told.block is not None:
         lasting = "permanent: somebody has to change it" if told.block.permanent else "may change"
         console.print(f"Eviction would be refused: {told.block.message} ({lasting})", style="red")
-    elif told.pod.active:
+    elif told.pod.active and told.node is not None:
         console.print("Eviction would be allowed now.", style="green")
 
 

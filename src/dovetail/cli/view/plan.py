@@ -1,19 +1,20 @@
 """A plan as people and scripts read it."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from dovetail.cli.view.printing import counted, plain_table, print_document, stamp
+from dovetail.cli.view.printing import counted, plain_table, print_document, stamp, worth
 from dovetail.core.disruption.command import HOURS_PER_MONTH, Command
 from dovetail.core.disruption.methods import METHODS
 from dovetail.core.disruption.planner import Plan
 from dovetail.model.snapshot import Snapshot
 
+_NO_EDGE = 1000  # wide enough for any table
 _UNCONCERNED = frozenset(
     {
         "Never",
@@ -112,9 +113,10 @@ def _print_text(console: Console, document: Mapping[str, Any]) -> None:
     console.print(f"Plan for {counted(document['nodes'], 'node')} at {document['at']}", style="bold")
     console.print()
     if document["commands"]:
-        console.print(_commands_table(document["commands"]))
+        _print_commands(console, document["commands"])
         console.print()
-        console.print(_verdict(document["savingPerMonth"]), style="bold green")
+        verdict = worth(document["savingPerMonth"])
+        console.print(f"{verdict[0].upper()}{verdict[1:]}.", style="bold green")
     else:
         console.print("Nothing would be disrupted.")
     if document["leftAlone"]:
@@ -122,8 +124,19 @@ def _print_text(console: Console, document: Mapping[str, Any]) -> None:
         console.print(_left_alone_table(document["leftAlone"]))
 
 
-def _verdict(saving: float) -> str:
-    return f"Saves ${saving:,.2f} a month." if saving >= 0 else f"Costs ${-saving:,.2f} a month more."
+def _print_commands(console: Console, commands: Sequence[Mapping[str, Any]]) -> None:
+    """As a table where there is room for one, else one after the other."""
+    table = _commands_table(commands)
+    if console.measure(table, options=console.options.update(width=_NO_EDGE)).maximum <= console.width:
+        console.print(table)
+        return
+    for each in commands:
+        nodes, pods = counted(len(each["nodes"]), "node"), counted(each["podsMoved"], "pod")
+        console.print(f"{each['decision']} {nodes}: {each['reason']} ({each['method']})", style="cyan")
+        console.print(f"  {worth(each['savingPerMonth'])}, {pods} moved")
+        console.print(f"  nodes: {', '.join(each['nodes'])}")
+        console.print(f"  replaced by: {'; '.join(_bought(one) for one in each['replacements']) or 'nothing'}")
+        console.print(f"  budget used: {', '.join(_spent(one) for one in each['budgetUsed'])}")
 
 
 def _commands_table(commands: Iterable[Mapping[str, Any]]) -> Table:

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-WIDEST = 240  # a pipe has no width of its own
+WIDEST = 4000  # a pipe has no width of its own
 
 
 def print_document(document: Mapping[str, Any], output: str, as_text: Callable[[Console], None]) -> None:
@@ -53,3 +53,8 @@ def moment(instant: datetime, now: datetime) -> str:
 def counted(number: int, thing: str) -> str:
     """`1 node`, `2 nodes`."""
     return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
+
+
+def worth(saving: float) -> str:
+    """`saves $7.30 a month`, or what it costs more."""
+    return f"saves ${saving:,.2f} a month" if saving >= 0 else f"costs ${-saving:,.2f} a month more"

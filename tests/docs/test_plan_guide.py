@@ -1,0 +1,25 @@
+"""The guide to plan, explain and budgets shows what the commands print, to the letter."""
+
+import re
+import shlex
+
+import pytest
+from typer.testing import CliRunner
+
+from docs.pages import ROOT
+from dovetail.cli.app import app
+
+GUIDE = ROOT / "docs" / "guides" / "plan.md"
+SHOWN = re.findall(r"^```sh\n(dovetail [^\n]*)\n```\n\n```text\n(.*?)^```", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize(("call", "printed"), SHOWN, ids=[call for call, _ in SHOWN])
+def test_the_guide_shows_what_the_command_prints(call, printed, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    result = CliRunner().invoke(app, shlex.split(call)[1:])
+    assert result.exit_code == 0
+    assert result.stdout == printed
+
+
+def test_every_command_of_the_guide_is_shown():
+    assert {shlex.split(call)[1] for call, _ in SHOWN} == {"plan", "explain", "budgets"}
