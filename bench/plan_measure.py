@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from cluster import AT, cluster
+from dovetail.core.disruption.cost import is_empty
 from dovetail.core.disruption.planner import Plan, Planner
 from dovetail.core.provisioning.eligibility import usable_pools
 from dovetail.model.budget import BudgetSpec
@@ -34,6 +35,7 @@ from sweep_measure import peak_mb, sweep_once
 from workloads import DEDICATED, workloads
 
 REPEATS = 3
+CHANGED = 5  # pods that change, one after the other; the median counts
 LONG_AGO = AT - timedelta(days=1)
 LATER = timedelta(seconds=10)
 EMPTY, DRIFTING, PROTECTED = 0.2, 0.01, 0.02  # shares of the dedicated nodes, and of all nodes
@@ -118,17 +120,17 @@ def check_complete(plan: Plan, snapshot: Snapshot) -> None:
 
 
 def changes(snapshot: Snapshot) -> Iterator[tuple[str, Snapshot]]:
-    """One pod at a time, each on a node of its own: gone, back again, annotated."""
+    """One random pod at a time, each on a random node: gone, back again, annotated."""
     rng = random.Random(9)  # noqa: S311 - not for secrets
     current = snapshot
-    for _ in range(REPEATS):
-        place = rng.randrange(len(snapshot.nodes))
-        node = current.nodes[place]
-        fewer = _with(current, place, node.pods[1:])
-        yield "gone", fewer
-        back = _with(fewer, place, node.pods)
-        yield "back", back
-        current = _with(back, place, (_annotated(node.pods[0], {"example.com/seen": "yes"}), *node.pods[1:]))
+    for _ in range(CHANGED):
+        place = rng.choice([place for place, node in enumerate(current.nodes) if not is_empty(node.pods)])
+        pods = current.nodes[place].pods
+        chosen = rng.choice([pod for pod in pods if not pod.daemon])
+        others = tuple(pod for pod in pods if pod is not chosen)
+        yield "gone", (fewer := _with(current, place, others))
+        yield "back", (again := _with(fewer, place, pods))
+        current = _with(again, place, (*others, _annotated(chosen, {"example.com/seen": "yes"})))
         yield "annotated", current
 
 

@@ -1,0 +1,79 @@
+"""Law: a sweep that followed the cluster answers like one that is made anew."""
+
+import random
+from dataclasses import replace
+
+import msgspec
+import pytest
+
+from dovetail.core.scheduling.sweep import Bounds, Sweep
+from reference.clusters import random_cluster
+
+
+def described(drafts):
+    return [(each.pool_name, sorted(each.type_names), [pod.key for pod in each.pods]) for each in drafts]
+
+
+def answers(sweep):
+    """Everything the sweep says, as plain values."""
+    one = {}
+    for row in sweep.rows:
+        found = sweep.remove(row)
+        blocker = found.blocker.key if found.blocker is not None else None
+        one[sweep.name(row)] = found.kind, found.price, blocker, described([found.draft] if found.draft else [])
+    pairs = list(zip(sweep.rows, sweep.rows[1:], strict=False))
+    for bounds in (Bounds(), Bounds(below=0.5, most_drafts=1)):
+        for pair in pairs:
+            together = sweep.remove_together(pair, bounds)
+            blocker = together.blocker.key if together.blocker is not None else None
+            one[pair, bounds] = blocker, described(together.drafts)
+    return one
+
+
+def with_one_pod_changed(snapshot, rng, number):
+    """Another pod on some node: gone, a twin of one that runs elsewhere, at its end, or on its way out."""
+    place = rng.randrange(len(snapshot.nodes))
+    node = snapshot.nodes[place]
+    everywhere = [pod for each in snapshot.nodes for pod in each.pods]
+    kind = rng.choice(("gone", "twin", "twin", "ended", "leaving"))
+    pods = list(node.pods)
+    if kind == "twin" and everywhere:
+        twin = rng.choice(everywhere)
+        meta = msgspec.structs.replace(twin.metadata, name=f"twin-{number}", uid=f"twin-{number}")
+        spec = msgspec.structs.replace(twin.spec, node_name=node.name)
+        pods.append(msgspec.structs.replace(twin, metadata=meta, spec=spec))
+    elif pods:
+        chosen = pods.pop(rng.randrange(len(pods)))
+        if kind == "ended":
+            status = msgspec.structs.replace(chosen.status, phase="Succeeded")
+            pods.append(msgspec.structs.replace(chosen, status=status))
+        elif kind == "leaving":
+            meta = msgspec.structs.replace(chosen.metadata, deletion_timestamp=snapshot.at)
+            pods.append(msgspec.structs.replace(chosen, metadata=meta))
+    changed = replace(node, pods=tuple(pods))
+    return replace(snapshot, nodes=(*snapshot.nodes[:place], changed, *snapshot.nodes[place + 1 :])), changed
+
+
+@pytest.mark.parametrize("chunk", range(6))
+def test_a_sweep_that_followed_answers_like_a_new_one(chunk):
+    followed = 0
+    for seed in range(chunk * 150, chunk * 150 + 150):
+        case, rng = random_cluster(seed), random.Random(seed)  # noqa: S311 - not for secrets
+        snapshot = replace(case.snapshot, unbound_pods=())
+        sweep = Sweep(snapshot, case.pools)
+        closed = set()
+        for number in range(4):
+            if not snapshot.nodes:
+                break
+            answers(sweep)
+            snapshot, node = with_one_pod_changed(snapshot, rng, number)
+            rows = {sweep.name(row): row for row in range(len(sweep._base.rooms))}
+            if node.name not in rows:
+                break
+            closed ^= {node.name} if rng.random() < 0.2 else set()
+            if not sweep.follow(rows[node.name], node, closed=node.name in closed):
+                break
+            fresh = Sweep(snapshot, case.pools, closed=closed)
+            assert answers(sweep) == answers(fresh), f"seed {seed}, change {number}"
+            followed += 1
+    assert followed > 20
