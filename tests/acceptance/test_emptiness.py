@@ -92,7 +92,7 @@ def test_several_empty_nodes_go_in_one_command():
     ids=["daemon", "terminating", "terminating stateful", "mirror", "ended", "running"],
 )
 def test_what_counts_as_empty(lodger, names):
-    assert taken(cluster(worker("a", lodger), types=(LARGE,))) == names
+    assert taken(cluster(worker("a", lodger), pools=[free(template=ON_DEMAND)], types=(LARGE,))) == names
 
 
 def test_a_huge_pending_pod_that_needs_the_room_keeps_a_node_from_being_consolidated():

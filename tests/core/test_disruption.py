@@ -145,8 +145,14 @@ def test_several_nodes_become_one_cheaper_one():
 
 def test_a_full_node_is_not_replaced_by_its_twin():
     full = worker("a", pod("x", on="a", cpu="3800m", memory="15Gi"))
-    plan = plan_disruption(cluster(full, types=(LARGE,)))
+    plan = plan_disruption(cluster(full, pools=[_on_demand()], types=(LARGE,)))
     assert plan.commands == ()
+
+
+def _on_demand():
+    """A pool that may not buy spot, which would be cheaper even as the same type."""
+    wanted = {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]}
+    return nodepool(template={"requirements": [wanted]}, disruption={"budgets": [{"nodes": "100%"}]})
 
 
 def test_a_node_too_large_for_its_pods_is_replaced_by_a_cheaper_one():
@@ -187,8 +193,10 @@ def test_what_a_pool_writes_against_consolidation_is_heard(disruption, code):
 
 
 def test_a_settling_node_is_neither_source_nor_destination():
-    settle = nodepool("settling", disruption={"consolidationGracePeriod": "30m", "budgets": [{"nodes": "100%"}]})
-    open_pool = nodepool(disruption={"budgets": [{"nodes": "100%"}]})
+    settle = nodepool(
+        "settling", ready=False, disruption={"consolidationGracePeriod": "30m", "budgets": [{"nodes": "100%"}]}
+    )
+    open_pool = _on_demand()
     recent = {"lastPodEventTime": stamped(NOON - timedelta(minutes=10))}
     busy = worker("b", pod("y", on="b"), pool="settling", status=recent)
     plan = plan_disruption(
