@@ -9,6 +9,7 @@ import pytest
 from e2e.components import build
 from e2e.controlplane.slate import wipe
 from e2e.controlplane.stack import ControlPlane
+from e2e.running import crds
 
 HERE = Path(__file__).parent
 _RUNNING = pytest.StashKey[ControlPlane]()
@@ -69,3 +70,12 @@ def namespace_numbers() -> Iterator[int]:
 def namespace(cluster: ControlPlane, namespace_numbers: Iterator[int]) -> str:
     """A namespace of the test's own, ready for pods."""
     return cluster.create_namespace(f"test-{next(namespace_numbers)}")
+
+
+@pytest.fixture
+def prepared(cluster):
+    """A clean cluster with the custom resources installed as the guide says."""
+    printed = cluster.kubectl("apply", "-f", "-", input=crds())
+    assert "nodepools.karpenter.sh" in printed
+    cluster.kubectl("wait", "--for=condition=Established", "--timeout=30s", "crd", "--all")
+    return cluster

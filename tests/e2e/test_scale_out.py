@@ -1,115 +1,25 @@
 """The controller as its own process on a real cluster: pending pods become nodes, lost instances are noticed."""
 
-import json
 import os
 import subprocess
-import sys
-from contextlib import contextmanager
-from pathlib import Path
-
-import pytest
 
 from e2e.controlplane.api import MERGE, eventually
 from e2e.controlplane.stack import ControlPlane
-
-DOVETAIL = str(Path(sys.executable).parent / "dovetail")
-NODE_CLASS = {
-    "apiVersion": "karpenter.kwok.sh/v1alpha1",
-    "kind": "KWOKNodeClass",
-    "metadata": {"name": "default"},
-    "spec": {},
-}
-NODE_POOL = {
-    "apiVersion": "karpenter.sh/v1",
-    "kind": "NodePool",
-    "metadata": {"name": "default"},
-    "spec": {
-        "template": {
-            "spec": {
-                "nodeClassRef": {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"},
-                "requirements": [{"key": "kubernetes.io/arch", "operator": "In", "values": ["amd64"]}],
-                "expireAfter": "Never",
-            }
-        },
-        "limits": {"cpu": "1000"},
-    },
-}
-
-
-def deployment(replicas, cpu="1"):
-    requests = {"cpu": cpu, "memory": "1Gi"}
-    container = {"name": "main", "image": "app", "resources": {"requests": requests}}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": "web"},
-        "spec": {
-            "replicas": replicas,
-            "selector": {"matchLabels": {"app": "web"}},
-            "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [container]}},
-        },
-    }
-
-
-@pytest.fixture
-def prepared(cluster):
-    """A clean cluster with the custom resources installed as the guide says."""
-    printed = cluster.kubectl("apply", "-f", "-", input=crds())
-    assert "nodepools.karpenter.sh" in printed
-    cluster.kubectl("wait", "--for=condition=Established", "--timeout=30s", "crd", "--all")
-    return cluster
-
-
-def crds():
-    return subprocess.run([DOVETAIL, "crds"], check=True, capture_output=True, text=True).stdout
-
-
-@contextmanager
-def controller(cluster, **variables):
-    """`dovetail run` against the cluster, stopped at the end as a pod would be."""
-    environment = {**os.environ, "LOG_FORMAT": "text", "GARBAGE_COLLECTION_INTERVAL": "3s", **variables}
-    process = cluster.launch(
-        "dovetail", DOVETAIL, "run", "--kubeconfig", str(cluster.kubeconfig), "--provider", "kwok", env=environment
-    )
-    try:
-        yield process
-        assert process.exit_code is None, process.tail()
-    finally:
-        process.stop(10)
-
-
-def apply(cluster, manifest, namespace="default"):
-    cluster.kubectl("apply", "-n", namespace, "-f", "-", input=json.dumps(manifest))
-
-
-def pods(cluster, namespace):
-    return cluster.api.items(f"/api/v1/namespaces/{namespace}/pods")
-
-
-def running(cluster, namespace):
-    return [pod for pod in pods(cluster, namespace) if pod["status"].get("phase") == "Running"]
-
-
-def claims(cluster):
-    return cluster.api.items("/apis/karpenter.sh/v1/nodeclaims")
-
-
-def nodes(cluster):
-    return cluster.api.items("/api/v1/nodes")
-
-
-def condition(thing, kind):
-    return next((each["status"] for each in thing["status"].get("conditions", []) if each["type"] == kind), None)
-
-
-def settled(cluster):
-    made, joined = claims(cluster), nodes(cluster)
-    return (
-        made
-        and len(made) == len(joined)
-        and all(condition(claim, "Ready") == "True" for claim in made)
-        and {claim["status"].get("providerID") for claim in made} == {node["spec"].get("providerID") for node in joined}
-    )
+from e2e.running import (
+    DOVETAIL,
+    NODE_CLASS,
+    NODE_POOL,
+    apply,
+    claims,
+    condition,
+    controller,
+    deployment,
+    nodepool,
+    nodes,
+    pods,
+    running,
+    settled,
+)
 
 
 def test_fifty_pods_that_fit_nowhere_get_nodes_and_run(prepared, namespace):
@@ -121,7 +31,7 @@ def test_fifty_pods_that_fit_nowhere_get_nodes_and_run(prepared, namespace):
         eventually(lambda: len(running(cluster, namespace)) == 50, "50 pods run", within=90)
         eventually(lambda: settled(cluster), "every claim has its node", within=30)
         pool = cluster.api.get("/apis/karpenter.sh/v1/nodepools/default").expect()
-        eventually(lambda: _pool(cluster)["status"].get("nodes") == len(nodes(cluster)), "the pool counts its nodes")
+        eventually(lambda: nodepool(cluster)["status"].get("nodes") == len(nodes(cluster)), "the pool counts its nodes")
         assert condition(pool, "Ready") == "True"
         for node in nodes(cluster):
             assert "karpenter.sh/termination" in node["metadata"]["finalizers"]
@@ -129,10 +39,6 @@ def test_fifty_pods_that_fit_nowhere_get_nodes_and_run(prepared, namespace):
             assert all(taint["key"] != "karpenter.sh/unregistered" for taint in node["spec"].get("taints", []))
         table = cluster.kubectl("get", "nodeclaims")
         assert "True" in table
-
-
-def _pool(cluster):
-    return cluster.api.get("/apis/karpenter.sh/v1/nodepools/default").expect()
 
 
 def test_an_instance_deleted_behind_our_back_is_noticed_and_cleaned_up(prepared, namespace):

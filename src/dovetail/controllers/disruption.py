@@ -21,7 +21,7 @@ from dovetail.model.refusal import Refusal
 from dovetail.model.snapshot import Snapshot
 from dovetail.model.wire import Key
 from dovetail.ports.cluster import Notice
-from dovetail.ports.errors import WorldError
+from dovetail.runtime.guard import guarded
 
 log = logging.getLogger(__name__)
 IDLE_SECONDS = 10.0
@@ -41,11 +41,7 @@ class Disruption:
         """Plan and act until cancelled."""
         await self._context.state.synced()
         while True:
-            try:
-                acted = await self.run_pass()
-            except WorldError as error:
-                log.warning("disruption pass failed", extra={"error": str(error)})
-                acted = False
+            acted = await guarded("disruption", self.run_pass)
             await asyncio.sleep(0.1 if acted else IDLE_SECONDS)
 
     async def run_pass(self) -> bool:

@@ -9,7 +9,7 @@ import logging
 
 from dovetail.controllers.context import Context
 from dovetail.model.nodeclaim import REGISTERED, NodeClaim
-from dovetail.ports.errors import WorldError
+from dovetail.runtime.guard import guarded
 
 log = logging.getLogger(__name__)
 
@@ -25,10 +25,7 @@ class GarbageCollection:
         await self._context.state.synced()
         while True:
             await asyncio.sleep(self._context.settings.garbage_collection_interval.total_seconds())
-            try:
-                await self.collect()
-            except WorldError as error:
-                log.warning("garbage collection failed", extra={"error": str(error)})
+            await guarded("nodeclaim.garbagecollection", self.collect)
 
     async def collect(self) -> None:
         """One comparison. Claims are read before instances, so a launch in between is never taken for a loss."""

@@ -20,6 +20,7 @@ from dovetail.model.pod import Pod
 from dovetail.model.wire import Key
 from dovetail.ports.cluster import Notice
 from dovetail.ports.errors import WorldError
+from dovetail.runtime.guard import guarded
 
 log = logging.getLogger(__name__)
 RETRIGGER_SECONDS = 10.0
@@ -92,7 +93,7 @@ class Provisioner:
                 reminder = waits.create_task(self._remind())
                 await self._batch.gather()
                 reminder.cancel()
-            await self.provision()
+            await guarded("provisioner", self.provision)
 
     async def _remind(self) -> None:
         while True:

@@ -1,0 +1,102 @@
+"""The controller as its own process on a real cluster, and what a test wants to know of that cluster."""
+
+import json
+import os
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+DOVETAIL = str(Path(sys.executable).parent / "dovetail")
+NODE_CLASS = {
+    "apiVersion": "karpenter.kwok.sh/v1alpha1",
+    "kind": "KWOKNodeClass",
+    "metadata": {"name": "default"},
+    "spec": {},
+}
+NODE_POOL = {
+    "apiVersion": "karpenter.sh/v1",
+    "kind": "NodePool",
+    "metadata": {"name": "default"},
+    "spec": {
+        "template": {
+            "spec": {
+                "nodeClassRef": {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"},
+                "requirements": [{"key": "kubernetes.io/arch", "operator": "In", "values": ["amd64"]}],
+                "expireAfter": "Never",
+            }
+        },
+        "limits": {"cpu": "1000"},
+    },
+}
+
+
+def deployment(replicas, cpu="1"):
+    requests = {"cpu": cpu, "memory": "1Gi"}
+    container = {"name": "main", "image": "app", "resources": {"requests": requests}}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "web"},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": {"app": "web"}},
+            "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [container]}},
+        },
+    }
+
+
+def crds():
+    return subprocess.run([DOVETAIL, "crds"], check=True, capture_output=True, text=True).stdout
+
+
+@contextmanager
+def controller(cluster, **variables):
+    """`dovetail run` against the cluster, stopped at the end as a pod would be."""
+    environment = {**os.environ, "LOG_FORMAT": "text", "GARBAGE_COLLECTION_INTERVAL": "3s", **variables}
+    process = cluster.launch(
+        "dovetail", DOVETAIL, "run", "--kubeconfig", str(cluster.kubeconfig), "--provider", "kwok", env=environment
+    )
+    try:
+        yield process
+        assert process.exit_code is None, process.tail()
+    finally:
+        process.stop(10)
+
+
+def apply(cluster, manifest, namespace="default"):
+    cluster.kubectl("apply", "-n", namespace, "-f", "-", input=json.dumps(manifest))
+
+
+def pods(cluster, namespace):
+    return cluster.api.items(f"/api/v1/namespaces/{namespace}/pods")
+
+
+def running(cluster, namespace):
+    return [pod for pod in pods(cluster, namespace) if pod["status"].get("phase") == "Running"]
+
+
+def claims(cluster):
+    return cluster.api.items("/apis/karpenter.sh/v1/nodeclaims")
+
+
+def nodes(cluster):
+    return cluster.api.items("/api/v1/nodes")
+
+
+def condition(thing, kind):
+    return next((each["status"] for each in thing["status"].get("conditions", []) if each["type"] == kind), None)
+
+
+def settled(cluster):
+    made, joined = claims(cluster), nodes(cluster)
+    return (
+        made
+        and len(made) == len(joined)
+        and all(condition(claim, "Ready") == "True" for claim in made)
+        and {claim["status"].get("providerID") for claim in made} == {node["spec"].get("providerID") for node in joined}
+    )
+
+
+def nodepool(cluster):
+    return cluster.api.get("/apis/karpenter.sh/v1/nodepools/default").expect()
