@@ -1,14 +1,19 @@
 """`dovetail budgets` from outside: the map of hours, its sources, and pools that are blocked."""
 
+import io
 import json
+from datetime import UTC, datetime
 
 import pytest
 import yaml
+from rich.console import Console
 from typer.testing import CliRunner
 
 from acceptance.fleet import cluster, worker
 from builders import nodepool
 from dovetail.cli.app import app
+from dovetail.cli.view.budgets import draw_map
+from dovetail.core.disruption.windows import draw_calendar
 from dovetail.manifest.snapshot_file import snapshot_bytes
 from manifest.corpus import budgeted
 
@@ -102,3 +107,15 @@ def test_a_manifest_that_cannot_be_read_as_a_pool_says_where(manifest):
     result = budgets("default", "-f", manifest({"nodes": "1", "schedule": "0 9 * * *", "duration": "soon"}))
     assert result.exit_code == 2
     assert "duration" in result.stderr
+
+
+def test_a_terminal_shows_what_is_allowed_in_colours_and_fits_80_columns():
+    pool = nodepool(disruption={"budgets": [{"nodes": "100%"}, OFFICE]})
+    screen = io.StringIO()
+    console = Console(file=screen, force_terminal=True, color_system="standard", width=80)
+    draw_map(console, "default", draw_calendar(pool, 9, datetime(2026, 1, 5, tzinfo=UTC), 24))
+    assert "\x1b[37;41m  0\x1b[0m" in screen.getvalue()
+    assert "\x1b[30;102m  9\x1b[0m" in screen.getvalue()
+    plain = io.StringIO()
+    draw_map(Console(file=plain, width=80), "default", draw_calendar(pool, 9, datetime(2026, 1, 5, tzinfo=UTC), 24))
+    assert max(map(len, plain.getvalue().splitlines())) <= 80

@@ -1,15 +1,19 @@
 """`dovetail plan` from outside: the table, the documents, and how it refuses."""
 
+import io
 import json
 from datetime import timedelta
 
 import pytest
 import yaml
+from rich.console import Console
 from typer.testing import CliRunner
 
 from acceptance.fleet import cluster, free, running, shielded, worker
 from builders import NOON, nodepool
 from dovetail.cli.app import app
+from dovetail.cli.view.plan import draw_plan, plan_document
+from dovetail.core.disruption.planner import plan_disruption
 from dovetail.manifest.snapshot_file import snapshot_bytes
 
 
@@ -108,3 +112,13 @@ def test_a_gate_that_cannot_be_read_ends_with_2(kept):
     result = plan("--snapshot", kept(one_goes()), "--feature-gates", "Drift")
     assert result.exit_code == 2
     assert "Name=true or Name=false" in result.stderr
+
+
+def test_in_a_narrow_terminal_commands_stand_one_below_the_other():
+    found = one_goes()
+    screen = io.StringIO()
+    document = plan_document(plan_disruption(found, thorough=True), found)
+    draw_plan(Console(file=screen, width=60), document)
+    text = screen.getvalue()
+    assert "delete 1 node: Empty (emptiness)\n  saves $730.00 a month, 0 pods moved\n  nodes: a\n" in text
+    assert max(map(len, text.splitlines())) <= 60

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acceptance.fleet import cluster, drifted, free, pdb, running, shielded, worker
-from builders import NOON, nodepool, pod, stamped
+from builders import NOON, claim, node, nodepool, pod, stamped
 from dovetail.core.disruption.context import Context
 from dovetail.core.disruption.explain import explain_node
 from dovetail.core.disruption.explain_pod import explain_pod, find_pod
@@ -18,6 +18,7 @@ from dovetail.model.budget import BudgetSpec, Window, parse_budget
 from dovetail.model.duration import Duration
 from dovetail.model.reason import Action, Reason
 from dovetail.model.schedule import Schedule
+from dovetail.model.snapshot import ClusterNode
 from dovetail.model.wire import Key
 
 HOUR = timedelta(hours=1)
@@ -25,8 +26,8 @@ BORN = {"creationTimestamp": stamped(NOON - HOUR)}
 
 
 def views(found, name="a"):
-    node = next(each for each in found.nodes if each.name == name)
-    return {view.method: view for view in explain_node(node, Context(found)).methods}
+    asked = next(each for each in found.nodes if each.name == name)
+    return {view.method: view for view in explain_node(asked, Context(found)).methods}
 
 
 def codes(view):
@@ -125,12 +126,30 @@ def test_every_method_either_takes_a_node_or_has_an_obstacle_as_the_plan_has_a_r
     held = shielded("y", "b")
     found = cluster(worker("a"), worker("b", held), drifted("c", running("z", "c")), pools=[free()])
     plan = plan_disruption(found, thorough=True)
-    for node in found.nodes:
-        for method, view in views(found, node.name).items():
-            refused = [each.code for each in plan.refusals_by_method[method] if each.about == f"node/{node.name}"]
+    for asked in found.nodes:
+        for method, view in views(found, asked.name).items():
+            refused = [each.code for each in plan.refusals_by_method[method] if each.about == f"node/{asked.name}"]
             assert bool(view.obstacles) == bool(refused)
             assert (view.command is None) == bool(view.obstacles)
             assert not refused or refused[0] in codes(view)
+
+
+def test_what_no_nodeclaim_belongs_to_is_nobodys_to_disrupt():
+    found = cluster(ClusterNode(node("a"), None))
+    assert {tuple(codes(view)) for view in views(found).values()} == {("Unmanaged",)}
+
+
+def test_a_node_that_is_not_there_yet_and_one_whose_pool_is_gone_say_so():
+    coming = ClusterNode(None, claim("a", age=HOUR))
+    assert codes(views(cluster(coming))["expiration"])[0] == "NodeMissing"
+    assert codes(views(cluster(worker("a", pool="gone")))["drift"]) == ["NodePoolMissing"]
+
+
+def test_a_pool_that_backs_off_says_until_when():
+    found = cluster(drifted("a"))
+    context = Context(found, backing_off={("default", Reason.DRIFTED): NOON + HOUR})
+    drift = explain_node(found.nodes[0], context).methods[1]
+    assert [(each.code, each.until) for each in drift.obstacles] == [("BackingOff", NOON + HOUR)]
 
 
 def window(schedule, duration):

@@ -20,7 +20,7 @@ _MOST = "black on bright_green"
 def print_calendar(pool: str, calendar: Calendar, output: str) -> None:
     """Print it in the form asked for."""
     document = _document(pool, calendar)
-    print_document(document, output, lambda console: _print_text(console, pool, calendar))
+    print_document(document, output, lambda console: draw_map(console, pool, calendar))
 
 
 def _document(pool: str, calendar: Calendar) -> dict[str, Any]:
@@ -39,7 +39,8 @@ def _document(pool: str, calendar: Calendar) -> dict[str, Any]:
     }
 
 
-def _print_text(console: Console, pool: str, calendar: Calendar) -> None:
+def draw_map(console: Console, pool: str, calendar: Calendar) -> None:
+    """For people: one map for all actions that are alike."""
     among = f"of {counted(calendar.total, 'node')}" if calendar.total else "nodes"
     console.print(f"NodePool {pool}: how many {among} may go at once", style="bold")
     console.print(f"From {calendar.start:%a %d %b %Y}, by the hour, in UTC", style="dim")

@@ -34,7 +34,7 @@ _UNCONCERNED = frozenset(
 def print_plan(plan: Plan, snapshot: Snapshot, output: str) -> None:
     """Print it in the form asked for."""
     document = plan_document(plan, snapshot)
-    print_document(document, output, lambda console: _print_text(console, document))
+    print_document(document, output, lambda console: draw_plan(console, document))
 
 
 def plan_document(plan: Plan, snapshot: Snapshot) -> dict[str, Any]:
@@ -109,7 +109,8 @@ def _most_telling(why: Mapping[str, Mapping[str, str]]) -> str:
     return (concerned or waiting or [ordered[-1][1]])[0]["message"]
 
 
-def _print_text(console: Console, document: Mapping[str, Any]) -> None:
+def draw_plan(console: Console, document: Mapping[str, Any]) -> None:
+    """For people: the commands, then every node left alone."""
     console.print(f"Plan for {counted(document['nodes'], 'node')} at {document['at']}", style="bold")
     console.print()
     if document["commands"]:
