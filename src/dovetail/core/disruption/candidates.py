@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
-from dovetail.core.disruption.cost import disruption_cost, is_empty, weight
+from dovetail.core.disruption.cost import BASE_COST, lifetime_left
+from dovetail.core.disruption.facts import FactBook, Facts
 from dovetail.core.disruption.pdbs import find_block
 from dovetail.model.catalog import InstanceType
 from dovetail.model.command import REPLACES_ANNOTATION, read_record
@@ -32,6 +33,8 @@ class Candidate:
     price: float  # 0 when nobody knows it
     cost: float
     weight: float
+    moving: tuple[Pod, ...]
+    """The pods that need a new home when it goes."""
 
     @property
     def name(self) -> str:
@@ -51,12 +54,7 @@ class Candidate:
     @property
     def empty(self) -> bool:
         """Whether no pod on it is worth rescheduling."""
-        return is_empty(self.node.pods)
-
-    @property
-    def moving(self) -> tuple[Pod, ...]:
-        """The pods that need a new home when it goes."""
-        return tuple(pod for pod in self.node.pods if pod.reschedulable)
+        return self.cost <= BASE_COST
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +66,15 @@ class PodBlock:
     permanent: bool = False
 
 
-def find_candidates(snapshot: Snapshot, *, eventual: bool) -> tuple[list[Candidate], list[Refusal]]:
+def find_candidates(
+    snapshot: Snapshot, *, eventual: bool, book: FactBook | None = None
+) -> tuple[list[Candidate], list[Refusal]]:
     """Every managed node as a candidate or a refusal.
 
     With `eventual`, pods do not stand in the way of a node whose claim bounds its own drain: the drain waits for them.
     """
+    book = book or FactBook()
+    book.turn_to(snapshot)
     candidates: list[Candidate] = []
     refusals: list[Refusal] = []
     for node in snapshot.nodes:
@@ -80,12 +82,12 @@ def find_candidates(snapshot: Snapshot, *, eventual: bool) -> tuple[list[Candida
             continue
         refusal = node_refusal(node, snapshot)
         if refusal is None and not (eventual and node.claim.spec.termination_grace_period is not None):
-            blocks = pod_blocks(node, snapshot)
+            blocks = _blocks(book.of(node), snapshot)
             refusal = blocks[0].refusal if blocks else None
         if refusal is not None:
             refusals.append(refusal)
         else:
-            candidates.append(build_candidate(node, snapshot))
+            candidates.append(_candidate(book.of(node), snapshot))
     return candidates, refusals
 
 
@@ -122,18 +124,28 @@ def _pool_refusal(node: ClusterNode, snapshot: Snapshot, about: str) -> Refusal 
 
 def pod_blocks(node: ClusterNode, snapshot: Snapshot) -> list[PodBlock]:
     """Everything the node's pods have against it, annotations first, then budgets; first come, first told."""
-    about = f"node/{node.name}"
+    return _blocks(_facts(node, snapshot), snapshot)
+
+
+def _facts(node: ClusterNode, snapshot: Snapshot) -> Facts:
+    book = FactBook()
+    book.turn_to(snapshot)
+    return book.of(node)
+
+
+def _blocks(facts: Facts, snapshot: Snapshot) -> list[PodBlock]:
+    about = f"node/{facts.node.name}"
     blocks = []
-    for pod in node.pods:
+    for pod in facts.annotated:
         protected = protection(pod, snapshot.at)
         if protected.active:
             why = f'pod has "{DO_NOT_DISRUPT}" annotation (Pod={pod.key})'
             refusal = Refusal("DoNotDisruptPod", about, why)
             blocks.append(PodBlock(refusal, protected.until, permanent=protected.until is None))
-    for pod in node.pods:
+    for pod, guards in facts.guarded:
         if protection(pod, snapshot.at).active:
             continue
-        block = find_block(pod, snapshot.pdbs)
+        block = find_block(pod, [snapshot.pdbs[each] for each in guards])
         if block is not None:
             words = f"{block.message} for pod {pod.key}"
             blocks.append(PodBlock(Refusal("PodDisruptionBudget", about, words), permanent=block.permanent))
@@ -142,6 +154,11 @@ def pod_blocks(node: ClusterNode, snapshot: Snapshot) -> list[PodBlock]:
 
 def build_candidate(node: ClusterNode, snapshot: Snapshot) -> Candidate:
     """A node with what its disruption would cost and save."""
+    return _candidate(_facts(node, snapshot), snapshot)
+
+
+def _candidate(facts: Facts, snapshot: Snapshot) -> Candidate:
+    node = facts.node
     assert node.claim is not None, "only managed nodes become candidates"
     instance_type = snapshot.types_by_pool.get(node.nodepool_name, {}).get(node.labels.get(INSTANCE_TYPE, ""))
     return Candidate(
@@ -150,8 +167,9 @@ def build_candidate(node: ClusterNode, snapshot: Snapshot) -> Candidate:
         pool=snapshot.nodepools[node.nodepool_name],
         instance_type=instance_type,
         price=node_price(node, instance_type),
-        cost=disruption_cost(node.pods),
-        weight=weight(node.pods, node.claim, snapshot.at),
+        cost=facts.cost,
+        weight=facts.burden * lifetime_left(node.claim, snapshot.at),
+        moving=facts.moving,
     )
 
 

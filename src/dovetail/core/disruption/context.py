@@ -7,6 +7,7 @@ from functools import cached_property
 
 from dovetail.core.disruption.allowance import Allowance, allowance, count_nodes
 from dovetail.core.disruption.candidates import Candidate, find_candidates, node_price
+from dovetail.core.disruption.facts import FactBook
 from dovetail.core.disruption.simulations import Simulations, View
 from dovetail.core.disruption.waits import consolidation_wait, grace_wait
 from dovetail.core.provisioning.eligibility import displaced_pods, provisionable_pods
@@ -37,6 +38,8 @@ class Context:
     """Until when a pool is left alone for a reason, because its last commands failed."""
     simulations: Simulations = field(default_factory=Simulations)
     """Those of earlier passes, to go on from."""
+    book: FactBook = field(default_factory=FactBook)
+    """What earlier passes found out about nodes."""
     _allowances: dict[tuple[str, Reason], Allowance] = field(default_factory=dict)
     _sweeps: dict[bool, Sweep] = field(default_factory=dict)
     _candidates: dict[bool, tuple[list[Candidate], list[Refusal]]] = field(default_factory=dict)
@@ -52,7 +55,7 @@ class Context:
     def candidates(self, *, eventual: bool) -> tuple[list[Candidate], list[Refusal]]:
         """Every managed node as a candidate or a refusal; made once for methods of one class."""
         if eventual not in self._candidates:
-            self._candidates[eventual] = find_candidates(self.snapshot, eventual=eventual)
+            self._candidates[eventual] = find_candidates(self.snapshot, eventual=eventual, book=self.book)
         return self._candidates[eventual]
 
     def pool_cost(self, pool: str) -> float:

@@ -43,6 +43,11 @@ def lifetime_left(claim: NodeClaim, now: datetime) -> float:
     return min(1.0, max(0.0, (whole - (now - created_at).total_seconds()) / whole))
 
 
+def burden(pods: Iterable[Pod]) -> float:
+    """What losing these pods at once would cost together."""
+    return sum(eviction_cost(pod) for pod in pods if not pod.terminal)
+
+
 def weight(pods: Iterable[Pod], claim: NodeClaim, now: datetime) -> float:
     """How much disrupting a node hurts: eviction costs, less so the nearer its end is."""
-    return sum(eviction_cost(pod) for pod in pods if not pod.terminal) * lifetime_left(claim, now)
+    return burden(pods) * lifetime_left(claim, now)

@@ -11,6 +11,7 @@ from datetime import datetime
 from dovetail.core.disruption.allowance import Allowance
 from dovetail.core.disruption.command import Command
 from dovetail.core.disruption.context import Context, Gates
+from dovetail.core.disruption.facts import FactBook
 from dovetail.core.disruption.methods import METHODS
 from dovetail.core.disruption.methods.base import Method, Proposal
 from dovetail.core.disruption.simulations import Simulations
@@ -47,10 +48,12 @@ class Planner:
     def __init__(self, gates: Gates | None = None) -> None:
         self._gates = gates or Gates()
         self._simulations = Simulations()
+        self._book = FactBook()
 
     def plan(self, snapshot: Snapshot, *, thorough: bool = False) -> Plan:
         """Decide on this snapshot."""
-        return plan_pass(Context(snapshot, self._gates, simulations=self._simulations), thorough=thorough)
+        context = Context(snapshot, self._gates, simulations=self._simulations, book=self._book)
+        return plan_pass(context, thorough=thorough)
 
 
 def plan_pass(context: Context, *, thorough: bool = False) -> Plan:

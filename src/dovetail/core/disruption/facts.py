@@ -1,0 +1,95 @@
+"""What can be said of a node's pods whatever the time is, worked out once and kept from pass to pass.
+
+A node that has not changed is the same object in the next snapshot. Which PodDisruptionBudgets select a pod depends on
+their selectors alone; what they allow is read anew every time.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dovetail.core.disruption.cost import burden, disruption_cost
+from dovetail.core.disruption.pdbs import tolerates_disruption
+from dovetail.model.labels import DO_NOT_DISRUPT
+from dovetail.model.pod import Pod
+from dovetail.model.snapshot import ClusterNode, Snapshot
+from dovetail.model.wire import LabelSelector
+
+Selected = tuple[str, str, LabelSelector | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """The pods of one node, as disruption looks at them."""
+
+    node: ClusterNode
+    annotated: tuple[Pod, ...]  # say something about being disrupted
+    guarded: tuple[tuple[Pod, tuple[int, ...]], ...]  # those some budgets select, with the positions of these
+    moving: tuple[Pod, ...]
+    cost: float
+    burden: float
+
+
+class FactBook:
+    """Facts of every node met so far; those of nodes that changed are forgotten when they are met again."""
+
+    def __init__(self) -> None:
+        self._facts: dict[str, Facts] = {}
+        self._selectors: tuple[Selected, ...] = ()
+        self._by_namespace: dict[str, list[tuple[int, LabelSelector]]] = {}
+        self._snapshot: Snapshot | None = None
+        self._selecting: dict[tuple[str, int], tuple[object, tuple[int, ...]]] = {}
+        self._tolerating: dict[int, tuple[object, bool]] = {}
+
+    def turn_to(self, snapshot: Snapshot) -> None:
+        """From now on, nodes of this snapshot are asked about."""
+        if self._snapshot is snapshot:
+            return
+        selectors = tuple((each.metadata.namespace, each.name, each.spec.selector) for each in snapshot.pdbs)
+        if selectors != self._selectors:
+            self._facts.clear()
+            self._selectors = selectors
+            self._by_namespace = {}
+            for position, (namespace, _, selector) in enumerate(selectors):
+                if selector is not None:
+                    self._by_namespace.setdefault(namespace, []).append((position, selector))
+        if len(self._facts) > 2 * len(snapshot.nodes):
+            self._facts.clear()  # nodes come and go
+        self._selecting, self._tolerating = {}, {}
+        self._snapshot = snapshot
+
+    def of(self, node: ClusterNode) -> Facts:
+        """What is known of a node."""
+        known = self._facts.get(node.name)
+        if known is None or known.node is not node:
+            known = self._facts[node.name] = self._read(node)
+        return known
+
+    def _read(self, node: ClusterNode) -> Facts:
+        guarded = ((pod, self._guards(pod)) for pod in node.pods if pod.active and not pod.mirror)
+        return Facts(
+            node=node,
+            annotated=tuple(pod for pod in node.pods if DO_NOT_DISRUPT in pod.metadata.annotations),
+            guarded=tuple((pod, guards) for pod, guards in guarded if guards and not self._tolerates(pod)),
+            moving=tuple(pod for pod in node.pods if pod.reschedulable),
+            cost=disruption_cost(node.pods),
+            burden=burden(node.pods),
+        )
+
+    def _guards(self, pod: Pod) -> tuple[int, ...]:
+        """The positions of the budgets that select a pod. Pods of a workload share their labels, and the answer."""
+        labels = pod.metadata.labels
+        asked = (pod.metadata.namespace, id(labels))
+        known = self._selecting.get(asked)
+        if known is None:
+            # The labels are kept with the answer, so that their identity cannot be given to another object.
+            selectors: Sequence[tuple[int, LabelSelector]] = self._by_namespace.get(asked[0], ())
+            found = tuple(position for position, selector in selectors if selector.matches(labels))
+            known = self._selecting[asked] = (labels, found)
+        return known[1]
+
+    def _tolerates(self, pod: Pod) -> bool:
+        tolerations = pod.spec.tolerations
+        known = self._tolerating.get(id(tolerations))
+        if known is None:
+            known = self._tolerating[id(tolerations)] = (tolerations, tolerates_disruption(pod))
+        return known[1]
