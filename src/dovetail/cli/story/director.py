@@ -14,7 +14,7 @@ from dovetail.model.node import Node
 from dovetail.model.pod import Pod
 from dovetail.model.wire import Key
 from dovetail.ports.cluster import Deletion, Patch
-from dovetail.sim.kinds import JOBS, NODE
+from dovetail.sim.kinds import JOBS, NODE, NODE_POOL
 from dovetail.sim.world import World
 
 _NAMESPACE = "default"
@@ -56,6 +56,8 @@ class Director:
             self._delete_node()
         elif step.act == "lose-instance":
             self._lose_instance()
+        elif step.act == "change-template":
+            self._change_template(round_number)
 
     def _scale(self, name: str, number: int) -> str:
         replicas = max(1, round(number * self._rng.uniform(1 - _SWING, 1 + _SWING)))
@@ -88,6 +90,15 @@ class Director:
             self._feed.tell("lost", f"{short_name(node.name)}: instance vanished with {counted(pods, 'pod')}")
             self._world.api.patch(NODE, node.key, Patch({"metadata": {"finalizers": None}}))
             self._world.api.delete(NODE, node.key, Deletion(uid=node.metadata.uid))
+
+    def _change_template(self, round_number: int) -> None:
+        """Every pool's nodes get one more label from now on: those that lack it have drifted."""
+        label = {"spec": {"template": {"metadata": {"labels": {"demo/generation": f"g{round_number + 1}"}}}}}
+        for pool in self._world.values(kinds.NODE_POOL):
+            self._feed.tell(
+                "change", f"nodepool {pool.name}: nodes shall be labelled demo/generation=g{round_number + 1}"
+            )
+            self._world.api.patch(NODE_POOL, pool.key, Patch(label))
 
     def _busiest(self) -> Node | None:
         ready = [node for node in self._world.values(kinds.NODE) if node.ready and not node.deleting]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dovetail.cli.story.names import counted, short_name
+from dovetail.cli.story.names import counted, short_name, short_names
 from dovetail.cloud.kwok.labels import PRICE
 from dovetail.model import kinds
 from dovetail.model.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
@@ -48,6 +48,7 @@ class Feed(logging.Handler):
         self._instances: set[str] = set()  # told of already: a launch that is repeated gives the same instance
         self._warned_at: dict[tuple[str, str], float] = {}
         self._by_message: Mapping[str, Callable[[dict[str, Any]], None]] = {
+            "disrupting nodes": self._disrupting,
             "created nodeclaim": self._created,
             "launched nodeclaim": self._launched,
             "registered nodeclaim": self._registered,
@@ -74,6 +75,10 @@ class Feed(logging.Handler):
         elif record.levelno >= logging.WARNING:
             told = ", ".join(f"{name}={value}" for name, value in sorted(fields.items()))
             self.tell("warning", f"{record.getMessage()}: {told}" if told else record.getMessage())
+
+    def _disrupting(self, fields: dict[str, Any]) -> None:
+        what = short_names(str(fields["what"]))
+        self.tell("disrupt", f"{fields['reason']}: {what}")
 
     def _created(self, fields: dict[str, Any]) -> None:
         name, requests = fields["nodeclaim"], fields["requests"]

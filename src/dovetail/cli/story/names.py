@@ -1,11 +1,18 @@
 """How things are called where room is short."""
 
+import re
+
 
 def short_name(node: str) -> str:
     """A kwok node by the name of its NodeClaim; any other by its own."""
     if not node.startswith("kwok-"):
         return node
     return node.removeprefix("kwok-").rpartition("-")[0] or node
+
+
+def short_names(text: str) -> str:
+    """A text with the kwok nodes in it called by the names of their NodeClaims."""
+    return re.sub(r"kwok-[a-z0-9.-]+", lambda found: short_name(found.group()), text)
 
 
 def counted(number: int, thing: str) -> str:

@@ -52,7 +52,7 @@ async def _live(plan: Plan, pacer: Pacer, show: Callable[[Entry], None], opened:
     loop = asyncio.get_running_loop()
     interrupted = asyncio.Event()
     pacer.on_stop = interrupted.set
-    async with embedded(WorldOptions(seed=plan.seed), Settings(catalog=plan.catalog)) as cluster:
+    async with embedded(WorldOptions(seed=plan.seed), Settings(catalog=plan.catalog, disruption="on")) as cluster:
         world = cluster.world
         feed = Feed(world, loop.time, show)
         tally = Tally(lambda number, slowest: feed.tell("settled", _settled(number, slowest)))

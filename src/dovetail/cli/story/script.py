@@ -15,7 +15,7 @@ from dovetail.manifest.documents import read_documents
 from dovetail.model.duration import Duration
 
 Plain = dict[str, Any]
-Act = Literal["", "delete-node", "lose-instance"]
+Act = Literal["", "delete-node", "lose-instance", "change-template"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
