@@ -61,9 +61,13 @@ def _terminating(node: ClusterNode) -> bool:
 
 def read_budgets(pool: NodePool) -> tuple[Budget, ...]:
     """All budgets of a pool, those of its action controls included; ValueError if any cannot be understood."""
+    disruption = pool.spec.disruption
+    if disruption.action_controls is not None and disruption.generic_per_action_controls is not None:
+        raise ValueError("'actionControls' and 'genericPerActionControls' are two spellings of one thing; keep one")
     budgets = [parse_budget(written) for written in pool.budgets]
-    for action, controls in sorted(pool.action_controls.items()):
-        budgets.extend(parse_budget(written, Action(action)) for written in controls.budgets or ())
+    for written, controls in sorted(pool.action_controls.items()):
+        action = Action(written)
+        budgets.extend(parse_budget(each, action) for each in controls.budgets or ())
     return tuple(budgets)
 
 

@@ -143,6 +143,8 @@ def _blocks(facts: Facts, snapshot: Snapshot) -> list[PodBlock]:
             refusal = Refusal("DoNotDisruptPod", about, why)
             blocks.append(PodBlock(refusal, protected.until, permanent=protected.until is None))
     for pod, guards in facts.guarded:
+        if len(guards) == 1 and snapshot.pdbs[guards[0]].status.disruptions_allowed > 0:
+            continue
         if protection(pod, snapshot.at).active:
             continue
         block = find_block(pod, [snapshot.pdbs[each] for each in guards])
@@ -161,14 +163,15 @@ def _candidate(facts: Facts, snapshot: Snapshot) -> Candidate:
     node = facts.node
     assert node.claim is not None, "only managed nodes become candidates"
     instance_type = snapshot.types_by_pool.get(node.nodepool_name, {}).get(node.labels.get(INSTANCE_TYPE, ""))
+    pool = snapshot.nodepools[node.nodepool_name]
     return Candidate(
         node=node,
         claim=node.claim,
-        pool=snapshot.nodepools[node.nodepool_name],
+        pool=pool,
         instance_type=instance_type,
         price=node_price(node, instance_type),
         cost=facts.cost,
-        weight=facts.burden * lifetime_left(node.claim, snapshot.at),
+        weight=facts.burden * lifetime_left(node.claim, snapshot.at, pool.spec.disruption.expire_after),
         moving=facts.moving,
     )
 

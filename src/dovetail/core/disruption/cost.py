@@ -4,8 +4,9 @@ Least disruption first: fewer pods, soon to expire, lower priority. Ties by name
 """
 
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 
+from dovetail.model.duration import Delay
 from dovetail.model.nodeclaim import NodeClaim
 from dovetail.model.pod import Pod
 
@@ -32,15 +33,17 @@ def is_empty(pods: Iterable[Pod]) -> bool:
     return disruption_cost(pods) <= BASE_COST
 
 
-def lifetime_left(claim: NodeClaim, now: datetime) -> float:
-    """The share of its life a node still has: 1 when it never expires, 0 when it is due."""
-    expiry, created_at = claim.spec.expire_after, claim.metadata.creation_timestamp
-    if expiry is None or expiry.span is None or created_at is None:
+def lifetime_left(claim: NodeClaim, now: datetime, soft: Delay | None = None) -> float:
+    """The share of its life a node still has: 1 when it never expires, 0 when it is due. The nearer end counts."""
+    created_at = claim.metadata.creation_timestamp
+    if created_at is None:
         return 1.0
-    whole = expiry.span.total_seconds()
-    if whole <= 0:
-        return 0.0
-    return min(1.0, max(0.0, (whole - (now - created_at).total_seconds()) / whole))
+    spans = (delay.span for delay in (claim.spec.expire_after, soft) if delay is not None)
+    return min((_share_left(span, now - created_at) for span in spans if span is not None), default=1.0)
+
+
+def _share_left(whole: timedelta, age: timedelta) -> float:
+    return min(1.0, max(0.0, (whole - age) / whole)) if whole > timedelta() else 0.0
 
 
 def burden(pods: Iterable[Pod]) -> float:
