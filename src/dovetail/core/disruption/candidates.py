@@ -7,6 +7,7 @@ node of a NodePool ends as a Candidate or as a Refusal; none is dropped silently
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 
 from dovetail.core.disruption.cost import BASE_COST, lifetime_left
 from dovetail.core.disruption.facts import FactBook, Facts
@@ -36,7 +37,7 @@ class Candidate:
     moving: tuple[Pod, ...]
     """The pods that need a new home when it goes."""
 
-    @property
+    @cached_property
     def name(self) -> str:
         """The node's name."""
         return self.node.name

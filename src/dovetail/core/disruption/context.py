@@ -5,18 +5,20 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 
-from dovetail.core.disruption.allowance import Allowance, allowance, count_nodes
+from dovetail.core.disruption.allowance import Allowance, NodeCounts, allowance, count_nodes
 from dovetail.core.disruption.candidates import Candidate, find_candidates, node_price
 from dovetail.core.disruption.facts import FactBook
 from dovetail.core.disruption.simulations import Simulations, View
-from dovetail.core.disruption.waits import consolidation_wait, grace_wait
+from dovetail.core.disruption.waits import consolidation_wait, grace_wait, has_windows
 from dovetail.core.provisioning.eligibility import displaced_pods, provisionable_pods
 from dovetail.core.scheduling.sweep import Sweep
 from dovetail.model.labels import INSTANCE_TYPE
+from dovetail.model.nodeclaim import NodeClaim
 from dovetail.model.pod import Pod
 from dovetail.model.reason import Reason
 from dovetail.model.refusal import Refusal
 from dovetail.model.snapshot import ClusterNode, Snapshot
+from dovetail.model.workload import PodDisruptionBudget
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,9 @@ class Context:
     """Those of earlier passes, to go on from."""
     book: FactBook = field(default_factory=FactBook)
     """What earlier passes found out about nodes."""
+    consolidation_refusals: dict[str, Refusal | None] = field(default_factory=dict)
+    """What consolidation has against each candidate: the same for several nodes and for one."""
+    _counts: dict[str, NodeCounts] = field(default_factory=dict)
     _allowances: dict[tuple[str, Reason], Allowance] = field(default_factory=dict)
     _sweeps: dict[bool, Sweep] = field(default_factory=dict)
     _candidates: dict[bool, tuple[list[Candidate], list[Refusal]]] = field(default_factory=dict)
@@ -47,16 +52,29 @@ class Context:
     def allowance(self, pool: str, reason: Reason) -> Allowance:
         """What a pool can still spend on a reason before this pass does anything."""
         if (pool, reason) not in self._allowances:
-            counts = count_nodes(self.snapshot.nodes_by_pool.get(pool, ()))
+            if pool not in self._counts:
+                self._counts[pool] = count_nodes(self.snapshot.nodes_by_pool.get(pool, ()))
             found = self.snapshot.nodepools[pool]
-            self._allowances[pool, reason] = allowance(found, reason, counts, self.snapshot.at)
+            self._allowances[pool, reason] = allowance(found, reason, self._counts[pool], self.snapshot.at)
         return self._allowances[pool, reason]
 
     def candidates(self, *, eventual: bool) -> tuple[list[Candidate], list[Refusal]]:
         """Every managed node as a candidate or a refusal; made once for methods of one class."""
+        eventual = eventual and self._bounded_drains
         if eventual not in self._candidates:
             self._candidates[eventual] = find_candidates(self.snapshot, eventual=eventual, book=self.book)
         return self._candidates[eventual]
+
+    def budgets_of(self, pod: Pod) -> list[PodDisruptionBudget]:
+        """The PodDisruptionBudgets that select a pod."""
+        self.book.turn_to(self.snapshot)
+        return [self.snapshot.pdbs[position] for position in self.book.guards(pod)]
+
+    @cached_property
+    def _bounded_drains(self) -> bool:
+        """Whether any claim bounds its own drain; if none does, the classes are the same."""
+        claims = (node.claim for node in self.snapshot.nodes)
+        return any(claim is not None and claim.spec.termination_grace_period is not None for claim in claims)
 
     def pool_cost(self, pool: str) -> float:
         """What the nodes of a pool cost an hour together."""
@@ -90,12 +108,20 @@ class Context:
         """A node that is not ready yet is nothing to rely on; one that is settling is left alone by consolidation."""
         if node.claim is not None and not node.initialized:
             return True
-        pool = self.snapshot.nodepools.get(node.nodepool_name)
-        if not consolidating or node.claim is None or pool is None:
+        return consolidating and node.claim is not None and self._settling(node.nodepool_name, node.claim)
+
+    def _settling(self, name: str, claim: NodeClaim) -> bool:
+        pool = self.snapshot.nodepools.get(name)
+        if pool is None or name in self._without_windows:
             return False
-        quiet = consolidation_wait(pool, node.claim, self.snapshot.at)
-        graceful = grace_wait(pool, node.claim, self.snapshot.at)
+        quiet = consolidation_wait(pool, claim, self.snapshot.at)
+        graceful = grace_wait(pool, claim, self.snapshot.at)
         return (not quiet.over and not quiet.never) or not graceful.over
+
+    @cached_property
+    def _without_windows(self) -> frozenset[str]:
+        """Pools in which no node is ever left alone by consolidation just because something happened on it."""
+        return frozenset(name for name, pool in self.snapshot.nodepools.items() if not has_windows(pool))
 
 
 class Purse:

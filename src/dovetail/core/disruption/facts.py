@@ -65,7 +65,7 @@ class FactBook:
         return known
 
     def _read(self, node: ClusterNode) -> Facts:
-        guarded = ((pod, self._guards(pod)) for pod in node.pods if pod.active and not pod.mirror)
+        guarded = ((pod, self.guards(pod)) for pod in node.pods if pod.active and not pod.mirror)
         return Facts(
             node=node,
             annotated=tuple(pod for pod in node.pods if DO_NOT_DISRUPT in pod.metadata.annotations),
@@ -75,7 +75,7 @@ class FactBook:
             burden=burden(node.pods),
         )
 
-    def _guards(self, pod: Pod) -> tuple[int, ...]:
+    def guards(self, pod: Pod) -> tuple[int, ...]:
         """The positions of the budgets that select a pod. Pods of a workload share their labels, and the answer."""
         labels = pod.metadata.labels
         asked = (pod.metadata.namespace, id(labels))

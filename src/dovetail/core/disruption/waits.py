@@ -68,6 +68,13 @@ def consolidation_wait(pool: NodePool, claim: NodeClaim, now: datetime) -> Wait:
     return elapsed(quiet_since(claim), wait, now)
 
 
+def has_windows(pool: NodePool) -> bool:
+    """Whether consolidation ever waits for a node to become quiet."""
+    wait = longer(pool.spec.disruption.consolidate_after, control(pool, Action.CONSOLIDATION))
+    grace = pool.spec.disruption.consolidation_grace_period
+    return (wait is not None and wait > ZERO) or (grace is not None and grace.span is not None)
+
+
 def emptiness_wait(pool: NodePool, claim: NodeClaim, now: datetime) -> Wait:
     """The same for empty nodes, with the action control for Emptiness on top."""
     own = control(pool, Action.EMPTINESS)

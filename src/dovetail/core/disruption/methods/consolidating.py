@@ -38,6 +38,13 @@ def settling(candidate: Candidate, context: Context) -> Refusal | None:
 
 def consolidation_refusal(candidate: Candidate, context: Context) -> Refusal | None:
     """Why consolidation is not interested in a node, or None."""
+    known = context.consolidation_refusals
+    if candidate.name not in known:
+        known[candidate.name] = _refusal(candidate, context)
+    return known[candidate.name]
+
+
+def _refusal(candidate: Candidate, context: Context) -> Refusal | None:
     about, pool = f"node/{candidate.name}", candidate.pool
     off = disabled(candidate)
     if off is not None:

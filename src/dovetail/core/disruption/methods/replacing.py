@@ -10,14 +10,14 @@ from dovetail.core.disruption.candidates import Candidate
 from dovetail.core.disruption.command import Command
 from dovetail.core.disruption.context import Context
 from dovetail.core.disruption.methods.base import Proposal
-from dovetail.core.disruption.pdbs import fully_blocks, matching
+from dovetail.core.disruption.pdbs import fully_blocks
 from dovetail.core.scheduling.draft import Draft
 from dovetail.core.scheduling.sweep import Bounds
 from dovetail.model.protection import protection
 from dovetail.model.reason import Reason
 from dovetail.model.refusal import Refusal
-from dovetail.model.snapshot import Snapshot
 from dovetail.model.wire import Key
+from dovetail.model.workload import PodDisruptionBudget
 
 
 def propose_replacing(candidates: Sequence[Candidate], context: Context, method: str, reason: Reason) -> Proposal:
@@ -50,7 +50,7 @@ def propose_replacing(candidates: Sequence[Candidate], context: Context, method:
 def _replacements(candidate: Candidate, context: Context) -> tuple[Draft, ...] | Refusal:
     """What has to be bought so that every pod that can move has a place, or the pod that has none."""
     sweep = context.sweep(consolidating=False)
-    staying = frozenset(_staying(candidate, context.snapshot))
+    staying = frozenset(_staying(candidate, context))
     outcome = sweep.remove_together([sweep.row(candidate.name)], Bounds(staying=staying))
     if outcome.blocker is not None:
         why = f"not all pods would schedule, {outcome.blocker.key} has no other place"
@@ -58,16 +58,13 @@ def _replacements(candidate: Candidate, context: Context) -> tuple[Draft, ...] |
     return outcome.drafts
 
 
-def _staying(candidate: Candidate, snapshot: Snapshot) -> list[Key]:
+def _staying(candidate: Candidate, context: Context) -> list[Key]:
     """Pods that the drain will wait for: nothing is bought for them ahead."""
+    at = context.snapshot.at
     return [
-        pod.key
-        for pod in candidate.moving
-        if protection(pod, snapshot.at).active or _never_evicted(pod.key, candidate, snapshot)
+        pod.key for pod in candidate.moving if protection(pod, at).active or _never_evicted(context.budgets_of(pod))
     ]
 
 
-def _never_evicted(key: Key, candidate: Candidate, snapshot: Snapshot) -> bool:
-    pod = next(each for each in candidate.moving if each.key == key)
-    budgets = matching(pod, snapshot.pdbs)
+def _never_evicted(budgets: Sequence[PodDisruptionBudget]) -> bool:
     return len(budgets) > 1 or any(fully_blocks(budget) for budget in budgets)
