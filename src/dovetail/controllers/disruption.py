@@ -14,6 +14,7 @@ from dovetail.controllers.executor import Executor
 from dovetail.core.disruption.command import Command
 from dovetail.core.disruption.context import Context as Pass
 from dovetail.core.disruption.context import Gates
+from dovetail.core.disruption.methods import METHODS
 from dovetail.core.disruption.planner import plan_pass
 from dovetail.core.disruption.validation import VALIDATED, revalidate
 from dovetail.model.kinds import NODE, NODE_POOL
@@ -45,11 +46,21 @@ class Disruption:
             await asyncio.sleep(0.1 if acted else IDLE_SECONDS)
 
     async def run_pass(self) -> bool:
-        """One pass; says whether anything was started."""
-        plan = plan_pass(await self._pass())
-        self._tell(refusal for refusals in plan.refusals_by_method.values() for refusal in refusals)
+        """One pass; says whether anything was started. What did not hold leaves the turn to the methods after it."""
+        await self._executor.tidy()
+        methods = METHODS
+        while methods:
+            plan = plan_pass(await self._pass(), methods=methods)
+            self._tell(refusal for refusals in plan.refusals_by_method.values() for refusal in refusals)
+            if await self._start(plan.commands):
+                return True
+            asked = len(plan.refusals_by_method)
+            methods = methods[asked:]
+        return False
+
+    async def _start(self, commands: Iterable[Command]) -> bool:
         started = False
-        for command in plan.commands:
+        for command in commands:
             checked = await self._checked(command)
             if isinstance(checked, Refusal):
                 log.info("command rejected", extra={"why": checked.message})

@@ -21,8 +21,10 @@ from dovetail.core.provisioning.claims import claim_for
 from dovetail.model.command import RECORD_ANNOTATION, REPLACES_ANNOTATION, CommandState, Record, write_record
 from dovetail.model.conditions import ConditionList, Verdict, find, without
 from dovetail.model.kinds import NODE, NODE_CLAIM
+from dovetail.model.node import Node
 from dovetail.model.nodeclaim import DEPENDENTS, DISRUPTION_REASON, NodeClaim
 from dovetail.model.reason import Reason
+from dovetail.model.taints import Taint
 from dovetail.ports.cluster import Notice
 from dovetail.ports.errors import NotFound
 from dovetail.runtime.reconciler import Reconciler
@@ -166,9 +168,21 @@ class Executor:
             if not claim.deleting:
                 await self._release(claim)
 
+    async def tidy(self) -> None:
+        """Take away the marks of no command at all: an earlier life, or another program, left them behind."""
+        state = self._context.state
+        for claim in list(state.claims.items.values()):
+            nodes = state.nodes_of(claim)
+            leaving = claim.deleting or any(node.deleting for node in nodes)
+            if leaving or RECORD_ANNOTATION in claim.metadata.annotations or not self._context.manages(claim):
+                continue
+            if claim.has(DISRUPTION_REASON) or any(len(_untainted(node)) < len(node.spec.taints) for node in nodes):
+                log.info("marks of no command removed", extra={"nodeclaim": claim.name})
+                await self._release(claim)
+
     async def _release(self, claim: NodeClaim) -> None:
         for node in self._context.state.nodes_of(claim):
-            kept = [taint for taint in node.spec.taints if not any(taint.matches(ours) for ours in DISRUPTION_TAINTS)]
+            kept = _untainted(node)
             if len(kept) != len(node.spec.taints):
                 await self._context.patch_node(node, {"spec": {"taints": [wire(taint) for taint in kept]}})
         if find(claim.status.conditions, DISRUPTION_REASON) is not None:
@@ -179,3 +193,8 @@ class Executor:
             await self._context.patch_claim(claim, body)
         except NotFound:
             return
+
+
+def _untainted(node: Node) -> list[Taint]:
+    """A node's taints without those that keep new pods from a node on its way out."""
+    return [taint for taint in node.spec.taints if not any(taint.matches(ours) for ours in DISRUPTION_TAINTS)]

@@ -4,7 +4,7 @@ Methods are asked in order and the first with a command acts. With `thorough`, a
 can be told what each method thinks of it; only the first with a command counts as what would be done.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -56,13 +56,13 @@ class Planner:
         return plan_pass(context, thorough=thorough)
 
 
-def plan_pass(context: Context, *, thorough: bool = False) -> Plan:
-    """Decide in a context that may know more than the snapshot tells."""
+def plan_pass(context: Context, *, thorough: bool = False, methods: Sequence[Method] = METHODS) -> Plan:
+    """Decide in a context that may know more than the snapshot tells; `methods` are those still to be asked."""
     snapshot = context.snapshot
     commands: tuple[Command, ...] = ()
     refusals: dict[str, tuple[Refusal, ...]] = {}
     proposed: dict[str, tuple[Command, ...]] = {}
-    for method in METHODS:
+    for method in methods:
         proposal = consider(method, context)
         refusals[method.name] = proposal.refusals
         proposed[method.name] = proposal.commands
