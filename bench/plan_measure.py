@@ -35,6 +35,7 @@ from sweep_measure import peak_mb, sweep_once
 from workloads import DEDICATED, workloads
 
 REPEATS = 3
+COMPARED = 1_000  # up to this size, every pass is held against one made anew
 CHANGED = 5  # pods that change, one after the other; the median counts
 LONG_AGO = AT - timedelta(days=1)
 LATER = timedelta(seconds=10)
@@ -119,6 +120,15 @@ def check_complete(plan: Plan, snapshot: Snapshot) -> None:
         assert answered == managed, f"{method} left {len(managed - answered)} nodes without an answer"
 
 
+def check_same(plan: Plan, snapshot: Snapshot) -> None:
+    """A pass that built on earlier ones says what a new one says."""
+    fresh = Planner().plan(snapshot, thorough=True)
+    assert plan.refusals_by_method == fresh.refusals_by_method
+    assert [*map(str, plan.commands)] == [*map(str, fresh.commands)]
+    for method, commands in fresh.commands_by_method.items():
+        assert [*map(str, plan.commands_by_method[method])] == [*map(str, commands)]
+
+
 def changes(snapshot: Snapshot) -> Iterator[tuple[str, Snapshot]]:
     """One random pod at a time, each on a random node: gone, back again, annotated."""
     rng = random.Random(9)  # noqa: S311 - not for secrets
@@ -157,6 +167,8 @@ def main() -> None:
         seconds, later = plan_once(planner, changed)
         again.setdefault(kind, []).append(seconds)
         check_complete(later, changed)
+        if nodes <= COMPARED:
+            check_same(later, changed)
     codes = {method: Counter(each.code for each in refusals) for method, refusals in plan.refusals_by_method.items()}
     figures: dict[str, Any] = {
         "nodes": nodes,

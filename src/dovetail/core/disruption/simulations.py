@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dovetail.core.provisioning.eligibility import usable_pools
+from dovetail.core.scheduling.draft import Draft
 from dovetail.core.scheduling.rooms import all_taints, leaving
 from dovetail.core.scheduling.sweep import Sweep
 from dovetail.model.pod import Pod
@@ -38,6 +39,8 @@ class Simulations:
     def __init__(self) -> None:
         self._kept: dict[bool, tuple[View, Sweep]] = {}
         self._followed = 0
+        self.replacements: dict[str, tuple[tuple[object, ...], Draft | str]] = {}
+        """What each node would be replaced with, and what that was worked out from."""
 
     def sweep(self, view: View, *, consolidating: bool) -> Sweep:
         """A sweep of this view, new or brought up to it."""
@@ -49,6 +52,7 @@ class Simulations:
         sweep = self._followed_to(view, *kept) if kept is not None else None
         if sweep is None:
             sweep = _made(view)
+            self.replacements.clear()
         self._kept[consolidating] = view, sweep
         return sweep
 

@@ -34,10 +34,12 @@ Asked = tuple[tuple[Toleration, ...], bool, tuple[Alternative, ...], tuple[Alter
 
 @dataclass(frozen=True)
 class Requalified:
-    """The lists of candidates (by identity) a room was or is on, and those so short that its coming or going counts."""
+    """Lists of candidates, by identity: those a room was or is on, and short ones that it joined or left."""
 
-    listed: set[int] = field(default_factory=set)
-    critical: set[int] = field(default_factory=set)
+    before: set[int] = field(default_factory=set)
+    after: set[int] = field(default_factory=set)
+    rescued: set[int] = field(default_factory=set)
+    stranded: set[int] = field(default_factory=set)
 
 
 class Base:
@@ -203,16 +205,24 @@ class Base:
             had, has = (_holds(free, asked[-1]) for free in (before, self.free[row]))
             if not (had or has) or not self._may_stand(row, asked):
                 continue
-            changed.listed.add(id(found))
+            if had:
+                changed.before.add(id(found))
+            if has:
+                changed.after.add(id(found))
             if had is not has:
-                position = bisect_left(found, row)
-                if min(len(found), len(found) - had + has) <= 1:
-                    changed.critical.add(id(found))
-                if has:
-                    found.insert(position, row)
-                else:
-                    found.pop(position)
+                self._move_on_list(row, found, changed)
         return changed
+
+    def _move_on_list(self, row: int, found: "array[int]", changed: Requalified) -> None:
+        position = bisect_left(found, row)
+        if id(found) in changed.after:
+            if len(found) <= 1:
+                changed.rescued.add(id(found))
+            found.insert(position, row)
+        else:
+            found.pop(position)
+            if len(found) <= 1:
+                changed.stranded.add(id(found))
 
     def _may_stand(self, row: int, asked: Asked) -> bool:
         tolerations, soft, alternatives, on_rooms, _ = asked

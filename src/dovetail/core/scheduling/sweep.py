@@ -135,7 +135,7 @@ class Sweep:
         shop = Shop(self._base) if bounds.most_drafts is None else self._shop
         placing = Placing(self._board, shop, below=bounds.below, most_drafts=bounds.most_drafts)
         blocker, drafts, placed = self._simulate(rows, placing, queue)
-        return Answer(Together(drafts if blocker is None else (), blocker), rows, (), placed)
+        return Answer(Together(drafts if blocker is None else (), blocker), rows, placed)
 
     def remove(self, row: int) -> Removal:
         """Take one node away, look, and put everything back."""
@@ -148,12 +148,12 @@ class Sweep:
         moving = self._moving_by_row[row]
         price = self._price(self._base.rooms.nodes[row])
         if not moving:
-            return Answer(Removal("delete", price), (row,), (), ())
+            return Answer(Removal("delete", price), (row,), ())
         shapes = tuple([shape for _, shape in moving])
         homeless = self._homeless.find(row, moving)
         if homeless and (price is None or self._homeless.too_many([shape for _, shape in homeless], price)):
             stays = Removal("stay", price, blocker=min(homeless, key=queue_order)[0])
-            return Answer(stays, (row,), shapes, ())
+            return Answer(stays, (row,), (), shapes, tuple([shape for _, shape in homeless]))
         queue = sorted(moving, key=queue_order)
         most = 0 if price is None else 1
         placing = Placing(self._board, self._shop, below=price or 0.0, most_drafts=most)
@@ -162,7 +162,7 @@ class Sweep:
             removal = Removal("stay", price, blocker=blocker)
         else:
             removal = Removal("replace", price, drafts[0]) if drafts else Removal("delete", price)
-        return Answer(removal, (row,), shapes, placed)
+        return Answer(removal, (row,), placed, shapes)
 
     def _simulate(
         self, rows: Sequence[int], placing: Placing, queue: Queue
@@ -204,8 +204,10 @@ class Sweep:
         False means that the sweep is of no more use and has to be made anew.
         """
         base, board = self._base, self._board
-        before = list(base.placed(row))
+        before, taking = list(base.placed(row)), Counter(shape for _, shape in base.residents[row])
         lists = base.replace_room(row, node)
+        if taking == Counter(shape for _, shape in base.residents[row]) and closed is (row in board.removed):
+            lists = Requalified()  # it is as full as before
         after = list(base.placed(row))
         gone, come = _without(before, after), _without(after, before)
         if not self._rulebook.knows(shape for _, shape in base.residents[row]):
@@ -217,30 +219,35 @@ class Sweep:
             if any(shape not in self._bound for _, shape in self._moving_by_row[row]):
                 return False
         board.refill(row, gone, come)
+        listed = set() if row in board.removed else lists.before
         board.removed.pop(row, None)
         if closed:
             board.removed[row] = row
-        change = self._change(row, lists, {*gone, *come})
+        else:
+            listed = listed | lists.after
+        change = self._change(row, lists, listed, {*gone, *come})
         for each in [each for each, answer in self._answers.items() if answer.outdated(change)]:
             del self._answers[each]
         for asked in [asked for asked, answer in self._sets.items() if answer.outdated(change)]:
             del self._sets[asked]
         return True
 
-    def _change(self, row: int, lists: Requalified, moved: set[Shape]) -> Change:
-        touched, always, critical = set(), set(), set()
+    def _change(self, row: int, lists: Requalified, listed: set[int], moved: set[Shape]) -> Change:
+        touched, always, rescued, stranded = set(), set(), set(), set()
         for shape in self._bound:
             ladder = self._rulebook.ladder(shape)
             known = [id(self._base.candidates_known(stance)) for stance in ladder]
-            if not lists.listed.isdisjoint(known):
+            if not listed.isdisjoint(known):
                 touched.add(shape)
                 if len(ladder) > 1:
                     always.add(shape)
-            if not lists.critical.isdisjoint(known):
-                critical.add(shape)
+            if not lists.rescued.isdisjoint(known):
+                rescued.add(shape)
+            if not lists.stranded.isdisjoint(known):
+                stranded.add(shape)
         counting = {tally for shape in moved for tally in self._rulebook.counted_by[shape]}
         always |= self._rulebook.asking(counting) if counting else set()
-        return Change(row, frozenset(touched), frozenset(always), frozenset(critical))
+        return Change(row, *map(frozenset, (touched, always, rescued, stranded)))
 
     def _price(self, node: ClusterNode) -> float | None:
         labels = node.labels

@@ -53,7 +53,7 @@ class SingleNode:
             return Refusal("Unschedulable", about, why)
         replacements: tuple[Draft, ...] = ()
         if removal.draft is not None:
-            narrowed = worth_it((candidate,), removal.draft, context)
+            narrowed = _narrowed(candidate, removal.draft, context)
             if isinstance(narrowed, str):
                 return Refusal("CantReplace", about, narrowed)
             replacements = (narrowed,)
@@ -61,3 +61,13 @@ class SingleNode:
         if not approves(command, context):
             return Refusal("NotBalanced", about, "saves too little for the disruption it causes")
         return command
+
+
+def _narrowed(candidate: Candidate, draft: Draft, context: Context) -> Draft | str:
+    """The replacement if it is worth it, or why it is not. The same draft for the same node is looked at once."""
+    kept = context.simulations.replacements
+    sources = (draft, candidate.node, candidate.instance_type, candidate.price, context.gates)
+    known = kept.get(candidate.name)
+    if known is None or not all(a is b for a, b in zip(known[0], sources, strict=True)):
+        known = kept[candidate.name] = sources, worth_it((candidate,), draft, context)
+    return known[1]
