@@ -11,6 +11,8 @@ from typing import Any
 
 from dovetail.model.duration import Duration
 
+FEATURE_GATES = ("Drift", "SpotToSpotConsolidation", "NodeRepair")
+
 
 def _knob(default: Any, why: str, *, choices: tuple[str, ...] = ()) -> Any:
     return field(default=default, metadata={"why": why, "choices": choices})
@@ -106,6 +108,8 @@ def _read(knob: Knob, text: str) -> Any:
         if span <= timedelta():
             raise ValueError(f"must be longer than nothing, got {text!r}")
         return span
+    if knob.name == "feature_gates":
+        return _gates(text)
     if knob.choices and text not in knob.choices:
         raise ValueError(f"must be one of {', '.join(knob.choices)}, got {text!r}")
     if knob.kind in {int, float}:
@@ -113,4 +117,14 @@ def _read(knob: Knob, text: str) -> Any:
         if number <= 0:
             raise ValueError(f"must be greater than 0, got {text!r}")
         return number
+    return text
+
+
+def _gates(text: str) -> str:
+    """Feature gates as written, once each is known and either on or off."""
+    for entry in filter(None, (part.strip() for part in text.split(","))):
+        name, _, value = entry.partition("=")
+        if name not in FEATURE_GATES or value not in {"true", "false"}:
+            known = ", ".join(FEATURE_GATES)
+            raise ValueError(f"{entry!r} must be Name=true or Name=false, with a name of: {known}")
     return text

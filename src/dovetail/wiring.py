@@ -79,11 +79,13 @@ async def on_cluster(kubeconfig: Path | None, context: str | None, settings: Set
     clock = SystemClock()
     limits = Limits(qps=settings.kube_client_qps, burst=settings.kube_client_burst)
     cluster = await connect(kubeconfig, context, clock, SystemRandom(), limits)
-    parts = assemble(cluster, clock, settings)
     try:
-        yield parts
+        parts = assemble(cluster, clock, settings)
+        try:
+            yield parts
+        finally:
+            await parts.provider.aclose()
     finally:
-        await parts.provider.aclose()
         await cluster.aclose()
 
 

@@ -16,7 +16,7 @@ from e2e.agreement.differences import DIFFERENCES
 from e2e.agreement.scheduler import running_scheduler
 from e2e.agreement.trial import Trial
 from e2e.controlplane.slate import wipe
-from e2e.test_scale_out import crds
+from e2e.running import crds
 
 CLUSTERS = int(os.environ.get("DOVETAIL_AGREEMENT_CLUSTERS", "60"))
 FIRST_SEED = int(os.environ.get("DOVETAIL_AGREEMENT_SEED", "1"))

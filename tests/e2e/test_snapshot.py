@@ -12,7 +12,7 @@ from dovetail.core.provisioning.plan import plan_provisioning
 from dovetail.manifest.snapshot_file import read_snapshot_file
 from e2e.controlplane.api import eventually
 from e2e.controlplane.kubeconfig import write_kubeconfig
-from e2e.test_scale_out import DOVETAIL, NODE_CLASS, NODE_POOL, apply, crds
+from e2e.running import DOVETAIL, NODE_CLASS, NODE_POOL, apply, crds
 
 RULES = "/apis/rbac.authorization.k8s.io/v1"
 SECRET = "correct-horse-battery"

@@ -14,8 +14,10 @@ from dovetail.controllers.executor import Executor
 from dovetail.core.disruption.command import Command
 from dovetail.core.disruption.context import Context as Pass
 from dovetail.core.disruption.context import Gates
+from dovetail.core.disruption.facts import FactBook
 from dovetail.core.disruption.methods import METHODS
 from dovetail.core.disruption.planner import plan_pass
+from dovetail.core.disruption.simulations import Simulations
 from dovetail.core.disruption.validation import VALIDATED, revalidate
 from dovetail.model.kinds import NODE, NODE_POOL
 from dovetail.model.refusal import Refusal
@@ -36,6 +38,8 @@ class Disruption:
     def __init__(self, context: Context, executor: Executor) -> None:
         self._context = context
         self._executor = executor
+        self._simulations = Simulations()
+        self._book = FactBook()
         self._gates = read_gates(context.settings.feature_gates, context.settings.preference_policy)
 
     async def run(self) -> None:
@@ -79,7 +83,7 @@ class Disruption:
 
     async def _pass(self) -> Pass:
         backing_off = {slot: failed.until for slot, failed in self._executor.failed.items()}
-        return Pass(await self._snapshot(), self._gates, backing_off)
+        return Pass(await self._snapshot(), self._gates, backing_off, self._simulations, self._book)
 
     async def _snapshot(self) -> Snapshot:
         catalogs = await find_catalogs(self._context.cloud, self._context.state.nodepools.items.values())

@@ -152,7 +152,7 @@ class Termination:
             await self._evict(pod, node)
         if not drain.done:
             waiting = len(drain.evict) + len(drain.waiting)
-            message = f"Failed to drain node, {waiting} pods are waiting to be evicted"
+            message = f"Failed to drain node, {waiting} pod{'s' * (waiting > 1)} waiting to be evicted"
             self._context.recorder.publish(
                 Notice(NODE, node, "FailedDraining", message, warning=True, dedupe=(node.metadata.uid,))
             )

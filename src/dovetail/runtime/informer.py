@@ -61,12 +61,16 @@ class Informer(Generic[T]):
             try:
                 if not version:
                     version = await self._relist()
+                began = version
                 async for change in self._cluster.watch(self.kind, version):
                     version = change.resource_version or version
                     self._apply(change)
                     backoff.reset()
+                if version == began:  # nothing was said at all: do not ask again at once
+                    await asyncio.sleep(backoff.next())
             except Gone:
                 version = ""
+                await asyncio.sleep(backoff.next())
             except ApiError as error:
                 delay = backoff.next()
                 self._report(error, delay)

@@ -9,9 +9,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from dovetail.core.lifecycle.patches import missing, wire
-from dovetail.model.labels import DO_NOT_DISRUPT, EXCLUDE_FROM_LOAD_BALANCERS
+from dovetail.model.labels import EXCLUDE_FROM_LOAD_BALANCERS
 from dovetail.model.node import Node
 from dovetail.model.pod import Pod
+from dovetail.model.protection import protection
 from dovetail.model.snapshot import ClusterNode
 from dovetail.model.taints import DISRUPTED_TAINT, DISRUPTION_TAINT, tolerates
 
@@ -35,7 +36,7 @@ class Drain:
 def plan_drain(node: ClusterNode, now: datetime) -> Drain:
     """What is left to do before the node may go."""
     staying = [pod for pod in node.pods if not pod.terminal and _drainable(pod, now)]
-    evict = tuple(pod for pod in staying if not pod.deleting and not _protected(pod))
+    evict = tuple(pod for pod in staying if not pod.deleting and not protection(pod, now).active)
     return Drain(evict, tuple(pod for pod in staying if pod not in evict))
 
 
@@ -44,10 +45,6 @@ def _drainable(pod: Pod, now: datetime) -> bool:
     stuck = deleted_at is not None and now - deleted_at > STUCK_AFTER
     tolerant = any(tolerates(pod.spec.tolerations, taint) for taint in DISRUPTION_TAINTS)
     return not stuck and not tolerant and not pod.mirror
-
-
-def _protected(pod: Pod) -> bool:
-    return pod.metadata.annotations.get(DO_NOT_DISRUPT, "false") != "false"
 
 
 def taints_patch(node: Node) -> dict[str, Any]:

@@ -3,9 +3,10 @@
 from collections.abc import Iterable
 
 from dovetail.model.conditions import READY, is_true
-from dovetail.model.labels import CAPACITY_TYPE, CAPACITY_TYPES, DO_NOT_DISRUPT, NODEPOOL, is_restricted
+from dovetail.model.labels import CAPACITY_TYPE, CAPACITY_TYPES, NODEPOOL, is_restricted
 from dovetail.model.nodepool import NodePool
 from dovetail.model.pod import NodeSelectorRequirement, Pod
+from dovetail.model.protection import protection
 from dovetail.model.refusal import Refusal
 from dovetail.model.requirement import Requirement
 from dovetail.model.snapshot import Snapshot
@@ -35,7 +36,7 @@ def displaced_pods(snapshot: Snapshot) -> list[Pod]:
         for node in snapshot.nodes
         if node.deleting
         for pod in node.pods
-        if pod.reschedulable and pod.metadata.annotations.get(DO_NOT_DISRUPT, "false") == "false"
+        if pod.reschedulable and not protection(pod, snapshot.at).active
     ]
 
 
