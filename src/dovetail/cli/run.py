@@ -30,6 +30,7 @@ def run(
     """Run the controllers against a cluster until stopped.
 
     Reads NodePools and pending pods, launches NodeClaims through the provider, and follows each to a working node.
+    With --disruption on, it also takes nodes away: expired, drifted, empty, underutilised. Look first: dovetail plan.
     Install the custom resources first:  dovetail crds | kubectl apply --server-side -f -
     """
     from dovetail.observe.log import LogSettings, configure

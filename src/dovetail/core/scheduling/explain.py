@@ -10,9 +10,12 @@ from dovetail.core.scheduling.ports import conflict
 from dovetail.core.scheduling.rooms import hard
 from dovetail.core.scheduling.shape import Shape
 from dovetail.model.pod import Pod
+from dovetail.model.quantity import Quantity
 from dovetail.model.refusal import Refusal
-from dovetail.model.resources import CPU
+from dovetail.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY
 from dovetail.model.taints import untolerated
+
+BYTES = frozenset({MEMORY, EPHEMERAL_STORAGE})
 
 
 class Explanation:
@@ -34,28 +37,29 @@ class Explanation:
             return shape.volumes.problem
         stance = self._board.rulebook.ladder(shape)[-1]
         attempt = Attempt(shape, stance, Allowance(self._board.rulebook.rules(stance)))
-        reasons = Counter(self.room(attempt, row) for row in range(len(self._board.base.rooms)))
+        total = len(self._board.base.rooms)
+        reasons = Counter(reason for row in range(total) for reason in self.room(attempt, row))
         parts = ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items()))
-        nodes = f"0/{reasons.total()} nodes are available: {parts}. " if reasons else ""
+        nodes = f"0/{total} nodes are available: {parts}. " if total else ""
         pools = "; ".join(self._pools(attempt)) or "no NodePool can make nodes now"
         return f"{nodes}No new node can take it: {pools}"
 
-    def room(self, attempt: Attempt, row: int) -> str:
-        """The first constraint that a room fails, in the scheduler's words."""
+    def room(self, attempt: Attempt, row: int) -> list[str]:
+        """The first constraint that a room fails, in the scheduler's words; one for each resource that is short."""
         shape, stance, board = attempt.shape, attempt.stance, self._board
         taints = board.base.rooms.taints[row]
         taint = untolerated(stance.tolerations, hard(taints) if stance.soft else taints)
         if taint is not None:
-            return _taint_words(str(taint))
+            return [_taint_words(str(taint))]
         if shape.volumes.attachments and not self._placing.attachable(shape, row):
-            return "node(s) exceed max volume count"
+            return ["node(s) exceed max volume count"]
         if shape.ports and conflict(shape.ports, board.ports.get(row, ())) is not None:
-            return "node(s) didn't have free ports for the requested pod ports"
+            return ["node(s) didn't have free ports for the requested pod ports"]
         left = board.left(row)
         short = [board.base.units.names[column] for column, amount in shape.need if left[column] < amount]
         if short:
-            return "Insufficient " + ", ".join(short)
-        return self._labels(attempt, row) or attempt.allowance.room(row)
+            return [f"Insufficient {name}" for name in short]
+        return [self._labels(attempt, row) or attempt.allowance.room(row)]
 
     def _labels(self, attempt: Attempt, row: int) -> str:
         rooms = self._board.base.rooms
@@ -97,7 +101,9 @@ class Explanation:
 
     def _gap(self, column: int, gap: int) -> str:
         name = self._board.base.units.names[column]
-        return f"{gap}m {name}" if name == CPU else f"{gap} {name}"
+        if name == CPU:
+            return f"{gap}m {name}"
+        return f"{Quantity(gap * 10**9, binary=name in BYTES).canonical} {name}"
 
 
 def _taint_words(taint: str) -> str:
