@@ -235,3 +235,18 @@ def test_the_same_seed_twice_is_the_same_life_to_the_byte():
     other = live(story, *manifests, options=seeded(8))
     assert once == again
     assert once != other
+
+
+def test_a_drain_waits_for_a_protected_pod_until_its_time_is_over_and_no_longer():
+    async def story(life):
+        await life.until(lambda: life.running(1) and life.settled())
+        born = life.pods[0].metadata.creation_timestamp
+        await life.world.delete(NODE, life.nodes[0].key)
+        old = life.claims[0].name
+        await life.until(lambda: old not in [claim.name for claim in life.claims], within=3600)
+        lived = life.world.clock.now() - born
+        assert timedelta(minutes=20) <= lived < timedelta(minutes=21)
+
+    protected = deployment(replicas=1)
+    protected["spec"]["template"]["metadata"]["annotations"] = {"karpenter.sh/do-not-disrupt": "20m"}
+    live(story, node_class(), node_pool(), protected)
