@@ -35,8 +35,14 @@ class Termination:
         self.nodes: Reconciler[Key] = Reconciler(
             "node.termination", self.finalize_node, workers=100, first_backoff=0.1, backoff_limit=10.0
         )
+        self._evicted: set[str] = set()
+        context.state.pods.listen(self._pod_changed)
         context.state.claims.listen(self._claim_changed)
         context.state.nodes.listen(self._node_changed)
+
+    def _pod_changed(self, before: Pod | None, after: Pod | None) -> None:
+        if before is not None and (after is None or after.deleting):
+            self._evicted.discard(before.metadata.uid)
 
     def _claim_changed(self, before: NodeClaim | None, after: NodeClaim | None) -> None:
         if after is not None and after.deleting:
@@ -149,7 +155,8 @@ class Termination:
         joined = self._context.state.cluster_node(node)
         drain = plan_drain(joined, self._context.clock.now())
         for pod in drain.evict:
-            await self._evict(pod, node)
+            if pod.metadata.uid not in self._evicted:  # accepted already; the watch has not told yet
+                await self._evict(pod, node)
         if not drain.done:
             waiting = len(drain.evict) + len(drain.waiting)
             message = f"Failed to drain node, {waiting} pod{'s' * (waiting > 1)} waiting to be evicted"
@@ -166,4 +173,5 @@ class Termination:
         except (EvictionBlocked, EvictionImpossible) as error:
             log.debug("eviction refused", extra={"pod": str(pod.key), "node": node.name, "why": str(error)})
             return
+        self._evicted.add(pod.metadata.uid)
         log.info("evicted pod", extra={"pod": str(pod.key), "node": node.name})
