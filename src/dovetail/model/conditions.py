@@ -26,11 +26,6 @@ def is_true(conditions: Iterable[Condition], kind: str) -> bool:
     return any(condition.type == kind and condition.status == "True" for condition in conditions)
 
 
-def is_false(conditions: Iterable[Condition], kind: str) -> bool:
-    """Whether that condition is present and False."""
-    return any(condition.type == kind and condition.status == "False" for condition in conditions)
-
-
 def is_unknown(conditions: Iterable[Condition], kind: str) -> bool:
     """Whether that condition is absent or neither True nor False."""
     found = find(conditions, kind)

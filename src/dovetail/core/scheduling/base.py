@@ -53,8 +53,8 @@ class Base:
         unbound = [pod for pod in snapshot.unbound_pods if pod.status.nominated_node_name]
         bound = [pod for node in self.rooms.nodes for pod in node.pods]
         self.shapes = Shapes(snapshot, relevant_label_keys([*moving, *bound, *unbound]))
-        self._daemons = read_daemons(snapshot.daemon_sets).each
         self.daemon_sets = read_daemons(snapshot.daemon_sets)
+        self._daemons = self.daemon_sets.each
         self.moving = tuple((pod, self.shapes.of(pod)) for pod in moving)
         self.residents = [self._residents(node.pods) for node in self.rooms.nodes]
         nominated = [(pod, self.shapes.of(pod)) for pod in unbound if pod.metadata.uid not in self._moving]

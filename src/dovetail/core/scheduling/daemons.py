@@ -6,11 +6,9 @@ from dataclasses import dataclass
 from dovetail.core.scheduling.alternative import Alternative, node_alternatives
 from dovetail.core.scheduling.ports import HostPort, host_ports
 from dovetail.model.pod import PodSpec
-from dovetail.model.quantity import ZERO
 from dovetail.model.requests import spec_requests
 from dovetail.model.requirements import Requirements
-from dovetail.model.resources import Resources, add, subtract
-from dovetail.model.snapshot import ClusterNode
+from dovetail.model.resources import Resources, add
 from dovetail.model.taints import Taint, Toleration, untolerated
 from dovetail.model.workload import DaemonSet
 
@@ -57,15 +55,6 @@ class Daemons:
         return Running(
             add(*(daemon.requests for daemon in chosen)), tuple(port for daemon in chosen for port in daemon.ports)
         )
-
-    def still_to_come(self, node: ClusterNode) -> Resources:
-        """What daemons of an existing node need beyond those already there."""
-        if not self.each:
-            return {}
-        defined = node.undefined_labels | frozenset(node.requirements)
-        expected = self.running_on(node.requirements, node.taints, defined).overhead
-        present = add(*(spec_requests(pod.spec) for pod in node.pods if pod.daemon and not pod.terminal))
-        return {name: max(amount, ZERO) for name, amount in subtract(expected, present).items()}
 
 
 def read_daemons(daemon_sets: Iterable[DaemonSet]) -> Daemons:
