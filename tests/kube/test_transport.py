@@ -1,9 +1,12 @@
 """Refusals, deadlines, broken connections and credentials, over real sockets."""
 
 import asyncio
+import gc
 import gzip
 import json
+import socket
 import ssl
+import threading
 
 import pytest
 from aiohttp import web
@@ -297,6 +300,37 @@ def test_a_client_certificate_is_shown(authority):
     assert over_tls(context, source, ca=Pem(file=authority.file)) == "n1"
     with pytest.raises(Unavailable):
         over_tls(context, None, ca=Pem(file=authority.file))
+
+
+def deaf_server(context, listener, over):
+    """Answers one request with an empty list and never reads again, so it never says goodbye."""
+    accepted, _ = listener.accept()
+    with context.wrap_socket(accepted, server_side=True) as connection:
+        while b"\r\n\r\n" not in connection.recv(65536):
+            pass
+        connection.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n")
+        over.wait(10)
+
+
+def test_a_connection_whose_server_never_says_goodbye_is_closed_with_the_client(authority, recwarn):
+    context, over = server_context(authority), threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = threading.Thread(target=deaf_server, args=(context, listener, over))
+        server.start()
+        url = f"https://127.0.0.1:{listener.getsockname()[1]}"
+
+        async def main():
+            async with client(
+                Endpoint(server=url, ca=Pem(file=authority.file)), limits=Limits(bulk_deadline=0.2)
+            ) as it:
+                with pytest.raises(Unavailable):
+                    await it.list(NODE)
+
+        asyncio.run(main())
+        over.set()
+        server.join()
+    gc.collect()
+    assert not [str(each.message) for each in recwarn if issubclass(each.category, ResourceWarning)]
 
 
 def test_pods_are_listed_compressed():

@@ -9,11 +9,12 @@ import platform
 import socket
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
 from urllib.parse import urlencode
+from weakref import WeakSet
 
 import aiohttp
 from yarl import URL
@@ -26,6 +27,7 @@ from dovetail.kube.status import error_of, read_status
 from dovetail.ports.errors import ApiError, OutcomeUnknown, Unavailable
 
 USER_AGENT = f"dovetail/{version('dovetail')} ({platform.system().lower()}/{platform.machine()})"
+_FAREWELL = 2.0  # seconds at most until every connection is closed
 _NO_TIMEOUT_OF_ITS_OWN = aiohttp.ClientTimeout(total=None, sock_connect=None, sock_read=None)
 
 
@@ -64,17 +66,25 @@ class Transport:
         self._slots = asyncio.Semaphore(limits.in_flight)
         self._turns = RateLimit(limits.qps, limits.burst)
         self._tls: tuple[ClientCertificate | None, ssl.SSLContext] | None = None
+        self._sockets: WeakSet[socket.socket] = WeakSet()
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, socket_factory=_lively_socket),
+            connector=aiohttp.TCPConnector(limit=0, socket_factory=self._lively_socket),
             timeout=_NO_TIMEOUT_OF_ITS_OWN,
             headers={"User-Agent": USER_AGENT, "Accept": "application/json"},
             cookie_jar=aiohttp.DummyCookieJar(),
         )
 
     async def aclose(self) -> None:
-        """Close every connection."""
+        """Close every connection, and return when each is closed: one that a TLS farewell would keep is cut."""
         await self._credentials.aclose()
         await self._session.close()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_FAREWELL):
+                while lingering := [each for each in self._sockets if each.fileno() != -1]:
+                    for each in lingering:
+                        with suppress(OSError):  # it may have closed since
+                            each.shutdown(socket.SHUT_RDWR)
+                    await asyncio.sleep(0.001)
 
     async def fetch(self, call: Call) -> bytes:
         """Make the call and return its whole answer."""
@@ -95,6 +105,8 @@ class Transport:
         try:
             yield response.content
         finally:
+            if response.connection is not None and response.connection.transport is not None:
+                response.connection.transport.abort()  # the rest is not wanted: no farewell, no half-open connection
             response.close()
 
     @asynccontextmanager
@@ -151,6 +163,17 @@ class Transport:
             self._tls = certificate, tls_context(self._endpoint, certificate)
         return self._tls[1]
 
+    def _lively_socket(self, address: Any) -> socket.socket:
+        """A socket that notices within a minute when the other side is silently gone, which a watch would not."""
+        family, kind, protocol, _, _ = address
+        made = socket.socket(family, kind, protocol)
+        self._sockets.add(made)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
+            if hasattr(socket, option):
+                made.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+        return made
+
 
 async def _error(call: Call, response: aiohttp.ClientResponse) -> ApiError:
     try:
@@ -162,14 +185,3 @@ async def _error(call: Call, response: aiohttp.ClientResponse) -> ApiError:
 
 def _lost(call: Call, attempt: _Attempt, problem: str) -> ApiError:
     return OutcomeUnknown(f"{call}: {problem}") if call.writes and attempt.sent else Unavailable(f"{call}: {problem}")
-
-
-def _lively_socket(address: Any) -> socket.socket:
-    """A socket that notices within a minute when the other side is silently gone, which a watch would not."""
-    family, kind, protocol, _, _ = address
-    made = socket.socket(family, kind, protocol)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
-        if hasattr(socket, option):
-            made.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
-    return made

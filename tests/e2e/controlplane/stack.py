@@ -4,7 +4,6 @@ Everything lives in one directory and ends with the session. Real programs, real
 simulated.
 """
 
-import contextlib
 import os
 import secrets
 import shutil
@@ -224,6 +223,9 @@ class ControlPlane:
 def _healthy(url: str) -> bool:
     """Whether a component's own health page says so; its certificate is self-made and not checked."""
     trust = ssl._create_unverified_context() if url.startswith("https") else None  # noqa: S323 - loopback
-    with contextlib.suppress(urllib.error.HTTPError), urllib.request.urlopen(url, context=trust, timeout=5) as reply:  # noqa: S310 - loopback
-        return bool(reply.status == 200)
-    return False
+    try:
+        with urllib.request.urlopen(url, context=trust, timeout=5) as reply:  # noqa: S310 - loopback
+            return bool(reply.status == 200)
+    except urllib.error.HTTPError as refusal:
+        refusal.close()  # it holds the connection
+        return False
