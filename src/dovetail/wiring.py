@@ -11,6 +11,7 @@ from typing import Any
 
 from dovetail.cloud.kwok.catalog import select_catalog
 from dovetail.cloud.kwok.provider import KwokProvider
+from dovetail.controllers.context import Ports
 from dovetail.controllers.listing import list_snapshot
 from dovetail.controllers.manager import Manager
 from dovetail.kube.connect import connect
@@ -70,7 +71,8 @@ def assemble(cluster: Cluster, clock: Clock, settings: Settings) -> Parts:
     """Provider, recorder and controllers over one cluster."""
     provider = KwokProvider(cluster, select_catalog(settings.catalog, settings.instance_types_file_path))
     recorder = EventRecorder(cluster, clock)
-    return Parts(cluster, provider, recorder, Manager(cluster, provider, clock, recorder, settings))
+    ports = Ports(cluster=cluster, cloud=provider, clock=clock, recorder=recorder)
+    return Parts(cluster, provider, recorder, Manager(ports, settings))
 
 
 @asynccontextmanager

@@ -1,6 +1,6 @@
 """What every controller is handed: ports, state and settings, and the few writes they share."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from dovetail.controllers.state import ClusterState
@@ -11,17 +11,27 @@ from dovetail.ports.clock import Clock
 from dovetail.ports.cloud import CloudProvider
 from dovetail.ports.cluster import Cluster, Deletion, Patch, Recorder
 from dovetail.ports.errors import NotFound
+from dovetail.ports.interruption import InterruptionSource
+from dovetail.ports.metrics import Metrics, NoMetrics
 from dovetail.settings import Settings
 
 
-@dataclass(frozen=True)
-class Context:
-    """The world as the controllers reach it."""
+@dataclass(frozen=True, kw_only=True)
+class Ports:
+    """The outside as the controllers reach it."""
 
     cluster: Cluster
     cloud: CloudProvider
     clock: Clock
     recorder: Recorder
+    metrics: Metrics = field(default_factory=NoMetrics)
+    interruptions: tuple[InterruptionSource, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Context(Ports):
+    """Ports, and what the controllers know and were told."""
+
     state: ClusterState
     settings: Settings
 

@@ -2,8 +2,9 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from dataclasses import fields
 
-from dovetail.controllers.context import Context
+from dovetail.controllers.context import Context, Ports
 from dovetail.controllers.disruption import Disruption
 from dovetail.controllers.executor import Executor
 from dovetail.controllers.garbage import GarbageCollection
@@ -15,20 +16,16 @@ from dovetail.controllers.podevents import PodEvents
 from dovetail.controllers.provisioning import Provisioner
 from dovetail.controllers.state import ClusterState
 from dovetail.controllers.termination import Termination
-from dovetail.ports.clock import Clock
-from dovetail.ports.cloud import CloudProvider
-from dovetail.ports.cluster import Cluster, Recorder
 from dovetail.settings import Settings
 
 
 class Manager:
     """The controllers of one cluster."""
 
-    def __init__(
-        self, cluster: Cluster, cloud: CloudProvider, clock: Clock, recorder: Recorder, settings: Settings
-    ) -> None:
-        state = ClusterState(cluster, cloud.well_known_labels)
-        context = Context(cluster, cloud, clock, recorder, state, settings)
+    def __init__(self, ports: Ports, settings: Settings) -> None:
+        state = ClusterState(ports.cluster, ports.cloud.well_known_labels)
+        given = {each.name: getattr(ports, each.name) for each in fields(Ports)}
+        context = Context(**given, state=state, settings=settings)
         self.state = state
         self.provisioner = Provisioner(context)
         self.nodepools = NodePools(context)
