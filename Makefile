@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+# What runs, and what also tests: a demo need not wait for the test tools.
+RUNS   := $(VENV)/.runs
 STAMP  := $(VENV)/.installed
 # Where the control plane for e2e is built, once per machine.
 export DOVETAIL_E2E_CACHE ?= $(HOME)/.cache/dovetail-e2e
@@ -12,15 +14,22 @@ export DOVETAIL_E2E_CACHE ?= $(HOME)/.cache/dovetail-e2e
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
 
-$(STAMP): requirements/dev.lock pyproject.toml
+$(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Dovetail needs Python 3.11 or newer; set PYTHON=python3.x"; exit 1; }
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(PYTHON) -m venv $(VENV)
+
+$(RUNS): requirements/run.lock pyproject.toml | $(VENV)/bin/python
 	@echo "Installing locked dependencies into $(VENV) ..."
-	@$(BIN)/python -m pip install --quiet --require-hashes -r requirements/dev.lock
+	@$(BIN)/python -m pip install --quiet --require-hashes -r requirements/run.lock
 	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
 	@touch $@
 
-demo: $(STAMP) ## watch a cluster live on the embedded world
+$(STAMP): requirements/dev.lock $(RUNS)
+	@echo "Installing the test tools into $(VENV) ..."
+	@$(BIN)/python -m pip install --quiet --require-hashes -r requirements/dev.lock
+	@touch $@
+
+demo: $(RUNS) ## watch a cluster live on the embedded world
 	@$(BIN)/dovetail demo $(ARGS)
 
 test: check unit ## static checks, then every test that needs no control plane
@@ -54,9 +63,10 @@ generate: $(STAMP) ## rewrite the generated files (CRDs, reference pages)
 picture: $(STAMP) ## draw the demo's picture for the README anew
 	$(BIN)/python docs/images/make_demo_picture.py
 
-lock: $(STAMP) ## resolve dependencies anew
+lock: | $(VENV)/bin/python ## resolve dependencies anew
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header pyproject.toml --group dev -o requirements/dev.lock
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --constraint requirements/dev.lock pyproject.toml --group build -o requirements/run.lock
 
 clean: ## remove what make installed
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
