@@ -21,6 +21,7 @@ from dovetail.manifest.schema import schema_of
 from dovetail.manifest.validation import faults_of, scope_of
 from dovetail.model.snapshot import Snapshot
 from dovetail.observe.events import EventRecorder
+from dovetail.observe.metrics import PrometheusMetrics
 from dovetail.ports.clock import Clock
 from dovetail.ports.cluster import Cluster
 from dovetail.ports.errors import ApiError, Invalid
@@ -47,6 +48,7 @@ class Parts:
     provider: KwokProvider
     recorder: EventRecorder
     manager: Manager
+    metrics: PrometheusMetrics
 
     async def run(self) -> None:
         """Run until cancelled."""
@@ -67,12 +69,13 @@ class Parts:
                 return
 
 
-def assemble(cluster: Cluster, clock: Clock, settings: Settings) -> Parts:
-    """Provider, recorder and controllers over one cluster."""
+def assemble(cluster: Cluster, clock: Clock, settings: Settings, metrics: PrometheusMetrics | None = None) -> Parts:
+    """Provider, recorder and controllers over one cluster. Unless told otherwise, an undeclared metric is an error."""
+    metrics = metrics or PrometheusMetrics(strict=True)
     provider = KwokProvider(cluster, select_catalog(settings.catalog, settings.instance_types_file_path))
     recorder = EventRecorder(cluster, clock)
-    ports = Ports(cluster=cluster, cloud=provider, clock=clock, recorder=recorder)
-    return Parts(cluster, provider, recorder, Manager(ports, settings))
+    ports = Ports(cluster=cluster, cloud=provider, clock=clock, recorder=recorder, metrics=metrics)
+    return Parts(cluster, provider, recorder, Manager(ports, settings), metrics)
 
 
 @asynccontextmanager
@@ -82,7 +85,7 @@ async def on_cluster(kubeconfig: Path | None, context: str | None, settings: Set
     limits = Limits(qps=settings.kube_client_qps, burst=settings.kube_client_burst)
     cluster = await connect(kubeconfig, context, clock, SystemRandom(), limits)
     try:
-        parts = assemble(cluster, clock, settings)
+        parts = assemble(cluster, clock, settings, PrometheusMetrics())
         try:
             yield parts
         finally:
@@ -128,7 +131,7 @@ class Embedded:
 async def embedded(options: WorldOptions, settings: Settings) -> AsyncIterator[Embedded]:
     """The controllers alive on a world of their own. Must be entered on a virtual loop."""
     world = World(options, validate=admit)
-    parts = assemble(world, world.clock, settings)
+    parts = assemble(world, world.clock, settings, PrometheusMetrics())
     async with world:
         running = asyncio.get_running_loop().create_task(parts.run(), name="dovetail")
         try:

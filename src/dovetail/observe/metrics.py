@@ -1,0 +1,119 @@
+"""Figures for Prometheus, in a registry of our own, from one declared table.
+
+A name or a label nobody declared is a bug: `strict` raises, so that tests find it; otherwise it is counted and logged
+once, and nothing that matters is disturbed. The number of series is bounded: beyond a metric's `most`, new combinations
+of labels are gathered under the value `other`, so no label can fill the memory of whoever scrapes.
+"""
+
+import logging
+from collections.abc import Iterable, Mapping
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.metrics_core import Metric as Family
+from prometheus_client.registry import Collector
+
+from dovetail.observe.metric_table import METRICS, Kind, Metric
+
+OTHER = "other"
+_REJECTED = "dovetail_metrics_rejected_total"
+_OVERFLOWED = "dovetail_metrics_overflowed_total"
+
+log = logging.getLogger(__name__)
+Row = tuple[str, ...]
+
+
+class _Gauges(Collector):
+    """Gauges as they were last shown, whole."""
+
+    def __init__(self) -> None:
+        self.shown: dict[str, Mapping[Row, float]] = {}
+
+    def collect(self) -> Iterable[Family]:
+        for name, rows in sorted(self.shown.items()):
+            family = GaugeMetricFamily(name, METRICS[name].help, labels=METRICS[name].labels)
+            for row, value in rows.items():
+                family.add_metric(row, value)
+            yield family
+
+
+class PrometheusMetrics:
+    """Implements `ports.metrics.Metrics`."""
+
+    def __init__(self, *, strict: bool = False) -> None:
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series each, for nobody
+        self.registry = CollectorRegistry()
+        self._strict = strict
+        self._gauges = _Gauges()
+        self._counters: dict[str, Counter] = {}
+        self._histograms: dict[str, Histogram] = {}
+        self._series: dict[str, set[Row]] = {}
+        self._complained: set[str] = set()
+        self.registry.register(self._gauges)
+        for metric in METRICS.values():
+            self._declare(metric)
+        for each in ("multi", "single"):  # an alert needs the zero to see the first one
+            self.count("karpenter_voluntary_disruption_consolidation_timeouts_total", 0, consolidation_type=each)
+
+    def _declare(self, metric: Metric) -> None:
+        if metric.kind is Kind.COUNTER:
+            self._counters[metric.name] = Counter(metric.name, metric.help, metric.labels, registry=self.registry)
+        elif metric.kind is Kind.HISTOGRAM:
+            self._histograms[metric.name] = Histogram(
+                metric.name, metric.help, metric.labels, registry=self.registry, buckets=metric.buckets
+            )
+
+    def count(self, name: str, by: float = 1.0, /, **labels: str) -> None:
+        """Something happened, `by` times."""
+        counter = self._counters.get(name)
+        row = self._row(name, labels) if counter is not None and by >= 0 else None
+        if counter is None or row is None:
+            self._reject(name, labels)
+        else:
+            (counter.labels(*row) if row else counter).inc(by)
+
+    def observe(self, name: str, seconds: float, /, **labels: str) -> None:
+        """Something took this long, or measured this much."""
+        histogram = self._histograms.get(name)
+        row = self._row(name, labels) if histogram is not None else None
+        if histogram is None or row is None:
+            self._reject(name, labels)
+        else:
+            (histogram.labels(*row) if row else histogram).observe(seconds)
+
+    def show(self, name: str, rows: Mapping[tuple[str, ...], float], /) -> None:
+        """The whole of a gauge."""
+        metric = METRICS.get(name)
+        if metric is None or metric.kind is not Kind.GAUGE or any(len(row) != len(metric.labels) for row in rows):
+            self._reject(name, {"rows": str(next(iter(rows), ""))})
+            return
+        kept = dict(sorted(rows.items())[: metric.most])
+        if len(kept) < len(rows):
+            self._counters[_OVERFLOWED].inc(len(rows) - len(kept))
+        self._gauges.shown[name] = kept
+
+    def render(self) -> bytes:
+        """Everything, as Prometheus reads it."""
+        return generate_latest(self.registry)
+
+    def _row(self, name: str, labels: Mapping[str, str]) -> Row | None:
+        """The label values in declared order, None when they are not the declared ones."""
+        metric = METRICS[name]
+        if len(labels) != len(metric.labels) or any(label not in labels for label in metric.labels):
+            return None
+        row = tuple(str(labels[label]) for label in metric.labels)
+        known = self._series.setdefault(name, set())
+        if row not in known:
+            if len(known) >= metric.most:
+                self._counters[_OVERFLOWED].inc()
+                return (OTHER,) * len(row)
+            known.add(row)
+        return row
+
+    def _reject(self, name: str, labels: Mapping[str, str]) -> None:
+        declared = METRICS.get(name)
+        assert not self._strict, f"metric {name} {dict(labels)} is not declared so; declared is {declared}"
+        self._counters[_REJECTED].inc()
+        if name not in self._complained and len(self._complained) < 100:
+            self._complained.add(name)
+            log.error("metric is not declared so", extra={"metric": name, "labels": sorted(labels)})
