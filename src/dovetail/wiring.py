@@ -72,7 +72,7 @@ class Parts:
 def assemble(cluster: Cluster, clock: Clock, settings: Settings, metrics: PrometheusMetrics | None = None) -> Parts:
     """Provider, recorder and controllers over one cluster. Unless told otherwise, an undeclared metric is an error."""
     metrics = metrics or PrometheusMetrics(strict=True)
-    provider = KwokProvider(cluster, select_catalog(settings.catalog, settings.instance_types_file_path))
+    provider = KwokProvider(cluster, select_catalog(settings.catalog, settings.instance_types_file_path), clock)
     recorder = EventRecorder(cluster, clock)
     ports = Ports(cluster=cluster, cloud=provider, clock=clock, recorder=recorder, metrics=metrics)
     return Parts(cluster, provider, recorder, Manager(ports, settings), metrics)
@@ -101,7 +101,7 @@ async def take_snapshot(kubeconfig: Path | None, context: str | None, settings: 
     limits = Limits(qps=settings.kube_client_qps, burst=settings.kube_client_burst)
     cluster = await connect(kubeconfig, context, clock, SystemRandom(), limits)
     try:
-        return await list_snapshot(cluster, KwokProvider(cluster, catalog), clock)
+        return await list_snapshot(cluster, KwokProvider(cluster, catalog, clock), clock)
     finally:
         await cluster.aclose()
 

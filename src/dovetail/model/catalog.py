@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cached_property
 
 from dovetail.model.labels import CAPACITY_TYPE, ZONE
@@ -78,3 +79,4 @@ class Instance:
     annotations: dict[str, str]
     image_id: str = ""
     terminating: bool = False
+    launched_at: datetime | None = None

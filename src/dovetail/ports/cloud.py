@@ -1,26 +1,20 @@
 """A provider of instances as the controllers see it.
 
 `launch` must be safe to repeat: asked twice for one NodeClaim it returns the same instance. `terminate` is idempotent
-and raises `InstanceNotFound` once the instance is gone, which is how the caller knows that it is done.
+and raises `InstanceNotFound` once the instance is gone, which is how the caller knows that it is done. An instance that
+nobody claims is terminated through a NodeClaim of which only the provider id is filled in.
 """
 
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Protocol
 
 from dovetail.model.catalog import Instance, InstanceType
 from dovetail.model.nodeclaim import NodeClaim
 from dovetail.model.nodepool import NodeClassRef, NodePool
+from dovetail.model.repair import RepairStatement
 from dovetail.model.wire import Condition
 
-
-@dataclass(frozen=True, slots=True)
-class RepairStatement:
-    """A node condition that makes a node unhealthy, and how long it is tolerated unless the pool says otherwise."""
-
-    condition_type: str
-    status: str
-    toleration: timedelta
+__all__ = ["CloudProvider", "NodeClassState", "RepairStatement"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,4 +79,8 @@ class CloudProvider(Protocol):
 
     def repair_statements(self) -> tuple[RepairStatement, ...]:
         """The node conditions that make a node unhealthy."""
+        ...
+
+    def avoid(self, instance_type: str, zone: str, capacity_type: str) -> None:
+        """The cloud is about to run short of this: show it as unavailable for a while. Never raises, never waits."""
         ...

@@ -27,7 +27,11 @@ class InterruptionKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Interruption:
-    """One warning. `instance_ids` are the last segments of provider ids; those of other clusters may be among them."""
+    """One warning. `instance_ids` are the last segments of provider ids; those of other clusters may be among them.
+
+    `at` is when it is going to happen, if the warning tells: a drain that has not ended by then is cut short. The
+    instant at which the warning was sent is not this one.
+    """
 
     kind: InterruptionKind
     instance_ids: tuple[str, ...]
@@ -40,6 +44,7 @@ class Delivery:
 
     id: str
     interruption: Interruption | None
+    sent_at: datetime | None = None
 
 
 class InterruptionSource(Protocol):

@@ -36,7 +36,7 @@ def lived(story, *, delay=None):
         cluster = World()
         spec = KWOKNodeClassSpec(node_registration_delay=Duration.parse(delay) if delay else None)
         await cluster.create(KWOK_NODE_CLASS, KWOKNodeClass(metadata=ObjectMeta(name="default"), spec=spec))
-        provider = KwokProvider(cluster, CATALOG)
+        provider = KwokProvider(cluster, CATALOG, cluster.clock)
         try:
             return await story(cluster, provider)
         finally:
@@ -95,7 +95,7 @@ def test_launching_again_gives_the_same_instance_whatever_happened_in_between(wa
     async def story(cluster, provider):
         asked = await made(cluster, claim("pool-a1", *wanted))
         first = await provider.launch(asked)
-        second_provider = KwokProvider(cluster, CATALOG) if restarted else provider
+        second_provider = KwokProvider(cluster, CATALOG, cluster.clock) if restarted else provider
         again = await second_provider.launch(asked)
         assert again == first
         await asyncio.sleep(60)
@@ -140,7 +140,7 @@ def test_a_late_node_survives_a_restart_and_trouble_with_the_api():
         await recorded(cluster, asked, instance)
         await provider.aclose()
         cluster.interference = faults = PlannedFaults()
-        successor = KwokProvider(cluster, CATALOG)
+        successor = KwokProvider(cluster, CATALOG, cluster.clock)
         await successor.recover()
         assert [each.provider_id for each in await successor.list()] == [instance.provider_id]
         faults.fail("create", Unavailable("down"))
@@ -284,7 +284,7 @@ def test_a_node_that_cannot_be_read_is_still_an_instance():
 
 
 def test_well_known_labels_are_the_derived_ones_and_those_of_offerings():
-    provider = KwokProvider(None, realistic_catalog())
+    provider = KwokProvider(None, realistic_catalog(), None)
     assert provider.well_known_labels == {
         "karpenter.kwok.sh/instance-size",
         "karpenter.kwok.sh/instance-family",
@@ -297,20 +297,42 @@ def test_well_known_labels_are_the_derived_ones_and_those_of_offerings():
     assert provider.name == "kwok"
 
 
-def test_unhealthy_conditions_are_tolerated_ten_minutes():
-    statements = KwokProvider(None, CATALOG).repair_statements()
-    assert {(each.condition_type, each.status) for each in statements} == {
-        ("Ready", "False"),
-        ("Ready", "Unknown"),
-        ("NetworkUnavailable", "True"),
-        ("DiskPressure", "True"),
-        ("MemoryPressure", "True"),
+def test_a_node_that_is_not_ready_is_tolerated_ten_minutes():
+    statements = {
+        (each.condition_type, each.status): each.toleration.total_seconds()
+        for each in KwokProvider(None, CATALOG, None).repair_statements()
     }
-    assert {each.toleration.total_seconds() for each in statements} == {600}
+    assert statements["Ready", "False"] == statements["Ready", "Unknown"] == 600
+
+
+@pytest.mark.parametrize("condition", ["NetworkUnavailable", "DiskPressure", "MemoryPressure", "KernelDeadlock"])
+def test_general_conditions_make_a_node_unhealthy(condition):
+    statements = KwokProvider(None, CATALOG, None).repair_statements()
+    assert [each.status for each in statements if each.condition_type == condition] == ["True"]
+
+
+def test_what_is_avoided_is_unavailable_for_three_minutes_and_no_longer():
+    async def story(cluster, provider):
+        before = await provider.instance_types(None)
+        provider.avoid("m5.large", "b", "spot")
+        await asyncio.sleep(100)
+        provider.avoid("m5.large", "b", "spot")  # another warning: the wait begins anew
+        await asyncio.sleep(179)
+        short = {
+            (each.name, offering.zone, offering.capacity_type)
+            for each in await provider.instance_types(None)
+            for offering in each.offerings
+            if not offering.available
+        }
+        assert short == {("m5.large", "b", "spot")}
+        await asyncio.sleep(1)
+        assert await provider.instance_types(None) == before
+
+    lived(story)
 
 
 def test_both_spellings_of_the_class_reference_are_supported():
-    provider = KwokProvider(None, CATALOG)
+    provider = KwokProvider(None, CATALOG, None)
     assert provider.supports(CLASS_REF)
     assert provider.supports(
         NodeClassRef(api_version="karpenter.kwok.sh/v1alpha1", kind="KWOKNodeClass", name="default")

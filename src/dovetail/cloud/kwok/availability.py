@@ -1,6 +1,7 @@
 """Which offerings cannot be had for now: how a simulation makes a cloud run short."""
 
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from dovetail.model.catalog import InstanceType, Offering
 
@@ -28,6 +29,7 @@ class Availability:
     def __init__(self, catalog: tuple[InstanceType, ...]) -> None:
         self._catalog = catalog
         self._shortages: frozenset[Shortage] = frozenset()
+        self._avoided_until: dict[Shortage, datetime] = {}
         self.catalog = catalog
 
     def begin(self, shortage: Shortage) -> None:
@@ -38,15 +40,32 @@ class Availability:
         """Give back what this shortage took, unless another covers it; a shortage that never began is no matter."""
         self._apply(self._shortages - {shortage})
 
+    def avoid(self, shortage: Shortage, until: datetime) -> None:
+        """Take offerings away until that instant, whatever else is short."""
+        known = self._avoided_until.get(shortage)
+        self._avoided_until[shortage] = until if known is None else max(known, until)
+        if known is None:
+            self._apply(self._shortages)
+
+    def at(self, now: datetime) -> tuple[InstanceType, ...]:
+        """The catalogue at this instant: what was avoided long enough is back."""
+        over = [shortage for shortage, until in self._avoided_until.items() if until <= now]
+        for shortage in over:
+            del self._avoided_until[shortage]
+        if over:
+            self._apply(self._shortages)
+        return self.catalog
+
     def _apply(self, shortages: frozenset[Shortage]) -> None:
         self._shortages = shortages
-        self.catalog = tuple(self._marked(each) for each in self._catalog) if shortages else self._catalog
+        short = bool(shortages or self._avoided_until)
+        self.catalog = tuple(self._marked(each) for each in self._catalog) if short else self._catalog
 
     def _marked(self, instance_type: InstanceType) -> InstanceType:
         offerings = tuple(self._offering(instance_type.name, each) for each in instance_type.offerings)
         return instance_type if offerings == instance_type.offerings else replace(instance_type, offerings=offerings)
 
     def _offering(self, name: str, offering: Offering) -> Offering:
-        if any(shortage.covers(name, offering) for shortage in self._shortages):
+        if any(shortage.covers(name, offering) for shortage in (*self._shortages, *self._avoided_until)):
             return replace(offering, available=False)
         return offering

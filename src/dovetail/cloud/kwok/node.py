@@ -56,6 +56,7 @@ def instance_of(node: Node) -> Instance:
         allocatable=node.status.allocatable,
         annotations=dict(node.metadata.annotations),
         terminating=node.deleting,
+        launched_at=node.metadata.creation_timestamp,
     )
 
 

@@ -8,7 +8,7 @@ waiting for its registration delay is made again by `recover` from what the Node
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
-from dovetail.cloud.kwok.availability import Availability
+from dovetail.cloud.kwok.availability import Availability, Shortage
 from dovetail.cloud.kwok.choice import Choice, find_cheapest
 from dovetail.cloud.kwok.labels import FAKE_NODE, GROUP, INSTANCE_LABELS, NODE_CLASS_KIND, PROVIDER_PREFIX
 from dovetail.cloud.kwok.node import build_node, instance_of, node_name, provider_id
@@ -21,26 +21,23 @@ from dovetail.model.node import Node
 from dovetail.model.nodeclaim import REGISTERED, NodeClaim
 from dovetail.model.nodeclass import KWOKNodeClass
 from dovetail.model.nodepool import NodeClassRef, NodePool
+from dovetail.model.repair import GENERAL, RepairStatement, unready
 from dovetail.model.wire import Condition, Key, Unreadable
-from dovetail.ports.cloud import NodeClassState, RepairStatement
+from dovetail.ports.clock import Clock
+from dovetail.ports.cloud import NodeClassState
 from dovetail.ports.cluster import Cluster, Deletion
 from dovetail.ports.errors import AlreadyExists, InstanceNotFound, InsufficientCapacity, NodeClassNotReady, NotFound
 
-_TOLERATION = timedelta(minutes=10)
-_UNHEALTHY = (
-    ("Ready", "False"),
-    ("Ready", "Unknown"),
-    ("NetworkUnavailable", "True"),
-    ("DiskPressure", "True"),
-    ("MemoryPressure", "True"),
-)
+_STATEMENTS = (*unready(timedelta(minutes=10)), *GENERAL)
+_AVOIDED_FOR = timedelta(minutes=3)
 
 
 class KwokProvider:
     """A provider whose instances are Nodes that nobody has to pay for. `availability` is where shortages are made."""
 
-    def __init__(self, cluster: Cluster, catalog: Sequence[InstanceType]) -> None:
+    def __init__(self, cluster: Cluster, catalog: Sequence[InstanceType], clock: Clock) -> None:
         self._cluster = cluster
+        self._clock = clock
         self._registrations = Registrations(cluster)
         self.availability = Availability(tuple(catalog))
         offered = {key for each in catalog for offering in each.offerings for key in offering.requirements}
@@ -76,7 +73,7 @@ class KwokProvider:
 
     async def instance_types(self, pool: NodePool) -> tuple[InstanceType, ...]:  # noqa: ARG002 - all pools see all types
         """The catalogue, with what is short now marked unavailable."""
-        return self.availability.catalog
+        return self.availability.at(self._clock.now())
 
     async def launch(self, claim: NodeClaim) -> Instance:
         """Create the claim's Node, at once or after its class's registration delay, unless that was done before."""
@@ -90,7 +87,7 @@ class KwokProvider:
         ready = _readiness(node_class)
         if ready.status == "False":
             raise NodeClassNotReady(f"KWOKNodeClass {node_class.name!r} is not ready: {ready.message or ready.reason}")
-        choice = find_cheapest(claim, self.availability.catalog, WELL_KNOWN | self._well_known)
+        choice = find_cheapest(claim, self.availability.at(self._clock.now()), WELL_KNOWN | self._well_known)
         if isinstance(choice, str):
             raise InsufficientCapacity(choice)
         return instance_of(await self._start(claim, build_node(claim, choice), node_class))
@@ -131,7 +128,12 @@ class KwokProvider:
 
     def repair_statements(self) -> tuple[RepairStatement, ...]:
         """The node conditions that make a node unhealthy."""
-        return tuple(RepairStatement(kind, status, _TOLERATION) for kind, status in _UNHEALTHY)
+        return _STATEMENTS
+
+    def avoid(self, instance_type: str, zone: str, capacity_type: str) -> None:
+        """Show an offering as unavailable for three minutes from now."""
+        shortage = Shortage(instance_type=instance_type, zone=zone, capacity_type=capacity_type)
+        self.availability.avoid(shortage, self._clock.now() + _AVOIDED_FOR)
 
     async def recover(self) -> None:
         """Take up launches that a process before this one had promised and not yet made. Call it once, at the start."""
@@ -203,6 +205,7 @@ def _unreadable_instances(unreadable: Sequence[Unreadable]) -> Sequence[Instance
             allocatable={},
             annotations=dict(each.metadata.annotations),
             terminating=each.metadata.deletion_timestamp is not None,
+            launched_at=each.metadata.creation_timestamp,
         )
         for each in unreadable
         if FAKE_NODE in each.metadata.labels
