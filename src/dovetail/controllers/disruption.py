@@ -6,7 +6,9 @@ is told on the nodes, sparingly, and looked at again when something could have c
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from datetime import datetime, timedelta
 
 from dovetail.controllers.catalogs import find_catalogs
 from dovetail.controllers.context import Context
@@ -18,8 +20,11 @@ from dovetail.core.disruption.facts import FactBook
 from dovetail.core.disruption.methods import METHODS
 from dovetail.core.disruption.planner import plan_pass
 from dovetail.core.disruption.simulations import Simulations
+from dovetail.core.disruption.turning import next_turn
 from dovetail.core.disruption.validation import VALIDATED, revalidate
+from dovetail.model.catalog import InstanceType
 from dovetail.model.kinds import NODE, NODE_POOL
+from dovetail.model.reason import Reason
 from dovetail.model.refusal import Refusal
 from dovetail.model.snapshot import Snapshot
 from dovetail.model.wire import Key
@@ -29,6 +34,7 @@ from dovetail.runtime.guard import guarded
 log = logging.getLogger(__name__)
 IDLE_SECONDS = 10.0
 VALIDATION_SECONDS = 15.0
+REST = timedelta(minutes=5)
 BLOCKED = {"DoNotDisruptPod", "DoNotDisruptNode", "PodDisruptionBudget", "NodePoolMissing", "Unschedulable"}
 
 
@@ -46,8 +52,21 @@ class Disruption:
         """Plan and act until cancelled."""
         await self._context.state.synced()
         while True:
+            began, seen = self._context.clock.now(), self._context.state.revision
             acted = await guarded("disruption", self.run_pass)
             await asyncio.sleep(0.1 if acted else IDLE_SECONDS)
+            if acted is False:
+                await self._rest(began, seen)
+
+    async def _rest(self, began: datetime, seen: int) -> None:
+        """Wait while nothing has changed and no clock has run out since the pass began, but not for ever."""
+        state = self._context.state
+        snapshot = state.snapshot(began, await self._catalogs())
+        turn = began if snapshot.nominated else next_turn(snapshot, self._backing_off()) or began + REST
+        latest = min(turn, began + REST)
+        with suppress(TimeoutError):
+            async with asyncio.timeout((latest - self._context.clock.now()).total_seconds()):
+                await state.moved_on(seen)
 
     async def run_pass(self) -> bool:
         """One pass; says whether anything was started. What did not hold leaves the turn to the methods after it."""
@@ -82,12 +101,16 @@ class Disruption:
         return revalidate(command, await self._pass())
 
     async def _pass(self) -> Pass:
-        backing_off = {slot: failed.until for slot, failed in self._executor.failed.items()}
-        return Pass(await self._snapshot(), self._gates, backing_off, self._simulations, self._book)
+        return Pass(await self._snapshot(), self._gates, self._backing_off(), self._simulations, self._book)
+
+    def _backing_off(self) -> dict[tuple[str, Reason], datetime]:
+        return {slot: failed.until for slot, failed in self._executor.failed.items()}
 
     async def _snapshot(self) -> Snapshot:
-        catalogs = await find_catalogs(self._context.cloud, self._context.state.nodepools.items.values())
-        return self._context.state.snapshot(self._context.clock.now(), catalogs)
+        return self._context.state.snapshot(self._context.clock.now(), await self._catalogs())
+
+    async def _catalogs(self) -> Mapping[str, tuple[InstanceType, ...]]:
+        return await find_catalogs(self._context.cloud, self._context.state.nodepools.items.values())
 
     def _tell(self, refusals: Iterable[Refusal]) -> None:
         """What stands in the way, as events on nodes, and on the pool whose budget cannot be read."""

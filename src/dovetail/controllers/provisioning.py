@@ -83,7 +83,7 @@ class Provisioner:
             self._batch.trigger(after.metadata.uid)
 
     def _anyone_waits(self) -> bool:
-        return any(pod.provisionable for pod in self._context.state.pods.items.values())
+        return any(pod.provisionable for pod in self._context.state.unbound_pods)
 
     async def run(self) -> None:
         """Provision until cancelled."""

@@ -4,9 +4,11 @@ An event replaces what changed and leaves the rest shared, so a snapshot costs l
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, TypeVar
+
+import msgspec
 
 from dovetail.model.catalog import InstanceType
 from dovetail.model.kinds import (
@@ -59,6 +61,11 @@ class ClusterState:
         self._nodes_by_provider_id: dict[str, dict[str, Node]] = {}
         self._claims_by_provider_id: dict[str, dict[str, NodeClaim]] = {}
         self._joined: dict[str, ClusterNode] = {}
+        self.revision = 0
+        """Grows with every change that means something; a heartbeat does not."""
+        self._news = asyncio.Event()
+        for informer in self.informers:
+            informer.listen(self._changed)
         self.pods.listen(self._pod_changed)
         self.nodes.listen(self._node_changed)
         self.claims.listen(self._claim_changed)
@@ -90,6 +97,22 @@ class ClusterState:
             if informer.kind == kind:
                 informer.observe(value)
         return value
+
+    def _changed(self, before: KubeObject | None, after: KubeObject | None) -> None:
+        if before is None or after is None or not _alike(before, after):
+            self.revision += 1
+            self._news.set()
+
+    async def moved_on(self, revision: int) -> None:
+        """Wait until there is a later revision than this one."""
+        while self.revision == revision:
+            self._news.clear()
+            await self._news.wait()
+
+    @property
+    def unbound_pods(self) -> Iterable[Pod]:
+        """The pods that have no node."""
+        return self._unbound.values()
 
     def pool(self, name: str) -> NodePool | None:
         """A NodePool by name."""
@@ -191,6 +214,13 @@ class ClusterState:
                 self._joined.pop(f"claim/{claim.name}", None)
                 for node in self.nodes_of(claim):
                     self._joined.pop(f"node/{node.name}", None)
+
+
+def _alike(before: KubeObject, after: KubeObject) -> bool:
+    """Whether two versions of an object differ in nothing but the number of the version."""
+    version = before.metadata.resource_version
+    metadata = msgspec.structs.replace(after.metadata, resource_version=version)
+    return before == msgspec.structs.replace(after, metadata=metadata)
 
 
 Indexed = TypeVar("Indexed", Node, NodeClaim)
