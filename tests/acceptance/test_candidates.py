@@ -140,7 +140,10 @@ def marked(name, command="c1", *pods, replacements=0):
 
 def test_a_node_that_a_command_is_taking_is_refused():
     refusal = why_not(cluster(marked("a")))
-    assert (refusal.code, refusal.message) == ("AlreadyDisrupting", "candidate is already being disrupted")
+    assert (refusal.code, refusal.message) == (
+        "AlreadyDisrupting",
+        "candidate is already being disrupted (Command=c1)",
+    )
 
 
 def test_a_node_without_pool_label_is_refused_and_told():

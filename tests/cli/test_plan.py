@@ -44,9 +44,10 @@ def test_commands_come_first_then_every_node_left_alone_with_its_refusal(kept):
     assert " ".join(lines[2].split()) == "COMMAND REASON NODES PODS MOVED $/MONTH REPLACED BY BUDGET USED"
     assert " ".join(lines[3].split()) == "delete (emptiness) Empty a 0 730.00 nothing default: 1 of 1"
     assert "Saves $730.00 a month." in lines
-    told = {line.split()[0]: line for line in lines[lines.index("LEFT ALONE  BECAUSE") + 1 :]}
+    told = {line.split()[0]: line for line in lines[lines.index("LEFT ALONE  LASTS       BECAUSE") + 1 :]}
     assert "budget '1' of nodepool default allows 1 for Empty, 1 in use" in told["b"]
     assert "do-not-disrupt" in told["c"]
+    assert (told["b"].split()[1], told["c"].split()[1]) == ("may", "permanent")
 
 
 @pytest.mark.parametrize(("form", "read"), [("json", json.loads), ("yaml", yaml.safe_load)])
@@ -78,7 +79,10 @@ def test_a_steady_cluster_is_left_as_it_is(kept):
 
 def test_an_empty_node_is_told_what_emptiness_waits_for(kept):
     waiting = cluster(worker("a", age=timedelta(minutes=1)), pools=[free(consolidateAfter="1h")])
-    assert "a           empty, and left alone until 2026-01-05T12:59:00Z" in plan("--snapshot", kept(waiting)).stdout
+    assert (
+        "a           until 12:59 UTC  empty, and left alone until 2026-01-05T12:59:00Z"
+        in plan("--snapshot", kept(waiting)).stdout
+    )
 
 
 def test_a_snapshot_is_read_from_standard_input_too():

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acceptance.fleet import cluster, drifted, free, pdb, running, shielded, worker
+from acceptance.fleet import ON_DEMAND, cluster, drifted, free, pdb, running, shielded, worker
 from builders import NOON, claim, node, nodepool, pod, stamped
 from dovetail.core.disruption.context import Context
 from dovetail.core.disruption.explain import explain_node
@@ -88,6 +88,45 @@ def test_one_obstacle_without_an_instant_and_there_is_no_instant_for_all():
     assert codes(view) == ["DoNotDisruptPod", "Budget"]
     assert view.obstacles[1].permanent
     assert view.lifts_at is None
+
+
+def test_a_node_says_everything_it_has_against_it_not_only_the_first_thing():
+    annotated = {"annotations": {"karpenter.sh/do-not-disrupt": "true"}}
+    found = cluster(worker("a", running("x", "a"), metadata=annotated), pdbs=[pdb()], nominated=frozenset({"a"}))
+    assert codes(views(found)["single-node"]) == ["Nominated", "DoNotDisruptNode", "PodDisruptionBudget"]
+    assert [each.permanent for each in views(found)["single-node"].obstacles] == [False, True, False]
+
+
+def test_a_method_says_everything_it_has_against_a_node():
+    pool = free(consolidationPolicy="WhenEmpty", consolidateAfter="25h", consolidationGracePeriod="26h")
+    single = views(cluster(worker("a", running("x", "a"), type_="unheard-of"), pools=[pool]))["single-node"]
+    assert [(each.code, each.until) for each in single.obstacles] == [
+        ("InstanceTypeUnknown", None),
+        ("PolicyWhenEmpty", None),
+        ("Waiting", NOON + HOUR),
+        ("Waiting", NOON + 2 * HOUR),
+    ]
+
+
+def test_what_the_simulation_says_is_told_although_something_else_comes_first():
+    """Waiting for the budget alone would be in vain: nothing cheaper is to be had."""
+    found = cluster(
+        worker("a", running("x", "a"), type_="m.small"), pools=[free(template=ON_DEMAND, budgets=[{"nodes": "0"}])]
+    )
+    assert codes(views(found)["single-node"]) == ["Budget", "Unschedulable"]
+
+
+def test_a_clock_that_has_not_started_is_not_called_endless():
+    coming = ClusterNode(None, claim("a", age=HOUR, status={"conditions": []}))
+    emptiness = views(cluster(coming, pools=[free(consolidateAfter="1h")]))["emptiness"]
+    assert [(each.code, each.permanent) for each in emptiness.obstacles] == [("NodeMissing", False), ("Waiting", False)]
+    assert "has not started" in emptiness.obstacles[1].message
+
+
+@pytest.mark.parametrize(("pods", "words"), [(1, "1 pod runs on it"), (2, "2 pods run on it")])
+def test_pods_are_counted_in_plain_words(pods, words):
+    node_of = worker("a", *(running(f"x{number}", "a") for number in range(pods)))
+    assert words in views(cluster(node_of))["emptiness"].obstacles[0].message
 
 
 def test_a_node_nothing_stands_against_has_its_command_and_later_methods_know_who_acts_first():

@@ -2,16 +2,18 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from dovetail.cli.view.printing import counted, plain_table, print_document, stamp, worth
+from dovetail.cli.view.printing import counted, moment, plain_table, print_document, stamp, worth
 from dovetail.core.disruption.command import HOURS_PER_MONTH, Command
 from dovetail.core.disruption.methods import METHODS
 from dovetail.core.disruption.planner import Plan
+from dovetail.model.refusal import Refusal
 from dovetail.model.snapshot import Snapshot
 
 _NO_EDGE = 1000  # wide enough for any table
@@ -90,23 +92,37 @@ def _budgets(plan: Plan) -> Iterable[dict[str, Any]]:
 def _left_alone(plan: Plan, names: set[str]) -> Iterable[dict[str, Any]]:
     """Every node that stays, with what each method has against it."""
     taken = {each.name for command in plan.commands for each in command.candidates}
-    said: dict[str, dict[str, dict[str, str]]] = {name: {} for name in sorted(names - taken)}
+    said: dict[str, dict[str, Refusal]] = {name: {} for name in sorted(names - taken)}
     for method, refusals in plan.refusals_by_method.items():
         for refusal in refusals:
             name = refusal.about.removeprefix("node/")
             if name in said:
-                said[name][method] = {"code": refusal.code, "message": refusal.message}
-    return ({"node": name, "because": _most_telling(methods), "why": methods} for name, methods in said.items())
+                said[name][method] = refusal
+    for name, why in said.items():
+        telling = _most_telling(why)
+        yield {
+            "node": name,
+            "because": telling.message,
+            **_lasting(telling),
+            "why": {
+                method: {"code": each.code, "message": each.message, **_lasting(each)} for method, each in why.items()
+            },
+        }
 
 
-def _most_telling(why: Mapping[str, Mapping[str, str]]) -> str:
+def _lasting(refusal: Refusal) -> dict[str, Any]:
+    """Whether waiting helps, and until when."""
+    return {"until": stamp(refusal.until) if refusal.until is not None else None, "permanent": refusal.permanent}
+
+
+def _most_telling(why: Mapping[str, Refusal]) -> Refusal:
     """What the first method says that could have taken the node; else what it still waits for; else the last word."""
     ordered = [(method.name, why[method.name]) for method in METHODS if method.name in why]
     if not ordered:
-        return "another command goes first"
-    concerned = [said for _, said in ordered if said["code"] not in _UNCONCERNED and said["code"] != "Waiting"]
-    waiting = [said for name, said in ordered if said["code"] == "Waiting" and name != "expiration"]
-    return (concerned or waiting or [ordered[-1][1]])[0]["message"]
+        return Refusal("AnotherFirst", "", "another command goes first")
+    concerned = [said for _, said in ordered if said.code not in _UNCONCERNED and said.code != "Waiting"]
+    waiting = [said for name, said in ordered if said.code == "Waiting" and name != "expiration"]
+    return (concerned or waiting or [ordered[-1][1]])[0]
 
 
 def draw_plan(console: Console, document: Mapping[str, Any]) -> None:
@@ -122,7 +138,7 @@ def draw_plan(console: Console, document: Mapping[str, Any]) -> None:
         console.print("Nothing would be disrupted.")
     if document["leftAlone"]:
         console.print()
-        console.print(_left_alone_table(document["leftAlone"]))
+        console.print(_left_alone_table(document["leftAlone"], datetime.fromisoformat(document["at"])))
 
 
 def _print_commands(console: Console, commands: Sequence[Mapping[str, Any]]) -> None:
@@ -166,8 +182,14 @@ def _spent(budget: Mapping[str, Any]) -> str:
     return f"{budget['nodepool']}: {budget['used']} {limit}"
 
 
-def _left_alone_table(nodes: Iterable[Mapping[str, Any]]) -> Table:
-    table = plain_table("LEFT ALONE", "BECAUSE")
+def _left_alone_table(nodes: Iterable[Mapping[str, Any]], now: datetime) -> Table:
+    table = plain_table("LEFT ALONE", "LASTS", "BECAUSE")
     for each in nodes:
-        table.add_row(each["node"], each["because"])
+        table.add_row(each["node"], _lasts(each, now), each["because"])
     return table
+
+
+def _lasts(left: Mapping[str, Any], now: datetime) -> Text:
+    if left["until"] is not None:
+        return Text(f"until {moment(datetime.fromisoformat(left['until']), now)}", style="yellow")
+    return Text("permanent", style="red") if left["permanent"] else Text("may change", style="dim")

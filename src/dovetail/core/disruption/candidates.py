@@ -4,9 +4,8 @@ Checks run in a fixed order, the node's own before those of its pods, annotation
 node of a NodePool ends as a Candidate or as a Refusal; none is dropped silently.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import datetime
 from functools import cached_property
 
 from dovetail.core.disruption.cost import BASE_COST, lifetime_left
@@ -58,15 +57,6 @@ class Candidate:
         return self.cost <= BASE_COST
 
 
-@dataclass(frozen=True, slots=True)
-class PodBlock:
-    """A pod that stands in the way, until when by itself, and whether waiting helps at all."""
-
-    refusal: Refusal
-    until: datetime | None = None
-    permanent: bool = False
-
-
 def find_candidates(
     snapshot: Snapshot, *, eventual: bool, book: FactBook | None = None
 ) -> tuple[list[Candidate], list[Refusal]]:
@@ -84,7 +74,7 @@ def find_candidates(
         refusal = node_refusal(node, snapshot)
         if refusal is None and not (eventual and node.claim.spec.termination_grace_period is not None):
             blocks = _blocks(book.of(node), snapshot)
-            refusal = blocks[0].refusal if blocks else None
+            refusal = blocks[0] if blocks else None
         if refusal is not None:
             refusals.append(refusal)
         else:
@@ -93,37 +83,41 @@ def find_candidates(
 
 
 def node_refusal(node: ClusterNode, snapshot: Snapshot) -> Refusal | None:
-    """What the node itself has against being disrupted."""
+    """The first thing the node itself has against being disrupted."""
+    return next(node_refusals(node, snapshot), None)
+
+
+def node_refusals(node: ClusterNode, snapshot: Snapshot) -> Iterator[Refusal]:
+    """Everything the node itself has against being disrupted, in the order it is looked at."""
     claim = node.claim
     assert claim is not None, "only managed nodes are asked"
     about = f"node/{node.name}"
-    if read_record(claim) is not None and not claim.deleting:
-        return Refusal("AlreadyDisrupting", about, "candidate is already being disrupted")
-    if claim.metadata.annotations.get(REPLACES_ANNOTATION, "") in snapshot.running_commands:
-        return Refusal("Replacement", about, "it replaces nodes that are still going")
+    record = read_record(claim)
+    if record is not None and not claim.deleting:
+        yield Refusal("AlreadyDisrupting", about, f"candidate is already being disrupted (Command={record.id})")
+    replaced = claim.metadata.annotations.get(REPLACES_ANNOTATION, "")
+    if replaced in snapshot.running_commands:
+        yield Refusal("Replacement", about, f"it replaces nodes that are still going (Command={replaced})")
     if node.node is None:
-        return Refusal("NodeMissing", about, "nodeclaim does not have an associated node")
-    if not node.initialized:
-        return Refusal("NotInitialized", about, "node isn't initialized")
-    if node.deleting or node.node.deleting:
-        return Refusal("Deleting", about, "node is deleting or marked for deletion")
+        yield Refusal("NodeMissing", about, "nodeclaim does not have an associated node")
+    elif not node.initialized:
+        yield Refusal("NotInitialized", about, "node isn't initialized")
+    if node.deleting or (node.node is not None and node.node.deleting):
+        yield Refusal("Deleting", about, "node is deleting or marked for deletion")
     if node.name in snapshot.nominated:
-        return Refusal("Nominated", about, "node is nominated for a pending pod")
-    if node.node.metadata.annotations.get(DO_NOT_DISRUPT) == "true":
+        yield Refusal("Nominated", about, "node is nominated for a pending pod")
+    if node.node is not None and node.node.metadata.annotations.get(DO_NOT_DISRUPT) == "true":
         why = f'disruption is blocked through the "{DO_NOT_DISRUPT}" annotation'
-        return Refusal("DoNotDisruptNode", about, why)
-    return _pool_refusal(node, snapshot, about)
-
-
-def _pool_refusal(node: ClusterNode, snapshot: Snapshot, about: str) -> Refusal | None:
+        yield Refusal("DoNotDisruptNode", about, why, permanent=True)
     if not node.nodepool_name:
-        return Refusal("NoNodePool", about, f"node doesn't have required label (label={NODEPOOL})")
-    if node.nodepool_name not in snapshot.nodepools or node.nodepool_name not in snapshot.catalogs:
-        return Refusal("NodePoolMissing", about, f"NodePool not found (NodePool={node.nodepool_name})")
-    return None
+        why = f"node doesn't have required label (label={NODEPOOL})"
+        yield Refusal("NoNodePool", about, why, permanent=True)
+    elif node.nodepool_name not in snapshot.nodepools or node.nodepool_name not in snapshot.catalogs:
+        why = f"NodePool not found (NodePool={node.nodepool_name})"
+        yield Refusal("NodePoolMissing", about, why, permanent=True)
 
 
-def pod_blocks(node: ClusterNode, snapshot: Snapshot) -> list[PodBlock]:
+def pod_blocks(node: ClusterNode, snapshot: Snapshot) -> list[Refusal]:
     """Everything the node's pods have against it, annotations first, then budgets; first come, first told."""
     return _blocks(_facts(node, snapshot), snapshot)
 
@@ -134,15 +128,14 @@ def _facts(node: ClusterNode, snapshot: Snapshot) -> Facts:
     return book.of(node)
 
 
-def _blocks(facts: Facts, snapshot: Snapshot) -> list[PodBlock]:
+def _blocks(facts: Facts, snapshot: Snapshot) -> list[Refusal]:
     about = f"node/{facts.node.name}"
     blocks = []
     for pod in facts.annotated:
         protected = protection(pod, snapshot.at)
         if protected.active:
             why = f'pod has "{DO_NOT_DISRUPT}" annotation (Pod={pod.key})'
-            refusal = Refusal("DoNotDisruptPod", about, why)
-            blocks.append(PodBlock(refusal, protected.until, permanent=protected.until is None))
+            blocks.append(Refusal("DoNotDisruptPod", about, why, protected.until, permanent=protected.until is None))
     for pod, guards in facts.guarded:
         if len(guards) == 1 and snapshot.pdbs[guards[0]].status.disruptions_allowed > 0:
             continue
@@ -151,7 +144,7 @@ def _blocks(facts: Facts, snapshot: Snapshot) -> list[PodBlock]:
         block = find_block(pod, [snapshot.pdbs[each] for each in guards])
         if block is not None:
             words = f"{block.message} for pod {pod.key}"
-            blocks.append(PodBlock(Refusal("PodDisruptionBudget", about, words), permanent=block.permanent))
+            blocks.append(Refusal("PodDisruptionBudget", about, words, permanent=block.permanent))
     return blocks
 
 

@@ -10,6 +10,7 @@ from dovetail.core.disruption.candidates import Candidate, find_candidates, node
 from dovetail.core.disruption.facts import FactBook
 from dovetail.core.disruption.simulations import Simulations, View
 from dovetail.core.disruption.waits import consolidation_wait, grace_wait, has_windows
+from dovetail.core.disruption.windows import closes_at
 from dovetail.core.provisioning.eligibility import displaced_pods, provisionable_pods
 from dovetail.core.scheduling.sweep import Sweep
 from dovetail.model.labels import INSTANCE_TYPE
@@ -131,6 +132,7 @@ class Purse:
         self._context = context
         self._reason = reason
         self._spent: dict[str, int] = {}
+        self._closes_at: dict[str, datetime | None] = {}
 
     def refusal(self, candidate: Candidate) -> Refusal | None:
         """Why one more node of the candidate's pool may not go, or None."""
@@ -138,18 +140,26 @@ class Purse:
         until = self._context.backing_off.get((pool, self._reason))
         if until is not None and self._context.snapshot.at < until:
             why = f"replacements for nodepool {pool} failed; tried again at {until:%Y-%m-%dT%H:%M:%SZ}"
-            return Refusal("BackingOff", f"node/{candidate.name}", why)
+            return Refusal("BackingOff", f"node/{candidate.name}", why, until)
         allowed = self._context.allowance(pool, self._reason)
         if allowed.permits(self._spent.get(pool, 0) + 1):
             return None
         about = f"node/{candidate.name}"
         if allowed.fault:
             why = f"nodepool {pool} has a budget that cannot be understood, so nothing is disrupted: {allowed.fault}"
-            return Refusal("BudgetUnreadable", about, why)
+            return Refusal("BudgetUnreadable", about, why, permanent=True)
         nodes = allowed.bound_by.spec.nodes if allowed.bound_by is not None else ""
         used = allowed.disrupting + self._spent.get(pool, 0)
         why = f"budget {nodes!r} of nodepool {pool} allows {allowed.limit} for {self._reason}, {used} in use"
-        return Refusal("Budget", about, why)
+        closing = self._closing(pool, allowed)
+        return Refusal("Budget", about, why, closing, permanent=allowed.limit == 0 and closing is None)
+
+    def _closing(self, pool: str, allowed: Allowance) -> datetime | None:
+        """When the window of the budget that binds closes; asked for once a pool."""
+        if pool not in self._closes_at:
+            window = allowed.bound_by.window if allowed.bound_by is not None else None
+            self._closes_at[pool] = closes_at(window, self._context.snapshot.at)
+        return self._closes_at[pool]
 
     def spend(self, candidate: Candidate) -> None:
         """One more node of this pool goes."""

@@ -4,62 +4,29 @@ Asks the same functions the planner asks, so an explanation cannot disagree with
 planner stops at the first no. Decides nothing.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from datetime import datetime
 
-from dovetail.core.disruption.allowance import NodeCounts, count_nodes, read_budgets
-from dovetail.core.disruption.candidates import Candidate, build_candidate, node_refusal, pod_blocks
+from dovetail.core.disruption.allowance import Allowance, NodeCounts, count_nodes, read_budgets
+from dovetail.core.disruption.candidates import Candidate, build_candidate, node_refusals, pod_blocks
 from dovetail.core.disruption.command import Command
 from dovetail.core.disruption.context import Context
 from dovetail.core.disruption.methods import METHODS
 from dovetail.core.disruption.methods.base import Method, Proposal
 from dovetail.core.disruption.planner import consider
-from dovetail.core.disruption.waits import (
-    Wait,
-    consolidation_wait,
-    drift_wait,
-    emptiness_wait,
-    expiration_wait,
-    grace_wait,
-)
 from dovetail.core.disruption.windows import closes_at
 from dovetail.model.budget import Budget
-from dovetail.model.nodeclaim import NodeClaim
 from dovetail.model.nodepool import NodePool
 from dovetail.model.protection import protection
 from dovetail.model.reason import Reason
 from dovetail.model.refusal import Refusal
 from dovetail.model.snapshot import ClusterNode, Snapshot
 
-PERMANENT = frozenset(
-    {
-        "BudgetUnreadable",
-        "ConsolidationDisabled",
-        "DoNotDisruptNode",
-        "GateClosed",
-        "InstanceTypeUnknown",
-        "LabelMissing",
-        "Never",
-        "NoNodePool",
-        "NodePoolMissing",
-        "PolicyWhenEmpty",
-        "Static",
-        "Unmanaged",
-    }
-)
-"""Refusals that stay until somebody changes something."""
-
-_Clock = Callable[[NodePool, NodeClaim, datetime], Wait]
-_GRACE: tuple[str, _Clock] = ("inside its consolidationGracePeriod", grace_wait)
-_QUIET: tuple[tuple[str, _Clock], ...] = (("inside its consolidateAfter window", consolidation_wait), _GRACE)
-_CLOCKS: dict[str, tuple[tuple[str, _Clock], ...]] = {
-    "expiration": (("not expired: its lifetime runs", expiration_wait),),
-    "drift": (("drifted, and left alone", drift_wait),),
-    "emptiness": (("empty, and left alone", emptiness_wait), _GRACE),
-    "multi-node": _QUIET,
-    "single-node": _QUIET,
-}
+_OF_OTHERS = frozenset({"NextPass", "NoSet", "NotTheBest"})
+"""What a method says because of other nodes; asked about one node alone, it has no meaning."""
+_OWN_STATE = frozenset({"AlreadyDisrupting", "Deleting", "NodeMissing", "NotInitialized"})
+"""What is wrong with the node itself, so that a simulation of it would tell nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,19 +94,31 @@ def _look(node: ClusterNode, method: Method, context: Context, proposal: Proposa
 
 
 def _obstacles(node: ClusterNode, method: Method, context: Context) -> Iterator[Obstacle]:
-    """Everything but the simulation: what the node says, then its pods, the method, and the budgets."""
+    """What the node says, then its pods, the method, and the budgets; at last what the simulation says without them."""
     snapshot = context.snapshot
     assert node.claim is not None
-    refusal = node_refusal(node, snapshot)
-    if refusal is not None:
-        yield _from_refusal(refusal)
+    own = tuple(node_refusals(node, snapshot))
+    yield from map(_from_refusal, own)
     if not (method.eventual and node.claim.spec.termination_grace_period is not None):
         yield from _of_pods(node, snapshot)
     if node.nodepool_name not in snapshot.nodepools or node.nodepool_name not in snapshot.catalogs:
         return
     candidate = build_candidate(node, snapshot)
-    yield from _disinterest(candidate, method, context)
+    disinterest = tuple(method.refusals(candidate, context))
+    yield from map(_from_refusal, disinterest)
     yield from budget_obstacles(candidate.pool, method.reason, context)
+    if not any(each.until is None for each in disinterest) and _OWN_STATE.isdisjoint(each.code for each in own):
+        yield from _simulated(candidate, method, context)
+
+
+def _simulated(candidate: Candidate, method: Method, context: Context) -> Iterator[Obstacle]:
+    """What would still be in the way if all else had lifted, found by asking the method about this node alone."""
+    pools = context.snapshot.nodepools
+    unlimited = {(pool, method.reason): Allowance(limit=None, disrupting=0) for pool in pools}
+    alone = replace(context, backing_off={}, _allowances=unlimited)
+    for refusal in method.propose([candidate], alone).refusals:
+        if refusal.code not in _OF_OTHERS:
+            yield _from_refusal(refusal)
 
 
 def _of_pods(node: ClusterNode, snapshot: Snapshot) -> Iterator[Obstacle]:
@@ -150,27 +129,8 @@ def _of_pods(node: ClusterNode, snapshot: Snapshot) -> Iterator[Obstacle]:
             message = f"protected by pod {pod.key}{fault}"
             yield Obstacle("DoNotDisruptPod", message, protected.until, permanent=protected.until is None)
     for block in pod_blocks(node, snapshot):
-        if block.refusal.code == "PodDisruptionBudget":
-            yield Obstacle(block.refusal.code, block.refusal.message, block.until, permanent=block.permanent)
-
-
-def _disinterest(candidate: Candidate, method: Method, context: Context) -> Iterator[Obstacle]:
-    """What the method itself has against the node: every clock that runs, or the one thing that rules it out."""
-    refusal = method.refusal(candidate, context)
-    if refusal is None:
-        return
-    if refusal.code == "Never" and method.reason == Reason.EXPIRED:
-        why = f"never expires: nodepool {candidate.pool.name} sets no expireAfter under disruption"
-        yield Obstacle(refusal.code, why, permanent=True)
-        return
-    if refusal.code not in {"Waiting", "Never"}:
-        yield _from_refusal(refusal)
-        return
-    for what, clock in _CLOCKS[method.name]:
-        wait = clock(candidate.pool, candidate.claim, context.snapshot.at)
-        if not wait.over:
-            endless = ", which never ends" if wait.never else ""
-            yield Obstacle("Never" if wait.never else "Waiting", what + endless, wait.until, permanent=wait.never)
+        if block.code == "PodDisruptionBudget":
+            yield _from_refusal(block)
 
 
 def budget_obstacles(pool: NodePool, reason: Reason, context: Context) -> Iterator[Obstacle]:
@@ -187,7 +147,8 @@ def budget_obstacles(pool: NodePool, reason: Reason, context: Context) -> Iterat
     counts = count_nodes(context.snapshot.nodes_by_pool.get(pool.name, ()))
     budgets = read_budgets(pool)
     for number, budget in enumerate(budgets, start=1):
-        if budget.governs(reason, now) and counts.disrupting >= budget.limit(counts.total):
+        counted = max(counts.total, 1)  # a node that does not count yet will, before it could go
+        if budget.governs(reason, now) and counts.disrupting >= budget.limit(counted):
             yield _spent(budget, (number, len(budgets)), counts, now)
 
 
@@ -201,4 +162,7 @@ def _spent(budget: Budget, place: tuple[int, int], counts: NodeCounts, now: date
 
 
 def _from_refusal(refusal: Refusal) -> Obstacle:
-    return Obstacle(refusal.code, refusal.message, permanent=refusal.code in PERMANENT)
+    """Its words without the instant, which stands beside them."""
+    instant = f" until {refusal.until:%Y-%m-%dT%H:%M:%SZ}" if refusal.until is not None else ""
+    words = refusal.message.removesuffix(instant) if instant else refusal.message
+    return Obstacle(refusal.code, words, refusal.until, refusal.permanent)

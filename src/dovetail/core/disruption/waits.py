@@ -21,6 +21,7 @@ class Wait:
 
     over: bool
     until: datetime | None = None
+    started: bool = True  # what it counts from has happened
 
     @property
     def never(self) -> bool:
@@ -30,6 +31,7 @@ class Wait:
 
 OVER = Wait(over=True)
 NEVER = Wait(over=False)
+UNSTARTED = Wait(over=False, started=False)
 
 
 def control(pool: NodePool, action: Action) -> Delay | None:
@@ -49,8 +51,10 @@ def longer(*delays: Delay | None) -> timedelta | None:
 
 def elapsed(since: datetime | None, wait: timedelta | None, now: datetime) -> Wait:
     """Whether `wait` has passed since then; a clock that has not started never runs out."""
-    if wait is None or since is None:
+    if wait is None:
         return NEVER
+    if since is None:
+        return UNSTARTED
     return OVER if now >= since + wait else Wait(over=False, until=since + wait)
 
 

@@ -1,6 +1,6 @@
 """What a method is: a filter over candidates, and commands out of those it keeps."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -31,6 +31,10 @@ class Method(Protocol):
         """Why this method is not interested in a candidate, or None."""
         ...
 
+    def refusals(self, candidate: Candidate, context: Context) -> Iterator[Refusal]:
+        """Everything this method has against a candidate, in the order it is looked at."""
+        ...
+
     def propose(self, candidates: Sequence[Candidate], context: Context) -> Proposal:
         """Commands for candidates the method is interested in, within their budgets."""
         ...
@@ -41,6 +45,8 @@ def waiting(candidate: Candidate, what: str, wait: Wait) -> Refusal | None:
     if wait.over:
         return None
     about = f"node/{candidate.name}"
+    if not wait.started:
+        return Refusal("Waiting", about, f"{what}, and its clock has not started")
     if wait.until is None:
-        return Refusal("Never", about, f"{what} never ends")
-    return Refusal("Waiting", about, f"{what} until {wait.until:%Y-%m-%dT%H:%M:%SZ}")
+        return Refusal("Never", about, f"{what}, which never ends", permanent=True)
+    return Refusal("Waiting", about, f"{what} until {wait.until:%Y-%m-%dT%H:%M:%SZ}", wait.until)

@@ -1,7 +1,7 @@
 """What multi-node and single-node consolidation share: whom they look at, and when a replacement is worth it."""
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from dovetail.core.disruption.candidates import Candidate
 from dovetail.core.disruption.context import Context
@@ -21,19 +21,21 @@ def disabled(candidate: Candidate) -> Refusal | None:
     after = candidate.pool.spec.disruption.consolidate_after
     about, pool = f"node/{candidate.name}", candidate.pool.name
     if candidate.pool.static:
-        return Refusal("Static", about, f"nodepool {pool} keeps a fixed number of nodes")
+        return Refusal("Static", about, f"nodepool {pool} keeps a fixed number of nodes", permanent=True)
     if after is not None and after.never:
-        return Refusal("ConsolidationDisabled", about, f'NodePool "{pool}" has consolidation disabled')
+        why = f'NodePool "{pool}" has consolidation disabled'
+        return Refusal("ConsolidationDisabled", about, why, permanent=True)
     return None
 
 
-def settling(candidate: Candidate, context: Context) -> Refusal | None:
+def settling(candidate: Candidate, context: Context) -> Iterator[Refusal]:
     """Whether the node is still inside its consolidation grace period, or about to take pods that need a place."""
     wait = grace_wait(candidate.pool, candidate.claim, context.snapshot.at)
     refusal = waiting(candidate, "inside its consolidationGracePeriod", wait)
-    if refusal is None and context.expects_pods(candidate.name):
-        return Refusal("Expecting", f"node/{candidate.name}", "pods that need a place will run on it")
-    return refusal
+    if refusal is not None:
+        yield refusal
+    if context.expects_pods(candidate.name):
+        yield Refusal("Expecting", f"node/{candidate.name}", "pods that need a place will run on it")
 
 
 def consolidation_refusal(candidate: Candidate, context: Context) -> Refusal | None:
@@ -45,22 +47,31 @@ def consolidation_refusal(candidate: Candidate, context: Context) -> Refusal | N
 
 
 def _refusal(candidate: Candidate, context: Context) -> Refusal | None:
+    return next(consolidation_refusals(candidate, context), None)
+
+
+def consolidation_refusals(candidate: Candidate, context: Context) -> Iterator[Refusal]:
+    """Everything consolidation has against a node, in the order it is looked at."""
     about, pool = f"node/{candidate.name}", candidate.pool
     off = disabled(candidate)
     if off is not None:
-        return off
+        yield off
     if candidate.instance_type is None:
-        return Refusal("InstanceTypeUnknown", about, "its instance type is not in the catalogue")
+        yield Refusal("InstanceTypeUnknown", about, "its instance type is not in the catalogue", permanent=True)
     for label, value in ((CAPACITY_TYPE, candidate.capacity_type), (ZONE, candidate.zone)):
         if not value:
-            return Refusal("LabelMissing", about, f'Node does not have label "{label}"')
+            yield Refusal("LabelMissing", about, f'Node does not have label "{label}"', permanent=True)
     if candidate.empty:
-        return Refusal("Empty", about, "empty: emptiness takes care of it")
+        yield Refusal("Empty", about, "empty: emptiness takes care of it")
+        return
     if pool.consolidation_policy == "WhenEmpty":
         why = f'NodePool "{pool.name}" has consolidation policy WhenEmpty, but node is not empty'
-        return Refusal("PolicyWhenEmpty", about, why)
+        yield Refusal("PolicyWhenEmpty", about, why, permanent=True)
     wait = consolidation_wait(pool, candidate.claim, context.snapshot.at)
-    return waiting(candidate, "inside its consolidateAfter window", wait) or settling(candidate, context)
+    restless = waiting(candidate, "inside its consolidateAfter window", wait) if off is None else None
+    if restless is not None:
+        yield restless
+    yield from settling(candidate, context)
 
 
 CANT_REPLACE = "Can't replace with a cheaper node"

@@ -1,6 +1,6 @@
 """Drift: nodes that are no longer what their NodePool asks for are replaced, longest drifted first, within budgets."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from dovetail.core.disruption.candidates import Candidate
 from dovetail.core.disruption.context import Context
@@ -22,18 +22,24 @@ class Drift:
     eventual = True
 
     def refusal(self, candidate: Candidate, context: Context) -> Refusal | None:
+        """The first of them."""
+        return next(self.refusals(candidate, context), None)
+
+    def refusals(self, candidate: Candidate, context: Context) -> Iterator[Refusal]:
         """Switched off, not drifted, or not drifted for long enough."""
         about = f"node/{candidate.name}"
         if not context.gates.drift:
-            return Refusal("GateClosed", about, "the Drift feature gate is off")
+            yield Refusal("GateClosed", about, "the Drift feature gate is off", permanent=True)
         if candidate.pool.static:
-            return Refusal("Static", about, f"nodepool {candidate.pool.name} keeps a fixed number of nodes")
+            why = f"nodepool {candidate.pool.name} keeps a fixed number of nodes"
+            yield Refusal("Static", about, why, permanent=True)
         if not drift_reason(candidate.claim, candidate.pool, context.snapshot):
-            return Refusal("NotDrifted", about, "not drifted: it is what its NodePool asks for")
-        if control(candidate.pool, Action.DRIFT) is None:
-            return None
-        wait = drift_wait(candidate.pool, candidate.claim, context.snapshot.at)
-        return waiting(candidate, "drifted, and left alone", wait)
+            yield Refusal("NotDrifted", about, "not drifted: it is what its NodePool asks for")
+        elif control(candidate.pool, Action.DRIFT) is not None:
+            wait = drift_wait(candidate.pool, candidate.claim, context.snapshot.at)
+            left_alone = waiting(candidate, "drifted, and left alone", wait)
+            if left_alone is not None:
+                yield left_alone
 
     def propose(self, candidates: Sequence[Candidate], context: Context) -> Proposal:
         """Empty ones first, then those that drifted longest ago."""

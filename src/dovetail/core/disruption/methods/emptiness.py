@@ -1,6 +1,6 @@
 """Emptiness: nodes on which nothing worth rescheduling runs are deleted together, within budgets."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from dovetail.core.disruption.candidates import Candidate, least_disruptive
 from dovetail.core.disruption.command import Command
@@ -20,14 +20,23 @@ class Emptiness:
     eventual = False
 
     def refusal(self, candidate: Candidate, context: Context) -> Refusal | None:
+        """The first of them."""
+        return next(self.refusals(candidate, context), None)
+
+    def refusals(self, candidate: Candidate, context: Context) -> Iterator[Refusal]:
         """Not empty, not for long enough, or in a pool that never consolidates."""
         off = disabled(candidate)
         if off is not None:
-            return off
+            yield off
         if not candidate.empty:
-            return Refusal("NotEmpty", f"node/{candidate.name}", f"not empty: {len(candidate.moving)} pods run on it")
+            number = len(candidate.moving)
+            run = "1 pod runs" if number == 1 else f"{number} pods run"
+            yield Refusal("NotEmpty", f"node/{candidate.name}", f"not empty: {run} on it")
         wait = emptiness_wait(candidate.pool, candidate.claim, context.snapshot.at)
-        return waiting(candidate, "empty, and left alone", wait) or settling(candidate, context)
+        left_alone = waiting(candidate, "empty, and left alone", wait) if candidate.empty and off is None else None
+        if left_alone is not None:
+            yield left_alone
+        yield from settling(candidate, context)
 
     def propose(self, candidates: Sequence[Candidate], context: Context) -> Proposal:
         """All of them in one command, as far as budgets go."""

@@ -1,6 +1,6 @@
 """Soft expiration: nodes that have lived long enough are replaced, oldest first, within budgets and with protection."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from dovetail.core.disruption.candidates import Candidate
 from dovetail.core.disruption.context import Context
@@ -20,8 +20,20 @@ class Expiration:
 
     def refusal(self, candidate: Candidate, context: Context) -> Refusal | None:
         """Not due yet, or never."""
-        wait = expiration_wait(candidate.pool, candidate.claim, context.snapshot.at)
+        pool = candidate.pool
+        wait = expiration_wait(pool, candidate.claim, context.snapshot.at)
+        if wait.never and wait.started:
+            written = pool.spec.disruption.expire_after is not None
+            says = "Never for" if written else "no"
+            why = f"never expires: nodepool {pool.name} sets {says} expireAfter under disruption"
+            return Refusal("Never", f"node/{candidate.name}", why, permanent=True)
         return waiting(candidate, "not expired: its lifetime runs", wait)
+
+    def refusals(self, candidate: Candidate, context: Context) -> Iterator[Refusal]:
+        """There is only the one clock."""
+        refusal = self.refusal(candidate, context)
+        if refusal is not None:
+            yield refusal
 
     def propose(self, candidates: Sequence[Candidate], context: Context) -> Proposal:
         """Oldest first."""

@@ -3,14 +3,14 @@
 Not every set can be tried: candidates are ordered, and the longest workable prefix is searched for by halving.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from dovetail.core.disruption.balance import approves
 from dovetail.core.disruption.candidates import Candidate, least_disruptive
 from dovetail.core.disruption.command import Command
 from dovetail.core.disruption.context import Context
 from dovetail.core.disruption.methods.base import Proposal
-from dovetail.core.disruption.methods.consolidating import consolidation_refusal, worth_it
+from dovetail.core.disruption.methods.consolidating import consolidation_refusal, consolidation_refusals, worth_it
 from dovetail.core.scheduling.sweep import Bounds
 from dovetail.model.reason import Reason
 from dovetail.model.refusal import Refusal
@@ -28,6 +28,10 @@ class MultiNode:
     def refusal(self, candidate: Candidate, context: Context) -> Refusal | None:
         """Why consolidation is not interested in a node, or None."""
         return consolidation_refusal(candidate, context)
+
+    def refusals(self, candidate: Candidate, context: Context) -> Iterator[Refusal]:
+        """Everything consolidation has against a node."""
+        return consolidation_refusals(candidate, context)
 
     def propose(self, candidates: Sequence[Candidate], context: Context) -> Proposal:
         """The longest prefix that works, if it has at least two nodes."""

@@ -1,13 +1,18 @@
 """Single-node consolidation: every node is looked at, and the best move is taken, not the first."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from dovetail.core.disruption.balance import approves
 from dovetail.core.disruption.candidates import Candidate, least_disruptive
 from dovetail.core.disruption.command import Command
 from dovetail.core.disruption.context import Context
 from dovetail.core.disruption.methods.base import Proposal
-from dovetail.core.disruption.methods.consolidating import CANT_REPLACE, consolidation_refusal, worth_it
+from dovetail.core.disruption.methods.consolidating import (
+    CANT_REPLACE,
+    consolidation_refusal,
+    consolidation_refusals,
+    worth_it,
+)
 from dovetail.core.scheduling.draft import Draft
 from dovetail.model.reason import Reason
 from dovetail.model.refusal import Refusal
@@ -23,6 +28,10 @@ class SingleNode:
     def refusal(self, candidate: Candidate, context: Context) -> Refusal | None:
         """Why consolidation is not interested in a node, or None."""
         return consolidation_refusal(candidate, context)
+
+    def refusals(self, candidate: Candidate, context: Context) -> Iterator[Refusal]:
+        """Everything consolidation has against a node."""
+        return consolidation_refusals(candidate, context)
 
     def propose(self, candidates: Sequence[Candidate], context: Context) -> Proposal:
         """The move that saves most; among equals the one that hurts least."""
