@@ -52,6 +52,19 @@ class Settings:
     )
     kube_client_qps: float = _knob(200.0, "Requests per second to the API server, on average.")
     kube_client_burst: int = _knob(300, "Requests to the API server that may be made at once.")
+    metrics_port: int = _knob(8080, "Where `/metrics` is served for Prometheus; 0 for nowhere.")
+    health_probe_port: int = _knob(8081, "Where `/healthz` and `/readyz` are served; 0 for nowhere.")
+    node_metrics: str = _knob(
+        "pool",
+        "What gauges about nodes are told for: nothing, each pool, or each node.",
+        choices=("off", "pool", "node"),
+    )
+    ledger: str = _knob(
+        "",
+        "The file that keeps every decision; `off` keeps none. Unless given, dovetail/ledger.db where state is kept.",
+    )
+    ledger_keep: timedelta = _knob(timedelta(days=90), "How long decisions are kept.")
+    ledger_max_megabytes: int = _knob(256, "How large the file of decisions may become; the oldest go first.")
     log_level: str = _knob("info", "What is logged.", choices=("debug", "info", "warning", "error"))
     log_format: str = _knob("json", "How it is logged: JSON lines, or text for people.", choices=("json", "text"))
 
@@ -112,12 +125,20 @@ def _read(knob: Knob, text: str) -> Any:
         return _gates(text)
     if knob.choices and text not in knob.choices:
         raise ValueError(f"must be one of {', '.join(knob.choices)}, got {text!r}")
+    if knob.name.endswith("_port"):
+        return _port(text)
     if knob.kind in {int, float}:
         number = knob.kind(text)
         if number <= 0:
             raise ValueError(f"must be greater than 0, got {text!r}")
         return number
     return text
+
+
+def _port(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or int(text) > 65535:
+        raise ValueError(f"must be a port, or 0 to serve nothing, got {text!r}")
+    return int(text)
 
 
 def _gates(text: str) -> str:

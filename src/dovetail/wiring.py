@@ -20,6 +20,7 @@ from dovetail.manifest.defaults import with_defaults
 from dovetail.manifest.schema import schema_of
 from dovetail.manifest.validation import faults_of, scope_of
 from dovetail.model.snapshot import Snapshot
+from dovetail.observe.endpoints import Endpoints
 from dovetail.observe.events import EventRecorder
 from dovetail.observe.metrics import PrometheusMetrics
 from dovetail.ports.clock import Clock
@@ -76,6 +77,16 @@ def assemble(cluster: Cluster, clock: Clock, settings: Settings, metrics: Promet
     recorder = EventRecorder(cluster, clock)
     ports = Ports(cluster=cluster, cloud=provider, clock=clock, recorder=recorder, metrics=metrics)
     return Parts(cluster, provider, recorder, Manager(ports, settings), metrics)
+
+
+def endpoints(parts: Parts, settings: Settings) -> Endpoints:
+    """What the process serves over HTTP. It is ready once every kind it looks at has been listed, ours included."""
+    return Endpoints(
+        metrics_port=settings.metrics_port,
+        probe_port=settings.health_probe_port,
+        render=parts.metrics.render,
+        missing=parts.manager.state.unsynced,
+    )
 
 
 @asynccontextmanager

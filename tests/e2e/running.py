@@ -50,10 +50,14 @@ def crds():
     return subprocess.run([DOVETAIL, "crds"], check=True, capture_output=True, text=True).stdout
 
 
+ALONE = {"METRICS_PORT": "0", "HEALTH_PROBE_PORT": "0", "LEDGER": "off"}
+"""Several controllers share the machine: none takes a port or a file that another would."""
+
+
 @contextmanager
 def controller(cluster, **variables):
     """`dovetail run` against the cluster, stopped at the end as a pod would be."""
-    environment = {**os.environ, "LOG_FORMAT": "text", "GARBAGE_COLLECTION_INTERVAL": "3s", **variables}
+    environment = {**os.environ, **ALONE, "LOG_FORMAT": "text", "GARBAGE_COLLECTION_INTERVAL": "3s", **variables}
     process = cluster.launch(
         "dovetail", DOVETAIL, "run", "--kubeconfig", str(cluster.kubeconfig), "--provider", "kwok", env=environment
     )

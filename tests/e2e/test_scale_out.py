@@ -6,6 +6,7 @@ import subprocess
 from e2e.controlplane.api import MERGE, eventually
 from e2e.controlplane.stack import ControlPlane
 from e2e.running import (
+    ALONE,
     DOVETAIL,
     NODE_CLASS,
     NODE_POOL,
@@ -84,7 +85,7 @@ def test_a_restarted_controller_goes_on_where_the_last_one_was_killed(prepared, 
     for manifest in (NODE_CLASS, NODE_POOL):
         apply(cluster, manifest)
     apply(cluster, deployment(5), namespace)
-    environment = {**os.environ, "LOG_FORMAT": "text"}
+    environment = {**os.environ, **ALONE, "LOG_FORMAT": "text"}
     first = cluster.launch("first", DOVETAIL, "run", "--kubeconfig", str(cluster.kubeconfig), env=environment)
     eventually(lambda: claims(cluster), "a claim is made", within=30)
     first.kill()
@@ -96,6 +97,8 @@ def test_a_restarted_controller_goes_on_where_the_last_one_was_killed(prepared, 
 def test_without_the_custom_resources_the_controller_says_what_to_do(control_plane, tmp_path):
     with ControlPlane(tmp_path) as empty:
         argv = [DOVETAIL, "run", "--kubeconfig", str(empty.kubeconfig)]
-        ended = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+        ended = subprocess.run(
+            argv, capture_output=True, text=True, timeout=60, check=False, env={**os.environ, **ALONE}
+        )
     assert ended.returncode == 2
     assert "dovetail crds | kubectl apply --server-side -f -" in ended.stderr

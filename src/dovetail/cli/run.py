@@ -45,8 +45,9 @@ async def _run(kubeconfig: Path | None, context: str | None, settings: Settings)
 
     from dovetail.cloud.kwok.catalog import InstanceTypesInvalid
     from dovetail.kube.endpoint import AccessFault
+    from dovetail.observe.endpoints import PortUnusable
     from dovetail.ports.errors import Denied
-    from dovetail.wiring import on_cluster
+    from dovetail.wiring import endpoints, on_cluster
 
     log = logging.getLogger(__name__)
     loop = asyncio.get_running_loop()
@@ -54,7 +55,7 @@ async def _run(kubeconfig: Path | None, context: str | None, settings: Settings)
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopped.set)
     try:
-        async with on_cluster(kubeconfig, context, settings) as parts:
+        async with on_cluster(kubeconfig, context, settings) as parts, endpoints(parts, settings).served():
             await _check_access(parts.cluster)
             log.info("dovetail starts", extra={"provider": settings.provider})
             work = loop.create_task(parts.run())
@@ -65,7 +66,7 @@ async def _run(kubeconfig: Path | None, context: str | None, settings: Settings)
             await asyncio.wait([work])
             if not work.cancelled() and work.exception() is not None:
                 raise RuntimeError("the controllers stopped") from work.exception()
-    except (AccessFault, Denied, InstanceTypesInvalid, Unprepared) as error:
+    except (AccessFault, Denied, InstanceTypesInvalid, PortUnusable, Unprepared) as error:
         typer.echo(f"Error: {error}", err=True)
         return 2
     log.info("dovetail stopped")

@@ -91,6 +91,10 @@ class ClusterState:
         """Wait until every kind has been listed once."""
         await asyncio.gather(*(informer.synced.wait() for informer in self.informers))
 
+    def unsynced(self) -> tuple[str, ...]:
+        """The kinds not listed yet, as a sentence each."""
+        return tuple(f"{each.kind.plural} are not listed yet" for each in self.informers if not each.synced.is_set())
+
     def observe(self, kind: Kind[T], value: T) -> T:
         """Take in the answer to a write of our own."""
         for informer in self.informers:

@@ -30,7 +30,7 @@ class _Gauges(Collector):
         self.shown: dict[str, Mapping[Row, float]] = {}
 
     def collect(self) -> Iterable[Family]:
-        for name, rows in sorted(self.shown.items()):
+        for name, rows in sorted(dict(self.shown).items()):  # scraped in a thread of its own
             family = GaugeMetricFamily(name, METRICS[name].help, labels=METRICS[name].labels)
             for row, value in rows.items():
                 family.add_metric(row, value)
