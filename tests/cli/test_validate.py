@@ -114,7 +114,12 @@ def test_quiet_leaves_out_what_is_well(write):
 
 def test_crds_are_printed_as_a_stream():
     names = [each["metadata"]["name"] for each in yaml.safe_load_all(run("crds").output)]
-    assert names == ["nodepools.karpenter.sh", "nodeclaims.karpenter.sh", "kwoknodeclasses.karpenter.kwok.sh"]
+    assert names == [
+        "nodepools.karpenter.sh",
+        "nodeclaims.karpenter.sh",
+        "kwoknodeclasses.karpenter.kwok.sh",
+        "ec2nodeclasses.karpenter.k8s.aws",
+    ]
 
 
 def test_crds_of_one_kind():

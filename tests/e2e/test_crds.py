@@ -9,6 +9,7 @@ from dovetail.manifest.schema import KINDS
 from dovetail.manifest.validation import faults_of, scope_of
 from e2e.controlplane.api import MERGE, eventually
 from manifest.corpus import CASES, KWOK_REF, TAINT, budgeted, claim, disrupted, named, node_class, pool, required
+from manifest.ec2nodeclass_corpus import EC2_CASES
 from manifest.seed_examples import EXAMPLES
 
 ROOT = Path(__file__).parents[2]
@@ -26,6 +27,7 @@ def server(control_plane):
         "/apis/karpenter.sh/v1beta1/nodeclaims",
         POOLS.format("v1"),
         "/apis/karpenter.kwok.sh/v1alpha1/kwoknodeclasses",
+        "/apis/karpenter.k8s.aws/v1/ec2nodeclasses",
     ):
         eventually(lambda path=path: control_plane.api.get(path).ok, f"{path} is served")
     return control_plane
@@ -47,7 +49,7 @@ def make(api, document, **metadata):
     return api.post(path_of(document), document).expect()
 
 
-@pytest.mark.parametrize("case", [*EXAMPLES, *CASES], ids=str)
+@pytest.mark.parametrize("case", [*EXAMPLES, *CASES, *EC2_CASES], ids=str)
 def test_the_server_agrees_with_validate(server, case):
     reply = server.api.post(f"{path_of(case.document)}?dryRun=All", case.document)
     if case.fault and not case.server_accepts:

@@ -6,13 +6,15 @@ import pytest
 
 from dovetail.manifest.documents import read_documents
 from dovetail.manifest.validation import faults_of, read
+from dovetail.model.ec2nodeclass import MetadataOptions
 from manifest.corpus import CASES
+from manifest.ec2nodeclass_corpus import EC2_CASES, ec2_class
 from manifest.seed_examples import EXAMPLES, JOB, NODE, PODS
 
 EXAMPLE_FILES = Path(__file__).parents[2] / "examples" / "nodepools"
 
 
-@pytest.mark.parametrize("case", [*EXAMPLES, *CASES], ids=str)
+@pytest.mark.parametrize("case", [*EXAMPLES, *CASES, *EC2_CASES], ids=str)
 def test_each_manifest_gets_its_verdict(case):
     report = faults_of(case.document)
     shown = "\n".join(map(str, report.faults))
@@ -37,8 +39,25 @@ def test_a_job_is_passed_over():
     assert report.warnings == ()
 
 
+@pytest.mark.parametrize("role", ["nodes-${CLUSTER}", "$ROLE"])
+def test_a_placeholder_in_a_node_class_is_warned_of(role):
+    [warning] = faults_of(ec2_class(role=role)).warnings
+    assert warning.path == "spec.role"
+    assert "placeholder" in warning.problem
+
+
+def test_absent_options_mean_what_their_version_promised():
+    """One hop in v1, two in v1beta1: what is stored must not change its meaning with the version it is read by."""
+    hops = {}
+    for version in ("v1", "v1beta1"):
+        _, value = read(ec2_class(version))
+        options = value.spec.metadata_options or MetadataOptions()
+        hops[version] = options.http_put_response_hop_limit
+    assert hops == {"v1": 1, "v1beta1": 2}
+
+
 def test_names_in_the_corpus_are_unique():
-    names = [case.name for case in [*EXAMPLES, *CASES]]
+    names = [case.name for case in [*EXAMPLES, *CASES, *EC2_CASES]]
     assert len(names) == len(set(names))
 
 

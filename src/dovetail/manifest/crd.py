@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from dovetail.manifest.schema import KINDS, Scope, schema_of
-from dovetail.model.kinds import KWOK_NODE_CLASS, NODE_CLAIM, NODE_POOL, Kind
+from dovetail.model.kinds import EC2_NODE_CLASS, KWOK_NODE_CLASS, NODE_CLAIM, NODE_POOL, Kind
 
 Column = dict[str, Any]
 _CATEGORY = "karpenter"
@@ -73,6 +73,11 @@ RESOURCES = (
         ),
     ),
     Resource(kind=KWOK_NODE_CLASS, columns=(_READY, _AGE), short_names=("kwoknc", "kwokncs")),
+    Resource(
+        kind=EC2_NODE_CLASS,
+        columns=(_READY, _AGE, _column("Role", ".spec.role", priority=1)),
+        short_names=("ec2nc", "ec2ncs"),
+    ),
 )
 
 

@@ -21,7 +21,7 @@ Plain = Mapping[str, Any]
 _OWN_GROUPS = {
     "karpenter.sh": ("NodePool", "NodeClaim"),
     "karpenter.kwok.sh": ("KWOKNodeClass",),
-    "karpenter.k8s.aws": (),
+    "karpenter.k8s.aws": ("EC2NodeClass",),
 }
 _GIVEN_UP = {
     "Provisioner": "write a karpenter.sh/v1 NodePool: requirements, taints and labels move under spec.template, "
@@ -29,10 +29,11 @@ _GIVEN_UP = {
     "Machine": "write a NodePool; its NodeClaims replace Machines",
     "AWSNodeTemplate": "write a karpenter.k8s.aws/v1 EC2NodeClass",
 }
-_RECOGNISED = {
-    ("karpenter.k8s.aws/v1", "EC2NodeClass"),
-    ("karpenter.k8s.aws/v1beta1", "EC2NodeClass"),
-    ("karpenter.sh/v1alpha1", "NodeOverlay"),
+_RECOGNISED = {("karpenter.sh/v1alpha1", "NodeOverlay")}
+_VERSIONS = {
+    "karpenter.sh": "use karpenter.sh/v1 or karpenter.sh/v1beta1",
+    "karpenter.kwok.sh": "use karpenter.kwok.sh/v1alpha1",
+    "karpenter.k8s.aws": "use karpenter.k8s.aws/v1 or karpenter.k8s.aws/v1beta1",
 }
 _READ: Mapping[tuple[str, str], Kind[Any]] = {
     (kind.api_version, kind.name): kind
@@ -63,12 +64,7 @@ def foreign_report(document: Plain, api_version: str, kind: str) -> Report:
 
 def _misplaced(api_version: str, group: str, kind: str) -> Fault:
     if kind in _OWN_GROUPS[group]:
-        remedy = (
-            "use karpenter.sh/v1 or karpenter.sh/v1beta1"
-            if group == "karpenter.sh"
-            else "use karpenter.kwok.sh/v1alpha1"
-        )
-        return Fault("apiVersion", f"{kind} has no such version", api_version, remedy)
+        return Fault("apiVersion", f"{kind} has no such version", api_version, _VERSIONS[group])
     homes = sorted({version for version, name in _RECOGNISED if name == kind})
     homes += [home for home, names in _OWN_GROUPS.items() if kind in names]
     remedy = (

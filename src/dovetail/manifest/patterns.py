@@ -22,6 +22,13 @@ API_VERSION = rf"^({_DNS_LABEL}(\.{_DNS_LABEL})*(/[a-z0-9]+)?)?$"
 KIND = r"^([A-Za-z][A-Za-z0-9]*)?$"
 LABEL_KEY = rf"^({_DNS_LABEL}(\.{_DNS_LABEL})*/)?([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]$"
 LABEL_VALUE = r"^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$"
+SUBNET_ID = r"^subnet-[0-9a-z]+$"
+SECURITY_GROUP_ID = r"^sg-[0-9a-z]+$"
+AMI_ID = r"^ami-[0-9a-z]+$"
+RESERVATION_ID = r"^cr-[0-9a-z]+$"
+PLACEMENT_GROUP_ID = r"^pg-[0-9a-z]+$"
+ALIAS = r"^[A-Za-z0-9]+@[-A-Za-z0-9_.]+$"
+VOLUME_SIZE = r"^[1-9][0-9]{0,4}(G|T)i?$"
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
@@ -66,6 +73,13 @@ IN_WORDS = {
     KIND: "a kind such as KWOKNodeClass",
     LABEL_KEY: "a label key such as example.com/team: an optional lower-case domain and '/', then a name",
     LABEL_VALUE: "at most 63 letters, digits, '-', '_' and '.', starting and ending with a letter or digit",
+    SUBNET_ID: "the id of a subnet such as subnet-09fa4a0a8f233a921",
+    SECURITY_GROUP_ID: "the id of a security group such as sg-063d7acfb4b06c82c",
+    AMI_ID: "the id of an image such as ami-0a1b2c3d4e5f60718",
+    RESERVATION_ID: "the id of a capacity reservation such as cr-01234567890123456",
+    PLACEMENT_GROUP_ID: "the id of a placement group such as pg-01234567890123456",
+    ALIAS: "a family and a version such as al2023@latest or bottlerocket@v1.20.0",
+    VOLUME_SIZE: "a size such as 20Gi or 1Ti",
 }
 """What to write instead, for each pattern."""
 

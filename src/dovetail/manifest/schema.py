@@ -28,7 +28,7 @@ from dovetail.manifest.fields import Field
 from dovetail.manifest.rules import Rule
 from dovetail.manifest.status_fields import FIELDS, KWOK_VERSION, RULES
 from dovetail.model.duration import Delay, Duration
-from dovetail.model.kinds import KWOK_NODE_CLASS, NODE_CLAIM, NODE_POOL, Kind
+from dovetail.model.kinds import EC2_NODE_CLASS, KWOK_NODE_CLASS, NODE_CLAIM, NODE_POOL, Kind
 from dovetail.model.quantity import Quantity
 from dovetail.model.wire import ObjectMeta
 
@@ -51,6 +51,8 @@ KINDS: Mapping[Scope, Kind[Any]] = {
     Scope("NodeClaim", "v1"): NODE_CLAIM,
     Scope("NodeClaim", "v1beta1"): NODE_CLAIM,
     Scope("KWOKNodeClass", KWOK_VERSION): KWOK_NODE_CLASS,
+    Scope("EC2NodeClass", "v1"): EC2_NODE_CLASS,
+    Scope("EC2NodeClass", "v1beta1"): EC2_NODE_CLASS,
 }
 """Every kind and version that has a schema, and the model both versions become."""
 

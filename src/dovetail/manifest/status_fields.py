@@ -3,9 +3,11 @@
 from collections.abc import Mapping
 
 from dovetail.manifest import rules
+from dovetail.manifest.ec2nodeclass_fields import EC2_FIELDS, EC2_RULES
 from dovetail.manifest.fields import AMOUNT, INSTANCE, POOL_FIELDS, RULES_OF_TYPE, Field, text
 from dovetail.manifest.patterns import DURATION, LABEL_KEY
 from dovetail.manifest.rules import BOTH, Rule
+from dovetail.model.ec2nodeclass import EC2NodeClassStatus
 from dovetail.model.nodeclaim import ClaimResources, NodeClaim, NodeClaimSpec, NodeClaimStatus
 from dovetail.model.nodeclass import KWOKNodeClass, KWOKNodeClassSpec, KWOKNodeClassStatus
 from dovetail.model.nodepool import NodePool, NodePoolStatus
@@ -62,6 +64,8 @@ FIELDS: Mapping[type, Mapping[str, Field]] = {
         "conditions": _CONDITIONS,
         "last_pod_event_time": Field(about="When a pod last came to the node or left it."),
     },
+    **EC2_FIELDS,
+    EC2NodeClassStatus: {**EC2_FIELDS[EC2NodeClassStatus], "conditions": _CONDITIONS},
     KWOKNodeClass: {
         "metadata": Field(about="Standard metadata."),
         "spec": Field(about="How simulated nodes behave."),
@@ -87,4 +91,4 @@ FIELDS: Mapping[type, Mapping[str, Field]] = {
         "observed_generation": Field(about="The generation it was found on.", limits={"minimum": 0}),
     },
 }
-RULES: Mapping[type, tuple[Rule, ...]] = {**RULES_OF_TYPE, NodeClaimSpec: (rules.SPEC_STAYS,)}
+RULES: Mapping[type, tuple[Rule, ...]] = {**RULES_OF_TYPE, **EC2_RULES, NodeClaimSpec: (rules.SPEC_STAYS,)}

@@ -11,6 +11,7 @@ from dovetail.manifest import codec, semantics
 from dovetail.manifest.advice import advice_for, spelling_advice
 from dovetail.manifest.conformity import examine, without_nulls
 from dovetail.manifest.defaults import with_defaults
+from dovetail.manifest.ec2nodeclass_semantics import class_advice, ec2_class_faults
 from dovetail.manifest.foreign import foreign_report
 from dovetail.manifest.report import Invalid, Report
 from dovetail.manifest.schema import KINDS, Scope, schema_of
@@ -24,6 +25,7 @@ _BEYOND_SCHEMA: Mapping[str, Callable[[Plain], Iterator[Fault]]] = {
     "NodePool": semantics.pool_faults,
     "NodeClaim": semantics.claim_faults,
     "KWOKNodeClass": semantics.class_faults,
+    "EC2NodeClass": ec2_class_faults,
 }
 
 
@@ -77,6 +79,8 @@ def _checked(document: Plain, scope: Scope, before: Plain | None) -> Report:
     warnings = [*unknown_fields(found, schema), *_namespace_advice(known)]
     if not faults and scope.kind == "NodePool":
         warnings.extend(_pool_advice(known, scope))
+    if not faults and scope.kind == "EC2NodeClass":
+        warnings.extend(class_advice(known))
     metadata = known.get("metadata")
     name = metadata.get("name", "") if isinstance(metadata, dict) else ""
     return Report(scope.kind, str(name), _unique(faults), tuple(warnings))

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from dovetail.model.ec2nodeclass import EC2NodeClass
 from dovetail.model.node import Node
 from dovetail.model.nodeclaim import NodeClaim
 from dovetail.model.nodeclass import KWOKNodeClass
@@ -55,3 +56,4 @@ LEASE = Kind(Lease, "Lease", "leases", "coordination.k8s.io", namespaced=True)
 NODE_POOL = Kind(NodePool, "NodePool", "nodepools", "karpenter.sh")
 NODE_CLAIM = Kind(NodeClaim, "NodeClaim", "nodeclaims", "karpenter.sh")
 KWOK_NODE_CLASS = Kind(KWOKNodeClass, "KWOKNodeClass", "kwoknodeclasses", "karpenter.kwok.sh", "v1alpha1")
+EC2_NODE_CLASS = Kind(EC2NodeClass, "EC2NodeClass", "ec2nodeclasses", "karpenter.k8s.aws")

@@ -1,0 +1,225 @@
+"""EC2NodeClass: the provider's half of a template when nodes are EC2 instances.
+
+What users write (`spec`), and what it was resolved to (`status`): subnets, groups, images, reservations and the
+instance profile. Both versions of the API become this one value. Nothing here asks AWS.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+
+import msgspec
+
+from dovetail.model.pod import NodeSelectorRequirement
+from dovetail.model.wire import Condition, KubeObject, Wire
+
+GROUP = "karpenter.k8s.aws"
+NODE_CLASS_KIND = "EC2NodeClass"
+CUSTOM = "Custom"
+FAMILY_BY_ALIAS: Mapping[str, str] = {
+    "al2": "AL2",
+    "al2023": "AL2023",
+    "bottlerocket": "Bottlerocket",
+    "windows2019": "Windows2019",
+    "windows2022": "Windows2022",
+    "windows2025": "Windows2025",
+}
+"""Families of images that an alias can name, as aliases spell them."""
+FAMILIES = (*FAMILY_BY_ALIAS.values(), CUSTOM)
+LATEST = "latest"
+
+AMIS_READY = "AMIsReady"
+SUBNETS_READY = "SubnetsReady"
+SECURITY_GROUPS_READY = "SecurityGroupsReady"
+CAPACITY_RESERVATIONS_READY = "CapacityReservationsReady"
+INSTANCE_PROFILE_READY = "InstanceProfileReady"
+VALIDATION_SUCCEEDED = "ValidationSucceeded"
+DEPENDENTS = (AMIS_READY, SUBNETS_READY, SECURITY_GROUPS_READY, INSTANCE_PROFILE_READY, VALIDATION_SUCCEEDED)
+"""The conditions that together make an EC2NodeClass Ready, besides that of reservations where they are asked for."""
+
+
+class SubnetSelectorTerm(Wire, frozen=True, kw_only=True):
+    """Subnets by id, or by all of these tags."""
+
+    tags: Mapping[str, str] = {}
+    id: str = ""
+
+
+class SecurityGroupSelectorTerm(Wire, frozen=True, kw_only=True):
+    """Security groups by id, by name, or by all of these tags."""
+
+    tags: Mapping[str, str] = {}
+    id: str = ""
+    name: str = ""
+
+
+class AMISelectorTerm(Wire, frozen=True, kw_only=True):
+    """Images by alias, id or SSM parameter, or by tags, name and owner together."""
+
+    alias: str = ""
+    tags: Mapping[str, str] = {}
+    id: str = ""
+    name: str = ""
+    owner: str = ""
+    ssm_parameter: str = ""
+
+    @property
+    def alias_family(self) -> str:
+        """The family an alias names, or empty."""
+        return FAMILY_BY_ALIAS.get(self.alias.partition("@")[0].lower(), "")
+
+    @property
+    def alias_version(self) -> str:
+        """The version an alias names; `latest` follows every release."""
+        return self.alias.partition("@")[2]
+
+
+class CapacityReservationSelectorTerm(Wire, frozen=True, kw_only=True):
+    """Capacity reservations by id, or by tags, owner and match criteria together."""
+
+    tags: Mapping[str, str] = {}
+    id: str = ""
+    owner_id: str = msgspec.field(default="", name="ownerID")
+    instance_match_criteria: str = ""
+
+
+class PlacementGroupSelector(Wire, frozen=True, kw_only=True):
+    """The placement group of every instance, by name or by id."""
+
+    name: str = ""
+    id: str = ""
+
+
+class BlockDevice(Wire, frozen=True, kw_only=True):
+    """An EBS volume that is made with the instance."""
+
+    delete_on_termination: bool | None = None
+    encrypted: bool | None = None
+    iops: int | None = None
+    kms_key_id: str = msgspec.field(default="", name="kmsKeyID")
+    snapshot_id: str = msgspec.field(default="", name="snapshotID")
+    throughput: int | None = None
+    volume_initialization_rate: int | None = None
+    volume_size: str = ""
+    volume_type: str = ""
+
+
+class BlockDeviceMapping(Wire, frozen=True, kw_only=True):
+    """A volume and the device it appears as."""
+
+    device_name: str = ""
+    ebs: BlockDevice | None = None
+    root_volume: bool = False
+
+
+class MetadataOptions(Wire, frozen=True, kw_only=True):
+    """How the instance's metadata service answers. Absent fields mean what EC2NodeClass has always meant by them."""
+
+    http_endpoint: str = "enabled"
+    http_protocol_ipv6: str = msgspec.field(default="disabled", name="httpProtocolIPv6")
+    http_put_response_hop_limit: int = 1
+    http_tokens: str = "required"
+
+
+class NetworkInterface(Wire, frozen=True, kw_only=True):
+    """A network interface that every instance gets."""
+
+    network_card_index: int = 0
+    device_index: int = 0
+    interface_type: str = "interface"
+
+
+class EC2NodeClassSpec(Wire, frozen=True, kw_only=True):
+    """What the instances of a node class are made from."""
+
+    subnet_selector_terms: tuple[SubnetSelectorTerm, ...] = ()
+    security_group_selector_terms: tuple[SecurityGroupSelectorTerm, ...] = ()
+    ami_selector_terms: tuple[AMISelectorTerm, ...] = ()
+    capacity_reservation_selector_terms: tuple[CapacityReservationSelectorTerm, ...] = ()
+    placement_group_selector: PlacementGroupSelector | None = None
+    ami_family: str = ""
+    role: str = ""
+    instance_profile: str = ""
+    user_data: str | None = None
+    tags: Mapping[str, str] = {}
+    kubelet: Mapping[str, object] | None = None
+    block_device_mappings: tuple[BlockDeviceMapping, ...] = ()
+    instance_store_policy: str = ""
+    network_interfaces: tuple[NetworkInterface, ...] = ()
+    metadata_options: MetadataOptions | None = None
+    associate_public_ip_address: bool | None = msgspec.field(default=None, name="associatePublicIPAddress")
+    detailed_monitoring: bool | None = None
+    context: str = ""
+    connection_tracking: Mapping[str, object] | None = None
+    cpu_options: Mapping[str, object] | None = None
+    ip_prefix_count: int | None = None
+
+    @property
+    def family(self) -> str:
+        """The family of images. An alias names it; v1beta1 takes AL2 where nothing is said."""
+        if self.ami_family:
+            return self.ami_family
+        named = next((term.alias_family for term in self.ami_selector_terms if term.alias_family), "")
+        return named or ("AL2" if not self.ami_selector_terms else CUSTOM)
+
+    @property
+    def image_terms(self) -> tuple[AMISelectorTerm, ...]:
+        """What images to look for. v1beta1 without terms means the newest of the family."""
+        if self.ami_selector_terms or self.family == CUSTOM:
+            return self.ami_selector_terms
+        return (AMISelectorTerm(alias=f"{self.family.lower()}@{LATEST}"),)
+
+
+class ResolvedSubnet(Wire, frozen=True, kw_only=True):
+    """A subnet that the terms select."""
+
+    id: str
+    zone: str = ""
+    zone_id: str = msgspec.field(default="", name="zoneID")
+
+
+class ResolvedSecurityGroup(Wire, frozen=True, kw_only=True):
+    """A security group that the terms select."""
+
+    id: str
+    name: str = ""
+
+
+class ResolvedAMI(Wire, frozen=True, kw_only=True):
+    """An image that the terms select, and which instance types can run it."""
+
+    id: str
+    name: str = ""
+    deprecated: bool = False
+    requirements: tuple[NodeSelectorRequirement, ...] = ()
+
+
+class ResolvedCapacityReservation(Wire, frozen=True, kw_only=True):
+    """A capacity reservation that the terms select."""
+
+    id: str
+    availability_zone: str = ""
+    instance_type: str = ""
+    instance_match_criteria: str = ""
+    owner_id: str = msgspec.field(default="", name="ownerID")
+    reservation_type: str = ""
+    interruptible: bool = False
+    state: str = ""
+    end_time: datetime | None = None
+
+
+class EC2NodeClassStatus(Wire, frozen=True, kw_only=True):
+    """What the terms were resolved to, and whether nodes can be launched with it."""
+
+    subnets: tuple[ResolvedSubnet, ...] = ()
+    security_groups: tuple[ResolvedSecurityGroup, ...] = ()
+    amis: tuple[ResolvedAMI, ...] = ()
+    capacity_reservations: tuple[ResolvedCapacityReservation, ...] = ()
+    instance_profile: str = ""
+    conditions: tuple[Condition, ...] = ()
+
+
+class EC2NodeClass(KubeObject, frozen=True, kw_only=True):
+    """An EC2NodeClass."""
+
+    spec: EC2NodeClassSpec = EC2NodeClassSpec()
+    status: EC2NodeClassStatus = EC2NodeClassStatus()
