@@ -12,6 +12,7 @@ from dovetail.ports.cloud import CloudProvider
 from dovetail.ports.cluster import Cluster, Deletion, Patch, Recorder
 from dovetail.ports.errors import NotFound
 from dovetail.ports.interruption import InterruptionSource
+from dovetail.ports.ledger import Ledger, NoLedger
 from dovetail.ports.metrics import Metrics, NoMetrics
 from dovetail.settings import Settings
 
@@ -25,6 +26,7 @@ class Ports:
     clock: Clock
     recorder: Recorder
     metrics: Metrics = field(default_factory=NoMetrics)
+    ledger: Ledger = field(default_factory=NoLedger)
     interruptions: tuple[InterruptionSource, ...] = ()
 
 

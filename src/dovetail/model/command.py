@@ -26,6 +26,9 @@ class Record(Wire, frozen=True, kw_only=True):
     candidates: int
     replacements: int
     committed: bool = False
+    method: str = ""
+    cost_before: float = 0.0  # an hour, of the nodes that go
+    cost_after: float = 0.0  # an hour, of what replaces them, as planned
 
 
 class CommandState(NamedTuple):

@@ -21,7 +21,9 @@ DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
 NODEPOOL_HASH = "karpenter.sh/nodepool-hash"
 NODEPOOL_HASH_VERSION = "karpenter.sh/nodepool-hash-version"
 TERMINATION_TIMESTAMP = "karpenter.sh/nodeclaim-termination-timestamp"
+DECISION = "dovetail.sh/decision"
 MIN_VALUES_RELAXED = "karpenter.sh/nodeclaim-min-values-relaxed"
+INTERRUPT = "dovetail.sh/interrupt"
 
 TERMINATION_FINALIZER = "karpenter.sh/termination"
 

@@ -15,6 +15,7 @@ from datetime import datetime, timedelta
 from typing import TypeVar
 
 from dovetail.model.kinds import EVENT
+from dovetail.model.labels import DECISION
 from dovetail.model.wire import Key, ObjectMeta
 from dovetail.model.workload import Event, EventSource, ObjectReference
 from dovetail.observe.rate import Rate, TokenBucket
@@ -155,7 +156,11 @@ def _event(notice: Notice, now: datetime) -> Event:
     digest = hashlib.sha256(identity.encode()).hexdigest()[:16]
     whole_second = now.replace(microsecond=0)
     return Event(
-        metadata=ObjectMeta(name=f"{about.name[:236]}.{digest}", namespace=about.namespace or "default"),
+        metadata=ObjectMeta(
+            name=f"{about.name[:236]}.{digest}",
+            namespace=about.namespace or "default",
+            annotations={DECISION: notice.decision} if notice.decision else {},
+        ),
         involved_object=ObjectReference(
             api_version=notice.kind.api_version,
             kind=notice.kind.name,

@@ -113,6 +113,7 @@ class Notice:
     message: str
     warning: bool = False
     dedupe: tuple[str, ...] = field(default=())
+    decision: str = ""  # the id under which the ledger keeps what this is about
 
 
 class Recorder(Protocol):

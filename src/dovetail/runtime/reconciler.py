@@ -16,6 +16,8 @@ from dovetail.ports.errors import Conflict, WorldError
 from dovetail.runtime.backoff import Backoff
 
 log = logging.getLogger(__name__)
+Told = Callable[[str, str, float], None]
+"""Called with the reconciler's name, how a call ended (success, conflict, error) and how long it took."""
 K = TypeVar("K", bound=Hashable)
 
 
@@ -43,6 +45,7 @@ class Reconciler(Generic[K]):
         self._backoffs: dict[K, Backoff] = {}
         self._sequence = itertools.count()
         self._wake = asyncio.Event()
+        self.told: Told | None = None
 
     def add(self, key: K, after: float = 0.0) -> None:
         """Look at `key` after that many seconds, or earlier if that was already planned."""
@@ -65,6 +68,12 @@ class Reconciler(Generic[K]):
         """Whether nothing is running and nothing is due now."""
         now = asyncio.get_running_loop().time()
         return not self._running and not any(at <= now for at in self._due_at.values())
+
+    @property
+    def depth(self) -> int:
+        """How many keys are due and wait for a worker."""
+        now = asyncio.get_running_loop().time()
+        return sum(at <= now for at in self._due_at.values())
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -106,13 +115,16 @@ class Reconciler(Generic[K]):
             self.add(key, max(0.0, again - asyncio.get_running_loop().time()))
 
     async def _attempt(self, key: K) -> float | None:
+        began = asyncio.get_running_loop().time()
         try:
             after = await self._reconcile(key)
         except AssertionError:
             raise
         except Conflict:
+            self._tell("conflict", began)
             return self._failed(key)
         except WorldError as error:
+            self._tell("error", began)
             after = self._failed(key)
             log.warning(
                 "reconcile failed",
@@ -120,11 +132,17 @@ class Reconciler(Generic[K]):
             )
             return after
         except Exception:
+            self._tell("error", began)
             after = self._failed(key)
             log.exception("reconcile broke", extra={"controller": self.name, "object": str(key)})
             return after
+        self._tell("success", began)
         self._backoffs.pop(key, None)
         return after
+
+    def _tell(self, result: str, began: float) -> None:
+        if self.told is not None:
+            self.told(self.name, result, asyncio.get_running_loop().time() - began)
 
     def _failed(self, key: K) -> float:
         if key not in self._backoffs:

@@ -30,6 +30,8 @@ class Plan:
     allowances: Mapping[tuple[str, Reason], Allowance]
     commands_by_method: Mapping[str, tuple[Command, ...]] = field(default_factory=dict)
     """What each method that was asked would do, were it its turn."""
+    eligible_by_method: Mapping[str, int] = field(default_factory=dict)
+    """How many nodes each method that was asked was interested in."""
 
     @property
     def saving(self) -> float:
@@ -62,10 +64,12 @@ def plan_pass(context: Context, *, thorough: bool = False, methods: Sequence[Met
     commands: tuple[Command, ...] = ()
     refusals: dict[str, tuple[Refusal, ...]] = {}
     proposed: dict[str, tuple[Command, ...]] = {}
+    eligible: dict[str, int] = {}
     for method in methods:
         proposal = consider(method, context)
         refusals[method.name] = proposal.refusals
         proposed[method.name] = proposal.commands
+        eligible[method.name] = proposal.eligible
         if proposal.commands and not commands:
             commands = proposal.commands
         if commands and not thorough:
@@ -75,7 +79,7 @@ def plan_pass(context: Context, *, thorough: bool = False, methods: Sequence[Met
         for pool in sorted(snapshot.nodepools)
         for reason in (method.reason for method in METHODS)
     }
-    return Plan(snapshot.at, commands, refusals, allowances, proposed)
+    return Plan(snapshot.at, commands, refusals, allowances, proposed, eligible)
 
 
 def consider(method: Method, context: Context) -> Proposal:
@@ -90,4 +94,4 @@ def consider(method: Method, context: Context) -> Proposal:
         else:
             said.append(refusal)
     proposal = method.propose(interesting, context) if interesting else Proposal()
-    return Proposal(proposal.commands, (*said, *proposal.refusals))
+    return Proposal(proposal.commands, (*said, *proposal.refusals), len(interesting))

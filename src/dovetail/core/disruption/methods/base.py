@@ -18,6 +18,7 @@ class Proposal:
 
     commands: tuple[Command, ...] = ()
     refusals: tuple[Refusal, ...] = ()
+    eligible: int = 0  # candidates the method was interested in
 
 
 class Method(Protocol):

@@ -1,0 +1,117 @@
+"""Where decisions are written down for good: why, what, what it cost before and after, which pods moved, how it ended.
+
+Events live an hour and logs go elsewhere; the question who took a node last Tuesday stays. Nothing here waits or
+raises at run time: a ledger that cannot keep up, or has no room left, says so in its health and loses entries, and no
+controller stops for it. Every write may be repeated: what is known already is not written twice.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Protocol
+
+
+class Act(StrEnum):
+    """What was decided about nodes."""
+
+    LAUNCH = "launch"  # a node for pods that wait
+    DISRUPT = "disrupt"  # a command: nodes go, after their replacements are ready
+    REMOVE = "remove"  # a node goes without a command: expired, repaired, interrupted, deleted by hand
+
+
+class Outcome(StrEnum):
+    """How a decision ended."""
+
+    DONE = "done"
+    ROLLED_BACK = "rolled back"
+    FAILED = "failed"
+    UNKNOWN = "unknown"  # nobody was there to see the end
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeFacts:
+    """One node of a decision."""
+
+    nodeclaim: str
+    node: str = ""
+    nodepool: str = ""
+    instance_type: str = ""
+    capacity_type: str = ""
+    zone: str = ""
+    price: float | None = None  # an hour; None when nobody knows it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A decision as it was taken."""
+
+    id: str  # as in log lines, events and conditions
+    at: datetime
+    act: Act
+    reason: str
+    why: str
+    method: str = ""
+    nodes: tuple[NodeFacts, ...] = ()  # those launched, or those that go
+    replacements: int = 0
+    pods: tuple[str, ...] = ()  # namespace/name of those that move, or that the node is for
+    cost_before: float = 0.0  # of the nodes concerned, an hour
+    cost_after: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """How a decision ended. `made`: the nodes that came of it; `cost_after`: what they really cost, when known."""
+
+    outcome: Outcome
+    at: datetime
+    note: str = ""
+    made: tuple[NodeFacts, ...] = ()
+    cost_after: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerHealth:
+    """How the ledger is doing since the process started."""
+
+    written: int = 0
+    lost: int = 0
+    trouble: str = ""  # why nothing can be written right now, and what to do about it
+    size: int = 0  # bytes
+
+
+class Ledger(Protocol):
+    """A durable record of decisions."""
+
+    def open(self, entry: Entry) -> None:
+        """A decision was taken. One already known is left as it is."""
+        ...
+
+    def close(self, decision: str, ending: Ending) -> None:
+        """A decision ended. The first ending stays."""
+        ...
+
+    def settle(self, under_way: Collection[str], at: datetime) -> None:
+        """Of all that never ended, only these are under way: how the others ended, nobody knows."""
+        ...
+
+    def health(self) -> LedgerHealth:
+        """How it is doing."""
+        ...
+
+
+class NoLedger:
+    """Keeps nothing."""
+
+    def open(self, entry: Entry) -> None:
+        """Forget it."""
+
+    def close(self, decision: str, ending: Ending) -> None:
+        """Forget it."""
+
+    def settle(self, under_way: Collection[str], at: datetime) -> None:
+        """Nothing to settle."""
+
+    def health(self) -> LedgerHealth:
+        """Nothing is wrong with nothing."""
+        return LedgerHealth()
