@@ -1,0 +1,184 @@
+"""A gate in front of everything that acts: reads always pass, writes only while the gate is open.
+
+Whether a write may pass is asked in the instant before it is sent, not when somebody last looked: after a long
+computation or a suspended machine the first write is refused, not the second. `cut` ends the writes under way; what
+the server makes of one whose bytes it has already read nobody can take back, which is why writes also carry the
+version or uid they are meant for.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import TypeVar
+
+from dovetail.model.catalog import Instance, InstanceType
+from dovetail.model.kinds import Kind
+from dovetail.model.nodeclaim import NodeClaim
+from dovetail.model.nodepool import NodeClassRef, NodePool
+from dovetail.model.pod import Pod
+from dovetail.model.wire import Key, KubeObject
+from dovetail.ports.cloud import CloudProvider, NodeClassState, RepairStatement
+from dovetail.ports.cluster import EVERYTHING, GRACEFULLY, Change, Cluster, Deletion, Listing, ListOptions, Patch
+from dovetail.ports.errors import OutcomeUnknown, Unavailable
+
+T = TypeVar("T", bound=KubeObject)
+
+
+class Shut(Unavailable):
+    """The gate is closed: nothing was sent."""
+
+
+class Gate:
+    """Open while a condition holds and nobody has closed it. A new one is closed."""
+
+    def __init__(self) -> None:
+        self._holds: Callable[[], bool] | None = None
+        self._why = "not started"
+        self._under_way: set[asyncio.Timeout] = set()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self.refused = 0
+
+    def open(self, holds: Callable[[], bool] = lambda: True) -> None:
+        """Let writes pass for as long as `holds` says so."""
+        self._holds = holds
+
+    def close(self, why: str) -> None:
+        """Let no new write pass; those under way go on."""
+        self._holds = None
+        self._why = why
+
+    def cut(self, why: str) -> None:
+        """Close, and end the writes under way."""
+        self.close(why)
+        now = asyncio.get_running_loop().time()
+        for limit in self._under_way:
+            limit.reschedule(now)
+
+    async def finished(self, within: float) -> bool:
+        """Wait for the writes under way; False if some are still under way after that many seconds."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(within):
+                await self._idle.wait()
+        return not self._under_way
+
+    @asynccontextmanager
+    async def passing(self, what: str) -> AsyncIterator[None]:
+        """Around one write. `Shut` if it may not pass; `OutcomeUnknown` if it was cut."""
+        if self._holds is None or not self._holds():
+            self.refused += 1
+            raise Shut(f"{what}: not allowed to act: {self._why if self._holds is None else 'leadership ran out'}")
+        try:
+            async with asyncio.timeout(None) as limit:
+                self._under_way.add(limit)
+                self._idle.clear()
+                try:
+                    yield
+                finally:
+                    self._under_way.discard(limit)
+                    if not self._under_way:
+                        self._idle.set()
+        except TimeoutError as error:
+            raise OutcomeUnknown(f"{what}: cut off: {self._why}") from error
+
+
+class GatedCluster:
+    """A cluster behind a gate."""
+
+    def __init__(self, cluster: Cluster, gate: Gate) -> None:
+        self._cluster = cluster
+        self._gate = gate
+
+    async def list(self, kind: Kind[T], options: ListOptions = EVERYTHING) -> Listing[T]:
+        """Pass."""
+        return await self._cluster.list(kind, options)
+
+    def watch(self, kind: Kind[T], since: str, options: ListOptions = EVERYTHING) -> AsyncIterator[Change[T]]:
+        """Pass."""
+        return self._cluster.watch(kind, since, options)
+
+    async def get(self, kind: Kind[T], key: Key) -> T:
+        """Pass."""
+        return await self._cluster.get(kind, key)
+
+    async def create(self, kind: Kind[T], value: T) -> T:
+        """Pass if the gate is open."""
+        name = value.metadata.name or value.metadata.generate_name
+        async with self._gate.passing(f"create {kind} {name}"):
+            return await self._cluster.create(kind, value)
+
+    async def patch(self, kind: Kind[T], key: Key, patch: Patch) -> T:
+        """Pass if the gate is open."""
+        async with self._gate.passing(f"patch {kind} {key}"):
+            return await self._cluster.patch(kind, key, patch)
+
+    async def delete(self, kind: Kind[T], key: Key, deletion: Deletion = GRACEFULLY) -> None:
+        """Pass if the gate is open."""
+        async with self._gate.passing(f"delete {kind} {key}"):
+            await self._cluster.delete(kind, key, deletion)
+
+    async def evict(self, pod: Pod) -> None:
+        """Pass if the gate is open."""
+        async with self._gate.passing(f"evict {pod.key}"):
+            await self._cluster.evict(pod)
+
+
+class GatedCloud:
+    """A provider behind a gate."""
+
+    def __init__(self, cloud: CloudProvider, gate: Gate) -> None:
+        self._cloud = cloud
+        self._gate = gate
+
+    @property
+    def name(self) -> str:
+        """The provider's own."""
+        return self._cloud.name
+
+    @property
+    def well_known_labels(self) -> frozenset[str]:
+        """The provider's own."""
+        return self._cloud.well_known_labels
+
+    @property
+    def node_class_label(self) -> str:
+        """The provider's own."""
+        return self._cloud.node_class_label
+
+    def supports(self, ref: NodeClassRef) -> bool:
+        """Ask the provider."""
+        return self._cloud.supports(ref)
+
+    async def node_class(self, ref: NodeClassRef) -> NodeClassState | None:
+        """Pass."""
+        return await self._cloud.node_class(ref)
+
+    async def instance_types(self, pool: NodePool) -> tuple[InstanceType, ...]:
+        """Pass."""
+        return await self._cloud.instance_types(pool)
+
+    async def launch(self, claim: NodeClaim) -> Instance:
+        """Pass if the gate is open."""
+        async with self._gate.passing(f"launch {claim.name}"):
+            return await self._cloud.launch(claim)
+
+    async def terminate(self, claim: NodeClaim) -> None:
+        """Pass if the gate is open."""
+        async with self._gate.passing(f"terminate {claim.name}"):
+            await self._cloud.terminate(claim)
+
+    async def get(self, provider_id: str) -> Instance:
+        """Pass."""
+        return await self._cloud.get(provider_id)
+
+    async def list(self) -> tuple[Instance, ...]:
+        """Pass."""
+        return await self._cloud.list()
+
+    async def drift(self, claim: NodeClaim) -> str:
+        """Pass."""
+        return await self._cloud.drift(claim)
+
+    def repair_statements(self) -> tuple[RepairStatement, ...]:
+        """Ask the provider."""
+        return self._cloud.repair_statements()
