@@ -45,7 +45,18 @@ class Settings:
         choices=("off", "on"),
     )
     feature_gates: str = _knob(
-        "Drift=true,SpotToSpotConsolidation=false", "Features to switch on or off, as Name=true or Name=false."
+        "Drift=true,SpotToSpotConsolidation=false,NodeRepair=true",
+        "Features to switch on or off, as Name=true or Name=false.",
+    )
+    repair_without_block: str = _knob(
+        "off",
+        "What goes for NodePools without a repair block: their nodes are never repaired, or on the provider's terms.",
+        choices=("off", "provider"),
+    )
+    rebalance_recommendation: str = _knob(
+        "tell",
+        "What a recommendation to rebalance a spot instance leads to: an event, or a drain with a replacement.",
+        choices=("tell", "drain"),
     )
     preference_policy: str = _knob(
         "Respect", "Whether preferences of pods count when nodes are simulated.", choices=("Respect", "Ignore")
@@ -67,6 +78,11 @@ class Settings:
     ledger_max_megabytes: int = _knob(256, "How large the file of decisions may become; the oldest go first.")
     log_level: str = _knob("info", "What is logged.", choices=("debug", "info", "warning", "error"))
     log_format: str = _knob("json", "How it is logged: JSON lines, or text for people.", choices=("json", "text"))
+
+    def gate(self, name: str, *, default: bool = True) -> bool:
+        """Whether a feature is on; one that is not named is as it is by default."""
+        written = {part.strip() for part in self.feature_gates.split(",")}
+        return f"{name}=true" in written or (default and f"{name}=false" not in written)
 
 
 @dataclass(frozen=True, slots=True)

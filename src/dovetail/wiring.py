@@ -10,6 +10,7 @@ from random import SystemRandom
 from typing import Any
 
 from dovetail.cloud.kwok.catalog import select_catalog
+from dovetail.cloud.kwok.interruptions import StagedInterruptions
 from dovetail.cloud.kwok.provider import KwokProvider
 from dovetail.controllers.context import Ports
 from dovetail.controllers.listing import list_snapshot
@@ -75,7 +76,14 @@ def assemble(cluster: Cluster, clock: Clock, settings: Settings, metrics: Promet
     metrics = metrics or PrometheusMetrics(strict=True)
     provider = KwokProvider(cluster, select_catalog(settings.catalog, settings.instance_types_file_path), clock)
     recorder = EventRecorder(cluster, clock)
-    ports = Ports(cluster=cluster, cloud=provider, clock=clock, recorder=recorder, metrics=metrics)
+    ports = Ports(
+        cluster=cluster,
+        cloud=provider,
+        clock=clock,
+        recorder=recorder,
+        metrics=metrics,
+        interruptions=(StagedInterruptions(cluster, clock),),
+    )
     return Parts(cluster, provider, recorder, Manager(ports, settings), metrics)
 
 

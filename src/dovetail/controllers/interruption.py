@@ -1,0 +1,153 @@
+"""Acts on warnings about instances: tells, avoids the offering, sets the drain's deadline, and lets the claim go.
+
+Deleting the claim is all it takes: termination taints and drains the node ahead of the event, and the provisioner
+brings room for its pods at once. A message is acknowledged only when everything it asks for is written down, so a crash
+brings it again, and seeing it twice does nothing. Instances that nobody here claims are not ours to care for.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from dovetail.controllers.accounting import count_removal
+from dovetail.controllers.context import Context
+from dovetail.core.lifecycle.deadline import deadline_patch
+from dovetail.core.lifecycle.interruption import Response, drain_by, respond
+from dovetail.model.kinds import NODE, NODE_CLAIM, Kind
+from dovetail.model.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
+from dovetail.model.nodeclaim import NodeClaim
+from dovetail.model.wire import Key, KubeObject
+from dovetail.ports.cluster import Notice
+from dovetail.ports.errors import Conflict, NotFound, WorldError
+from dovetail.ports.interruption import Delivery, Interruption, InterruptionSource
+from dovetail.runtime.backoff import Backoff
+from dovetail.runtime.guard import guarded
+
+log = logging.getLogger(__name__)
+IN_FLIGHT = 100  # batches of messages handled at the same time, from one source
+ATTEMPTS = 5
+STATUS_CHECKS = frozenset({"instance_status", "system_status", "event_status"})
+
+
+class Interruptions:
+    """Listens to every source of warnings."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._rebalance = context.settings.rebalance_recommendation == "drain"
+        self._claims: dict[str, dict[Key, NodeClaim]] = {}  # by the last segment of the provider id
+        context.state.claims.listen(self._claim_changed)
+
+    def _claim_changed(self, before: NodeClaim | None, after: NodeClaim | None) -> None:
+        if before is not None:
+            held = self._claims.get(_instance_id(before), {})
+            held.pop(before.key, None)
+            if not held:
+                self._claims.pop(_instance_id(before), None)
+        if after is not None and after.provider_id:
+            self._claims.setdefault(_instance_id(after), {})[after.key] = after
+
+    async def run(self) -> None:
+        """Listen until cancelled."""
+        await self._context.state.synced()
+        async with asyncio.TaskGroup() as tasks:
+            for source in self._context.interruptions:
+                tasks.create_task(self._listen(source))
+
+    async def _listen(self, source: InterruptionSource) -> None:
+        backoff = Backoff(first=1.0, limit=30.0)
+        slots = asyncio.Semaphore(IN_FLIGHT)
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                await slots.acquire()
+                try:
+                    deliveries = await source.receive()
+                except WorldError as error:
+                    slots.release()
+                    log.warning("no interruptions received", extra={"error": str(error)})
+                    await asyncio.sleep(backoff.next())
+                    continue
+                backoff.reset()
+                handling = tasks.create_task(self._handle_all(source, deliveries))
+                handling.add_done_callback(lambda _: slots.release())
+
+    async def _handle_all(self, source: InterruptionSource, deliveries: Sequence[Delivery]) -> None:
+        handled = await asyncio.gather(*(self._handle(delivery) for delivery in deliveries))
+        done = [delivery for delivery, ok in zip(deliveries, handled, strict=True) if ok]
+        if done:
+            await guarded("interruption", lambda: source.acknowledge(done))
+            self._context.metrics.count("karpenter_interruption_deleted_messages_total", float(len(done)))
+
+    async def _handle(self, delivery: Delivery) -> bool:
+        """Whether everything the message asks for is done."""
+        interruption, metrics = delivery.interruption, self._context.metrics
+        kind = interruption.kind if interruption is not None else "no_op"
+        metrics.count("karpenter_interruption_received_messages_total", message_type=kind)
+        if delivery.sent_at is not None:
+            age = (self._context.clock.now() - delivery.sent_at).total_seconds()
+            metrics.observe("karpenter_interruption_message_queue_duration_seconds", max(0.0, age))
+        if interruption is None:
+            return True
+        if interruption.kind in STATUS_CHECKS:
+            metrics.count("karpenter_interruption_instance_status_unhealthy_total", category=interruption.kind)
+        ended = await guarded("interruption", lambda: self.handle(interruption))
+        return ended is True
+
+    async def handle(self, interruption: Interruption) -> bool:
+        """Act on one warning, for every claim it is about. True when it is done; failures of the world are raised."""
+        response = respond(interruption.kind, rebalance=self._rebalance)
+        for instance in interruption.instance_ids:
+            for key, claim in sorted(self._claims.get(instance, {}).items()):
+                if self._context.manages(claim):
+                    await self._interrupt(key, instance, interruption, response)
+        return True
+
+    async def _interrupt(self, key: Key, instance: str, interruption: Interruption, response: Response) -> None:
+        """Try again when somebody wrote in between: the next look sees what they wrote."""
+        for attempt in range(1, ATTEMPTS + 1):
+            claim = self._claims.get(instance, {}).get(key)
+            if claim is None:
+                return
+            try:
+                await self._let_go(claim, interruption, response)
+            except NotFound:
+                return
+            except Conflict:
+                if attempt == ATTEMPTS:
+                    raise
+                await asyncio.sleep(0.1 * attempt)
+            else:
+                return
+
+    async def _let_go(self, claim: NodeClaim, interruption: Interruption, response: Response) -> None:
+        context = self._context
+        if not claim.deleting:
+            self._tell(claim, response)
+        if response.avoids:
+            labels = claim.metadata.labels
+            offering = [labels.get(name, "") for name in (INSTANCE_TYPE, ZONE, CAPACITY_TYPE)]
+            if all(offering):
+                context.cloud.avoid(*offering)
+        if not response.acts:
+            return
+        deadline = drain_by(response, interruption.at, context.clock.now())
+        patch = deadline_patch(claim, deadline) if deadline is not None else {}
+        if patch:
+            claim = await context.patch_claim(claim, patch)
+        if not claim.deleting:
+            await context.delete_claim(claim)
+            log.warning("interrupted", extra={"nodeclaim": claim.name, "kind": str(interruption.kind)})
+            count_removal(context, claim, interruption.kind)
+            self._tell(claim, Response("TerminatingOnInterruption", "Interruption triggered termination for the {}"))
+
+    def _tell(self, claim: NodeClaim, response: Response) -> None:
+        told: list[tuple[Kind[Any], KubeObject]] = [(NODE_CLAIM, claim)]
+        told.extend((NODE, node) for node in self._context.state.nodes_of(claim))
+        for kind, about in told:
+            message = response.message.format(kind.name)
+            self._context.recorder.publish(Notice(kind, about, response.event, message, warning=response.warning))
+
+
+def _instance_id(claim: NodeClaim) -> str:
+    return claim.provider_id.rpartition("/")[2]

@@ -1,0 +1,86 @@
+"""What is left over when one of instance, NodeClaim and Node is gone behind our back.
+
+All three comparisons fail closed: an instance is left alone while it is young or may belong to a claim that does not
+know its instance yet, and whatever still reports Ready is proof that a list is wrong. Waits are Karpenter's.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from dovetail.model.catalog import Instance
+from dovetail.model.labels import NODEPOOL
+from dovetail.model.node import Node
+from dovetail.model.nodeclaim import REGISTERED, NodeClaim
+
+YOUNG = timedelta(seconds=30)
+"""A launch is written down on its claim well within this time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holdings:
+    """Everything at one instant: all claims, the nodes that are the provider's, and the instances it has."""
+
+    claims: tuple[NodeClaim, ...]
+    nodes: tuple[Node, ...]
+    instances: tuple[Instance, ...]
+
+
+def lost_claims(holdings: Holdings) -> tuple[NodeClaim, ...]:
+    """Registered claims whose instance is gone or going, and whose node is missing or not ready."""
+    alive = {instance.provider_id for instance in holdings.instances if not instance.terminating}
+    ready = {node.provider_id for node in holdings.nodes if node.ready}
+    return tuple(
+        claim
+        for claim in holdings.claims
+        if claim.has(REGISTERED)
+        and not claim.deleting
+        and claim.provider_id
+        and claim.provider_id not in alive
+        and claim.provider_id not in ready
+    )
+
+
+def leaked_instances(holdings: Holdings, now: datetime) -> tuple[Instance, ...]:
+    """Instances that no claim has and none can be about to have."""
+    claimed = {claim.provider_id for claim in holdings.claims}
+    unlaunched = [claim for claim in holdings.claims if not claim.provider_id]
+    return tuple(
+        instance
+        for instance in holdings.instances
+        if not instance.terminating
+        and instance.provider_id not in claimed
+        and _old_enough(instance.launched_at, now)
+        and not any(_may_be_of(claim, instance) for claim in unlaunched)
+    )
+
+
+def orphaned_nodes(holdings: Holdings, now: datetime) -> tuple[Node, ...]:
+    """Nodes that have neither claim nor instance, and say themselves that they are not ready."""
+    known = {claim.provider_id for claim in holdings.claims} | {each.provider_id for each in holdings.instances}
+    return tuple(
+        node
+        for node in holdings.nodes
+        if node.provider_id
+        and node.provider_id not in known
+        and not node.ready
+        and not node.deleting
+        and _old_enough(node.metadata.creation_timestamp, now)
+    )
+
+
+def _old_enough(since: datetime | None, now: datetime) -> bool:
+    """Whether it is older than a launch may take; what does not tell its age is never old."""
+    return since is not None and now - since > YOUNG
+
+
+def _may_be_of(claim: NodeClaim, instance: Instance) -> bool:
+    """Whether the instance may have been launched for a claim that has not been told of it."""
+    created_at, launched_at = claim.metadata.creation_timestamp, instance.launched_at
+    same_pool = instance.labels.get(NODEPOOL, claim.nodepool_name) == claim.nodepool_name
+    return same_pool and (created_at is None or launched_at is None or launched_at >= created_at)
+
+
+def nodes_of(instance: Instance, nodes: Iterable[Node]) -> tuple[Node, ...]:
+    """The nodes an instance became."""
+    return tuple(node for node in nodes if node.provider_id == instance.provider_id)

@@ -1,0 +1,74 @@
+"""What happens to machines: warnings and what they warn of, sudden ends, and conditions that turn bad.
+
+Staged for stories and tests. A warning is a label on the Node, as it can be put there with kubectl; the reclaim that
+follows it is carried out on time, whether or not anybody listened.
+"""
+
+from dovetail.model.labels import INTERRUPT
+from dovetail.model.wire import Key
+from dovetail.ports.cluster import Deletion, Patch
+from dovetail.ports.errors import NotFound
+from dovetail.sim.agent import Agent
+from dovetail.sim.apiserver import ApiServer, with_condition
+from dovetail.sim.kinds import NODE
+from dovetail.sim.kubelet import Kubelet
+from dovetail.sim.nodelife import NodeLifecycle
+from dovetail.sim.store import Record, Step
+
+SPOT_NOTICE = 120.0
+
+
+class Mishaps(Agent[Key]):
+    """Stages mishaps. Nothing happens by itself."""
+
+    def __init__(self, api: ApiServer, seed: str, kubelet: Kubelet, node_lifecycle: NodeLifecycle) -> None:
+        super().__init__(api, seed)
+        self._kubelet = kubelet
+        self._node_lifecycle = node_lifecycle
+
+    def hear(self, step: Step) -> None:
+        """Nothing is heard."""
+
+    def reconcile(self, key: Key) -> None:
+        """Nothing is planned."""
+
+    def warn(self, node: str, kind: str = "spot_interrupted") -> None:
+        """Warn of what is about to happen to the machine behind a node, and leave it at that."""
+        found = self._find(node)
+        self.api.patch(NODE, found.key, Patch({"metadata": {"labels": {INTERRUPT: kind}}}))
+
+    def reclaim_spot(self, node: str, notice: float = SPOT_NOTICE) -> None:
+        """The cloud wants the machine back: a warning now, and after the notice it is gone."""
+        self.warn(node)
+        self.later(notice, self._take, node, self._find(node).uid)
+
+    def kill(self, node: str) -> None:
+        """The machine is gone without a word: no heartbeats, and nothing on it moves any more."""
+        found = self._find(node)
+        self._kubelet.kill(found)
+        self._node_lifecycle.lose(found)
+
+    def vanish(self, node: str) -> None:
+        """The machine and its Node go, past every finalizer: nobody drains, and the NodeClaim is left behind."""
+        found = self._find(node)
+        self.api.patch(NODE, found.key, Patch({"metadata": {"finalizers": None}}))
+        if self.store.find(NODE, found.key) is not None:
+            self.api.delete(NODE, found.key, Deletion(uid=found.uid))
+
+    def turn(self, node: str, condition: str, status: str, reason: str = "Staged") -> None:
+        """A condition of the node turns, as an agent on it would report."""
+        found = self._find(node)
+        reported = {"type": condition, "status": status, "reason": reason, "message": "staged"}
+        changed = with_condition(found.plain.get("status") or {}, reported, self.api.timestamp())
+        self.api.update(found, {**found.plain, "status": changed}, "status")
+
+    def _take(self, node: str, uid: str) -> None:
+        found = self.store.find(NODE, Key("", node))
+        if found is not None and found.uid == uid:
+            self.vanish(node)
+
+    def _find(self, node: str) -> Record:
+        found = self.store.find(NODE, Key("", node))
+        if found is None:
+            raise NotFound(f"Node {node} not found")
+        return found
