@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from acceptance.fleet import ON_DEMAND, cluster, drifted, free, pdb, running, shielded, worker
 from builders import NOON, claim, node, nodepool, pod, stamped
+from dovetail.core.disruption import windows
 from dovetail.core.disruption.context import Context
 from dovetail.core.disruption.explain import explain_node
 from dovetail.core.disruption.explain_pod import explain_pod, find_pod
@@ -229,6 +230,33 @@ def test_a_window_is_open_up_to_the_instant_it_closes_and_not_at_it(schedule, mi
     if opening is not None:
         assert not found.open_at(now)
         assert found.open_at(opening)
+
+
+SCHEDULES = ["0 9 * * *", "* * * * *", "*/7 9-17 * * mon-fri", "0,59 * * * *", "* 22-23 * * *", "5 0 1,15 * *"]
+
+
+@given(st.sampled_from(SCHEDULES), st.integers(1, 90 * 60), st.integers(0, 60 * 24 * 40))
+def test_law_a_window_closes_where_walking_from_hit_to_hit_ends(schedule, seconds, later):
+    found = Window(Schedule.parse(schedule), timedelta(seconds=seconds))
+    now = end = NOON + timedelta(minutes=later)
+    for _ in range(3000):
+        hit = found.schedule.last_at_or_before(end, found.duration)
+        if hit is None:
+            break
+        end = hit + found.duration
+    endless = end > now + timedelta(days=1.5)
+    assert closes_at(found, now) == (None if end == now or endless else end)
+
+
+def test_a_year_of_windows_that_open_every_minute_is_drawn_as_fast_as_any(monkeypatch):
+    """Hours that are alike are worked out once."""
+    worked_out = []
+    hour = windows._hour
+    monkeypatch.setattr(windows, "_hour", lambda *given: worked_out.append(1) or hour(*given))
+    pool = budgets({"nodes": "0", "schedule": "* * * * *", "duration": "30s"}, {"nodes": "50%"})
+    calendar = draw_calendar(pool, 9, datetime(2026, 1, 5, tzinfo=UTC), 366 * 24)
+    assert set(calendar.hours_by_action[Action.DRIFT]) == {Allowed(0, 5)}
+    assert len(worked_out) <= 2
 
 
 MONDAY = datetime(2026, 1, 5, tzinfo=UTC)

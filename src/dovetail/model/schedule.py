@@ -78,6 +78,18 @@ class Schedule:
         lengths = (days for month, days in enumerate(_DAYS_IN_MONTH, start=1) if self._months >> month & 1)
         return not self._weekdays[0] or not self._days & ((2 << max(lengths)) - 1)
 
+    @property
+    def fires_every_hour(self) -> bool:
+        """Whether no hour of any day goes by without a firing."""
+        all_days = (2 << 31) - 2
+        open_ended = self._days == all_days and self._weekdays[0] == all_days
+        return open_ended and self._hours == (1 << 24) - 1 and self._months == (2 << 12) - 2 and bool(self._minutes)
+
+    def minutes_of(self, hour: datetime) -> int:
+        """The minutes at which it fires in the hour of this instant, as bits."""
+        at = _utc(hour)
+        return self._minutes if self._hours >> at.hour & 1 and self._fires_on(at) else 0
+
     def next_after(self, instant: datetime) -> datetime | None:
         """The first firing strictly after `instant`; None if there is none within the horizon of five years."""
         last_year = (_utc(instant) + timedelta(seconds=1)).year + _HORIZON_YEARS

@@ -5,7 +5,10 @@ Arithmetic over schedules; nothing here reads a clock. Windows that follow each 
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from itertools import pairwise
+from typing import NamedTuple
 
 from dovetail.core.disruption.allowance import read_budgets
 from dovetail.model.budget import Budget, Window
@@ -13,8 +16,11 @@ from dovetail.model.nodepool import NodePool
 from dovetail.model.reason import Action, Reason
 
 HOUR = timedelta(hours=1)
-MOST_HITS = 20_000
-"""Windows that follow each other this often without a gap have no end worth telling."""
+MINUTE = timedelta(minutes=1)
+INSTANT = timedelta(microseconds=1)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MOST_HOURS = 20_000
+"""Windows that follow each other for so many hours without a gap have no end worth telling."""
 
 ACTION_BY_REASON = {
     Reason.EXPIRED: Action.EXPIRATION,
@@ -27,15 +33,37 @@ ACTION_BY_REASON = {
 
 def closes_at(window: Window | None, now: datetime) -> datetime | None:
     """When a window that is open closes; None if it never does, or is closed."""
-    if window is None:
+    hit = window.schedule.last_at_or_before(now, window.duration) if window is not None else None
+    if window is None or hit is None or _endless(window):
         return None
-    end = now
-    for _ in range(MOST_HITS):
+    end = hit + window.duration
+    for _ in range(MOST_HOURS):
         hit = window.schedule.last_at_or_before(end, window.duration)
         if hit is None:
-            return end if end > now else None
-        end = hit + window.duration
+            return end
+        end = _last_of_hour(window, hit) + window.duration
     return None
+
+
+def _endless(window: Window) -> bool:
+    """Whether every window lasts until the next one opens, hour after hour."""
+    minutes = window.schedule.minutes_of(EPOCH)
+    return window.schedule.fires_every_hour and _widest_gap(minutes | minutes << 60) <= window.duration
+
+
+def _last_of_hour(window: Window, hit: datetime) -> datetime:
+    """The last hit of the same hour, if windows follow each other without a gap up to there; else this one."""
+    minutes = window.schedule.minutes_of(hit) >> hit.minute
+    if _widest_gap(minutes) > window.duration:
+        return hit
+    return hit + MINUTE * (minutes.bit_length() - 1)
+
+
+@lru_cache(maxsize=256)
+def _widest_gap(minutes: int) -> timedelta:
+    """The longest time between two neighbours of these minutes, given as bits."""
+    hits = [minute for minute in range(minutes.bit_length()) if minutes >> minute & 1]
+    return MINUTE * max((later - earlier for earlier, later in pairwise(hits)), default=0)
 
 
 def opens_at(window: Window | None, now: datetime) -> datetime | None:
@@ -70,42 +98,60 @@ def draw_calendar(pool: NodePool, total: int, start: datetime, hours: int) -> Ca
     except ValueError as error:
         nothing = (Allowed(0, 0),) * hours
         return Calendar(start, total, dict.fromkeys(ACTION_BY_REASON.values(), nothing), fault=str(error))
-    end = start + HOUR * hours
-    spans = [tuple(_spans(budget.window, start, end)) for budget in budgets]
-    edges = sorted({edge for each in spans for span in each for edge in span if start < edge < end})
-    instants = _instants(start, hours, edges)
-    return Calendar(
-        start,
-        total,
-        {
-            action: tuple(_extremes([_ceiling(budgets, reason, total, each) for each in hour]) for hour in instants)
-            for reason, action in ACTION_BY_REASON.items()
-        },
-    )
+    known: dict[tuple[_Pattern, ...], dict[Reason, Allowed]] = {}
+    drawn = []
+    for hour in (start + HOUR * number for number in range(hours)):
+        patterns = tuple(_pattern(budget.window, hour) for budget in budgets)
+        if patterns not in known:
+            known[patterns] = _hour(budgets, patterns, total)
+        drawn.append(known[patterns])
+    by_action = {action: tuple(each[reason] for each in drawn) for reason, action in ACTION_BY_REASON.items()}
+    return Calendar(start, total, by_action)
 
 
-def _spans(window: Window | None, start: datetime, end: datetime) -> Iterator[tuple[datetime, datetime]]:
-    """The stretches of time between `start` and `end` in which a window is open."""
-    now = start
-    while window is not None and now < end:
-        opened = now if window.open_at(now) else window.schedule.next_after(now)
-        if opened is None or opened >= end:
-            return
-        closed = closes_at(window, opened) or end
-        yield opened, closed
-        now = closed
+class _Pattern(NamedTuple):
+    """All that matters of a window in one hour: how long it is open from before, and the minutes it opens at."""
+
+    carried: timedelta
+    minutes: int
+    duration: timedelta
+
+    def open_at(self, offset: timedelta) -> bool:
+        """Whether it is open so far into the hour."""
+        earlier = self.minutes & ((2 << offset // MINUTE) - 1)
+        opened = MINUTE * (earlier.bit_length() - 1)
+        return offset < self.carried or (bool(earlier) and offset - opened < self.duration)
+
+    def edges(self) -> Iterator[timedelta]:
+        """Where in the hour it may open or close."""
+        yield self.carried
+        for minute in range(self.minutes.bit_length()):
+            if self.minutes >> minute & 1:
+                yield MINUTE * minute
+                yield MINUTE * minute + self.duration
 
 
-def _instants(start: datetime, hours: int, edges: Sequence[datetime]) -> list[list[datetime]]:
-    """For each hour, the instants from which on something may be different."""
-    instants = [[start + HOUR * hour] for hour in range(hours)]
-    for edge in edges:
-        instants[(edge - start) // HOUR].append(edge)
-    return instants
+ALWAYS = _Pattern(HOUR, 0, HOUR)
 
 
-def _ceiling(budgets: Sequence[Budget], reason: Reason, total: int, now: datetime) -> int | None:
-    return min((budget.limit(total) for budget in budgets if budget.governs(reason, now)), default=None)
+def _pattern(window: Window | None, hour: datetime) -> _Pattern:
+    if window is None:
+        return ALWAYS
+    before = hour - INSTANT
+    hit = window.schedule.last_at_or_before(before, window.duration)
+    carried = min(hit + window.duration - hour, HOUR) if hit is not None else timedelta()
+    return _Pattern(carried, window.schedule.minutes_of(hour), window.duration)
+
+
+def _hour(budgets: Sequence[Budget], patterns: Sequence[_Pattern], total: int) -> dict[Reason, Allowed]:
+    """The extremes of one hour, looked for at every instant something may change."""
+    edges = {edge for pattern in patterns for edge in pattern.edges() if edge < HOUR}
+    ceilings: dict[Reason, list[int | None]] = {reason: [] for reason in ACTION_BY_REASON}
+    for offset in {timedelta(), *edges}:
+        in_force = [budget for budget, each in zip(budgets, patterns, strict=True) if each.open_at(offset)]
+        for reason, found in ceilings.items():
+            found.append(min((each.limit(total) for each in in_force if reason in each.reasons), default=None))
+    return {reason: _extremes(found) for reason, found in ceilings.items()}
 
 
 def _extremes(ceilings: Sequence[int | None]) -> Allowed:
