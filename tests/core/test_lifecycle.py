@@ -5,7 +5,6 @@ from datetime import timedelta
 import pytest
 
 from builders import NOON, claim, node, nodepool, pod
-from dovetail.core.lifecycle.drain import drain_patch, plan_drain
 from dovetail.core.lifecycle.hashing import template_hash
 from dovetail.core.lifecycle.initialization import judge_initialization
 from dovetail.core.lifecycle.liveness import judge_liveness
@@ -96,31 +95,6 @@ def test_a_requested_resource_must_be_registered():
     wanted = claim(spec={"resources": {"requests": {"cpu": "1", "nvidia.com/gpu": "1"}}})
     assert judge_initialization(wanted, node()).reason == "ResourceNotRegistered"
     assert judge_initialization(claim(spec={"resources": {"requests": {"cpu": "1"}}}), node()).status == "True"
-
-
-def test_drain_leaves_finished_static_tolerating_and_stuck_pods_alone_and_waits_for_protected_ones():
-    tolerant = {"tolerations": [{"key": "karpenter.sh/disruption", "operator": "Exists"}]}
-    static = {"ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": "n", "uid": "u"}]}
-    stuck = {"deletionTimestamp": "2026-01-05T11:58:00Z"}
-    pods = (
-        pod("plain", on="n"),
-        pod("done", on="n", status={"phase": "Succeeded"}),
-        pod("tolerant", on="n", spec=tolerant),
-        pod("static", on="n", metadata=static),
-        pod("stuck", on="n", metadata=stuck),
-        pod("leaving", on="n", metadata={"deletionTimestamp": "2026-01-05T12:00:10Z"}),
-        pod("protected", on="n", metadata={"annotations": {"karpenter.sh/do-not-disrupt": "true"}}),
-    )
-    drain = plan_drain(ClusterNode(node("n"), None, pods), NOON)
-    assert [each.name for each in drain.evict] == ["plain"]
-    assert [each.name for each in drain.waiting] == ["leaving", "protected"]
-    assert not drain.done
-
-
-def test_a_draining_node_carries_both_taints_and_leaves_load_balancers():
-    patch = drain_patch(node())
-    assert [taint["key"] for taint in patch["spec"]["taints"]] == ["karpenter.sh/disrupted", "karpenter.sh/disruption"]
-    assert patch["metadata"]["labels"] == {"node.kubernetes.io/exclude-from-external-load-balancers": "karpenter"}
 
 
 def test_pod_events_that_count_and_those_that_do_not():

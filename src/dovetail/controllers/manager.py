@@ -7,13 +7,16 @@ from dataclasses import fields
 from dovetail.controllers.context import Context, Ports
 from dovetail.controllers.disruption import Disruption
 from dovetail.controllers.executor import Executor
+from dovetail.controllers.expiration import Expiration
 from dovetail.controllers.garbage import GarbageCollection
 from dovetail.controllers.hydration import Hydration
+from dovetail.controllers.interruption import Interruptions
 from dovetail.controllers.lifecycle import Lifecycle
 from dovetail.controllers.marking import Marking, ProtectionNotices
 from dovetail.controllers.nodepools import NodePools
 from dovetail.controllers.podevents import PodEvents
 from dovetail.controllers.provisioning import Provisioner
+from dovetail.controllers.repair import NodeRepair
 from dovetail.controllers.state import ClusterState
 from dovetail.controllers.termination import Termination
 from dovetail.settings import Settings
@@ -31,7 +34,10 @@ class Manager:
         self.nodepools = NodePools(context)
         self.lifecycle = Lifecycle(context, self.nodepools.registration_ended)
         self.termination = Termination(context)
+        self.expiration = Expiration(context)
         self.garbage = GarbageCollection(context)
+        self.repair = NodeRepair(context)
+        self.interruptions = Interruptions(context)
         self.podevents = PodEvents(context)
         self.hydration = Hydration(context)
         self.marking = Marking(context)
@@ -47,7 +53,10 @@ class Manager:
             self.nodepools.run,
             self.lifecycle.run,
             self.termination.run,
+            self.expiration.run,
             self.garbage.run,
+            self.repair.run,
+            self.interruptions.run,
             self.podevents.run,
             self.hydration.run,
             self.marking.run,

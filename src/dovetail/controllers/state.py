@@ -23,6 +23,7 @@ from dovetail.model.kinds import (
     POD,
     POD_DISRUPTION_BUDGET,
     STORAGE_CLASS,
+    VOLUME_ATTACHMENT,
     Kind,
 )
 from dovetail.model.labels import WELL_KNOWN
@@ -31,7 +32,7 @@ from dovetail.model.nodeclaim import NodeClaim
 from dovetail.model.nodepool import NodePool
 from dovetail.model.pod import Pod
 from dovetail.model.snapshot import ClusterNode, Snapshot
-from dovetail.model.storage import Storage, attach_limits
+from dovetail.model.storage import Storage, VolumeAttachment, attach_limits
 from dovetail.model.wire import Key, KubeObject
 from dovetail.ports.cluster import Cluster
 from dovetail.runtime.informer import Informer
@@ -54,10 +55,12 @@ class ClusterState:
         self.storage_classes = Informer(cluster, STORAGE_CLASS)
         self.csi_nodes = Informer(cluster, CSI_NODE)
         self.pdbs = Informer(cluster, POD_DISRUPTION_BUDGET)
+        self.attachments = Informer(cluster, VOLUME_ATTACHMENT)
         self._nominated_until: dict[str, datetime] = {}
         self._well_known = WELL_KNOWN | well_known
         self._pods_by_node: dict[str, dict[Key, Pod]] = {}
         self._unbound: dict[Key, Pod] = {}
+        self._attachments_by_node: dict[str, dict[Key, VolumeAttachment]] = {}
         self._nodes_by_provider_id: dict[str, dict[str, Node]] = {}
         self._claims_by_provider_id: dict[str, dict[str, NodeClaim]] = {}
         self._joined: dict[str, ClusterNode] = {}
@@ -69,6 +72,7 @@ class ClusterState:
         self.pods.listen(self._pod_changed)
         self.nodes.listen(self._node_changed)
         self.claims.listen(self._claim_changed)
+        self.attachments.listen(self._attachment_changed)
 
     @property
     def informers(self) -> tuple[Informer[Any], ...]:
@@ -84,6 +88,7 @@ class ClusterState:
             self.csi_nodes,
             self.daemon_sets,
             self.pdbs,
+            self.attachments,
             self.pods,
         )
 
@@ -141,6 +146,11 @@ class ClusterState:
         """The pods bound to a node, by name."""
         bound = self._pods_by_node.get(node_name, {})
         return tuple(bound[key] for key in sorted(bound))
+
+    def attachments_of(self, node_name: str) -> tuple[VolumeAttachment, ...]:
+        """The volumes attached to a node, by name."""
+        held = self._attachments_by_node.get(node_name, {})
+        return tuple(held[key] for key in sorted(held))
 
     def cluster_node(self, node: Node) -> ClusterNode:
         """A node joined with its claim and pods."""
@@ -204,6 +214,12 @@ class ClusterState:
             self._pods_by_node.setdefault(after.node_name, {})[after.key] = after
         elif after is not None:
             self._unbound[after.key] = after
+
+    def _attachment_changed(self, before: VolumeAttachment | None, after: VolumeAttachment | None) -> None:
+        if before is not None:
+            self._attachments_by_node.get(before.spec.node_name, {}).pop(before.key, None)
+        if after is not None:
+            self._attachments_by_node.setdefault(after.spec.node_name, {})[after.key] = after
 
     def _node_changed(self, before: Node | None, after: Node | None) -> None:
         _reindex(self._nodes_by_provider_id, before, after)

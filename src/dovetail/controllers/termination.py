@@ -1,29 +1,36 @@
-"""Takes nodes away without hurting anyone: taint, drain, terminate the instance, let the objects go.
+"""Takes nodes away without hurting anyone: taint, drain, wait for volumes, terminate the instance, let the objects go.
 
 Deleting the Node or the NodeClaim leads here alike, and each takes the other along. Finalizers hold both until the
-pods are gone through the eviction API and the instance is gone at the provider.
+pods are gone, their volumes are detached and the instance is gone at the provider. What is decided in `core.lifecycle`
+is carried out here; changes of pods, volumes and claims wake the node they belong to, so nothing is asked in vain.
 """
 
 import asyncio
 import logging
+from datetime import timedelta
 
 from dovetail.controllers.context import Context
-from dovetail.core.lifecycle.drain import drain_patch, plan_drain
-from dovetail.core.lifecycle.patches import conditions_patch, finalizer_removed
-from dovetail.model.conditions import ConditionList, Verdict
-from dovetail.model.kinds import NODE
-from dovetail.model.labels import TERMINATION_FINALIZER
+from dovetail.controllers.departure import Departure
+from dovetail.controllers.eviction import EvictionQueue
+from dovetail.core.lifecycle.deadline import read_deadline
+from dovetail.core.lifecycle.drain import drain_patch
+from dovetail.core.lifecycle.graceperiod import grace_period_patch, stamp
+from dovetail.core.lifecycle.patches import finalizer_removed
+from dovetail.model.conditions import Verdict, find
+from dovetail.model.kinds import NODE, NODE_CLAIM
+from dovetail.model.labels import CAPACITY_TYPE, NODEPOOL, TERMINATION_FINALIZER, ZONE
 from dovetail.model.node import Node
-from dovetail.model.nodeclaim import DEPENDENTS, INSTANCE_TERMINATING, REGISTERED, NodeClaim
+from dovetail.model.nodeclaim import INSTANCE_TERMINATING, REGISTERED, NodeClaim
 from dovetail.model.pod import Pod
-from dovetail.model.wire import Key
+from dovetail.model.storage import VolumeAttachment
+from dovetail.model.wire import Key, KubeObject
 from dovetail.ports.cluster import Notice
-from dovetail.ports.errors import Conflict, EvictionBlocked, EvictionImpossible, InstanceNotFound, NotFound
+from dovetail.ports.errors import InstanceNotFound, NotFound
 from dovetail.runtime.reconciler import Reconciler
 
 log = logging.getLogger(__name__)
-DRAIN_SECONDS = 1.0
 INSTANCE_SECONDS = 5.0
+EXPIRING = "TerminationGracePeriodExpiring"
 
 
 class Termination:
@@ -35,16 +42,31 @@ class Termination:
         self.nodes: Reconciler[Key] = Reconciler(
             "node.termination", self.finalize_node, workers=100, first_backoff=0.1, backoff_limit=10.0
         )
-        self._evicted: set[str] = set()
+        self.evictions = EvictionQueue(context)
+        self._departure = Departure(context, self.evictions)
         context.state.pods.listen(self._pod_changed)
+        context.state.attachments.listen(self._attachment_changed)
         context.state.claims.listen(self._claim_changed)
         context.state.nodes.listen(self._node_changed)
 
     def _pod_changed(self, before: Pod | None, after: Pod | None) -> None:
-        if before is not None and (after is None or after.deleting):
-            self._evicted.discard(before.metadata.uid)
+        for name in {pod.node_name for pod in (before, after) if pod is not None and pod.node_name}:
+            self._wake(name)
+
+    def _attachment_changed(self, before: VolumeAttachment | None, after: VolumeAttachment | None) -> None:
+        changed = after or before
+        if changed is not None:
+            self._wake(changed.spec.node_name)
+
+    def _wake(self, node: str) -> None:
+        found = self._context.state.nodes.items.get(Key("", node))
+        if found is not None and found.deleting:
+            self.nodes.add(found.key)
 
     def _claim_changed(self, before: NodeClaim | None, after: NodeClaim | None) -> None:
+        claim = after or before
+        for node in self._context.state.nodes_of(claim) if claim is not None else ():
+            self._wake(node.name)
         if after is not None and after.deleting:
             self.claims.add(after.key)
         elif after is None and before is not None:
@@ -66,13 +88,18 @@ class Termination:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.claims.run())
             tasks.create_task(self.nodes.run())
+            tasks.create_task(self.evictions.run())
 
     async def finalize_claim(self, key: Key) -> float | None:
-        """Delete the claim's node, wait for it, terminate the instance, let the claim go."""
+        """Bound the drain, delete the claim's node, wait for it, terminate the instance, let the claim go."""
         context = self._context
         claim = context.state.claims.items.get(key)
-        if claim is None or TERMINATION_FINALIZER not in claim.metadata.finalizers or not context.manages(claim):
+        if claim is None or not claim.deleting or not self._holds(claim) or not context.manages(claim):
             return None
+        patch = grace_period_patch(claim)
+        if patch:
+            claim = await context.patch_claim(claim, patch)
+        self._announce_deadline(claim)
         if claim.has(REGISTERED):
             nodes = context.state.nodes_of(claim)
             for node in nodes:
@@ -80,58 +107,82 @@ class Termination:
                     await context.delete_node(node)
             if nodes:
                 return None  # the node's own end wakes us
-        if claim.provider_id and not await self._terminate(claim):
+        if claim.provider_id and not await self._terminated(claim):
             return INSTANCE_SECONDS
-        log.info("deleted nodeclaim", extra={"nodeclaim": claim.name, "provider_id": claim.provider_id})
-        try:
-            current = context.state.claims.items.get(key, claim)
-            await context.patch_claim(current, finalizer_removed(current, TERMINATION_FINALIZER))
-        except NotFound:
-            return None
+        await self._let_claim_go(context.state.claims.items.get(key, claim))
         return None
 
-    async def _terminate(self, claim: NodeClaim) -> bool:
+    def _holds(self, held: KubeObject) -> bool:
+        return TERMINATION_FINALIZER in held.metadata.finalizers
+
+    def _announce_deadline(self, claim: NodeClaim) -> None:
+        deadline = read_deadline(claim)
+        if deadline is None:
+            return
+        message = f"All pods will be deleted by {stamp(deadline)}"
+        notices = [Notice(NODE, node, EXPIRING, message, warning=True) for node in self._context.state.nodes_of(claim)]
+        for notice in (Notice(NODE_CLAIM, claim, EXPIRING, message, warning=True), *notices):
+            self._context.recorder.publish(notice)
+
+    async def _terminated(self, claim: NodeClaim) -> bool:
         """Ask for the end of the instance; True once it is gone."""
+        gone = False
         try:
             await self._context.cloud.terminate(claim)
         except InstanceNotFound:
-            return True
-        if not claim.has(INSTANCE_TERMINATING):
-            await self._mark_terminating(claim)
-        return False
+            gone = True
+        await self._departure.judge(claim, [Verdict(INSTANCE_TERMINATING)] if not gone else [])
+        return gone
 
-    async def _mark_terminating(self, claim: NodeClaim) -> None:
-        created_at = claim.metadata.creation_timestamp
-        assert created_at is not None, "an object of the API has a creation timestamp"
-        conditions = ConditionList(
-            claim.status.conditions, DEPENDENTS, created_at, claim.metadata.generation, self._context.clock.now()
-        ).set(Verdict(INSTANCE_TERMINATING))
-        await self._context.patch_claim(claim, conditions_patch(conditions), status=True)
+    async def _let_claim_go(self, claim: NodeClaim) -> None:
+        try:
+            await self._context.patch_claim(claim, finalizer_removed(claim, TERMINATION_FINALIZER))
+        except NotFound:
+            return
+        log.info("deleted nodeclaim", extra={"nodeclaim": claim.name, "provider_id": claim.provider_id})
+        metrics, labels, pool = self._context.metrics, claim.metadata.labels, claim.nodepool_name
+        terminating = find(claim.status.conditions, INSTANCE_TERMINATING)
+        if terminating is not None and terminating.last_transition_time is not None:
+            took = (self._context.clock.now() - terminating.last_transition_time).total_seconds()
+            metrics.observe("karpenter_nodeclaims_instance_termination_duration_seconds", took, nodepool=pool)
+        metrics.observe("karpenter_nodeclaims_termination_duration_seconds", self._going_for(claim), nodepool=pool)
+        metrics.count(
+            "karpenter_nodeclaims_terminated_total",
+            nodepool=pool,
+            capacity_type=labels.get(CAPACITY_TYPE, ""),
+            zone=labels.get(ZONE, ""),
+        )
+
+    def _going_for(self, held: KubeObject) -> float:
+        deleted_at = held.metadata.deletion_timestamp
+        now = self._context.clock.now()
+        return (now - (deleted_at or now)).total_seconds()
 
     async def finalize_node(self, key: Key) -> float | None:
-        """Drain the node, terminate its instance, let it go."""
+        """Drain the node, wait for its volumes, terminate its instance, let it go."""
         context = self._context
         node = context.state.nodes.items.get(key)
-        if node is None or TERMINATION_FINALIZER not in node.metadata.finalizers:
+        if node is None or not node.deleting or not self._holds(node):
             return None
-        claim = context.state.claim_of(node)
+        claim = context.state.claim_of(node)  # several for one instance count as none: nobody's to terminate
         if context.cloud.node_class_label not in node.metadata.labels or (claim and not context.manages(claim)):
             return None
-        if claim is None and context.state.claims_of(node):
-            return None  # two claims for one instance: a person has to look
         if claim is not None and not claim.deleting:
             await context.delete_claim(claim)
         if await self._instance_is_gone(node):
-            await self._let_go(node)
+            await self._let_node_go(node)
             return None
         patch = drain_patch(node)
         if patch:
             node = await context.patch_node(node, patch)
-        if not await self._drained(node):
-            return DRAIN_SECONDS
-        if claim is not None and not await self._terminate(claim):
-            return INSTANCE_SECONDS
-        await self._let_go(context.state.nodes.items.get(key, node))
+        if claim is not None:
+            claim = context.state.claims.items.get(claim.key)
+            if claim is not None and (not claim.deleting or grace_period_patch(claim)):
+                return None  # the claim's own steps come first, and wake us
+        wait = await self._departure.step(node, claim)
+        if wait is not None:
+            return wait
+        await self._let_node_go(context.state.nodes.items.get(key, node))
         return None
 
     async def _instance_is_gone(self, node: Node) -> bool:
@@ -144,34 +195,17 @@ class Termination:
             return True
         return False
 
-    async def _let_go(self, node: Node) -> None:
-        log.info("deleted node", extra={"node": node.name})
+    async def _let_node_go(self, node: Node) -> None:
         try:
             await self._context.patch_node(node, finalizer_removed(node, TERMINATION_FINALIZER))
         except NotFound:
             return
-
-    async def _drained(self, node: Node) -> bool:
-        joined = self._context.state.cluster_node(node)
-        drain = plan_drain(joined, self._context.clock.now())
-        for pod in drain.evict:
-            if pod.metadata.uid not in self._evicted:  # accepted already; the watch has not told yet
-                await self._evict(pod, node)
-        if not drain.done:
-            waiting = len(drain.evict) + len(drain.waiting)
-            message = f"Failed to drain node, {waiting} pod{'s' * (waiting > 1)} waiting to be evicted"
-            self._context.recorder.publish(
-                Notice(NODE, node, "FailedDraining", message, warning=True, dedupe=(node.metadata.uid,))
-            )
-        return drain.done
-
-    async def _evict(self, pod: Pod, node: Node) -> None:
-        try:
-            await self._context.cluster.evict(pod)
-        except (NotFound, Conflict):
-            return  # gone already, or another pod by now
-        except (EvictionBlocked, EvictionImpossible) as error:
-            log.debug("eviction refused", extra={"pod": str(pod.key), "node": node.name, "why": str(error)})
-            return
-        self._evicted.add(pod.metadata.uid)
-        log.info("evicted pod", extra={"pod": str(pod.key), "node": node.name})
+        log.info("deleted node", extra={"node": node.name})
+        metrics, labels = self._context.metrics, node.metadata.labels
+        pool = labels.get(NODEPOOL, "")
+        metrics.count("karpenter_nodes_terminated_total", nodepool=pool, zone=labels.get(ZONE, ""))
+        metrics.observe("karpenter_nodes_termination_duration_seconds", self._going_for(node), nodepool=pool)
+        created_at = node.metadata.creation_timestamp
+        if created_at is not None:
+            lifetime: timedelta = self._context.clock.now() - created_at
+            metrics.observe("karpenter_nodes_lifetime_duration_seconds", lifetime.total_seconds(), nodepool=pool)

@@ -1,7 +1,8 @@
 """A hollow kubelet for every simulated node: the node comes up, its pods start, complete and stop, its lease beats.
 
 Every start and stop takes time, drawn from the seed: a kubelet without delays hides every PodDisruptionBudget. A delay
-can be set for one object with the annotation `<stage>.stage.kwok.x-k8s.io/delay`, as KWOK's stages allow. Only nodes
+can be set for one object with the annotation `<stage>.stage.kwok.x-k8s.io/delay`, as KWOK's stages allow. A `preStop`
+hook that sleeps is slept through, as long as the pod's grace lasts. Only nodes
 marked `kwok.x-k8s.io/node: fake` are simulated; others are left to whoever made them.
 """
 
@@ -63,6 +64,7 @@ class Kubelet(Agent[Key]):
             self._begun.difference_update({(step.after.uid, stage) for stage in ("start", "complete", "stop")})
         else:
             self._hear_pod(step.after)
+            self._hasten(step)
 
     def _hear_node(self, step: Step) -> None:
         node = step.after
@@ -122,6 +124,15 @@ class Kubelet(Agent[Key]):
         elif phase == "Running" and (seconds := self._run_seconds(pod)) is not None:
             self._begin(pod, "complete", seconds)
 
+    def _hasten(self, step: Step) -> None:
+        """A second delete with less grace cuts a stop short that is under way."""
+        before, after = step.before, step.after
+        if before is None or not before.deleting:
+            return
+        granted = after.meta.get("deletionGracePeriodSeconds", 0)
+        if granted < before.meta.get("deletionGracePeriodSeconds", 0) and self._node_of(after) is not None:
+            self.later(granted, self._finish, after.key, after.uid, "stop")
+
     def _begin(self, pod: Record, stage: str, delay: float) -> None:
         if self._node_of(pod) is not None and (pod.uid, stage) not in self._begun:
             self._begun.add((pod.uid, stage))
@@ -163,12 +174,18 @@ class Kubelet(Agent[Key]):
     def _stop_delay(self, pod: Record) -> float:
         drawn = self._delay(pod, "pod-delete", self.timing.pod_stop)
         told = "pod-delete.stage.kwok.x-k8s.io/delay" in (pod.meta.get("annotations") or {})
-        return drawn if told else min(drawn, pod.meta.get("deletionGracePeriodSeconds", 0))
+        return drawn if told else min(drawn + _pre_stop(pod), pod.meta.get("deletionGracePeriodSeconds", 0))
 
     def _delay(self, record: Record, stage: str, span: Span) -> float:
         drawn = self.rng.uniform(*span)
         told = (record.meta.get("annotations") or {}).get(f"{stage}.stage.kwok.x-k8s.io/delay")
         return drawn if told is None else Duration.parse(told).span.total_seconds()
+
+
+def _pre_stop(pod: Record) -> float:
+    """How long the containers' `preStop` hooks sleep before anything is told to stop."""
+    hooks = ((each.get("lifecycle") or {}).get("preStop") or {} for each in pod.plain["spec"].get("containers") or ())
+    return max((float((hook.get("sleep") or {}).get("seconds", 0)) for hook in hooks), default=0.0)
 
 
 def _completed(kind: str) -> Plain:

@@ -17,18 +17,20 @@ from dovetail.model.pod import Pod
 from dovetail.model.wire import Key, KubeObject, Unreadable
 from dovetail.ports.clock import Clock
 from dovetail.ports.cluster import Change, Deletion, Listing, ListOptions, Patch
-from dovetail.ports.errors import Invalid, NotFound
+from dovetail.ports.errors import Invalid
 from dovetail.sim.agent import Agent, Span
 from dovetail.sim.apiserver import ApiServer, Validator
+from dovetail.sim.attachments import Attachments
 from dovetail.sim.binder import Binder
 from dovetail.sim.budgets import Budgets
 from dovetail.sim.daemons import DaemonSets
 from dovetail.sim.eviction import evict
 from dovetail.sim.garbage import OwnerCollector, PodCollector
 from dovetail.sim.jobs import Jobs
-from dovetail.sim.kinds import NODE, resource_of, resource_of_plain
+from dovetail.sim.kinds import resource_of, resource_of_plain
 from dovetail.sim.kubelet import Kubelet, KubeletTiming
 from dovetail.sim.loop import VirtualClock
+from dovetail.sim.mishaps import Mishaps
 from dovetail.sim.nodelife import NodeLifecycle, TaintEviction
 from dovetail.sim.patching import Plain
 from dovetail.sim.selectors import Selects, field_selector, label_selector
@@ -73,6 +75,7 @@ class WorldOptions:
     watch_lifetime: Span = (300.0, 600.0)
     history_limit: int = 10_000
     kubelet: KubeletTiming = field(default_factory=KubeletTiming)
+    volume_detach: Span = (1.0, 4.0)
 
 
 class World:
@@ -95,9 +98,11 @@ class World:
         self.api = ApiServer(self.store, random.Random(f"{seed}/objects"), validate)  # noqa: S311 - as above
         self.kubelet = Kubelet(self.api, seed, self.options.kubelet)
         self.node_lifecycle = NodeLifecycle(self.api, seed)
+        self.mishaps = Mishaps(self.api, seed, self.kubelet, self.node_lifecycle)
         self.agents: tuple[Agent[Any], ...] = (
             self.kubelet,
             self.node_lifecycle,
+            self.mishaps,
             TaintEviction(self.api, seed),
             OwnerCollector(self.api, seed),
             PodCollector(self.api, seed),
@@ -106,6 +111,7 @@ class World:
             DaemonSets(self.api, seed),
             Jobs(self.api, seed),
             Budgets(self.api, seed),
+            Attachments(self.api, seed, self.options.volume_detach),
             Binder(self.api, seed),
         )
 
@@ -214,11 +220,7 @@ class World:
 
     def kill_instance(self, node: str) -> None:
         """The machine behind a node is gone without a word: no heartbeats, and nothing on it moves any more."""
-        record = self.store.find(NODE, Key("", node))
-        if record is None:
-            raise NotFound(f"Node {node} not found")
-        self.kubelet.kill(record)
-        self.node_lifecycle.lose(record)
+        self.mishaps.kill(node)
 
     def forget_history(self) -> None:
         """Every watch and resource version from before becomes too old."""

@@ -1,11 +1,15 @@
-"""Which pods stand between a node and its end, and what keeps new ones away.
+"""Which pods stand between a node and its end, in which order they are asked to go, and what keeps new ones away.
 
-Finished pods, static pods and pods that tolerate the disruption taint are left alone. Pods protected by an annotation
-are waited for, not evicted.
+Finished pods, static pods, pods that tolerate the disruption taint and pods stuck in their own end are left alone.
+Protected pods are waited for, not evicted. Where the claim bounds its drain, each pod is deleted early enough to keep
+its own grace before the deadline; budgets and protection do not count any more then. Meaning of Karpenter's drain.
 """
 
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from enum import IntEnum
 from typing import Any
 
 from dovetail.core.lifecycle.patches import missing, wire
@@ -17,42 +21,120 @@ from dovetail.model.snapshot import ClusterNode
 from dovetail.model.taints import DISRUPTED_TAINT, DISRUPTION_TAINT, tolerates
 
 STUCK_AFTER = timedelta(minutes=1)
+"""A pod that should have been gone this long ago is no longer waited for."""
+MINIMUM_DRAIN = timedelta(seconds=5)
+"""Pods bound just before the taint was seen still show up within this."""
+DEFAULT_GRACE = timedelta(seconds=30)
 DISRUPTION_TAINTS = (DISRUPTED_TAINT, DISRUPTION_TAINT)
+CRITICAL = frozenset({"system-cluster-critical", "system-node-critical"})
+_MOMENT = timedelta(milliseconds=1)
+
+
+class Tier(IntEnum):
+    """The order in which pods go: each tier only when the one before is gone."""
+
+    PODS = 1
+    DAEMONS = 2
+    CRITICAL_PODS = 3
+    CRITICAL_DAEMONS = 4
+
+    def __str__(self) -> str:
+        return self.name.lower().replace("_", " ")
 
 
 @dataclass(frozen=True, slots=True)
 class Drain:
-    """Pods to evict now, and pods that are only waited for."""
+    """Pods to ask through the eviction API now, pods to delete now, and all that are still waited for."""
 
     evict: tuple[Pod, ...]
+    force: tuple[Pod, ...]
     waiting: tuple[Pod, ...]
+    tier: Tier | None = None
+    changes_at: datetime | None = None
+    """When the plan changes by itself: a protection ends, a grace has to begin, a pod counts as stuck."""
 
     @property
     def done(self) -> bool:
         """Nothing is left that has to go."""
-        return not self.evict and not self.waiting
+        return not self.waiting
 
 
-def plan_drain(node: ClusterNode, now: datetime) -> Drain:
+def plan_drain(node: ClusterNode, now: datetime, deadline: datetime | None = None) -> Drain:
     """What is left to do before the node may go."""
-    staying = [pod for pod in node.pods if not pod.terminal and _drainable(pod, now)]
-    evict = tuple(pod for pod in staying if not pod.deleting and not protection(pod, now).active)
-    return Drain(evict, tuple(pod for pod in staying if pod not in evict))
+    waiting = tuple(pod for pod in node.pods if not pod.terminal and not left_alone(pod, now))
+    force = tuple(pod for pod in waiting if must_be_forced(pod, now, deadline))
+    patient = [pod for pod in waiting if pod not in force]
+    tier = min((tier_of(pod) for pod in patient), default=None)
+    evict = tuple(
+        pod for pod in patient if tier_of(pod) == tier and not pod.deleting and not protection(pod, now).active
+    )
+    return Drain(evict, force, waiting, tier, _changes_at(waiting, now, deadline))
 
 
-def _drainable(pod: Pod, now: datetime) -> bool:
+def tier_of(pod: Pod) -> Tier:
+    """When the pod's turn comes."""
+    if pod.spec.priority_class_name in CRITICAL:
+        return Tier.CRITICAL_DAEMONS if pod.daemon else Tier.CRITICAL_PODS
+    return Tier.DAEMONS if pod.daemon else Tier.PODS
+
+
+def left_alone(pod: Pod, now: datetime) -> str:
+    """Why the drain does not touch the pod, or empty."""
+    if pod.mirror:
+        return "static pod: it ends with the node"
+    if any(tolerates(pod.spec.tolerations, taint) for taint in DISRUPTION_TAINTS):
+        return "tolerates the disruption taint"
     deleted_at = pod.metadata.deletion_timestamp
-    stuck = deleted_at is not None and now - deleted_at > STUCK_AFTER
-    tolerant = any(tolerates(pod.spec.tolerations, taint) for taint in DISRUPTION_TAINTS)
-    return not stuck and not tolerant and not pod.mirror
+    if deleted_at is not None and now - deleted_at > STUCK_AFTER:
+        return "should have been gone more than a minute ago, so nobody waits for it"
+    return ""
+
+
+def grace_of(pod: Pod) -> timedelta:
+    """How long the pod may take to end."""
+    seconds = pod.spec.termination_grace_period_seconds
+    return DEFAULT_GRACE if seconds is None else timedelta(seconds=seconds)
+
+
+def grace_left(deadline: datetime, now: datetime) -> int:
+    """The grace seconds a pod gets when it is deleted now; never none, so that it is still told."""
+    return max(math.ceil((deadline - now).total_seconds()), 1)
+
+
+def must_be_forced(pod: Pod, now: datetime, deadline: datetime | None) -> bool:
+    """Whether the pod has to be deleted now for its own grace to end by the deadline, or to end sooner than it will."""
+    if deadline is None:
+        return False
+    deleted_at = pod.metadata.deletion_timestamp
+    if deleted_at is not None:
+        granted = pod.metadata.deletion_grace_period_seconds or 0
+        return deleted_at > deadline and granted > grace_left(deadline, now)
+    return now >= deadline - grace_of(pod)
+
+
+def _changes_at(waiting: Iterable[Pod], now: datetime, deadline: datetime | None) -> datetime | None:
+    instants = []
+    for pod in waiting:
+        deleted_at = pod.metadata.deletion_timestamp
+        if deleted_at is not None:
+            instants.append(deleted_at + STUCK_AFTER + _MOMENT)
+            continue
+        if deadline is not None:
+            instants.append(deadline - grace_of(pod))
+        until = protection(pod, now).until
+        if until is not None:
+            instants.append(until)
+    return min((instant for instant in instants if instant > now), default=None)
 
 
 def taints_patch(node: Node) -> dict[str, Any]:
     """The disruption taint in both spellings; empty when they are there."""
-    missing_ones = [taint for taint in DISRUPTION_TAINTS if not any(taint.matches(other) for other in node.spec.taints)]
-    if not missing_ones:
+    present = {(taint.key, taint.value, taint.effect) for taint in node.spec.taints}
+    if all((taint.key, taint.value, taint.effect) in present for taint in DISRUPTION_TAINTS):
         return {}
-    return {"spec": {"taints": [wire(taint) for taint in (*node.spec.taints, *missing_ones)]}}
+    keys = {taint.key for taint in DISRUPTION_TAINTS}
+    others = [taint for taint in node.spec.taints if taint.key not in keys]
+    return {"spec": {"taints": [wire(taint) for taint in (*others, *DISRUPTION_TAINTS)]}}
 
 
 def drain_patch(node: Node) -> dict[str, Any]:

@@ -1,0 +1,142 @@
+"""The steps of a node on its way out, one after the other: its pods, its volumes, its instance.
+
+Each pass derives how far the node is from the objects as they are, writes the claim's conditions once and only when
+they change, and says when to look again at the latest; changes wake it earlier.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from dovetail.controllers.context import Context
+from dovetail.controllers.eviction import Errand, EvictionQueue
+from dovetail.core.lifecycle.deadline import read_deadline
+from dovetail.core.lifecycle.detachment import awaiting_words, find_attached
+from dovetail.core.lifecycle.drain import MINIMUM_DRAIN, Drain, plan_drain
+from dovetail.core.lifecycle.patches import conditions_patch
+from dovetail.model.conditions import ConditionList, Verdict, find
+from dovetail.model.kinds import NODE
+from dovetail.model.node import Node
+from dovetail.model.nodeclaim import (
+    DEPENDENTS,
+    DISRUPTION_REASON,
+    DRAINED,
+    INSTANCE_TERMINATING,
+    VOLUMES_DETACHED,
+    NodeClaim,
+)
+from dovetail.model.snapshot import ClusterNode
+from dovetail.ports.cluster import Notice
+from dovetail.ports.errors import InstanceNotFound, NotFound
+
+LOOK_AGAIN = timedelta(seconds=30)
+INSTANCE_SECONDS = 5.0
+FORCEFUL = "Forceful Termination"
+DRAINING = Verdict(DRAINED, "Unknown", "Draining")
+_MOMENT = timedelta(milliseconds=1)
+
+
+class Departure:
+    """What keeps one node from going, looked at again and again."""
+
+    def __init__(self, context: Context, evictions: EvictionQueue) -> None:
+        self._context = context
+        self._evictions = evictions
+
+    async def step(self, node: Node, claim: NodeClaim | None) -> float | None:
+        """Bring the node a step further: seconds until it is looked at again, or None when it may go."""
+        now, deadline = self._context.clock.now(), read_deadline(claim) if claim is not None else None
+        drain = plan_drain(self._joined(node), now, deadline)
+        wait = self._drained(node, claim, drain, deadline)
+        if wait is not None:
+            await self.judge(claim, [DRAINING])
+            return wait
+        verdicts = [Verdict(DRAINED)]
+        attached = self._attached(node, now)
+        if attached and (deadline is None or now <= deadline):
+            message = awaiting_words(attached)
+            self._tell(node, "AwaitingVolumeDetachment", message)
+            verdicts.append(Verdict(VOLUMES_DETACHED, "Unknown", "AwaitingVolumeDetachment", message))
+            await self.judge(claim, verdicts)
+            return self._until(deadline + _MOMENT if deadline is not None else None)
+        elapsed = Verdict(VOLUMES_DETACHED, "False", "TerminationGracePeriodElapsed", awaiting_words(attached))
+        verdicts.append(elapsed if attached else Verdict(VOLUMES_DETACHED))
+        return await self._end_instance(claim, verdicts)
+
+    async def _end_instance(self, claim: NodeClaim | None, verdicts: list[Verdict]) -> float | None:
+        if claim is None:
+            return None
+        gone = False
+        try:
+            await self._context.cloud.terminate(claim)
+        except InstanceNotFound:
+            gone = True
+        await self.judge(claim, [*verdicts, Verdict(INSTANCE_TERMINATING)])
+        return None if gone else INSTANCE_SECONDS
+
+    def _drained(self, node: Node, claim: NodeClaim | None, drain: Drain, deadline: datetime | None) -> float | None:
+        """Send the pods whose turn it is; seconds to wait for the rest, None when nothing is left."""
+        reason = _reason(claim)
+        for pod in (*drain.force, *drain.evict):
+            self._evictions.ask(Errand(pod.key, pod.metadata.uid, node.key, reason, deadline))
+        if not drain.done:
+            number = len(drain.waiting)
+            are = "pods are" if number > 1 else "pod is"
+            message = f"Failed to drain node, {number} {are} waiting to be evicted"
+            self._tell(node, "FailedDraining", message, warning=True, dedupe=(node.metadata.uid,))
+            return self._until(drain.changes_at)
+        if claim is None:
+            return None
+        began_at = _began_at(claim) or self._context.clock.now()
+        left = began_at + MINIMUM_DRAIN - self._context.clock.now()
+        return left.total_seconds() if left > timedelta() else None
+
+    def _joined(self, node: Node) -> ClusterNode:
+        return self._context.state.cluster_node(node)
+
+    def _attached(self, node: Node, now: datetime) -> tuple[str, ...]:
+        state = self._context.state
+        found = state.attachments_of(node.name)
+        return find_attached(self._joined(node), found, state.volume_claims.items, now) if found else ()
+
+    def _until(self, instant: datetime | None) -> float:
+        left = LOOK_AGAIN if instant is None else min(LOOK_AGAIN, instant - self._context.clock.now())
+        return max(left.total_seconds(), 0.001)
+
+    def _tell(
+        self, node: Node, reason: str, message: str, *, warning: bool = False, dedupe: tuple[str, ...] = ()
+    ) -> None:
+        self._context.recorder.publish(Notice(NODE, node, reason, message, warning=warning, dedupe=dedupe))
+
+    async def judge(self, claim: NodeClaim | None, verdicts: Sequence[Verdict]) -> None:
+        """Write the claim's conditions; nothing is sent when nothing changes, or when there is no claim."""
+        claim = self._context.state.claims.items.get(claim.key) if claim is not None else None
+        if claim is None or not verdicts or all(_stands(claim, verdict) for verdict in verdicts):
+            return
+        created_at = claim.metadata.creation_timestamp
+        assert created_at is not None, "an object of the API has a creation timestamp"
+        now, was_drained = self._context.clock.now(), claim.has(DRAINED)
+        listed = ConditionList(claim.status.conditions, DEPENDENTS, created_at, claim.metadata.generation, now)
+        try:
+            await self._context.patch_claim(claim, conditions_patch(listed.set(*verdicts)), status=True)
+        except NotFound:
+            return
+        if not was_drained and any(each.type == DRAINED and each.status == "True" for each in verdicts):
+            self._context.metrics.count("karpenter_nodes_drained_total", nodepool=claim.nodepool_name)
+
+
+def _stands(claim: NodeClaim, verdict: Verdict) -> bool:
+    found = find(claim.status.conditions, verdict.type)
+    wanted = (verdict.status, verdict.reason or verdict.type, verdict.message)
+    return found is not None and (found.status, found.reason, found.message) == wanted
+
+
+def _began_at(claim: NodeClaim) -> datetime | None:
+    """When the drain was first seen to be under way; long ago for one that was done already."""
+    drained = find(claim.status.conditions, DRAINED)
+    return drained.last_transition_time if drained is not None else None
+
+
+def _reason(claim: NodeClaim | None) -> str:
+    """Why the node goes, as its pods are told."""
+    told = find(claim.status.conditions, DISRUPTION_REASON) if claim is not None else None
+    return told.reason if told is not None and told.status == "True" else FORCEFUL

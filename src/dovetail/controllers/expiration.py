@@ -1,0 +1,59 @@
+"""Ends NodeClaims whose hard lifetime is over, at the very instant. The drain that follows is termination's."""
+
+import logging
+from datetime import timedelta
+
+from dovetail.controllers.accounting import count_removal
+from dovetail.controllers.context import Context
+from dovetail.core.lifecycle.expiration import expires_at
+from dovetail.model.kinds import NODE, NODE_CLAIM
+from dovetail.model.nodeclaim import NodeClaim
+from dovetail.model.wire import Key
+from dovetail.ports.cluster import Notice
+from dovetail.runtime.reconciler import Reconciler
+
+log = logging.getLogger(__name__)
+
+
+class Expiration:
+    """One clock for each NodeClaim that expires."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self.reconciler: Reconciler[Key] = Reconciler("nodeclaim.expiration", self.reconcile, workers=10)
+        context.state.claims.listen(self._claim_changed)
+
+    def _claim_changed(self, before: NodeClaim | None, after: NodeClaim | None) -> None:
+        if after is None and before is not None:
+            self.reconciler.forget(before.key)
+        elif before is None and after is not None and not after.deleting:  # the lifetime of a claim never changes
+            self.reconciler.add(after.key)
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        await self._context.state.synced()
+        await self.reconciler.run()
+
+    async def reconcile(self, key: Key) -> float | None:
+        """Delete the claim if it is due, or come back when it will be."""
+        claim = self._context.state.claims.items.get(key)
+        if claim is None or claim.deleting or not self._context.manages(claim):
+            return None
+        due_at = expires_at(claim)
+        if due_at is None:
+            return None
+        left = due_at - self._context.clock.now()
+        if left > timedelta():
+            return left.total_seconds()
+        await self._context.delete_claim(claim)
+        self._tell(claim)
+        return None
+
+    def _tell(self, claim: NodeClaim) -> None:
+        context = self._context
+        log.info("deleting expired nodeclaim", extra={"nodeclaim": claim.name})
+        nodes = context.state.nodes_of(claim)
+        context.recorder.publish(Notice(NODE_CLAIM, claim, "DisruptionTerminating", "Disrupting NodeClaim: Expired"))
+        for node in nodes:
+            context.recorder.publish(Notice(NODE, node, "DisruptionTerminating", "Disrupting Node: Expired"))
+        count_removal(context, claim, "expired")
