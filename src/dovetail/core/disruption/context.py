@@ -53,11 +53,15 @@ class Context:
     def allowance(self, pool: str, reason: Reason) -> Allowance:
         """What a pool can still spend on a reason before this pass does anything."""
         if (pool, reason) not in self._allowances:
-            if pool not in self._counts:
-                self._counts[pool] = count_nodes(self.snapshot.nodes_by_pool.get(pool, ()))
             found = self.snapshot.nodepools[pool]
-            self._allowances[pool, reason] = allowance(found, reason, self._counts[pool], self.snapshot.at)
+            self._allowances[pool, reason] = allowance(found, reason, self.counts(pool), self.snapshot.at)
         return self._allowances[pool, reason]
+
+    def counts(self, pool: str) -> NodeCounts:
+        """The nodes of a pool as its budgets count them."""
+        if pool not in self._counts:
+            self._counts[pool] = count_nodes(self.snapshot.nodes_by_pool.get(pool, ()))
+        return self._counts[pool]
 
     def candidates(self, *, eventual: bool) -> tuple[list[Candidate], list[Refusal]]:
         """Every managed node as a candidate or a refusal; made once for methods of one class."""

@@ -58,4 +58,4 @@ def _simulated_again(command: Command, survivors: list[Candidate], context: Cont
 
 
 def _gone(command: Command, why: str) -> Refusal:
-    return Refusal("ConsolidationRejected", f"node/{command.candidates[0].name}", f"{command} rejected, {why}")
+    return Refusal("ConsolidationRejected", f"node/{command.candidates[0].name}", why)

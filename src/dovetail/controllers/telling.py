@@ -1,0 +1,96 @@
+"""Tells on Nodes, NodeClaims and NodePools what a pass of disruption found, as events.
+
+What still holds is told again after a while, because the API server forgets events; in between it is not repeated, so
+that a large cluster that is at rest is quiet. Decides nothing.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+from dovetail.controllers.context import Context
+from dovetail.core.disruption.balance import BALANCED, weigh
+from dovetail.core.disruption.command import Command
+from dovetail.core.disruption.context import Context as Pass
+from dovetail.core.disruption.notices import (
+    APPROVED,
+    BLOCKED,
+    CANDIDATE,
+    REJECTED,
+    approved,
+    blocking_budget,
+    considered,
+    refused,
+    rejected,
+    unreadable_budget,
+)
+from dovetail.model.kinds import NODE, NODE_CLAIM, NODE_POOL
+from dovetail.model.reason import Reason
+from dovetail.model.refusal import Refusal
+from dovetail.model.snapshot import ClusterNode
+from dovetail.ports.cluster import Notice
+
+REMIND = timedelta(minutes=10)
+REMEMBERED = 100_000
+
+
+class Telling:
+    """What was told, and when."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._told_at: dict[tuple[str, str, str], datetime] = {}
+
+    def refused(self, method: str, refusals: Iterable[Refusal], look: Pass) -> None:
+        """What stands in the way of a method, on each node."""
+        nodes = {node.name: node for node in look.snapshot.nodes}
+        for refusal in refusals:
+            node = nodes.get(refusal.about.removeprefix("node/"))
+            said = refused(method, refusal, node) if node is not None else None
+            if node is not None and said is not None:
+                self._on_node(node, *said)
+
+    def budgets(self, reason: Reason, look: Pass) -> None:
+        """Pools whose budgets allow nothing for a reason, or cannot be understood."""
+        for name, pool in look.snapshot.nodepools.items():
+            allowed = look.allowance(name, reason)
+            if allowed.fault:
+                self._publish(Notice(NODE_POOL, pool, BLOCKED, unreadable_budget(allowed.fault), warning=True))
+            elif allowed.limit == 0 and look.counts(name).total:
+                self._publish(Notice(NODE_POOL, pool, BLOCKED, blocking_budget(reason)))
+
+    def considered(self, command: Command, look: Pass) -> None:
+        """A consolidation that would replace something, before it is looked at again; and that it is worth it."""
+        if command.reason != Reason.UNDERUTILIZED:
+            return
+        for candidate in command.candidates if command.replacements else ():
+            self._on_node(candidate.node, CANDIDATE, considered(command, candidate.name))
+        for pool in {each.pool.name: each.pool for each in command.candidates}.values():
+            if pool.consolidation_policy != BALANCED:
+                continue
+            message = approved(weigh(command, pool, look))
+            if len(command.candidates) > 1:
+                self._publish(Notice(NODE_POOL, pool, APPROVED, message))
+            else:
+                self._on_node(command.candidates[0].node, APPROVED, message)
+
+    def rejected(self, command: Command, refusal: Refusal) -> None:
+        """A consolidation that no longer held when it was looked at again."""
+        for candidate in command.candidates:
+            self._on_node(candidate.node, REJECTED, rejected(command, candidate.name, refusal.message))
+
+    def _on_node(self, node: ClusterNode, reason: str, message: str) -> None:
+        if node.node is not None:
+            self._publish(Notice(NODE, node.node, reason, message))
+        if node.claim is not None:
+            self._publish(Notice(NODE_CLAIM, node.claim, reason, message))
+
+    def _publish(self, notice: Notice) -> None:
+        now = self._context.clock.now()
+        same = (notice.about.metadata.uid, notice.reason, notice.message)
+        last_at = self._told_at.get(same)
+        if last_at is not None and now - last_at < REMIND:
+            return
+        if len(self._told_at) >= REMEMBERED:
+            self._told_at = {key: at for key, at in self._told_at.items() if now - at < REMIND}
+        self._told_at[same] = now
+        self._context.recorder.publish(notice)

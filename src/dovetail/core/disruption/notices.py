@@ -1,0 +1,93 @@
+"""What people who look at a Node, NodeClaim or NodePool are told about its disruption: reason and words of the event.
+
+Keeps Karpenter's reasons and texts. What follows the documented text, after a hyphen, says whether waiting helps.
+Publishes nothing.
+"""
+
+from dovetail.core.disruption.balance import THRESHOLD, Balance
+from dovetail.core.disruption.command import Command
+from dovetail.model.labels import INSTANCE_TYPE
+from dovetail.model.reason import Reason
+from dovetail.model.refusal import Refusal
+from dovetail.model.snapshot import ClusterNode
+
+BLOCKED = "DisruptionBlocked"
+UNCONSOLIDATABLE = "Unconsolidatable"
+CANDIDATE = "ConsolidationCandidate"
+REJECTED = "ConsolidationRejected"
+APPROVED = "ConsolidationApproved"
+LAUNCHING = "DisruptionLaunching"
+WAITING = "DisruptionWaitingReadiness"
+TERMINATING = "DisruptionTerminating"
+
+_OF_THE_NODE = frozenset(
+    {"NodeMissing", "NotInitialized", "Deleting", "Nominated", "DoNotDisruptNode", "NoNodePool", "NodePoolMissing"}
+)
+_OF_PODS = frozenset({"DoNotDisruptPod", "PodDisruptionBudget"})
+_OF_CONSOLIDATION = frozenset(
+    {"ConsolidationDisabled", "PolicyWhenEmpty", "LabelMissing", "InstanceTypeUnknown", "CantReplace", "Unschedulable"}
+)
+_CONSOLIDATION = frozenset({"emptiness", "multi-node", "single-node"})
+
+
+def refused(method: str, refusal: Refusal, node: ClusterNode) -> tuple[str, str] | None:
+    """Reason and message of the event for a refusal; None for what is nobody's concern, or told elsewhere."""
+    if refusal.code in _OF_THE_NODE | _OF_PODS:
+        return BLOCKED, _capital(refusal.message) + _lasting(refusal)
+    if refusal.code == "Unschedulable" and method not in _CONSOLIDATION:
+        return BLOCKED, _capital(refusal.message)
+    if refusal.code == "InstanceTypeUnknown":
+        return UNCONSOLIDATABLE, f'Instance Type "{node.labels.get(INSTANCE_TYPE, "")}" not found'
+    if refusal.code in _OF_CONSOLIDATION:
+        return UNCONSOLIDATABLE, _capital(refusal.message)
+    return None
+
+
+def blocking_budget(reason: Reason) -> str:
+    """What a NodePool is told when its budgets allow nothing at all for a reason."""
+    return f"No allowed disruptions for disruption reason {reason} due to blocking budget"
+
+
+def unreadable_budget(fault: str) -> str:
+    """What a NodePool is told when its budgets cannot be understood."""
+    return f"No node is disrupted, because the NodePool cannot be understood: {fault}"
+
+
+def considered(command: Command, node: str) -> str:
+    """What the node of a replacement is told before it is looked at again."""
+    return f"Consolidation candidate: {_short(command, node)} {_savings(command)}"
+
+
+def rejected(command: Command, node: str, why: str) -> str:
+    """What a node is told when the second look found that the command no longer holds."""
+    return f"Consolidation rejected: {_short(command, node)}, reason: {why} {_savings(command)}"
+
+
+def approved(balance: Balance) -> str:
+    """What is told when a Balanced pool finds a move worth it."""
+    shares = f"savings {balance.saved:.1%}, disruption {balance.disrupted:.1%}"
+    return f"score {balance.score:.2f} >= threshold {THRESHOLD:.2f} (k: {round(1 / THRESHOLD)}, {shares})"
+
+
+def _short(command: Command, node: str) -> str:
+    number = len(command.candidates)
+    if number > 1:
+        return f"{command.decision}: [{node}] (part of {number}-node consolidation)"
+    bought = len(command.replacements)
+    return f"{command.decision}: [{node}]" + (f" -> [{bought} replacement{'s' * (bought > 1)}]" if bought else "")
+
+
+def _savings(command: Command) -> str:
+    return f"(savings: ${command.saving:.2f})"
+
+
+def _lasting(refusal: Refusal) -> str:
+    if refusal.until is not None:
+        return f" - until {refusal.until:%Y-%m-%dT%H:%M:%SZ}"
+    if refusal.permanent:
+        return " - permanent: waiting will not help, somebody has to change it"
+    return " - may change" if refusal.code in _OF_PODS else ""
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
