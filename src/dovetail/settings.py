@@ -18,6 +18,11 @@ def _knob(default: Any, why: str, *, choices: tuple[str, ...] = ()) -> Any:
     return field(default=default, metadata={"why": why, "choices": choices})
 
 
+def _flag(why: str) -> Any:
+    """Off unless it is given."""
+    return field(default=False, metadata={"why": why, "choices": ()})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """How the controller runs."""
@@ -44,6 +49,12 @@ class Settings:
         " that would do.",
         choices=("off", "on"),
     )
+    dry_run: bool = _flag("Decide and tell what would be done, and write nothing: permission to read is enough.")
+    leader_election_name: str = _knob("dovetail-leader-election", "The Lease whose holder acts.")
+    leader_election_namespace: str = _knob(
+        "", "Where that Lease is, and the ConfigMap that pauses. Unless given, the pod's own namespace, or default."
+    )
+    disable_leader_election: bool = _flag("Act without a Lease. Only where nothing else can be running.")
     feature_gates: str = _knob(
         "Drift=true,SpotToSpotConsolidation=false,NodeRepair=true",
         "Features to switch on or off, as Name=true or Name=false.",
@@ -139,6 +150,10 @@ def _read(knob: Knob, text: str) -> Any:
         return span
     if knob.name == "feature_gates":
         return _gates(text)
+    if knob.kind is bool:
+        if text not in {"true", "false"}:
+            raise ValueError(f"must be true or false, got {text!r}")
+        return text == "true"
     if knob.choices and text not in knob.choices:
         raise ValueError(f"must be one of {', '.join(knob.choices)}, got {text!r}")
     if knob.name.endswith("_port"):

@@ -235,6 +235,25 @@ def test_a_leader_that_cannot_renew_has_stopped_before_the_next_one_starts(fault
     assert 13.0 <= taken <= 20.0
 
 
+class Slow(Calm):
+    """Answers come four seconds after the server has done its part."""
+
+    async def after(self, kind):  # noqa: ARG002 - as the others
+        await asyncio.sleep(4)
+
+
+def test_a_renewal_counts_from_when_it_was_sent_not_from_its_answer():
+    async def story(world, _loop):
+        replica = Replica(world, "a", Slow())
+        leading = asyncio.ensure_future(replica.run())
+        while not (replica.acting or replica.endings):
+            await asyncio.sleep(0.01)
+            assert replica.election.left <= Terms().renew_deadline - 4
+        await ended(leading)
+
+    play(story)
+
+
 def test_the_first_write_after_the_machine_slept_is_refused():
     async def story(world, _loop):
         replica = Replica(world, "a")

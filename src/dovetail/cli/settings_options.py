@@ -25,7 +25,9 @@ def with_settings(command: Callable[..., None]) -> Callable[..., None]:
     def wrapped(**given: Any) -> None:
         written = {knob.name: given.pop(knob.name) for knob in knobs()}
         try:
-            settings: Settings = read_settings({name: text for name, text in written.items() if text is not None})
+            settings: Settings = read_settings(
+                {name: _text(each) for name, each in written.items() if each is not None}
+            )
         except ValueError as error:
             typer.echo(f"Error: settings cannot be read:\n{error}", err=True)
             raise typer.Exit(2) from None
@@ -37,8 +39,14 @@ def with_settings(command: Callable[..., None]) -> Callable[..., None]:
     return wrapped
 
 
+def _text(given: str | bool) -> str:
+    return given if isinstance(given, str) else str(given).lower()
+
+
 def shown(knob: Knob) -> str:
     """The default as a user would write it."""
+    if isinstance(knob.default, bool):
+        return str(knob.default).lower()
     if isinstance(knob.default, timedelta):
         return str(Duration.of(knob.default))
     return str(knob.default)
@@ -47,14 +55,16 @@ def shown(knob: Knob) -> str:
 def _option(knob: Knob) -> inspect.Parameter:
     choices = f" One of: {', '.join(knob.choices)}." if knob.choices else ""
     default = shown(knob)
+    flag = knob.kind is bool
     option = typer.Option(
         knob.flag,
         envvar=knob.variable,
         help=f"{knob.why}{choices}",
         show_default=default or False,
         rich_help_panel=PANEL,
-        metavar={timedelta: "DURATION", int: "NUMBER", float: "NUMBER"}.get(knob.kind, "TEXT"),
+        metavar=None if flag else {timedelta: "DURATION", int: "NUMBER", float: "NUMBER"}.get(knob.kind, "TEXT"),
     )
+    kind, unset = (bool, False) if flag else (str | None, None)
     return inspect.Parameter(
-        knob.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[str | None, option]
+        knob.name, inspect.Parameter.KEYWORD_ONLY, default=unset, annotation=Annotated[kind, option]
     )
