@@ -13,12 +13,14 @@ from datetime import datetime, timedelta
 from dovetail.controllers.catalogs import find_catalogs
 from dovetail.controllers.context import Context
 from dovetail.controllers.executor import Executor
+from dovetail.controllers.figures import PassFigures, count_rejected, count_started
 from dovetail.core.disruption.command import Command
 from dovetail.core.disruption.context import Context as Pass
 from dovetail.core.disruption.context import Gates
 from dovetail.core.disruption.facts import FactBook
 from dovetail.core.disruption.methods import METHODS
-from dovetail.core.disruption.planner import plan_pass
+from dovetail.core.disruption.methods.base import Method
+from dovetail.core.disruption.planner import Plan, plan_pass
 from dovetail.core.disruption.simulations import Simulations
 from dovetail.core.disruption.turning import next_turn
 from dovetail.core.disruption.validation import VALIDATED, revalidate
@@ -46,6 +48,7 @@ class Disruption:
         self._executor = executor
         self._simulations = Simulations()
         self._book = FactBook()
+        self._figures = PassFigures(context.metrics)
         self._gates = read_gates(context.settings.feature_gates, context.settings.preference_policy)
 
     async def run(self) -> None:
@@ -71,25 +74,34 @@ class Disruption:
     async def run_pass(self) -> bool:
         """One pass; says whether anything was started. What did not hold leaves the turn to the methods after it."""
         await self._executor.tidy()
-        methods = METHODS
-        while methods:
-            plan = plan_pass(await self._pass(), methods=methods)
+        context = await self._pass()
+        for method in METHODS:
+            plan = self._ask(method, context)
             self._tell(refusal for refusals in plan.refusals_by_method.values() for refusal in refusals)
-            if await self._start(plan.commands):
-                return True
-            asked = len(plan.refusals_by_method)
-            methods = methods[asked:]
+            if plan.commands:
+                if await self._start(plan.commands, context):
+                    return True
+                context = await self._pass()
         return False
 
-    async def _start(self, commands: Iterable[Command]) -> bool:
+    def _ask(self, method: Method, context: Pass) -> Plan:
+        clock = asyncio.get_running_loop()
+        began = clock.time()
+        plan = plan_pass(context, methods=(method,))
+        self._figures.note(method, plan, context, clock.time() - began)
+        return plan
+
+    async def _start(self, commands: Iterable[Command], context: Pass) -> bool:
         started = False
         for command in commands:
             checked = await self._checked(command)
             if isinstance(checked, Refusal):
+                count_rejected(self._context.metrics, command, checked)
                 log.info("command rejected", extra={"why": checked.message})
                 self._tell([checked])
                 continue
             await self._executor.start(checked)
+            count_started(self._context.metrics, checked, context)
             started = True
         return started
 

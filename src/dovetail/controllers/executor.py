@@ -12,8 +12,10 @@ from typing import Any
 import msgspec
 
 from dovetail.controllers.context import Context
+from dovetail.controllers.entries import command_entry, find_facts, total
+from dovetail.controllers.figures import count_created, count_failed, disruption_labels
 from dovetail.core.disruption.backoff import FailedCommands, after_failure
-from dovetail.core.disruption.command import Command
+from dovetail.core.disruption.command import Command, cheapest
 from dovetail.core.disruption.progress import Next, abandoned, judge, running_commands
 from dovetail.core.lifecycle.drain import DISRUPTION_TAINTS, taints_patch
 from dovetail.core.lifecycle.patches import conditions_patch, wire
@@ -22,11 +24,12 @@ from dovetail.model.command import RECORD_ANNOTATION, REPLACES_ANNOTATION, Comma
 from dovetail.model.conditions import ConditionList, Verdict, find, without
 from dovetail.model.kinds import NODE, NODE_CLAIM
 from dovetail.model.node import Node
-from dovetail.model.nodeclaim import DEPENDENTS, DISRUPTION_REASON, NodeClaim
+from dovetail.model.nodeclaim import DEPENDENTS, DISRUPTION_REASON, INITIALIZED, NodeClaim
 from dovetail.model.reason import Reason
 from dovetail.model.taints import Taint
 from dovetail.ports.cluster import Notice
 from dovetail.ports.errors import NotFound
+from dovetail.ports.ledger import Ending, Outcome
 from dovetail.runtime.reconciler import Reconciler
 
 log = logging.getLogger(__name__)
@@ -41,6 +44,7 @@ class Executor:
         self.failed: dict[tuple[str, Reason], FailedCommands] = {}  # by pool and reason; success forgets
         self._starting: set[str] = set()
         self._planned: dict[str, list[NodeClaim]] = {}  # replacements this process still has to create
+        self._ended: set[str] = set()  # told already, their nodes are still going
         self.reconciler: Reconciler[str] = Reconciler("disruption.queue", self.reconcile, workers=100)
         context.state.claims.listen(self._claim_changed)
 
@@ -58,6 +62,7 @@ class Executor:
         record = self._record(command)
         self._planned[record.id] = [self._replacement(draft, record) for draft in map(claim_for, command.replacements)]
         log.info("disrupting nodes", extra={"command": record.id, "reason": command.reason, "what": str(command)})
+        self._context.ledger.open(command_entry(command, record))
         self._starting.add(record.id)
         try:
             for candidate in command.candidates:
@@ -81,6 +86,9 @@ class Executor:
             started_at=now,
             candidates=len(command.candidates),
             replacements=len(command.replacements),
+            method=command.method,
+            cost_before=sum(each.price for each in command.candidates),
+            cost_after=sum(map(cheapest, command.replacements)),
         )
 
     def _replacement(self, claim: NodeClaim, record: Record) -> NodeClaim:
@@ -93,11 +101,14 @@ class Executor:
             return POLL_SECONDS
         state = running_commands(self._context.state.claims.items.values()).get(command)
         if state is None:
-            self._planned.pop(command, None)
+            if self._planned.pop(command, None) is not None:
+                self._context.ledger.close(command, self._ending(Outcome.FAILED, "it could not be written down"))
+            self._ended.discard(command)
             return None
         verdict = judge(state, planned=bool(self._planned.get(command)), now=self._context.clock.now())
         if verdict.next is Next.DONE:
             self._planned.pop(command, None)
+            await self._finish(state)
             return None
         if verdict.next is Next.ROLL_BACK:
             await self._roll_back(state, verdict.why)
@@ -108,6 +119,30 @@ class Executor:
             await self._let_go(state)
         return POLL_SECONDS
 
+    def _ending(self, outcome: Outcome, note: str = "") -> Ending:
+        return Ending(outcome=outcome, at=self._context.clock.now(), note=note)
+
+    async def _finish(self, state: CommandState) -> None:
+        """All candidates are going: say what came of it, once."""
+        record = state.record
+        if record.id in self._ended:
+            return
+        self._ended.add(record.id)
+        made = tuple([await find_facts(self._context, claim) for claim in state.replacements])
+        ending = Ending(outcome=Outcome.DONE, at=self._context.clock.now(), made=made, cost_after=total(made))
+        self._context.ledger.close(record.id, ending)
+        self._context.metrics.count("dovetail_commands_ended_total", reason=record.reason, outcome=Outcome.DONE)
+        log.info(
+            "disrupted nodes",
+            extra={
+                "command": record.id,
+                "reason": record.reason,
+                "nodeclaims": [claim.name for claim in state.candidates],
+                "cost_before": round(record.cost_before, 4),
+                "cost_after": round(total(made), 4),
+            },
+        )
+
     async def _mark(self, state: CommandState) -> None:
         """Keep new pods away from the candidates, and say why."""
         for claim in state.candidates:
@@ -116,14 +151,14 @@ class Executor:
                 if patch:
                     await self._context.patch_node(node, patch)
             if find(claim.status.conditions, DISRUPTION_REASON) is None and not claim.deleting:
-                await self._set_reason(claim, state.record.reason)
+                await self._set_reason(claim, state.record)
 
-    async def _set_reason(self, claim: NodeClaim, reason: Reason) -> None:
+    async def _set_reason(self, claim: NodeClaim, record: Record) -> None:
         created_at = claim.metadata.creation_timestamp
         assert created_at is not None, "an object of the API has a creation timestamp"
         conditions = ConditionList(
             claim.status.conditions, DEPENDENTS, created_at, claim.metadata.generation, self._context.clock.now()
-        ).set(Verdict(DISRUPTION_REASON, reason=reason, message=reason))
+        ).set(Verdict(DISRUPTION_REASON, reason=record.reason, message=f"{record.reason}, command {record.id}"))
         await self._context.patch_claim(claim, conditions_patch(conditions), status=True)
 
     async def _launch(self, command: str, state: CommandState) -> None:
@@ -135,7 +170,10 @@ class Executor:
             claim = await self._context.cluster.create(NODE_CLAIM, planned[0])
             planned.pop(0)
             self._context.state.observe(NODE_CLAIM, claim)
-            notice = Notice(NODE_CLAIM, claim, "DisruptionLaunching", f"Launching NodeClaim: {state.record.reason}")
+            message = f"Launching NodeClaim: {state.record.reason}"
+            notice = Notice(NODE_CLAIM, claim, "DisruptionLaunching", message, decision=command)
+            count_created(self._context.metrics, claim, state.record.reason)
+            log.info("created nodeclaim", extra={"nodeclaim": claim.name, "command": command})
             self._context.recorder.publish(notice)
 
     async def _let_go(self, state: CommandState) -> None:
@@ -145,15 +183,30 @@ class Executor:
         committed = msgspec.structs.replace(state.record, committed=True)
         if not state.record.committed:
             staying = [await self._write(claim, committed) for claim in staying]
+            self._context.metrics.count(
+                "dovetail_disruption_saving_dollars_per_hour_total",
+                max(0.0, committed.cost_before - committed.cost_after),
+                nodepool=state.candidates[0].nodepool_name,
+                reason=reason,
+            )
         for claim in staying:
             await self._context.delete_claim(claim)
             self.failed.pop((claim.nodepool_name, reason), None)
-            message = f"Disrupting NodeClaim: {reason}"
-            self._context.recorder.publish(Notice(NODE_CLAIM, claim, "DisruptionTerminating", message))
-            for node in self._context.state.nodes_of(claim):
-                self._context.recorder.publish(
-                    Notice(NODE, node, "DisruptionTerminating", f"Disrupting Node: {reason}")
-                )
+            self._tell_going(claim, state.record)
+
+    def _tell_going(self, claim: NodeClaim, record: Record) -> None:
+        context = self._context
+        nodes = context.state.nodes_of(claim)
+        pods = sum(pod.reschedulable for node in nodes for pod in context.state.pods_on(node.name))
+        labels = disruption_labels(claim, context.state.pool(claim.nodepool_name), record.reason)
+        context.metrics.count("karpenter_nodeclaims_disrupted_total", **labels)
+        context.metrics.count("karpenter_pods_disruption_initiated_total", pods, **labels)
+        message = f"Disrupting NodeClaim: {record.reason}"
+        notice = Notice(NODE_CLAIM, claim, "DisruptionTerminating", message, decision=record.id)
+        context.recorder.publish(notice)
+        for node in nodes:
+            message = f"Disrupting Node: {record.reason}"
+            context.recorder.publish(Notice(NODE, node, "DisruptionTerminating", message, decision=record.id))
 
     async def _roll_back(self, state: CommandState, why: str) -> None:
         """Take everything back; the record goes last, so that an interrupted roll-back is taken up again."""
@@ -162,6 +215,12 @@ class Executor:
             slot = (pool, state.record.reason)
             self.failed[slot] = after_failure(self.failed.get(slot), self._context.clock.now())
         self._planned.pop(state.record.id, None)
+        unready = [claim for claim in state.replacements if not claim.has(INITIALIZED)]
+        count_failed(self._context.metrics, state.record, len(unready))
+        self._context.metrics.count(
+            "dovetail_commands_ended_total", reason=state.record.reason, outcome=Outcome.ROLLED_BACK
+        )
+        self._context.ledger.close(state.record.id, self._ending(Outcome.ROLLED_BACK, why))
         for claim in abandoned(state):
             await self._context.delete_claim(claim)
         for claim in state.candidates:

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import msgspec
 
 from dovetail.controllers.context import Context
+from dovetail.controllers.figures import disruption_labels
 from dovetail.core.lifecycle.initialization import judge_initialization
 from dovetail.core.lifecycle.liveness import judge_liveness
 from dovetail.core.lifecycle.patches import amounts, conditions_patch, finalizer_added, missing
@@ -18,7 +19,7 @@ from dovetail.model.catalog import Instance
 from dovetail.model.conditions import ConditionList, Verdict, is_unknown
 from dovetail.model.kinds import NODE_CLAIM
 from dovetail.model.labels import INITIALIZED as INITIALIZED_LABEL
-from dovetail.model.labels import TERMINATION_FINALIZER
+from dovetail.model.labels import TERMINATION_FINALIZER, ZONE
 from dovetail.model.node import Node
 from dovetail.model.nodeclaim import DEPENDENTS, INITIALIZED, LAUNCHED, REGISTERED, NodeClaim
 from dovetail.model.wire import Key
@@ -128,6 +129,8 @@ class Lifecycle:
             self._context.recorder.publish(Notice(NODE_CLAIM, claim, "UnregisteredTaintMissing", message, warning=True))
         if registration.node_patch:
             await self._context.patch_node(registration.node, registration.node_patch)
+        where = {"nodepool": claim.nodepool_name, "zone": claim.metadata.labels.get(ZONE, "")}
+        self._context.metrics.count("karpenter_nodes_created_total", **where)
         log.info("registered nodeclaim", extra={"nodeclaim": claim.name, "node": registration.node.name})
         claim = await self._judge(claim, registration.verdict, nodeName=registration.node.name)
         self._outcome(claim, succeeded=True)
@@ -154,6 +157,8 @@ class Lifecycle:
 
     async def _give_up(self, claim: NodeClaim, reason: str) -> None:
         log.warning("deleting nodeclaim", extra={"nodeclaim": claim.name, "reason": reason})
+        labels = disruption_labels(claim, self._context.state.pool(claim.nodepool_name), reason)
+        self._context.metrics.count("karpenter_nodeclaims_disrupted_total", **labels)
         await self._context.delete_claim(claim)
 
     async def _judge(self, claim: NodeClaim, verdict: Verdict, **status: Any) -> NodeClaim:

@@ -11,6 +11,8 @@ from datetime import timedelta
 
 from dovetail.controllers.catalogs import find_catalogs
 from dovetail.controllers.context import Context
+from dovetail.controllers.entries import launch_entry, launch_id
+from dovetail.controllers.figures import count_created
 from dovetail.core.provisioning.eligibility import NOT_FOR_US
 from dovetail.core.provisioning.plan import Launch, ProvisioningPlan, plan_provisioning
 from dovetail.model.kinds import NODE_CLAIM, NODE_POOL, POD
@@ -106,7 +108,9 @@ class Provisioner:
         context = self._context
         pools = [pool for _, pool in sorted(context.state.nodepools.items.items())]
         snapshot = context.state.snapshot(context.clock.now(), await find_catalogs(context.cloud, pools))
+        began = asyncio.get_running_loop().time()
         plan = plan_provisioning(snapshot)
+        self._measure(plan, asyncio.get_running_loop().time() - began)
         self._tell(plan)
         await asyncio.gather(*(self._launch(launch) for launch in plan.launches))
         return plan
@@ -119,11 +123,14 @@ class Provisioner:
             log.warning("nodeclaim not created", extra={"nodepool": launch.claim.nodepool_name, "error": str(error)})
             return
         context.state.observe(NODE_CLAIM, claim)
+        count_created(context.metrics, claim, "provisioned")
+        context.ledger.open(launch_entry(claim, launch.pods, context.clock.now()))
         types = claim.spec.requirements[-1].values
         log.info(
             "created nodeclaim",
             extra={
                 "nodeclaim": claim.name,
+                "decision": launch_id(claim),
                 "nodepool": claim.nodepool_name,
                 "pods": len(launch.pods),
                 "requests": {name: str(amount) for name, amount in sorted(claim.spec.resources.requests.items())},
@@ -132,6 +139,18 @@ class Provisioner:
         )
         for pod in launch.pods:
             self._nominate(pod, f"nodeclaim/{claim.name}")
+
+    def _measure(self, plan: ProvisioningPlan, seconds: float) -> None:
+        metrics = self._context.metrics
+        ignored = sum(refusal.code == NOT_FOR_US for refusal in plan.refusals)
+        placed = len(plan.node_by_pod) + sum(len(launch.pods) for launch in plan.launches)
+        metrics.observe("karpenter_scheduler_scheduling_duration_seconds", seconds, controller="provisioner")
+        metrics.show(
+            "karpenter_scheduler_queue_depth", {("provisioner",): float(placed + len(plan.refusals) - ignored)}
+        )
+        unschedulable = float(len(plan.refusals) - ignored)
+        metrics.show("karpenter_scheduler_unschedulable_pods_count", {("provisioner",): unschedulable})
+        metrics.show("karpenter_scheduler_ignored_pods_count", {(): float(ignored)})
 
     def _nominate(self, pod: Pod, where: str) -> None:
         message = f"Pod should schedule on: {where}"

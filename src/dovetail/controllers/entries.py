@@ -1,0 +1,118 @@
+"""What the ledger is told: a command, a launch, a node that goes without a command, and how each of them ends.
+
+Ids are made from what the API objects say, so a controller that starts anew speaks of the same decision by the same
+id: a command by its record, a launch or a removal by the uid of its NodeClaim.
+"""
+
+import hashlib
+from collections.abc import Iterable
+from datetime import datetime
+
+from dovetail.controllers.context import Context
+from dovetail.core.disruption.candidates import Candidate, node_price
+from dovetail.core.disruption.command import Command
+from dovetail.model.catalog import InstanceType
+from dovetail.model.command import Record
+from dovetail.model.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
+from dovetail.model.nodeclaim import NodeClaim
+from dovetail.model.pod import Pod
+from dovetail.model.snapshot import ClusterNode
+from dovetail.ports.errors import WorldError
+from dovetail.ports.ledger import Act, Entry, NodeFacts
+
+PODS_NAMED = 500  # an entry names no more; it still says how many
+
+
+def launch_id(claim: NodeClaim) -> str:
+    """The decision that brought this claim, unless it replaces others."""
+    return _digest(f"launch {claim.metadata.uid}")
+
+
+def removal_id(claim: NodeClaim) -> str:
+    """The decision that takes this claim away, unless a command does."""
+    return _digest(f"remove {claim.metadata.uid}")
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def command_entry(command: Command, record: Record) -> Entry:
+    """A command as it begins."""
+    return Entry(
+        id=record.id,
+        at=record.started_at,
+        act=Act.DISRUPT,
+        reason=record.reason,
+        why=str(command),
+        method=command.method,
+        nodes=tuple(map(_candidate, command.candidates)),
+        replacements=record.replacements,
+        pods=pod_names(pod for each in command.candidates for pod in each.moving),
+        cost_before=record.cost_before,
+        cost_after=record.cost_after,
+    )
+
+
+def _candidate(candidate: Candidate) -> NodeFacts:
+    return NodeFacts(
+        nodeclaim=candidate.claim.name,
+        node=candidate.name,
+        nodepool=candidate.pool.name,
+        instance_type=candidate.node.labels.get(INSTANCE_TYPE, ""),
+        capacity_type=candidate.capacity_type,
+        zone=candidate.zone,
+        price=candidate.price,
+    )
+
+
+def launch_entry(claim: NodeClaim, pods: Iterable[Pod], at: datetime) -> Entry:
+    """A node for pods that wait. What it is and costs is known when it is there."""
+    names = pod_names(pods)
+    return Entry(
+        id=launch_id(claim),
+        at=at,
+        act=Act.LAUNCH,
+        reason="Provisioned",
+        why=f"{len(names)} pod{'s' * (len(names) != 1)} had no room",
+        nodes=(NodeFacts(nodeclaim=claim.name, nodepool=claim.nodepool_name),),
+        pods=names,
+    )
+
+
+def pod_names(pods: Iterable[Pod]) -> tuple[str, ...]:
+    """As namespace/name, in order."""
+    return tuple(sorted(str(pod.key) for pod in pods))
+
+
+async def find_facts(context: Context, claim: NodeClaim) -> NodeFacts:
+    """What a claim became, and what that costs, as far as anybody knows."""
+    labels = claim.metadata.labels
+    nodes = context.state.nodes_of(claim)
+    return NodeFacts(
+        nodeclaim=claim.name,
+        node=claim.status.node_name or (nodes[0].name if nodes else ""),
+        nodepool=claim.nodepool_name,
+        instance_type=labels.get(INSTANCE_TYPE, ""),
+        capacity_type=labels.get(CAPACITY_TYPE, ""),
+        zone=labels.get(ZONE, ""),
+        price=await _price(context, claim),
+    )
+
+
+async def _price(context: Context, claim: NodeClaim) -> float | None:
+    pool = context.state.pool(claim.nodepool_name)
+    name = claim.metadata.labels.get(INSTANCE_TYPE, "")
+    if pool is None or not name or not context.cloud.supports(pool.node_class_ref):
+        return None
+    try:
+        types: tuple[InstanceType, ...] = await context.cloud.instance_types(pool)
+    except WorldError:
+        return None
+    found = next((each for each in types if each.name == name), None)
+    return node_price(ClusterNode(None, claim), found) or None
+
+
+def total(facts: Iterable[NodeFacts]) -> float:
+    """What nodes cost an hour together, as far as it is known."""
+    return sum(each.price or 0.0 for each in facts)
