@@ -1,13 +1,18 @@
 """The only place that constructs adapters and hands them to controllers: on a real cluster or on the embedded world."""
 
 import asyncio
+import logging
+import os
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from random import SystemRandom
-from typing import Any
+from socket import gethostname
+from typing import Any, NoReturn
+from uuid import uuid4
 
 from dovetail.cloud.kwok.catalog import select_catalog
 from dovetail.cloud.kwok.interruptions import StagedInterruptions
@@ -21,6 +26,7 @@ from dovetail.manifest.defaults import with_defaults
 from dovetail.manifest.schema import schema_of
 from dovetail.manifest.validation import faults_of, scope_of
 from dovetail.model.snapshot import Snapshot
+from dovetail.model.wire import Key
 from dovetail.observe.endpoints import Endpoints
 from dovetail.observe.events import EventRecorder
 from dovetail.observe.metrics import PrometheusMetrics
@@ -28,10 +34,14 @@ from dovetail.ports.clock import Clock
 from dovetail.ports.cluster import Cluster
 from dovetail.ports.errors import ApiError, Invalid
 from dovetail.runtime.backoff import Backoff
+from dovetail.runtime.gate import Gate, GatedCloud, GatedCluster
+from dovetail.runtime.leadership import Election, Seat
+from dovetail.runtime.shift import Shift
 from dovetail.settings import Settings
 from dovetail.sim.world import World, WorldOptions
 
 Plain = dict[str, Any]
+_POD_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
 class SystemClock:
@@ -44,20 +54,29 @@ class SystemClock:
 
 @dataclass(frozen=True)
 class Parts:
-    """Everything that runs on one cluster."""
+    """Everything that runs on one cluster. `office` is the cluster without the gate: only for the Lease."""
 
+    office: Cluster
     cluster: Cluster
     provider: KwokProvider
     recorder: EventRecorder
     manager: Manager
     metrics: PrometheusMetrics
+    gate: Gate
 
     async def run(self) -> None:
         """Run until cancelled."""
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._recover(), name="recover")
-            tasks.create_task(self.recorder.run(), name="events")
-            tasks.create_task(self.manager.run(), name="controllers")
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._recover(), name="recover")
+                tasks.create_task(self.recorder.run(), name="events")
+                tasks.create_task(self.manager.run(), name="controllers")
+        finally:
+            await self.provider.aclose()
+
+    def missing(self) -> tuple[str, ...]:
+        """What is not there yet to act upon. One that stands by is ready: it has to be there, not to know."""
+        return self.manager.state.unsynced() if self.gate.is_open else ()
 
     async def _recover(self) -> None:
         """Take up what the process before this one had begun, as soon as the API server lets us look."""
@@ -74,17 +93,20 @@ class Parts:
 def assemble(cluster: Cluster, clock: Clock, settings: Settings, metrics: PrometheusMetrics | None = None) -> Parts:
     """Provider, recorder and controllers over one cluster. Unless told otherwise, an undeclared metric is an error."""
     metrics = metrics or PrometheusMetrics(strict=True)
+    gate = Gate()
+    gate.open()
+    office, cluster = cluster, GatedCluster(cluster, gate)
     provider = KwokProvider(cluster, select_catalog(settings.catalog, settings.instance_types_file_path), clock)
     recorder = EventRecorder(cluster, clock)
     ports = Ports(
         cluster=cluster,
-        cloud=provider,
+        cloud=GatedCloud(provider, gate),
         clock=clock,
         recorder=recorder,
         metrics=metrics,
         interruptions=(StagedInterruptions(cluster, clock),),
     )
-    return Parts(cluster, provider, recorder, Manager(ports, settings), metrics)
+    return Parts(office, cluster, provider, recorder, Manager(ports, settings), metrics, gate)
 
 
 def endpoints(parts: Parts, settings: Settings) -> Endpoints:
@@ -93,7 +115,7 @@ def endpoints(parts: Parts, settings: Settings) -> Endpoints:
         metrics_port=settings.metrics_port,
         probe_port=settings.health_probe_port,
         render=parts.metrics.render,
-        missing=parts.manager.state.unsynced,
+        missing=parts.missing,
     )
 
 
@@ -111,6 +133,35 @@ async def on_cluster(kubeconfig: Path | None, context: str | None, settings: Set
             await parts.provider.aclose()
     finally:
         await cluster.aclose()
+
+
+def shift(parts: Parts, settings: Settings, stopped: asyncio.Event) -> Shift:
+    """What the process does from here to its end: wait for the lead unless told not to, and work until stopped."""
+    election = None
+    if not settings.disable_leader_election:
+        seat = Seat(Key(own_namespace(settings), settings.leader_election_name), f"{gethostname()}_{uuid4().hex[:12]}")
+        election = Election(parts.office, seat, SystemClock(), SystemRandom(), _seconds_asleep_included)
+    return Shift(parts.gate, parts.run, stopped, _die, election)
+
+
+def own_namespace(settings: Settings) -> str:
+    """Where the process keeps what is its own."""
+    if settings.leader_election_namespace:
+        return settings.leader_election_namespace
+    try:
+        return _POD_NAMESPACE.read_text(encoding="utf-8").strip() or "default"
+    except OSError:
+        return "default"
+
+
+def _seconds_asleep_included() -> float:
+    """A machine that wakes up must not believe that no time has passed. Only Linux has such a clock."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
+
+
+def _die() -> NoReturn:
+    logging.shutdown()
+    os._exit(1)
 
 
 async def take_snapshot(kubeconfig: Path | None, context: str | None, settings: Settings) -> Snapshot:

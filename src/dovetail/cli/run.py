@@ -31,6 +31,7 @@ def run(
 
     Reads NodePools and pending pods, launches NodeClaims through the provider, and follows each to a working node.
     With --disruption on, it also takes nodes away: expired, drifted, empty, underutilised. Look first: dovetail plan.
+    Several may run: the holder of a Lease acts, the others stand by. SIGTERM ends it in order.
     Install the custom resources first:  dovetail crds | kubectl apply --server-side -f -
     """
     from dovetail.observe.log import LogSettings, configure
@@ -47,7 +48,8 @@ async def _run(kubeconfig: Path | None, context: str | None, settings: Settings)
     from dovetail.kube.endpoint import AccessFault
     from dovetail.observe.endpoints import PortUnusable
     from dovetail.ports.errors import Denied
-    from dovetail.wiring import endpoints, on_cluster
+    from dovetail.runtime.shift import Ending
+    from dovetail.wiring import endpoints, on_cluster, shift
 
     log = logging.getLogger(__name__)
     loop = asyncio.get_running_loop()
@@ -58,19 +60,12 @@ async def _run(kubeconfig: Path | None, context: str | None, settings: Settings)
         async with on_cluster(kubeconfig, context, settings) as parts, endpoints(parts, settings).served():
             await _check_access(parts.cluster)
             log.info("dovetail starts", extra={"provider": settings.provider})
-            work = loop.create_task(parts.run())
-            stop = loop.create_task(stopped.wait())
-            await asyncio.wait([work, stop], return_when=asyncio.FIRST_COMPLETED)
-            stop.cancel()
-            work.cancel()
-            await asyncio.wait([work])
-            if not work.cancelled() and work.exception() is not None:
-                raise RuntimeError("the controllers stopped") from work.exception()
+            ending = await shift(parts, settings, stopped).run()
     except (AccessFault, Denied, InstanceTypesInvalid, PortUnusable, Unprepared) as error:
         typer.echo(f"Error: {error}", err=True)
         return 2
-    log.info("dovetail stopped")
-    return 0
+    log.info("dovetail stopped", extra={"why": ending})
+    return 0 if ending is Ending.STOPPED else 1
 
 
 class Unprepared(Exception):

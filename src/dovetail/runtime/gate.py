@@ -39,6 +39,11 @@ class Gate:
         self._idle.set()
         self.refused = 0
 
+    @property
+    def is_open(self) -> bool:
+        """Whether a write would pass now."""
+        return self._holds is not None and self._holds()
+
     def open(self, holds: Callable[[], bool] = lambda: True) -> None:
         """Let writes pass for as long as `holds` says so."""
         self._holds = holds
@@ -65,7 +70,7 @@ class Gate:
     @asynccontextmanager
     async def passing(self, what: str) -> AsyncIterator[None]:
         """Around one write. `Shut` if it may not pass; `OutcomeUnknown` if it was cut."""
-        if self._holds is None or not self._holds():
+        if not self.is_open:
             self.refused += 1
             raise Shut(f"{what}: not allowed to act: {self._why if self._holds is None else 'leadership ran out'}")
         try:
@@ -178,6 +183,10 @@ class GatedCloud:
     async def drift(self, claim: NodeClaim) -> str:
         """Pass."""
         return await self._cloud.drift(claim)
+
+    def avoid(self, instance_type: str, zone: str, capacity_type: str) -> None:
+        """Pass: it is only remembered."""
+        self._cloud.avoid(instance_type, zone, capacity_type)
 
     def repair_statements(self) -> tuple[RepairStatement, ...]:
         """Ask the provider."""

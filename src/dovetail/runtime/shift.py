@@ -43,6 +43,7 @@ class Shift:
     async def run(self) -> Ending:
         """Wait for the office, work, and end in order. What the work cannot handle is raised."""
         loop = asyncio.get_running_loop()
+        self.gate.close("standing by")
         stopping = loop.create_task(self.stopped.wait(), name="stop requested")
         try:
             if self.election is not None and not await self._won(self.election, stopping):
