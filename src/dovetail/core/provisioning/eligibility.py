@@ -1,7 +1,9 @@
 """Which pods nodes are brought for, which are left alone and why, and which NodePools may make nodes now."""
 
 from collections.abc import Iterable
+from datetime import timedelta
 
+from dovetail.core.lifecycle.deadline import read_deadline
 from dovetail.model.conditions import READY, is_true
 from dovetail.model.labels import CAPACITY_TYPE, CAPACITY_TYPES, NODEPOOL, is_restricted
 from dovetail.model.nodepool import NodePool
@@ -9,10 +11,11 @@ from dovetail.model.pod import NodeSelectorRequirement, Pod
 from dovetail.model.protection import protection
 from dovetail.model.refusal import Refusal
 from dovetail.model.requirement import Requirement
-from dovetail.model.snapshot import Snapshot
+from dovetail.model.snapshot import ClusterNode, Snapshot
 
 NOT_FOR_US = "ConfiguredElsewhere"
 INVALID = "InvalidPod"
+AHEAD = timedelta(minutes=5)
 
 
 def provisionable_pods(snapshot: Snapshot) -> tuple[list[Pod], list[Refusal]]:
@@ -30,14 +33,23 @@ def provisionable_pods(snapshot: Snapshot) -> tuple[list[Pod], list[Refusal]]:
 
 
 def displaced_pods(snapshot: Snapshot) -> list[Pod]:
-    """Pods of nodes on their way out that will need a new home; protected ones stay where they are for now."""
+    """Pods of nodes on their way out that will need a new home.
+
+    Protected ones stay where they are for now, unless their node's time is all but over: then nothing protects them.
+    """
     return [
         pod
         for node in snapshot.nodes
         if node.deleting
         for pod in node.pods
-        if pod.reschedulable and not protection(pod, snapshot.at).active
+        if pod.reschedulable and (_ends_soon(node, snapshot) or not protection(pod, snapshot.at).active)
     ]
+
+
+def _ends_soon(node: ClusterNode, snapshot: Snapshot) -> bool:
+    """Whether the deadline of the node's drain is closer than a new node may take to come."""
+    deadline = read_deadline(node.claim) if node.claim is not None else None
+    return deadline is not None and deadline - snapshot.at <= AHEAD
 
 
 def find_refusal(pod: Pod) -> Refusal | None:
