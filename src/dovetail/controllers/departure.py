@@ -77,14 +77,15 @@ class Departure:
         """Send the pods whose turn it is; seconds to wait for the rest, None when nothing is left."""
         reason = _reason(claim)
         for pod in (*drain.force, *drain.evict):
-            self._evictions.ask(Errand(pod.key, pod.metadata.uid, node.key, reason, deadline))
+            errand = Errand(pod.key, pod.metadata.uid, node.key, reason, deadline)
+            self._evictions.ask(errand, urgent=pod in drain.force)
         if not drain.done:
             number = len(drain.waiting)
             are = "pods are" if number > 1 else "pod is"
             message = f"Failed to drain node, {number} {are} waiting to be evicted"
             self._tell(node, "FailedDraining", message, warning=True, dedupe=(node.metadata.uid,))
             return self._until(drain.changes_at)
-        if claim is None:
+        if claim is None or claim.has(DRAINED):
             return None
         began_at = _began_at(claim) or self._context.clock.now()
         left = began_at + MINIMUM_DRAIN - self._context.clock.now()
@@ -131,7 +132,7 @@ def _stands(claim: NodeClaim, verdict: Verdict) -> bool:
 
 
 def _began_at(claim: NodeClaim) -> datetime | None:
-    """When the drain was first seen to be under way; long ago for one that was done already."""
+    """When the drain was first seen to be under way."""
     drained = find(claim.status.conditions, DRAINED)
     return drained.last_transition_time if drained is not None else None
 

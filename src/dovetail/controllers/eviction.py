@@ -79,8 +79,8 @@ class EvictionQueue:
         """Work until cancelled."""
         await self.reconciler.run()
 
-    def ask(self, errand: Errand) -> None:
-        """Take on an errand. One that is under way keeps its pace, and the earlier of both deadlines."""
+    def ask(self, errand: Errand, *, urgent: bool = False) -> None:
+        """Take on an errand. One that is under way keeps its pace, unless it is urgent, and the earlier deadline."""
         known = self._errands.get(errand.uid)
         if known is None:
             self._errands[errand.uid] = errand
@@ -90,6 +90,7 @@ class EvictionQueue:
         deadline = min(instants, default=None)
         if deadline != known.deadline:
             self._errands[errand.uid] = replace(known, deadline=deadline)
+        if urgent:
             self.reconciler.add(errand.uid)
 
     def _pod_changed(self, before: Pod | None, after: Pod | None) -> None:
