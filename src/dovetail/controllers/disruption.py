@@ -14,6 +14,7 @@ from dovetail.controllers.catalogs import find_catalogs
 from dovetail.controllers.context import Context
 from dovetail.controllers.executor import Executor
 from dovetail.controllers.figures import PassFigures, count_rejected, count_started
+from dovetail.controllers.telling import Telling
 from dovetail.core.disruption.command import Command
 from dovetail.core.disruption.context import Context as Pass
 from dovetail.core.disruption.context import Gates
@@ -25,19 +26,15 @@ from dovetail.core.disruption.simulations import Simulations
 from dovetail.core.disruption.turning import next_turn
 from dovetail.core.disruption.validation import VALIDATED, revalidate
 from dovetail.model.catalog import InstanceType
-from dovetail.model.kinds import NODE, NODE_POOL
 from dovetail.model.reason import Reason
 from dovetail.model.refusal import Refusal
 from dovetail.model.snapshot import Snapshot
-from dovetail.model.wire import Key
-from dovetail.ports.cluster import Notice
 from dovetail.runtime.guard import guarded
 
 log = logging.getLogger(__name__)
 IDLE_SECONDS = 10.0
 VALIDATION_SECONDS = 15.0
 REST = timedelta(minutes=5)
-BLOCKED = {"DoNotDisruptPod", "DoNotDisruptNode", "PodDisruptionBudget", "NodePoolMissing", "Unschedulable"}
 
 
 class Disruption:
@@ -49,6 +46,7 @@ class Disruption:
         self._simulations = Simulations()
         self._book = FactBook()
         self._figures = PassFigures(context.metrics)
+        self._telling = Telling(context)
         self._gates = read_gates(context.settings.feature_gates, context.settings.preference_policy)
 
     async def run(self) -> None:
@@ -77,7 +75,8 @@ class Disruption:
         context = await self._pass()
         for method in METHODS:
             plan = self._ask(method, context)
-            self._tell(refusal for refusals in plan.refusals_by_method.values() for refusal in refusals)
+            self._telling.budgets(method.reason, context)
+            self._telling.refused(method.name, plan.refusals_by_method[method.name], context)
             if plan.commands:
                 if await self._start(plan.commands, context):
                     return True
@@ -94,11 +93,12 @@ class Disruption:
     async def _start(self, commands: Iterable[Command], context: Pass) -> bool:
         started = False
         for command in commands:
+            self._telling.considered(command, context)
             checked = await self._checked(command)
             if isinstance(checked, Refusal):
                 count_rejected(self._context.metrics, command, checked)
-                log.info("command rejected", extra={"why": checked.message})
-                self._tell([checked])
+                log.info("command rejected", extra={"what": str(command), "why": checked.message})
+                self._telling.rejected(command, checked)
                 continue
             await self._executor.start(checked)
             count_started(self._context.metrics, checked, context)
@@ -123,23 +123,6 @@ class Disruption:
 
     async def _catalogs(self) -> Mapping[str, tuple[InstanceType, ...]]:
         return await find_catalogs(self._context.cloud, self._context.state.nodepools.items.values())
-
-    def _tell(self, refusals: Iterable[Refusal]) -> None:
-        """What stands in the way, as events on nodes, and on the pool whose budget cannot be read."""
-        state = self._context.state
-        for refusal in refusals:
-            node = state.nodes.items.get(Key("", refusal.about.removeprefix("node/")))
-            if node is None:
-                continue
-            if refusal.code == "BudgetUnreadable":
-                pool = state.pool(node.metadata.labels.get("karpenter.sh/nodepool", ""))
-                if pool is not None:
-                    notice = Notice(NODE_POOL, pool, "DisruptionBlocked", refusal.message, warning=True)
-                    self._context.recorder.publish(notice)
-            elif refusal.code in BLOCKED or refusal.code == "CantReplace":
-                reason = "Unconsolidatable" if refusal.code == "CantReplace" else "DisruptionBlocked"
-                message = refusal.message[:1].upper() + refusal.message[1:]
-                self._context.recorder.publish(Notice(NODE, node, reason, message))
 
 
 def read_gates(written: str, preference_policy: str) -> Gates:

@@ -117,7 +117,16 @@ class Executor:
         await self._launch(command, state)
         if verdict.next is Next.DELETE:
             await self._let_go(state)
+        else:
+            self._tell_waiting(state)
         return POLL_SECONDS
+
+    def _tell_waiting(self, state: CommandState) -> None:
+        for claim in state.replacements:
+            if not claim.has(INITIALIZED):
+                message = "Waiting on readiness to continue disruption"
+                notice = Notice(NODE_CLAIM, claim, "DisruptionWaitingReadiness", message, decision=state.record.id)
+                self._context.recorder.publish(notice)
 
     def _ending(self, outcome: Outcome, note: str = "") -> Ending:
         return Ending(outcome=outcome, at=self._context.clock.now(), note=note)

@@ -9,6 +9,7 @@ from dovetail.core.lifecycle.hashing import HASH_VERSION, template_hash
 from dovetail.core.lifecycle.patches import amounts, conditions_patch
 from dovetail.core.lifecycle.pools import (
     DEPENDENTS,
+    VALIDATION_SUCCEEDED,
     RegistrationHealth,
     count,
     judge_node_class,
@@ -137,6 +138,10 @@ class NodePools:
             and number == pool.status.nodes
             and generation == pool.status.node_class_observed_generation
         )
+        verdict = find(conditions, VALIDATION_SUCCEEDED)
+        if verdict is not None and verdict.status == "False":
+            notice = Notice(NODE_POOL, pool, verdict.reason, verdict.message, warning=True)
+            self._context.recorder.publish(notice)
         if unchanged:
             return
         body = conditions_patch(conditions, resources=written, nodes=number, nodeClassObservedGeneration=generation)

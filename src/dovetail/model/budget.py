@@ -78,11 +78,17 @@ def _reasons(spec: BudgetSpec, default_action: Action) -> frozenset[Reason]:
     if spec.reasons is not None and spec.action is not None:
         raise ValueError("'action' and 'reasons' are two spellings of one thing; keep one of them")
     if spec.reasons is not None:
-        chosen = frozenset(Reason(reason) for reason in spec.reasons)
-        if not chosen or not chosen <= VOLUNTARY:
-            raise ValueError(f"reasons {list(spec.reasons)} must name at least one of {sorted(VOLUNTARY)}")
-        return chosen
-    return REASONS_BY_ACTION[Action(spec.action) if spec.action is not None else default_action]
+        if not spec.reasons or not VOLUNTARY.issuperset(spec.reasons):
+            raise ValueError(f"reasons {list(spec.reasons)} must name at least one of {', '.join(sorted(VOLUNTARY))}")
+        return frozenset(Reason(reason) for reason in spec.reasons)
+    return REASONS_BY_ACTION[read_action(spec.action) if spec.action is not None else default_action]
+
+
+def read_action(text: str) -> Action:
+    """The action of that name."""
+    if text not in set(Action):
+        raise ValueError(f"action {text!r} is not known; use one of {', '.join(Action)}")
+    return Action(text)
 
 
 def _window(spec: BudgetSpec) -> Window | None:

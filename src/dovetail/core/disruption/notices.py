@@ -16,9 +16,6 @@ UNCONSOLIDATABLE = "Unconsolidatable"
 CANDIDATE = "ConsolidationCandidate"
 REJECTED = "ConsolidationRejected"
 APPROVED = "ConsolidationApproved"
-LAUNCHING = "DisruptionLaunching"
-WAITING = "DisruptionWaitingReadiness"
-TERMINATING = "DisruptionTerminating"
 
 _OF_THE_NODE = frozenset(
     {"NodeMissing", "NotInitialized", "Deleting", "Nominated", "DoNotDisruptNode", "NoNodePool", "NodePoolMissing"}
