@@ -1,0 +1,169 @@
+"""What a run costs and does to its pods, counted from outside: from the objects of the world as they change.
+
+An instance costs from its launch until its NodeClaim or its Node is gone, whichever comes first. Pods of DaemonSets
+come with their node and are not counted. Nothing here acts.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from dovetail.model import kinds
+from dovetail.model.conditions import find
+from dovetail.model.node import Node
+from dovetail.model.nodeclaim import DISRUPTION_REASON, NodeClaim
+from dovetail.model.pod import Pod
+from dovetail.sim.kinds import NODE, NODE_CLAIM, POD
+from dovetail.sim.store import Step
+from dovetail.sim.world import Call, World
+
+HOUR = 3600.0
+DAY = 24 * HOUR
+OTHER = "Other"
+PriceOf = Callable[[NodeClaim], float]
+
+
+@dataclass(slots=True)
+class Billed:
+    """One instance while it runs."""
+
+    pool: str
+    price: float  # dollars an hour
+    since: float
+
+
+@dataclass(slots=True)
+class PoolFigures:
+    """What one NodePool came to."""
+
+    cost: float = 0.0
+    launched: int = 0
+    removed: int = 0
+    disrupted: Counter[str] = field(default_factory=Counter)
+    most_leaving: int = 0
+    most_nodes: int = 0
+
+
+@dataclass(slots=True)
+class Meter:
+    """What has happened so far."""
+
+    price_of: PriceOf
+    calls: int = 0
+    evictions: int = 0
+    waits: list[float] = field(default_factory=list)
+    pools: defaultdict[str, PoolFigures] = field(default_factory=lambda: defaultdict(PoolFigures))
+    cost_by_day: defaultdict[int, float] = field(default_factory=lambda: defaultdict(float))
+    evictions_by_day: Counter[int] = field(default_factory=Counter)
+    born_by_day: Counter[int] = field(default_factory=Counter)
+    gone_by_day: Counter[int] = field(default_factory=Counter)
+    pending_by_day: defaultdict[int, float] = field(default_factory=lambda: defaultdict(float))
+    running: dict[str, Billed] = field(default_factory=dict)  # by provider id
+    pending_since: dict[str, float] = field(default_factory=dict)  # by pod uid
+    _leaving: dict[str, str] = field(default_factory=dict)  # pool by claim name
+    _ended: set[str] = field(default_factory=set)
+    _now: Callable[[], float] = lambda: 0.0
+
+    def watch(self, world: World, now: Callable[[], float]) -> None:
+        """Hear of every change from now on, and count the calls of the controllers."""
+        self._now = now
+        world.store.listen((NODE, NODE_CLAIM, POD), self.hear)
+        world.interference = self
+
+    async def before(self, _: Call) -> None:
+        """A controller calls the API."""
+        self.calls += 1
+
+    async def after(self, call: Call) -> None:
+        """It has its answer."""
+        if call.operation == "evict":
+            self.evictions += 1
+            self.evictions_by_day[int(self._now() // DAY)] += 1
+
+    @property
+    def hourly(self) -> float:
+        """What the instances cost an hour now."""
+        return sum(each.price for each in self.running.values())
+
+    @property
+    def cost(self) -> float:
+        """What everything that is over has cost; `close` first to have it all."""
+        return sum(self.cost_by_day.values())
+
+    def hear(self, step: Step) -> None:
+        """A node, a claim or a pod changed."""
+        resource = step.after.resource
+        if resource == POD:
+            pod = step.after.value(kinds.POD)
+            if isinstance(pod, Pod) and not pod.daemon:
+                self._hear_pod(step, pod)
+            return
+        value = step.after.value(kinds.NODE) if resource == NODE else step.after.value(kinds.NODE_CLAIM)
+        if isinstance(value, NodeClaim):
+            self._hear_claim(step, value)
+        if isinstance(value, Node | NodeClaim) and value.provider_id and step.type == "DELETED":
+            self._end(value.provider_id, step.at)
+
+    def close(self, now: float) -> None:
+        """The story is over: bill what runs and count what waits until now."""
+        for billed in self.running.values():
+            self._bill(billed, now)
+            billed.since = now
+        for since in self.pending_since.values():
+            _spread(self.pending_by_day, since, now, 1.0)
+        self.pending_since = dict.fromkeys(self.pending_since, now)
+
+    def _hear_claim(self, step: Step, claim: NodeClaim) -> None:
+        if step.type != "DELETED" and claim.provider_id:
+            self._begin(claim, step.at)
+        pool = self.pools[claim.nodepool_name]
+        if step.type == "DELETED":
+            self._leaving.pop(claim.name, None)
+        elif claim.deleting and claim.name not in self._leaving:
+            self._leaving[claim.name] = claim.nodepool_name
+            reason = find(claim.status.conditions, DISRUPTION_REASON)
+            pool.disrupted[reason.reason if reason is not None else OTHER] += 1
+            leaving = sum(each == claim.nodepool_name for each in self._leaving.values())
+            pool.most_leaving = max(pool.most_leaving, leaving)
+
+    def _begin(self, claim: NodeClaim, at: float) -> None:
+        instance = claim.provider_id
+        if instance in self.running or instance in self._ended:
+            return
+        self.running[instance] = Billed(claim.nodepool_name, self.price_of(claim), at)
+        pool = self.pools[claim.nodepool_name]
+        pool.launched += 1
+        pool.most_nodes = max(pool.most_nodes, sum(each.pool == claim.nodepool_name for each in self.running.values()))
+        self.born_by_day[int(at // DAY)] += 1
+
+    def _end(self, instance: str, at: float) -> None:
+        billed = self.running.pop(instance, None)
+        if billed is None:
+            return
+        self._ended.add(instance)
+        self._bill(billed, at)
+        self.pools[billed.pool].removed += 1
+        self.gone_by_day[int(at // DAY)] += 1
+
+    def _bill(self, billed: Billed, until: float) -> None:
+        _spread(self.cost_by_day, billed.since, until, billed.price / HOUR)
+        self.pools[billed.pool].cost += billed.price * (until - billed.since) / HOUR
+
+    def _hear_pod(self, step: Step, pod: Pod) -> None:
+        uid = pod.metadata.uid
+        if step.type == "ADDED" and pod.status.phase in {"", "Pending"}:
+            self.pending_since[uid] = step.at
+        elif uid in self.pending_since and (step.type == "DELETED" or pod.status.phase != "Pending"):
+            since = self.pending_since.pop(uid)
+            _spread(self.pending_by_day, since, step.at, 1.0)
+            if step.type != "DELETED":
+                self.waits.append(step.at - since)
+
+
+def _spread(by_day: defaultdict[int, float], since: float, until: float, rate: float) -> None:
+    """Add what runs from `since` to `until` at a rate a second to the days it falls on."""
+    while since < until:
+        day = int(since // DAY)
+        edge = min(until, (day + 1) * DAY)
+        by_day[day] += rate * (edge - since)
+        since = edge

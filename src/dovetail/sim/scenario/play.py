@@ -1,0 +1,144 @@
+"""Performs a scenario on a world: people, traffic and misfortune. What follows is the controllers' business.
+
+All chance comes from the scenario's seed, and each workload has its own, so that changing one leaves the others alone.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from random import Random
+from typing import Any
+
+from dovetail.model import kinds
+from dovetail.model.labels import CAPACITY_TYPE, NODEPOOL
+from dovetail.model.node import Node
+from dovetail.model.wire import Key
+from dovetail.ports.cluster import Patch
+from dovetail.ports.errors import NotFound
+from dovetail.sim.kinds import JOBS, NODE, REPLICAS, Resource
+from dovetail.sim.scenario import cast
+from dovetail.sim.scenario.document import Happening, Patched, Scenario, Struck, Workload, share
+from dovetail.sim.scenario.trace import Arrival
+from dovetail.sim.world import World
+
+INTERRUPT = "dovetail.sh/interrupt"
+KEPT_JOBS = 2
+
+
+class Player:
+    """One performance."""
+
+    def __init__(self, world: World, scenario: Scenario, trace: Sequence[Arrival] = ()) -> None:
+        self._world = world
+        self._scenario = scenario
+        self._trace = trace
+        self.missed: list[str] = []
+        """What could not be done because its object was not there."""
+
+    def prepare(self) -> None:
+        """Put everything into the cluster that is there from the start."""
+        for plain in self._scenario.objects:
+            self._world.apply(plain)
+        for work in self._scenario.workloads:
+            guard = cast.disruption_budget(work)
+            if guard is not None:
+                self._world.apply(guard)
+
+    async def play(self) -> None:
+        """Play until the end of the story, or until cancelled."""
+        async with asyncio.TaskGroup() as parts:
+            for work in self._scenario.workloads:
+                parts.create_task(self._repeat(work) if work.runs else self._scale(work))
+            for number, happening in enumerate(self._scenario.happenings):
+                parts.create_task(self._happen(happening, number))
+            if self._trace:
+                parts.create_task(self._follow())
+
+    def _random(self, what: str) -> Random:
+        return Random(f"{self._scenario.seed}/{what}")  # noqa: S311 - reproducible, not secret
+
+    async def _until(self, at: float) -> None:
+        await asyncio.sleep(max(0.0, at - asyncio.get_running_loop().time()))
+
+    async def _scale(self, work: Workload) -> None:
+        random = self._random(f"workload/{work.namespace}/{work.name}")
+        for at, replicas in cast.turns(work, self._scenario.start, self._scenario.lasts.seconds, random):
+            await self._until(at)
+            self._world.apply(cast.deployment(work, replicas))
+
+    async def _repeat(self, work: Workload) -> None:
+        assert work.runs is not None, "asked only of workloads that run again and again"
+        number = 0
+        while True:
+            await self._until(number * work.runs.every.seconds)
+            self._world.apply(cast.job(work, number))
+            self._remove(JOBS, Key(work.namespace, f"{work.name}-{number - KEPT_JOBS}"))
+            number += 1
+
+    async def _follow(self) -> None:
+        """Let the groups of a trace come and go, each at its instant."""
+        moves = [(group.arrive, 1, group) for group in self._trace]
+        moves += [(group.leave, 0, group) for group in self._trace if group.leave is not None]
+        for at, comes, group in sorted(moves, key=lambda move: (move[0], move[1], move[2].name)):
+            await self._until(at)
+            if comes:
+                self._world.apply(cast.arrival(group))
+            else:
+                self._remove(REPLICAS, Key(group.namespace, group.name))
+
+    async def _happen(self, happening: Happening, number: int) -> None:
+        random = self._random(f"happening/{number}")
+        at = happening.at.seconds
+        while True:
+            await self._until(at)
+            self._act(happening, random)
+            if happening.every is None:
+                return
+            at += happening.every.seconds
+
+    def _act(self, happening: Happening, random: Random) -> None:
+        if happening.apply is not None:
+            self._world.apply(dict(happening.apply))
+        elif happening.patch is not None:
+            self._patch(happening.patch)
+        elif happening.interrupt is not None:
+            for node in self._struck(happening.interrupt, random):
+                notice = {"metadata": {"annotations": {INTERRUPT: "spot_interrupted"}}}
+                self._world.api.patch(NODE, node.key, Patch(notice))
+        elif happening.fail is not None:
+            for node in self._struck(happening.fail, random):
+                self._world.kill_instance(node.name)
+        elif happening.delete_nodes is not None:
+            for node in self._struck(happening.delete_nodes, random):
+                self._remove(NODE, node.key)
+
+    def _patch(self, wanted: Patched) -> None:
+        resource = _resource(wanted.kind)
+        try:
+            self._world.api.patch(resource, Key(wanted.namespace, wanted.name), Patch(dict(wanted.patch)))
+        except NotFound:
+            self.missed.append(f"{wanted.kind} {wanted.name} was not there to be patched")
+
+    def _struck(self, struck: Struck, random: Random) -> list[Node]:
+        labels = {CAPACITY_TYPE: struck.capacity_type, NODEPOOL: struck.nodepool}
+        wanted = {key: value for key, value in labels.items() if value}
+        nodes = [
+            node
+            for node in self._world.values(kinds.NODE)
+            if node.ready
+            and not node.deleting
+            and all(node.metadata.labels.get(key) == value for key, value in wanted.items())
+        ]
+        number = min(share(struck.nodes, len(nodes)) or 0, len(nodes))
+        return random.sample(sorted(nodes, key=lambda node: node.name), number)
+
+    def _remove(self, resource: Resource, key: Key) -> None:
+        if self._world.store.find(resource, key) is not None:
+            self._world.api.delete(resource, key)
+
+
+def _resource(kind: str) -> Resource:
+    """Where objects of a kind are kept, by its name."""
+    known: dict[str, Any] = {each.name: each for each in vars(kinds).values() if isinstance(each, kinds.Kind)}
+    if kind in known:
+        return known[kind].group, kind
+    return ("apps", kind) if kind in {"Deployment", "ReplicaSet"} else ("", kind)
