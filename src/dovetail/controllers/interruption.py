@@ -19,14 +19,14 @@ from dovetail.model.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
 from dovetail.model.nodeclaim import NodeClaim
 from dovetail.model.wire import Key, KubeObject
 from dovetail.ports.cluster import Notice
-from dovetail.ports.errors import Conflict, NotFound, WorldError
+from dovetail.ports.errors import NotFound, WorldError
 from dovetail.ports.interruption import Delivery, Interruption, InterruptionSource
 from dovetail.runtime.backoff import Backoff
 from dovetail.runtime.guard import guarded
 
 log = logging.getLogger(__name__)
 IN_FLIGHT = 100  # batches of messages handled at the same time, from one source
-ATTEMPTS = 5
+ATTEMPTS = 8  # in about twelve seconds; after that the message is left to come again
 STATUS_CHECKS = frozenset({"instance_status", "system_status", "event_status"})
 
 
@@ -104,7 +104,8 @@ class Interruptions:
         return True
 
     async def _interrupt(self, key: Key, instance: str, interruption: Interruption, response: Response) -> None:
-        """Try again when somebody wrote in between: the next look sees what they wrote."""
+        """Try again soon, as there is little time; each look sees what others wrote in between."""
+        backoff = Backoff(first=0.1, limit=5.0)
         for attempt in range(1, ATTEMPTS + 1):
             claim = self._claims.get(instance, {}).get(key)
             if claim is None:
@@ -113,10 +114,10 @@ class Interruptions:
                 await self._let_go(claim, interruption, response)
             except NotFound:
                 return
-            except Conflict:
+            except WorldError:
                 if attempt == ATTEMPTS:
                     raise
-                await asyncio.sleep(0.1 * attempt)
+                await asyncio.sleep(backoff.next())
             else:
                 return
 
