@@ -20,8 +20,6 @@ from dovetail.model.snapshot import ClusterNode
 from dovetail.ports.errors import WorldError
 from dovetail.ports.ledger import Act, Entry, NodeFacts
 
-PODS_NAMED = 500  # an entry names no more; it still says how many
-
 
 def launch_id(claim: NodeClaim) -> str:
     """The decision that brought this claim, unless it replaces others."""

@@ -88,11 +88,11 @@ class Ledger(Protocol):
         ...
 
     def close(self, decision: str, ending: Ending) -> None:
-        """A decision ended. The first ending stays."""
+        """A decision ended. The first ending stays, unless nobody knew it."""
         ...
 
-    def settle(self, under_way: Collection[str], at: datetime) -> None:
-        """Of all that never ended, only these are under way: how the others ended, nobody knows."""
+    def settle(self, under_way: Collection[str], done: Collection[str], at: datetime) -> None:
+        """Of all that never ended, these are under way and these are done: how the others ended, nobody knows."""
         ...
 
     def health(self) -> LedgerHealth:
@@ -109,7 +109,7 @@ class NoLedger:
     def close(self, decision: str, ending: Ending) -> None:
         """Forget it."""
 
-    def settle(self, under_way: Collection[str], at: datetime) -> None:
+    def settle(self, under_way: Collection[str], done: Collection[str], at: datetime) -> None:
         """Nothing to settle."""
 
     def health(self) -> LedgerHealth:

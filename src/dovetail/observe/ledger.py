@@ -1,0 +1,192 @@
+"""The ledger in one SQLite file: durable, bounded by age and size, and never in anybody's way.
+
+Writes are handed to a thread through a bounded queue. When the disk is full or the file cannot be had, what is in hand
+is tried again, later and later; what no longer fits into the queue is lost and counted, and `health` says why. A crash
+loses at most what had not reached the file; decisions without an ending are told apart by `settle`. One file may serve
+several clusters: each keeps to its own entries.
+"""
+
+import logging
+import queue
+import sqlite3
+import threading
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from dovetail.observe.ledger_file import Unreadable, connect, prune, write_close, write_open, write_settle
+from dovetail.ports.clock import Clock
+from dovetail.ports.ledger import Ending, Entry, LedgerHealth
+
+QUEUE = 10_000
+_BATCH = 500
+_PRUNE_EVERY = 1000  # writes
+_LONGEST_PAUSE = 60.0
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keep:
+    """How much is kept."""
+
+    age: timedelta = timedelta(days=90)
+    size: int = 256 * 1024 * 1024  # bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Open:
+    entry: Entry
+
+    def write(self, connection: sqlite3.Connection, cluster: str) -> None:
+        write_open(connection, cluster, self.entry)
+
+
+@dataclass(frozen=True, slots=True)
+class _Close:
+    decision: str
+    ending: Ending
+
+    def write(self, connection: sqlite3.Connection, _cluster: str) -> None:
+        write_close(connection, self.decision, self.ending)
+
+
+@dataclass(frozen=True, slots=True)
+class _Settle:
+    under_way: frozenset[str]
+    done: frozenset[str]
+    at: datetime
+
+    def write(self, connection: sqlite3.Connection, cluster: str) -> None:
+        write_settle(connection, cluster, (self.under_way, self.done), self.at)
+
+
+_Write = _Open | _Close | _Settle
+
+
+class SqliteLedger:
+    """Implements `ports.ledger.Ledger`. Start it, and stop it to be sure that everything is written."""
+
+    def __init__(self, path: Path, clock: Clock, *, cluster: str = "", keep: Keep | None = None) -> None:
+        self.path = path
+        self._clock = clock
+        self._cluster = cluster
+        self._keep = keep or Keep()
+        self._queue: queue.Queue[_Write] = queue.Queue(QUEUE)
+        self._stopping = threading.Event()
+        self._news = threading.Event()
+        self._health = LedgerHealth()
+        self._lost = 0
+        self._thread: threading.Thread | None = None
+
+    def open(self, entry: Entry) -> None:
+        """A decision was taken."""
+        self._put(_Open(entry))
+
+    def close(self, decision: str, ending: Ending) -> None:
+        """A decision ended."""
+        self._put(_Close(decision, ending))
+
+    def settle(self, under_way: Collection[str], done: Collection[str], at: datetime) -> None:
+        """Of all that never ended, these are under way and these are done: how the others ended, nobody knows."""
+        self._put(_Settle(frozenset(under_way), frozenset(done), at))
+
+    def health(self) -> LedgerHealth:
+        """How it is doing."""
+        health = self._health
+        return LedgerHealth(
+            written=health.written, lost=health.lost + self._lost, trouble=health.trouble, size=health.size
+        )
+
+    def _put(self, write: _Write) -> None:
+        try:
+            self._queue.put_nowait(write)
+        except queue.Full:
+            self._lost += 1
+        self._news.set()
+
+    def start(self) -> None:
+        """Write in the background from now on."""
+        self._thread = threading.Thread(target=self._work, name="ledger", daemon=True)
+        self._thread.start()
+
+    def stop(self, within: float = 5.0) -> None:
+        """Write what is left, as long as that does not take longer than this many seconds."""
+        self._stopping.set()
+        self._news.set()
+        if self._thread is not None:
+            self._thread.join(within)
+
+    def _work(self) -> None:
+        pause, since_pruned = 0.0, _PRUNE_EVERY
+        batch: list[_Write] = []
+        while True:
+            batch = batch or self._gather()
+            if not batch and self._stopping.is_set():
+                return
+            try:
+                with self._file() as connection:
+                    self._commit(connection, batch)
+                    since_pruned += len(batch)
+                    if since_pruned >= _PRUNE_EVERY:
+                        prune(connection, self._clock.now() - self._keep.age, self._keep.size)
+                        since_pruned = 0
+            except (sqlite3.Error, OSError, Unreadable) as error:
+                self._in_trouble(error)
+                if self._stopping.is_set():
+                    self._add(lost=len(batch) + self._queue.qsize())
+                    return
+                pause = min(max(1.0, pause * 2), _LONGEST_PAUSE)
+                self._stopping.wait(pause)
+            else:
+                self._add(written=len(batch), trouble="")
+                batch, pause = [], 0.0
+
+    def _gather(self) -> list[_Write]:
+        """What waits, once something does; empty only when there is nothing left and we are told to stop."""
+        while self._queue.empty() and not self._stopping.is_set():
+            self._news.wait()
+            self._news.clear()
+        batch: list[_Write] = []
+        with suppress(queue.Empty):
+            while len(batch) < _BATCH:
+                batch.append(self._queue.get_nowait())
+        return batch
+
+    @contextmanager
+    def _file(self) -> Iterator[sqlite3.Connection]:
+        connection = connect(self.path)
+        try:
+            yield connection
+        finally:
+            connection.close()
+
+    def _commit(self, connection: sqlite3.Connection, batch: Sequence[_Write]) -> None:
+        with connection:  # all or nothing, so a batch can be tried again
+            for write in batch:
+                write.write(connection, self._cluster)
+
+    def _in_trouble(self, error: Exception) -> None:
+        remedy = "give it room, or a place that can be written to with --ledger (LEDGER); off keeps none"
+        said = f"{self.path}: {error}; {remedy}"
+        if said != self._health.trouble:
+            log.error("ledger cannot be written", extra={"ledger": str(self.path), "error": str(error)})
+        self._add(trouble=said)
+
+    def _add(self, *, written: int = 0, lost: int = 0, trouble: str | None = None) -> None:
+        with suppress(OSError):
+            size = self.path.stat().st_size
+            self._health = LedgerHealth(
+                written=self._health.written + written,
+                lost=self._health.lost + lost,
+                trouble=self._health.trouble if trouble is None else trouble,
+                size=size,
+            )
+            return
+        self._health = LedgerHealth(
+            written=self._health.written + written,
+            lost=self._health.lost + lost,
+            trouble=self._health.trouble if trouble is None else trouble,
+        )

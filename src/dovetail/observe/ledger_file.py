@@ -1,0 +1,174 @@
+"""How decisions lie in the ledger's file: two tables and a version. Times are ISO 8601 in UTC, prices dollars an hour.
+
+`connect` makes the file what it must be and refuses one that a newer version wrote. All writes may be repeated.
+"""
+
+import json
+import sqlite3
+from datetime import UTC, datetime
+from pathlib import Path
+
+from dovetail.ports.ledger import Act, Ending, Entry, NodeFacts, Outcome
+
+VERSION = 1
+PODS_NAMED = 200  # an entry names no more pods; it still says how many there were
+_SCHEMA = """
+CREATE TABLE decision (
+    id TEXT PRIMARY KEY, cluster TEXT NOT NULL, at TEXT NOT NULL, act TEXT NOT NULL, reason TEXT NOT NULL,
+    why TEXT NOT NULL, method TEXT NOT NULL, replacements INTEGER NOT NULL, pods INTEGER NOT NULL,
+    pod_names TEXT NOT NULL, cost_before REAL NOT NULL, cost_after REAL NOT NULL, cost_after_real REAL,
+    outcome TEXT, ended_at TEXT, note TEXT NOT NULL DEFAULT ''
+) STRICT;
+CREATE TABLE node (
+    decision TEXT NOT NULL REFERENCES decision (id) ON DELETE CASCADE, made INTEGER NOT NULL,
+    nodeclaim TEXT NOT NULL, node TEXT NOT NULL, nodepool TEXT NOT NULL, instance_type TEXT NOT NULL,
+    capacity_type TEXT NOT NULL, zone TEXT NOT NULL, price REAL,
+    PRIMARY KEY (decision, made, nodeclaim)
+) STRICT;
+CREATE INDEX decision_at ON decision (at);
+CREATE INDEX decision_open ON decision (cluster) WHERE outcome IS NULL;
+CREATE INDEX node_node ON node (node);
+CREATE INDEX node_nodeclaim ON node (nodeclaim);
+"""
+
+
+class Unreadable(Exception):
+    """The file is not a ledger this version can read."""
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """A connection that can write; the file and its directory are made if need be."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    connection = sqlite3.connect(path, timeout=5.0)
+    try:
+        if not check_version(connection):
+            _create(connection)
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA foreign_keys = ON")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def check_version(connection: sqlite3.Connection) -> int:
+    """The version of the file, 0 for one without any; `Unreadable` if it is not ours to read."""
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version > VERSION:
+        raise Unreadable(f"it was written by a newer version of dovetail (schema {version}, this reads {VERSION})")
+    return int(version)
+
+
+def _create(connection: sqlite3.Connection) -> None:
+    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    if tables:
+        raise Unreadable("it is a database of something else")
+    connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+    connection.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA user_version = {VERSION}; COMMIT;")
+
+
+def instant(at: datetime) -> str:
+    """An instant as it is written: to the millisecond, so that text order is time order."""
+    return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def write_open(connection: sqlite3.Connection, cluster: str, entry: Entry) -> None:
+    """A decision was taken; one already known is left as it is."""
+    row = (
+        entry.id,
+        cluster,
+        instant(entry.at),
+        entry.act.value,
+        str(entry.reason),
+        entry.why,
+        entry.method,
+        entry.replacements,
+        len(entry.pods),
+        json.dumps(entry.pods[:PODS_NAMED]),
+        entry.cost_before,
+        entry.cost_after,
+    )
+    done = connection.execute(
+        "INSERT OR IGNORE INTO decision (id, cluster, at, act, reason, why, method, replacements, pods, pod_names,"
+        " cost_before, cost_after) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        row,
+    )
+    if done.rowcount:
+        for facts in entry.nodes:
+            _write_node(connection, entry.id, facts, made=entry.act is Act.LAUNCH)
+
+
+def write_close(connection: sqlite3.Connection, decision: str, ending: Ending) -> None:
+    """A decision ended; the first ending stays, unless nobody knew it."""
+    done = connection.execute(
+        "UPDATE decision SET outcome = ?, ended_at = ?, note = ?, cost_after_real = ?"
+        " WHERE id = ? AND (outcome IS NULL OR outcome = ?)",
+        (
+            ending.outcome.value,
+            instant(ending.at),
+            ending.note,
+            ending.cost_after,
+            decision,
+            Outcome.UNKNOWN.value,
+        ),
+    )
+    if done.rowcount:
+        for facts in ending.made:
+            _write_node(connection, decision, facts, made=True)
+
+
+def _write_node(connection: sqlite3.Connection, decision: str, facts: NodeFacts, *, made: bool) -> None:
+    connection.execute(
+        "INSERT OR REPLACE INTO node (decision, made, nodeclaim, node, nodepool, instance_type, capacity_type, zone,"
+        " price) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            decision,
+            int(made),
+            facts.nodeclaim,
+            facts.node,
+            facts.nodepool,
+            facts.instance_type,
+            facts.capacity_type,
+            facts.zone,
+            facts.price,
+        ),
+    )
+
+
+def write_settle(
+    connection: sqlite3.Connection, cluster: str, known: tuple[frozenset[str], frozenset[str]], at: datetime
+) -> None:
+    """Give every decision without an ending the one it must have: `known` are those under way, and those done."""
+    under_way, done = known
+    rows = connection.execute("SELECT id FROM decision WHERE cluster = ? AND outcome IS NULL", (cluster,)).fetchall()
+    for (decision,) in rows:
+        if decision in done:
+            write_close(connection, decision, Ending(outcome=Outcome.DONE, at=at, note="seen after a restart"))
+        elif decision not in under_way:
+            note = "the controller was not running when it ended"
+            write_close(connection, decision, Ending(outcome=Outcome.UNKNOWN, at=at, note=note))
+
+
+def prune(connection: sqlite3.Connection, before: datetime, most_bytes: int) -> None:
+    """Forget what is too old, and the oldest while the file is too large; give the room back."""
+    with connection:
+        connection.execute("DELETE FROM decision WHERE at < ?", (instant(before),))
+    while used(connection) > most_bytes:
+        with connection:
+            (number,) = connection.execute("SELECT count(*) FROM decision").fetchone()
+            if not number:
+                break
+            connection.execute(
+                "DELETE FROM decision WHERE id IN (SELECT id FROM decision ORDER BY at LIMIT ?)", (number // 10 + 1,)
+            )
+    connection.execute("PRAGMA incremental_vacuum").fetchall()
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+
+def used(connection: sqlite3.Connection) -> int:
+    """Bytes of the file that hold something."""
+    pages, free, size = (
+        connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "freelist_count", "page_size")
+    )
+    return int((pages - free) * size)
