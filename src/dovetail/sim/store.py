@@ -149,12 +149,13 @@ class LogEntry:
 class Store:
     """The objects, by kind and key."""
 
-    def __init__(self, clock: Clock, *, history_limit: int = 10_000) -> None:
+    def __init__(self, clock: Clock, *, history_limit: int = 10_000, keeps_log: bool = True) -> None:
         self.clock = clock
         self.version = 1
         self.log: list[LogEntry] = []
         self.by_uid: dict[str, Record] = {}
         self._history_limit = history_limit
+        self._keeps_log = keeps_log
         self._tables: dict[Resource, Table] = {}
         self._listeners: list[Listener] = []  # of every kind
         self._dependents: dict[str, dict[str, None]] = {}  # owner uid -> uids of what it owns
@@ -258,7 +259,8 @@ class Store:
 
     def _tell(self, step: Step) -> None:
         table = self.table(step.after.resource)
-        self._write_log(step)
+        if self._keeps_log:
+            self._write_log(step)
         table.append(step, self._history_limit)
         loop = asyncio.get_running_loop()
         for listener in (*table.listeners, *self._listeners):

@@ -9,6 +9,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Protocol, Self, TypeVar
 
 from dovetail.manifest import codec
@@ -29,7 +30,7 @@ from dovetail.sim.garbage import OwnerCollector, PodCollector
 from dovetail.sim.jobs import Jobs
 from dovetail.sim.kinds import resource_of, resource_of_plain
 from dovetail.sim.kubelet import Kubelet, KubeletTiming
-from dovetail.sim.loop import VirtualClock
+from dovetail.sim.loop import EPOCH, VirtualClock
 from dovetail.sim.mishaps import Mishaps
 from dovetail.sim.nodelife import NodeLifecycle, TaintEviction
 from dovetail.sim.patching import Plain
@@ -74,6 +75,8 @@ class WorldOptions:
     bookmark_every: float = 60.0
     watch_lifetime: Span = (300.0, 600.0)
     history_limit: int = 10_000
+    epoch: datetime = EPOCH
+    keeps_log: bool = True  # a long life does without
     kubelet: KubeletTiming = field(default_factory=KubeletTiming)
     volume_detach: Span = (1.0, 4.0)
 
@@ -90,11 +93,11 @@ class World:
         interference: Interference | None = None,
     ) -> None:
         self.options = options or WorldOptions()
-        self.clock = clock or VirtualClock(asyncio.get_running_loop())
+        self.clock = clock or VirtualClock(asyncio.get_running_loop(), self.options.epoch)
         self.interference = interference
         seed = str(self.options.seed)
         self._rng = random.Random(f"{seed}/calls")  # noqa: S311 - reproducible, not secret
-        self.store = Store(self.clock, history_limit=self.options.history_limit)
+        self.store = Store(self.clock, history_limit=self.options.history_limit, keeps_log=self.options.keeps_log)
         self.api = ApiServer(self.store, random.Random(f"{seed}/objects"), validate)  # noqa: S311 - as above
         self.kubelet = Kubelet(self.api, seed, self.options.kubelet)
         self.node_lifecycle = NodeLifecycle(self.api, seed)
