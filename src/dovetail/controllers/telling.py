@@ -38,7 +38,7 @@ class Telling:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._told_at: dict[tuple[str, str, str], datetime] = {}
+        self._told_at: dict[tuple[str, ...], datetime] = {}
 
     def refused(self, method: str, refusals: Iterable[Refusal], look: Pass) -> None:
         """What stands in the way of a method, on each node."""
@@ -86,7 +86,7 @@ class Telling:
 
     def _publish(self, notice: Notice) -> None:
         now = self._context.clock.now()
-        same = (notice.about.metadata.uid, notice.reason, notice.message)
+        same = (notice.kind.name, notice.about.metadata.uid, notice.reason, notice.message)
         last_at = self._told_at.get(same)
         if last_at is not None and now - last_at < REMIND:
             return
