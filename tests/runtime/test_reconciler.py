@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from dovetail.ports.errors import Conflict, Unavailable
+from dovetail.ports.errors import Conflict, Throttled, Unavailable
 from dovetail.runtime.backoff import Backoff
 from dovetail.runtime.reconciler import Reconciler
 from dovetail.sim.loop import run
@@ -135,6 +135,39 @@ def test_no_more_keys_at_once_than_workers():
     seen = drive(slow, story, workers=3)
     assert len(seen) == 10
     assert most == 3
+
+
+def test_a_server_that_names_a_wait_gets_it():
+    async def throttled(_key, attempt):
+        if attempt == 1:
+            raise Throttled("slow down", 30.0)
+
+    async def story(reconciler):
+        reconciler.add("a")
+
+    assert drive(throttled, story) == [("a", 0.0), ("a", 30.0)]
+
+
+def test_times_that_were_superseded_do_not_pile_up():
+    """A claim that expires in a month and changes every few seconds must not leave a month's worth of entries."""
+
+    async def monthly(_key, _attempt):
+        return 720 * 3600.0
+
+    sizes = []
+
+    async def story(reconciler):
+        for _ in range(2000):
+            reconciler.add("a")
+            await asyncio.sleep(1)
+            sizes.append(len(reconciler._due))
+        for key in range(2000):
+            reconciler.add(key, after=1e6)
+            reconciler.forget(key)
+            sizes.append(len(reconciler._due))
+
+    drive(monthly, story)
+    assert max(sizes) < 100
 
 
 def test_backoff_doubles_to_its_limit():

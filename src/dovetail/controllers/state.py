@@ -209,7 +209,10 @@ class ClusterState:
                 self._joined.pop(f"node/{pod.node_name}", None)
         if before is not None:
             self._unbound.pop(before.key, None)
-            self._pods_by_node.get(before.node_name, {}).pop(before.key, None)
+            bound = self._pods_by_node.get(before.node_name, {})
+            bound.pop(before.key, None)
+            if not bound:
+                self._pods_by_node.pop(before.node_name, None)
         if after is not None and after.node_name:
             self._pods_by_node.setdefault(after.node_name, {})[after.key] = after
         elif after is not None:

@@ -72,7 +72,7 @@ class Informer(Generic[T]):
                 version = ""
                 await asyncio.sleep(backoff.next())
             except ApiError as error:
-                delay = backoff.next()
+                delay = max(backoff.next(), getattr(error, "retry_after", None) or 0.0)
                 self._report(error, delay)
                 await asyncio.sleep(delay)
 

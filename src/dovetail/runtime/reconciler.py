@@ -19,6 +19,7 @@ log = logging.getLogger(__name__)
 Told = Callable[[str, str, float], None]
 """Called with the reconciler's name, how a call ended (success, conflict, error) and how long it took."""
 K = TypeVar("K", bound=Hashable)
+FEWEST_TO_COMPACT = 64
 
 
 class Reconciler(Generic[K]):
@@ -55,7 +56,14 @@ class Reconciler(Generic[K]):
         elif at < self._due_at.get(key, float("inf")):
             self._due_at[key] = at
             heapq.heappush(self._due, (at, next(self._sequence), key))
+            self._compact()
             self._wake.set()
+
+    def _compact(self) -> None:
+        """Times that were superseded, or whose key was forgotten, may lie weeks ahead: they do not pile up."""
+        if len(self._due) > 2 * len(self._due_at) + FEWEST_TO_COMPACT:
+            self._due = [entry for entry in self._due if self._due_at.get(entry[2]) == entry[0]]
+            heapq.heapify(self._due)
 
     def forget(self, key: K) -> None:
         """The object is gone: no more waits are owed to it."""
@@ -125,7 +133,7 @@ class Reconciler(Generic[K]):
             return self._failed(key)
         except WorldError as error:
             self._tell("error", began)
-            after = self._failed(key)
+            after = max(self._failed(key), getattr(error, "retry_after", None) or 0.0)
             log.warning(
                 "reconcile failed",
                 extra={"controller": self.name, "object": str(key), "error": str(error), "retry_seconds": after},
