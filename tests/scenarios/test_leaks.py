@@ -1,0 +1,233 @@
+"""Instances, NodeClaims and Nodes that lost the others are found and cleaned, never before their time."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from dovetail.model.wire import Key
+from dovetail.ports.cluster import Patch
+from dovetail.ports.errors import CloudError, Unavailable
+from dovetail.sim.kinds import NODE, NODE_CLAIM
+from stories import deployment, live, node_class, node_pool
+
+POOL = node_pool(template={"expireAfter": "Never"}, disruption={"consolidateAfter": "Never"})
+CLASS_LABEL = "karpenter.kwok.sh/kwoknodeclass"
+
+
+def instance(name="lost", *, label=CLASS_LABEL, provider_id=None, finalizers=(), ready=True):
+    """A Node of the kwok provider that nobody claims: to the provider, an instance."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": name,
+            "labels": {label: "default", "karpenter.sh/nodepool": "default", "kwok.x-k8s.io/node": "fake"},
+            "annotations": {} if ready else {"node-ready.stage.kwok.x-k8s.io/delay": "100h"},
+            "finalizers": list(finalizers),
+        },
+        "spec": {"providerID": provider_id or f"kwok://{name}"},
+    }
+
+
+def names(life):
+    return {node.name for node in life.nodes}
+
+
+def there(life, name="lost"):
+    return name in names(life)
+
+
+async def quiet(life):
+    await life.until(lambda: life.running(1) and life.settled())
+
+
+def drop_claim(life):
+    """The NodeClaim is gone, past its finalizer: somebody forced it."""
+    (claim,) = life.claims
+    life.world.api.patch(NODE_CLAIM, claim.key, Patch({"metadata": {"finalizers": None}}))
+    life.world.api.delete(NODE_CLAIM, claim.key)
+
+
+def test_an_instance_without_claim_is_terminated_once_it_is_older_than_half_a_minute():
+    async def story(life):
+        await quiet(life)
+        life.world.apply(instance())
+        began = life.world.clock.now()
+        await asyncio.sleep(30)
+        assert there(life)
+        await life.until(lambda: not there(life), within=11)
+        assert life.world.clock.now() - began < timedelta(seconds=41)
+        assert life.settled()
+
+    live(story, node_class(), POOL, deployment(replicas=1))
+
+
+def test_after_the_first_rounds_instances_are_compared_every_two_minutes():
+    async def story(life):
+        await quiet(life)
+        await asyncio.sleep(20 * 10 + 60)
+        life.world.apply(instance())
+        await asyncio.sleep(50)
+        assert there(life)
+        await life.until(lambda: not there(life), within=100)
+
+    live(story, node_class(), POOL, deployment(replicas=1))
+
+
+def test_pods_of_a_node_whose_claim_was_forced_away_are_drained_and_run_elsewhere():
+    async def story(life):
+        await quiet(life)
+        (node,) = life.nodes
+        drop_claim(life)
+        await life.until(lambda: life.running(1) and life.settled() and node.name not in names(life), within=300)
+
+    live(story, node_class(), POOL, deployment(replicas=1))
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    [
+        instance(label="example.com/theirs"),
+        instance(provider_id="other://lost"),
+    ],
+    ids=["a node nobody marked as ours", "another provider's node, and ready"],
+)
+def test_what_is_not_ours_stays(manifest):
+    async def story(life):
+        await quiet(life)
+        life.world.apply(manifest)
+        await asyncio.sleep(600)
+        assert there(life)
+
+    live(story, node_class(), POOL, deployment(replicas=1))
+
+
+def test_a_node_with_neither_claim_nor_instance_goes_once_it_says_itself_that_it_is_not_ready():
+    async def story(life):
+        await quiet(life)
+        life.world.apply(instance(provider_id="elsewhere://lost", finalizers=["karpenter.sh/termination"]))
+        await asyncio.sleep(400)
+        assert there(life)  # still ready: proof enough that something runs
+        life.world.mishaps.kill("lost")
+        await life.until(lambda: not there(life), within=300)
+
+    live(story, node_class(), POOL, deployment(replicas=1))
+
+
+class Cloud:
+    """Stands in front of the provider: lists fail, or leave instances out."""
+
+    def __init__(self, provider):
+        self._provider = provider
+        self._list = provider.list
+        self.error = None
+        self.hidden = set()
+        provider.list = self.list
+
+    async def list(self):
+        if self.error is not None:
+            raise self.error
+        return tuple(each for each in await self._list() if each.provider_id not in self.hidden)
+
+
+@pytest.mark.parametrize("error", [CloudError("no answer"), Unavailable("down")])
+def test_nothing_is_deleted_while_the_provider_cannot_be_listed(error):
+    async def story(life):
+        await quiet(life)
+        cloud = Cloud(life.parts.provider)
+        cloud.error = error
+        life.world.apply(instance())
+        life.world.mishaps.kill(life.nodes[0].name)
+        await asyncio.sleep(250)
+        assert there(life)
+        assert len(life.claims) == 1
+        cloud.error = None
+        await life.until(lambda: not there(life), within=130)
+
+    live(story, node_class(), POOL, deployment(replicas=1))
+
+
+def test_a_list_that_lags_behind_costs_nobody_a_node():
+    """The instance is missing from the list and its node is not ready: the instance itself is asked, and is there."""
+
+    async def story(life):
+        await quiet(life)
+        (node,), (claim,) = life.nodes, life.claims
+        Cloud(life.parts.provider).hidden.add(node.provider_id)
+        life.world.mishaps.kill(node.name)
+        await asyncio.sleep(600)
+        assert node.name in names(life)
+        assert [each.deleting for each in life.claims if each.name == claim.name] == [False]
+
+    live(story, node_class(), POOL, deployment(replicas=1))
+
+
+def test_a_claim_whose_instance_vanished_with_its_node_is_let_go():
+    async def story(life):
+        await quiet(life)
+        (node,), (claim,) = life.nodes, life.claims
+        life.world.mishaps.vanish(node.name)
+        await life.until(lambda: claim.name not in {each.name for each in life.claims}, within=180)
+        await life.until(lambda: life.running(1) and life.settled())
+
+    live(story, node_class(), POOL, deployment(replicas=1))
+
+
+def test_nothing_counts_as_unclaimed_while_a_claim_cannot_be_read():
+    async def story(life):
+        await quiet(life)
+        (node,), (claim,) = life.nodes, life.claims
+        life.world.api.patch(
+            NODE_CLAIM, claim.key, Patch({"status": {"lastPodEventTime": "yesterday"}}, subresource="status")
+        )
+        await asyncio.sleep(900)
+        assert node.name in names(life)
+
+    live(story, node_class(), POOL, deployment(replicas=1))
+
+
+def test_an_instance_launched_just_before_a_crash_is_taken_up_by_its_claim():
+    """The process dies between launch and writing the claim, for longer than the wait: the instance is not leaked."""
+
+    class LoseStatus:
+        armed = True
+
+        async def before(self, call):
+            if self.armed and (call.operation, call.kind) == ("patch", "NodeClaim") and self.launched:
+                raise Unavailable("the process is about to die")
+
+        async def after(self, call):
+            if (call.operation, call.kind) == ("create", "Node"):
+                self.launched = True
+
+        launched = False
+
+    losing = LoseStatus()
+
+    async def story(life):
+        await life.until(lambda: life.nodes)
+        (node,) = life.nodes
+        await life.stop()
+        await asyncio.sleep(120)
+        losing.armed = False
+        life.parts = life._parts()
+        life.start()
+        await life.until(lambda: life.running(1) and life.settled(), within=60)
+        assert names(life) == {node.name}
+
+    live(story, node_class(), POOL, deployment(replicas=1), interference=losing)
+
+
+def test_young_instances_survive_every_round():
+    """A launch that takes its time to be written down is never mistaken for a leak."""
+
+    async def story(life):
+        await quiet(life)
+        for number in range(5):
+            life.world.apply(instance(f"young-{number}"))
+            await asyncio.sleep(20)
+            assert there(life, f"young-{number}")
+            life.world.api.delete(NODE, Key("", f"young-{number}"))
+
+    live(story, node_class(), POOL, deployment(replicas=1))
