@@ -1,0 +1,161 @@
+"""`dovetail torture`: live through stories full of faults, and say whether a law was broken."""
+
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from dovetail.ports.clock import Clock
+    from dovetail.ports.cluster import Cluster
+    from dovetail.sim.faults.process import Offering, Process, Shortage
+    from dovetail.sim.faults.story import Story
+    from dovetail.sim.faults.trial import Figures, Outcome
+    from dovetail.wiring import Parts
+
+SHOWN = 3  # stories are long; the first few broken laws usually have one cause
+
+
+class _Parts:
+    """The real controllers on the kwok provider, as a process of a story."""
+
+    def __init__(self, parts: "Parts") -> None:
+        self._parts = parts
+        self._short: list[Any] = []
+
+    async def run(self) -> None:
+        """Run until cancelled."""
+        await self._parts.run()
+
+    async def aclose(self) -> None:
+        """Let go of what it holds."""
+        await self._parts.provider.aclose()
+
+    def run_short(self, shortages: "Sequence[Shortage]") -> None:
+        """These offerings, and only these, cannot be had from now on."""
+        from dovetail.cloud.kwok import availability
+
+        for each in self._short:
+            self._parts.provider.availability.end(each)
+        self._short = [availability.Shortage(zone=s.zone, capacity_type=s.capacity_type) for s in shortages]
+        for each in self._short:
+            self._parts.provider.availability.begin(each)
+
+    @property
+    def prices(self) -> "Mapping[Offering, float]":
+        """What everything costs an hour."""
+        return {
+            (each.name, offering.zone, offering.capacity_type): offering.price
+            for each in self._parts.provider.availability.catalog
+            for offering in each.offerings
+        }
+
+
+def launch(cluster: "Cluster", clock: "Clock") -> "Process":
+    """The controllers with everything switched on."""
+    from dovetail.settings import Settings
+    from dovetail.wiring import assemble
+
+    return _Parts(assemble(cluster, clock, Settings(catalog="generic", disruption="on")))
+
+
+def tell(story: "Story") -> "Outcome":
+    """Live through one story with the real controllers."""
+    from dovetail.sim.faults.trial import live_through
+    from dovetail.wiring import admit
+
+    return live_through(story, launch, admit)
+
+
+def tell_seed(seed: int) -> "Outcome":
+    """Live through the story of a seed."""
+    from dovetail.sim.faults.script import draw_story
+
+    return tell(draw_story(seed))
+
+
+def torture(
+    *,
+    seeds: Annotated[int, typer.Option("--seeds", min=1, help="How many stories to live through.")] = 20,
+    first: Annotated[int, typer.Option("--first", min=0, help="The first of the seeds.")] = 0,
+    seed: Annotated[int | None, typer.Option("--seed", help="Tell the story of this one seed again, exactly.")] = None,
+    only: Annotated[
+        str, typer.Option("--only", help="With --seed: nothing but these pieces of the story, by name, with commas.")
+    ] = "",
+    jobs: Annotated[int, typer.Option("--jobs", min=1, help="Processes to use.")] = os.cpu_count() or 1,
+) -> None:
+    """Live through simulated clusters full of faults and check the laws every one of them must keep.
+
+    Each seed is a story: NodePools, workloads, people who change things, and faults between any two calls, crashes of
+    the controllers included. A story that breaks a law is cut down to a short one and can be replayed by its seed.
+    """
+    if seed is not None:
+        raise typer.Exit(_replay(seed, [each.strip() for each in only.split(",") if each.strip()]))
+    raise typer.Exit(_run_all(range(first, first + seeds), jobs))
+
+
+def _replay(seed: int, only: list[str]) -> int:
+    from dovetail.sim.faults.script import draw_story
+
+    story = draw_story(seed)
+    outcome = tell(story.only(only) if only else story)
+    typer.echo(f"seed {seed}, fingerprint of the event log {outcome.fingerprint:08x}\n{outcome.story}")
+    for each in outcome.violations:
+        typer.echo(f"broken: {each}")
+    typer.echo(_summary(outcome.figures, bool(outcome.violations)))
+    return 1 if outcome.violations else 0
+
+
+def _run_all(seeds: range, jobs: int) -> int:
+    from dovetail.sim.faults.trial import Figures
+
+    total, failed = Figures(), []
+    for done, outcome in enumerate(_outcomes(seeds, jobs), 1):
+        total += outcome.figures
+        if outcome.violations:
+            failed.append(outcome)
+            typer.echo(f"seed {outcome.story.seed}: {outcome.violations[0]}")
+        _show_progress(done, len(seeds), len(failed))
+    for outcome in sorted(failed, key=lambda each: each.story.seed)[:SHOWN]:
+        typer.echo(_short_story(outcome))
+    typer.echo(_summary(total, len(failed)))
+    return 1 if failed else 0
+
+
+def _outcomes(seeds: Iterable[int], jobs: int) -> "Iterator[Outcome]":
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        for each in as_completed([pool.submit(tell_seed, seed) for seed in seeds]):
+            yield each.result()
+
+
+def _show_progress(done: int, of: int, failed: int) -> None:
+    if sys.stderr.isatty():
+        typer.echo(f"\r{done} of {of} stories, {failed} broke a law ", nl=done == of, err=True)
+    elif done % 50 == 0 or done == of:
+        typer.echo(f"{done} of {of} stories, {failed} broke a law", err=True)
+
+
+def _short_story(outcome: "Outcome") -> str:
+    """The shortest story found that still breaks the law."""
+    from dovetail.sim.faults.shrinking import shrink
+
+    shortest = shrink(outcome, tell)
+    told = "\n".join(f"broken: {each}" for each in shortest.violations)
+    again = f"dovetail torture --seed {shortest.story.seed} --only {','.join(shortest.story.ids) or '-'}"
+    return f"\nseed {shortest.story.seed}, cut down:\n{shortest.story}\n{told}\nagain: {again}\n"
+
+
+def _summary(figures: "Figures", failed: int) -> str:
+    days = figures.seconds / 86400
+    return (
+        f"{figures.stories} stories, {days:.1f} cluster-days, {figures.faults} faults, {figures.crashes} crashes,"
+        f" {figures.decisions} decisions, {failed} stories that broke a law"
+    )
+
+
+if __name__ == "__main__":
+    typer.run(torture)

@@ -1,0 +1,132 @@
+"""The world as one controller process reaches it: the same port, with watches that break, lag and repeat themselves.
+
+What a watch may do here a real one does too: end early, fail, be too old, deliver late, or deliver its last steps once
+more in their order. It never leaves a step out for good: what is lost is lost together with the watch.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+import msgspec
+
+from dovetail.model.kinds import NODE, Kind
+from dovetail.model.pod import Pod
+from dovetail.model.wire import Key, KubeObject
+from dovetail.ports.cluster import EVERYTHING, GRACEFULLY, Change, Deletion, Listing, ListOptions, Patch
+from dovetail.ports.errors import Gone, Unavailable
+from dovetail.sim.faults.trouble import Trouble
+from dovetail.sim.world import World
+
+T = TypeVar("T", bound=KubeObject)
+
+
+@dataclass
+class WatchTrouble:
+    """What is wrong with the watches of each kind."""
+
+    breaking: set[str] = field(default_factory=set)
+    too_old: set[str] = field(default_factory=set)
+    replaying: dict[str, int] = field(default_factory=dict)
+    lagging_until: dict[str, float] = field(default_factory=dict)
+    never_joining: int = 0  # instances that will start and never become nodes
+    injected: int = 0
+
+    def calm(self) -> None:
+        """Nothing is wrong any more."""
+        self.breaking.clear()
+        self.too_old.clear()
+        self.replaying.clear()
+        self.lagging_until.clear()
+        self.never_joining = 0
+
+
+class Connection:
+    """Implements the `Cluster` port for one process."""
+
+    def __init__(self, world: World, trouble: Trouble, watches: WatchTrouble) -> None:
+        self._world = world
+        self._trouble = trouble
+        self._watches = watches
+
+    async def list(self, kind: Kind[T], options: ListOptions = EVERYTHING) -> Listing[T]:
+        """Every object of the kind."""
+        return await self._world.list(kind, options)
+
+    def watch(self, kind: Kind[T], since: str, options: ListOptions = EVERYTHING) -> AsyncIterator[Change[T]]:
+        """Changes, with whatever befalls watches."""
+        return TroubledStream(self._world.watch(kind, since, options), kind.name, self._trouble, self._watches)
+
+    async def get(self, kind: Kind[T], key: Key) -> T:
+        """One object."""
+        return await self._world.get(kind, key)
+
+    async def create(self, kind: Kind[T], value: T) -> T:
+        """Create it. A machine that never joins leaves no Node behind."""
+        if kind.name == NODE.name and self._watches.never_joining:
+            self._watches.never_joining -= 1
+            self._watches.injected += 1
+            metadata = msgspec.structs.replace(value.metadata, uid=f"never-{value.metadata.name}")
+            return msgspec.structs.replace(value, metadata=metadata)
+        return await self._world.create(kind, value)
+
+    async def patch(self, kind: Kind[T], key: Key, patch: Patch) -> T:
+        """Merge a patch."""
+        return await self._world.patch(kind, key, patch)
+
+    async def delete(self, kind: Kind[T], key: Key, deletion: Deletion = GRACEFULLY) -> None:
+        """Ask for deletion."""
+        await self._world.delete(kind, key, deletion)
+
+    async def evict(self, pod: Pod) -> None:
+        """Evict, if the budgets allow it."""
+        await self._world.evict(pod)
+
+
+class TroubledStream(AsyncIterator[Change[T]], Generic[T]):
+    """One watch."""
+
+    def __init__(self, stream: AsyncIterator[Change[T]], kind: str, trouble: Trouble, watches: WatchTrouble) -> None:
+        self._stream = stream
+        self._kind = kind
+        self._trouble = trouble
+        self._watches = watches
+        self._told: deque[Change[T]] = deque(maxlen=5)
+        self._again: list[Change[T]] = []
+
+    def __aiter__(self) -> "TroubledStream[T]":
+        return self
+
+    async def __anext__(self) -> Change[T]:
+        if self._again:
+            return self._again.pop(0)
+        if steps := self._watches.replaying.pop(self._kind, 0):
+            self._watches.injected += 1
+            self._again = list(self._told)[-steps:]
+            if self._again:
+                return self._again.pop(0)
+        change = await anext(self._stream)
+        await self._lag()
+        self._fail()
+        if self._trouble.dead:
+            raise asyncio.CancelledError
+        if change.object is not None:
+            self._told.append(change)
+        return change
+
+    async def _lag(self) -> None:
+        late = self._watches.lagging_until.get(self._kind, 0.0) - asyncio.get_running_loop().time()
+        if late > 0:
+            await asyncio.sleep(late)
+
+    def _fail(self) -> None:
+        if self._kind in self._watches.breaking:
+            self._watches.breaking.discard(self._kind)
+            self._watches.injected += 1
+            raise Unavailable("the connection was reset")
+        if self._kind in self._watches.too_old:
+            self._watches.too_old.discard(self._kind)
+            self._watches.injected += 1
+            raise Gone("too old resource version")

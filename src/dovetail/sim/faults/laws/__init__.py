@@ -1,0 +1,27 @@
+"""The laws every story must keep, each in its own file: written from the documents, judged from outside.
+
+A law hears every change of the world after it happened, and every call of the controllers right before it takes effect.
+"""
+
+from dovetail.sim.faults.history import History
+from dovetail.sim.faults.laws.base import Law
+from dovetail.sim.faults.laws.budgets import BudgetsHold
+from dovetail.sim.faults.laws.costs import ConsolidationSaves
+from dovetail.sim.faults.laws.deletions import DeletionsHaveACause
+from dovetail.sim.faults.laws.drains import PodsAreAsked
+from dovetail.sim.faults.laws.limits import LimitsHold
+from dovetail.sim.faults.laws.protections import ProtectedPodsStay
+
+LAWS: tuple[type[Law], ...] = (
+    BudgetsHold,
+    ProtectedPodsStay,
+    PodsAreAsked,
+    DeletionsHaveACause,
+    LimitsHold,
+    ConsolidationSaves,
+)
+
+
+def every_law(history: History) -> tuple[Law, ...]:
+    """All of them, over one history."""
+    return tuple(law(history) for law in LAWS)

@@ -1,0 +1,149 @@
+"""What people and the cloud do to the cluster in a story. They reach the world directly: nothing of theirs fails.
+
+Which object a piece means is settled when it happens, by its place in the order of names, so that a story with pieces
+left out still makes sense.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from dovetail.model.wire import Key
+from dovetail.ports.cluster import Deletion, Patch
+from dovetail.sim.faults.history import History
+from dovetail.sim.faults.scene import NODE_CLASS, PRIORITIES, PROTECTION, draw_job
+from dovetail.sim.faults.story import Piece, Terms
+from dovetail.sim.kinds import DEPLOYMENTS, JOBS, NODE, NODE_CLAIM, NODE_POOL, PDB, POD, Resource
+from dovetail.sim.store import Record
+from dovetail.sim.world import World
+
+T = TypeVar("T")
+PROTECTED_AT = "torture/protected-at"
+
+
+def set_scene(world: World, pieces: Sequence[Piece]) -> None:
+    """What is there from the start."""
+    world.apply(NODE_CLASS)
+    for name, value in PRIORITIES.items():
+        meta = {"name": name}
+        world.apply({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": meta, "value": value})
+    for piece in pieces:
+        for manifest in piece.terms.get("manifests") or [piece.terms["manifest"]]:
+            world.apply(manifest)
+
+
+class People:
+    """Whoever else has their hands on the cluster."""
+
+    def __init__(self, history: History, seed: int) -> None:
+        self._history = history
+        self._world = history.world
+        self._seed = seed
+        self.deeds: dict[str, Callable[[Terms], None]] = {
+            "scale": self._scale,
+            "roll out": self._roll_out,
+            "run job": lambda terms: self._apply(draw_job(self._seed, terms["number"])),
+            "delete node": lambda terms: self._delete(NODE, terms),
+            "delete claim": lambda terms: self._delete(NODE_CLAIM, terms),
+            "delete pool": self._delete_pool,
+            "delete pod": lambda terms: self._delete(POD, terms),
+            "cordon node": lambda terms: self._change(NODE, terms, {"spec": {"unschedulable": True}}),
+            "uncordon node": lambda terms: self._change(NODE, terms, {"spec": {"unschedulable": False}}),
+            "change template": self._change_template,
+            "change budgets": self._change_budgets,
+            "change limits": lambda terms: self._change(NODE_POOL, terms, {"spec": {"limits": terms["limits"]}}),
+            "protect pod": lambda terms: self._protect(POD, terms, terms["until"]),
+            "protect node": lambda terms: self._protect(NODE, terms, "true"),
+            "loosen disruption budget": lambda terms: self._loosen(self._pick(PDB, terms)),
+            "instance dies": self._kill,
+            "instance vanishes": self._vanish,
+        }
+
+    def _pick(self, resource: Resource, terms: Terms) -> Record | None:
+        there = sorted((each for each in self._world.store.all(resource) if not each.deleting), key=_by_key)
+        return there[terms["which"] % len(there)] if there else None
+
+    def _apply(self, manifest: dict[str, Any]) -> None:
+        if self._world.store.find(JOBS, Key("default", manifest["metadata"]["name"])) is None:
+            self._world.apply(manifest)
+
+    def _change(self, resource: Resource, terms: Terms, body: dict[str, Any]) -> None:
+        picked = self._pick(resource, terms)
+        if picked is not None:
+            self._world.api.patch(resource, picked.key, Patch(body))
+
+    def _delete(self, resource: Resource, terms: Terms) -> None:
+        picked = self._pick(resource, terms)
+        if picked is not None:
+            self._world.api.delete(resource, picked.key)
+
+    def _delete_pool(self, terms: Terms) -> None:
+        picked = self._pick(NODE_POOL, terms)
+        if picked is not None and picked.key.name != "pool-0":
+            self._world.api.delete(NODE_POOL, picked.key)
+
+    def _scale(self, terms: Terms) -> None:
+        self._change(DEPLOYMENTS, terms, {"spec": {"replicas": terms["replicas"]}})
+
+    def _roll_out(self, terms: Terms) -> None:
+        stamp = {"annotations": {"rolled-out": str(self._now)}}
+        self._change(DEPLOYMENTS, terms, {"spec": {"template": {"metadata": stamp}}})
+
+    def _change_template(self, terms: Terms) -> None:
+        self._change(NODE_POOL, terms, {"spec": {"template": {"metadata": {"labels": {"turn": terms["label"]}}}}})
+
+    def _change_budgets(self, terms: Terms) -> None:
+        self._change(NODE_POOL, terms, {"spec": {"disruption": {"budgets": terms["budgets"]}}})
+
+    def _protect(self, resource: Resource, terms: Terms, until: str) -> None:
+        marks = {PROTECTION: until, PROTECTED_AT: str(self._now)}
+        self._change(resource, terms, {"metadata": {"annotations": marks}})
+
+    def _loosen(self, budget: Record | None) -> None:
+        if budget is not None:
+            spec = {"maxUnavailable": 1, "minAvailable": None}
+            self._world.api.patch(PDB, budget.key, Patch({"spec": spec}))
+
+    def _kill(self, terms: Terms) -> None:
+        picked = self._pick(NODE, terms)
+        if picked is not None:
+            self._history.excused_nodes.add(picked.key.name)
+            self._world.kill_instance(picked.key.name)
+
+    def _vanish(self, terms: Terms) -> None:
+        """The cloud takes the instance back, and the node with it."""
+        picked = self._pick(NODE, terms)
+        if picked is not None:
+            self._take_away(picked)
+
+    def _take_away(self, node: Record) -> None:
+        self._history.excused_nodes.add(node.key.name)
+        self._world.api.patch(NODE, node.key, Patch({"metadata": {"finalizers": None}}))
+        if self._world.store.find(NODE, node.key) is not None:
+            self._world.api.delete(NODE, node.key, Deletion(uid=node.uid))
+
+    @property
+    def _now(self) -> float:
+        return round(asyncio.get_running_loop().time(), 1)
+
+    def make_peace(self) -> None:
+        """Take away everything that may rightly keep a cluster from coming to rest."""
+        world = self._world
+        for pool in world.store.all(NODE_POOL):
+            calm = {"budgets": [{"nodes": "100%"}], "expireAfter": "Never", "consolidateAfter": "1m"}
+            world.api.patch(NODE_POOL, pool.key, Patch({"spec": {"limits": None, "disruption": calm}}))
+        for budget in world.store.all(PDB):
+            self._loosen(budget)
+        free = {"metadata": {"annotations": {PROTECTION: None, PROTECTED_AT: None}}}
+        for deployment in world.store.all(DEPLOYMENTS):
+            world.api.patch(DEPLOYMENTS, deployment.key, Patch({"spec": {"template": free}}))
+        for resource in (POD, NODE):
+            for each in world.store.all(resource):
+                world.api.patch(resource, each.key, Patch(free))
+        for node in world.store.all(NODE):
+            if node.key.name in self._history.excused_nodes:
+                self._take_away(node)
+
+
+def _by_key(record: Record) -> Key:
+    return record.key

@@ -1,0 +1,113 @@
+"""What happens in a story: what people do to the cluster, and what fails around the controllers, drawn from the seed.
+
+Most of it is spread evenly; some comes in storms, because trouble rarely comes alone. Each piece is drawn from its own
+dice, so leaving one out changes no other.
+"""
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+from dovetail.sim.faults.scene import ZONES, draw_budgets, draw_scene
+from dovetail.sim.faults.story import Piece, Story
+
+Terms = dict[str, Any]
+Draw = Callable[[random.Random], Terms]
+
+BEGIN = 60.0  # seconds that a cluster is given to come up at all
+WATCHED = ("Pod", "Node", "NodeClaim", "NodePool", "PodDisruptionBudget")
+
+
+def _any_call(dice: random.Random) -> Terms:
+    return {
+        "calls": dice.choice(("any", "write", "write", "create", "patch", "delete", "evict", "get")),
+        "kind": dice.choice(("", "", "NodeClaim", "NodeClaim", "Node", "Pod", "NodePool")),
+        "times": dice.choice((1, 1, 2, 3, 5)),
+    }
+
+
+def _written(dice: random.Random) -> Terms:
+    return {**_any_call(dice), "calls": dice.choice(("write", "write", "create", "patch", "delete", "evict"))}
+
+
+def _which(dice: random.Random) -> Terms:
+    return {"which": dice.randrange(1000)}
+
+
+def _shortage(dice: random.Random) -> Terms:
+    kind = dice.random()
+    zone = dice.choice(ZONES) if kind < 0.6 else ""
+    sold_as = dice.choice(("spot", "on-demand")) if kind > 0.4 else ""
+    return {"zone": zone, "capacity_type": sold_as, "seconds": dice.choice((60, 300, 900))}
+
+
+FAULTS: tuple[tuple[str, int, Draw], ...] = (
+    ("conflict", 3, lambda dice: {**_any_call(dice), "calls": "patch"}),
+    ("unavailable", 4, _any_call),
+    ("throttled", 2, _any_call),
+    ("timeout before effect", 2, _written),
+    ("timeout after effect", 6, _written),
+    ("slow call", 2, lambda dice: {**_any_call(dice), "seconds": dice.choice((2, 8, 15))}),
+    ("watch breaks", 2, lambda dice: {"kind": dice.choice(WATCHED)}),
+    ("watch is too old", 2, lambda dice: {"kind": dice.choice(WATCHED)}),
+    ("watch replays", 2, lambda dice: {"kind": dice.choice(WATCHED), "steps": dice.randint(1, 5)}),
+    ("watch lags", 4, lambda dice: {"kind": dice.choice(WATCHED), "seconds": dice.choice((3, 12, 25))}),
+    ("history is forgotten", 1, lambda _: {}),
+    (
+        "crash",
+        5,
+        lambda dice: {"call": dice.randint(1, 12), "after": dice.random() < 0.5, "down": dice.choice((1, 20))},
+    ),
+    ("leader steps down", 1, lambda dice: {"down": dice.choice((0.1, 15, 60))}),
+    ("shortage", 2, _shortage),
+    ("instance never joins", 1, lambda _: {}),
+    ("instance dies", 2, _which),
+    ("instance vanishes", 1, _which),
+    ("clock jumps", 1, lambda dice: {"seconds": dice.choice((-300, -30, 30, 240)), "lasts": dice.choice((30, 200))}),
+)
+
+ACTIONS: tuple[tuple[str, int, Draw], ...] = (
+    ("scale", 8, lambda dice: {**_which(dice), "replicas": dice.choice((0, 1, 1, 2, 3, 5, 8, 10))}),
+    ("roll out", 1, _which),
+    ("run job", 1, lambda dice: {"number": dice.randrange(1, 1000)}),
+    ("delete node", 2, _which),
+    ("delete claim", 1, _which),
+    ("delete pool", 1, _which),
+    ("cordon node", 1, _which),
+    ("uncordon node", 1, _which),
+    ("change template", 3, lambda dice: {**_which(dice), "label": str(dice.randrange(1000))}),
+    ("change budgets", 2, lambda dice: {**_which(dice), "budgets": draw_budgets(dice)}),
+    ("change limits", 1, lambda dice: {**_which(dice), "limits": dice.choice(({"cpu": "12"}, {"nodes": "4"}, None))}),
+    ("protect pod", 1, lambda dice: {**_which(dice), "until": dice.choice(("true", "10m", "soon", "false"))}),
+    ("protect node", 1, _which),
+    ("loosen disruption budget", 1, _which),
+    ("delete pod", 1, _which),
+)
+
+
+def draw_story(seed: int) -> Story:
+    """The story of a seed."""
+    dice = random.Random(f"{seed}/script")  # noqa: S311 - reproducible, not secret
+    peace_at = float(dice.choice((1800, 2700, 3600, 4500)))
+    pieces = draw_scene(seed)
+    for number in range(dice.randint(6, 16)):
+        pieces.append(_drawn(seed, f"a{number}", ACTIONS, dice.uniform(BEGIN, peace_at)))
+    instants = _instants(dice, peace_at)
+    pieces += [_drawn(seed, f"f{number}", FAULTS, at) for number, at in enumerate(instants)]
+    return Story(seed, tuple(pieces), peace_at)
+
+
+def _instants(dice: random.Random, peace_at: float) -> list[float]:
+    """Calm stories, restless ones, and storms of a minute or two."""
+    restless = dice.choice((0, 6, 15, 40))
+    instants = [dice.uniform(5, peace_at) for _ in range(restless)]
+    for _ in range(dice.choice((0, 1, 2, 3))):
+        begin = dice.uniform(5, peace_at - 120)
+        instants += [begin + dice.uniform(0, 100) for _ in range(dice.randint(4, 20))]
+    return instants
+
+
+def _drawn(seed: int, name: str, table: tuple[tuple[str, int, Draw], ...], at: float) -> Piece:
+    dice = random.Random(f"{seed}/{name}")  # noqa: S311 - reproducible, not secret
+    what, _, draw = dice.choices(table, weights=[weight for _, weight, _ in table])[0]
+    return Piece(name, round(at, 1), what, draw(dice))

@@ -1,0 +1,52 @@
+"""Finds a short story that still breaks the same law: leaves out half of it, then quarters, then single pieces.
+
+Bounded by the number of times a story may be told again, so the answer is short, not always the shortest.
+"""
+
+from collections.abc import Callable
+
+from dovetail.sim.faults.story import Story
+from dovetail.sim.faults.trial import Outcome
+
+Tell = Callable[[Story], Outcome]
+
+
+def shrink(outcome: Outcome, tell: Tell, most: int = 60) -> Outcome:
+    """The outcome of the shortest story found that breaks the first law this one broke."""
+    law = outcome.violations[0].law
+    best, left = _without_the_rest(outcome, tell), most
+    size = max(1, len(best.story.ids) // 2)
+    while left > 0:
+        smaller, left = _pass(best, size, law, tell, left)
+        if smaller is None and size == 1:
+            break
+        best = smaller or best
+        size = max(1, min(size // 2 if smaller is None else size, len(best.story.ids) // 2))
+    return best
+
+
+def _without_the_rest(outcome: Outcome, tell: Tell) -> Outcome:
+    """What comes after the law was broken cannot have broken it."""
+    at = outcome.violations[0].at
+    shorter = outcome.story.keeping(lambda piece: piece.at <= at)
+    again = tell(shorter)
+    return again if _breaks(again, outcome.violations[0].law) else outcome
+
+
+def _pass(best: Outcome, size: int, law: str, tell: Tell, left: int) -> tuple[Outcome | None, int]:
+    """Leave out each stretch of `size` pieces in turn; the first that is not needed is gone."""
+    found: Outcome | None = None
+    start = 0
+    while left > 0 and start < len(best.story.ids):
+        ids = best.story.ids
+        again = tell(best.story.only([*ids[:start], *ids[start + size :]]))
+        left -= 1
+        if _breaks(again, law):
+            best = found = again
+        else:
+            start += size
+    return found, left
+
+
+def _breaks(outcome: Outcome, law: str) -> bool:
+    return any(each.law == law for each in outcome.violations)

@@ -1,0 +1,206 @@
+"""Lives through one story and says which laws were broken: the whole of it, or until the first is."""
+
+import asyncio
+import logging
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from functools import partial
+
+from dovetail.sim.apiserver import Validator
+from dovetail.sim.faults.history import History, Violation
+from dovetail.sim.faults.laws import every_law
+from dovetail.sim.faults.laws.base import Law, dispatch
+from dovetail.sim.faults.people import People, set_scene
+from dovetail.sim.faults.process import Launch, Shortage, Supervisor
+from dovetail.sim.faults.rest import unrest, verdicts
+from dovetail.sim.faults.story import Piece, Story
+from dovetail.sim.loop import run
+from dovetail.sim.store import Step
+from dovetail.sim.world import Call, World, WorldOptions
+
+TIME_TO_SETTLE = 1.5 * 3600.0
+LOOK_EVERY = 10.0
+ALIVE = "the controllers go on"
+_CALLS = {"conflict", "unavailable", "throttled", "timeout before effect", "timeout after effect", "slow call", "crash"}
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What a trial went through."""
+
+    stories: int = 0
+    seconds: float = 0.0  # of virtual time
+    faults: int = 0
+    crashes: int = 0
+    decisions: int = 0
+
+    def __add__(self, other: "Figures") -> "Figures":
+        return Figures(
+            self.stories + other.stories,
+            self.seconds + other.seconds,
+            self.faults + other.faults,
+            self.crashes + other.crashes,
+            self.decisions + other.decisions,
+        )
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a story ended."""
+
+    story: Story
+    violations: tuple[Violation, ...]
+    figures: Figures
+    fingerprint: int = 0  # of the event log: equal for equal stories
+
+
+class Trial:
+    """One story, alive."""
+
+    def __init__(self, story: Story, launch: Launch, validate: Validator | None) -> None:
+        self._story = story
+        self._world = World(replace(WorldOptions(), seed=story.seed), validate=validate)
+        self._supervisor = Supervisor(self._world, launch, self._about_to)
+        self._history = History(self._world, self._supervisor)
+        self._laws: tuple[Law, ...] = every_law(self._history)
+        self._people = People(self._history, story.seed)
+        self._faults: dict[str, Callable[[Piece], None]] = {
+            "watch breaks": lambda piece: self._supervisor.watches.breaking.add(piece.terms["kind"]),
+            "watch is too old": lambda piece: self._supervisor.watches.too_old.add(piece.terms["kind"]),
+            "watch replays": self._replay,
+            "watch lags": self._lag,
+            "history is forgotten": lambda _: self._world.forget_history(),
+            "leader steps down": lambda piece: self._supervisor.step_down(piece.terms["down"]),
+            "shortage": self._run_short,
+            "instance never joins": lambda _: self._never_join(),
+            "clock jumps": self._jump,
+            **dict.fromkeys(_CALLS, self._supervisor.trouble.arm),
+        }
+        self._struck = 0
+
+    def _hear(self, step: Step) -> None:
+        self._history.hear(step)
+        dispatch(self._laws, step)
+
+    def _about_to(self, call: Call) -> None:
+        for law in self._laws:
+            law.about_to(call)
+
+    async def live(self) -> Outcome:
+        """From the first instant to rest, or to the first broken law."""
+        loop = asyncio.get_running_loop()
+        complaints = _Complaints(self._history)
+        logging.getLogger("dovetail").addHandler(complaints)
+        try:
+            async with self._world:
+                self._world.store.listen_to_all(self._hear)
+                set_scene(self._world, self._story.scene)
+                running = loop.create_task(self._supervisor.run(), name="supervisor")
+                try:
+                    await self._incidents()
+                    await self._settle()
+                finally:
+                    running.cancel()
+                    await asyncio.wait([running])
+                if not running.cancelled() and running.exception() is not None:
+                    raise RuntimeError("the trial itself failed") from running.exception()
+        finally:
+            logging.getLogger("dovetail").removeHandler(complaints)
+        return self._outcome(loop.time())
+
+    async def _incidents(self) -> None:
+        loop = asyncio.get_running_loop()
+        for piece in self._story.incidents:
+            while loop.time() < piece.at:
+                await asyncio.sleep(min(LOOK_EVERY, piece.at - loop.time()))
+                if self._over():
+                    return
+            if piece.what in self._faults:
+                self._struck += piece.what not in _CALLS
+                self._faults[piece.what](piece)
+            else:
+                self._people.deeds[piece.what](piece.terms)
+        await asyncio.sleep(max(0.0, self._story.peace_at - loop.time()))
+
+    async def _settle(self) -> None:
+        """Nothing fails any more: the cluster must come to rest, and stay clean while it does."""
+        if self._over():
+            return
+        loop = asyncio.get_running_loop()
+        supervisor = self._supervisor
+        supervisor.trouble.calm()
+        supervisor.watches.calm()
+        supervisor.clock.jump(timedelta())
+        for shortage in list(supervisor.shortages):
+            supervisor.run_short(shortage, begins=False)
+        self._people.make_peace()
+        ends_at = loop.time() + TIME_TO_SETTLE
+        await asyncio.sleep(300.0)
+        while not self._over() and unrest(self._world):
+            if loop.time() >= ends_at:
+                self._history.violations.extend(verdicts(self._world, loop.time()))
+                return
+            await asyncio.sleep(LOOK_EVERY)
+
+    def _over(self) -> bool:
+        if self._supervisor.broken is not None:
+            self._history.broken(ALIVE, f"they stopped by themselves: {self._supervisor.broken!r}")
+        return bool(self._history.violations)
+
+    def _outcome(self, seconds: float) -> Outcome:
+        supervisor, history = self._supervisor, self._history
+        faults = supervisor.trouble.injected + supervisor.watches.injected + self._struck
+        decisions = len(history.commands) + history.created_claims
+        figures = Figures(1, seconds, faults, supervisor.crashes, decisions)
+        fingerprint = hash_of(self._world)
+        return Outcome(self._story, tuple(history.violations), figures, fingerprint)
+
+    def _replay(self, piece: Piece) -> None:
+        self._supervisor.watches.replaying[piece.terms["kind"]] = piece.terms["steps"]
+
+    def _lag(self, piece: Piece) -> None:
+        until = asyncio.get_running_loop().time() + piece.terms["seconds"]
+        self._supervisor.watches.lagging_until[piece.terms["kind"]] = until
+
+    def _never_join(self) -> None:
+        self._supervisor.watches.never_joining += 1
+
+    def _run_short(self, piece: Piece) -> None:
+        shortage = Shortage(piece.terms["zone"], piece.terms["capacity_type"])
+        self._supervisor.run_short(shortage, begins=True)
+        end = partial(self._supervisor.run_short, shortage, begins=False)
+        asyncio.get_running_loop().call_later(piece.terms["seconds"], end)
+
+    def _jump(self, piece: Piece) -> None:
+        clock = self._supervisor.clock
+        clock.jump(timedelta(seconds=piece.terms["seconds"]))
+        asyncio.get_running_loop().call_later(piece.terms["lasts"], clock.jump, timedelta())
+
+
+class _Complaints(logging.Handler):
+    """A round that broke is a bug of ours, even if the next one goes well."""
+
+    def __init__(self, history: History) -> None:
+        super().__init__(logging.ERROR)
+        self._history = history
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Note exceptions that nobody expected."""
+        if record.exc_info is not None and record.exc_info[1] is not None:
+            self._history.broken(ALIVE, f"{record.getMessage()}: {record.exc_info[1]!r}")
+
+
+def hash_of(world: World) -> int:
+    """A number for the whole event log."""
+    return zlib.crc32(world.log_bytes())
+
+
+def live_through(story: Story, launch: Launch, validate: Validator | None = None) -> Outcome:
+    """Live through a story on a loop of its own."""
+
+    async def main() -> Outcome:
+        return await Trial(story, launch, validate).live()
+
+    return run(main(), limit=story.peace_at + TIME_TO_SETTLE + 3600.0)

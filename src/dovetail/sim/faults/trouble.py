@@ -1,0 +1,111 @@
+"""What fails between the controllers and the world: errors before and after the effect, slow calls, and death.
+
+Sits at the one gate every call of the port passes. Each fault is armed by a piece of the story and strikes the next
+calls that match it. A process that died has no effect any more, whatever its tasks still try.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from dovetail.ports.errors import ApiError, Conflict, OutcomeUnknown, Throttled, Unavailable
+from dovetail.sim.faults.story import Piece
+from dovetail.sim.world import Call
+
+WRITES = frozenset({"create", "patch", "delete", "evict"})
+_BEFORE: dict[str, Callable[[], ApiError]] = {
+    "conflict": lambda: Conflict("the object has been modified"),
+    "unavailable": lambda: Unavailable("the server is currently unable to handle the request"),
+    "throttled": lambda: Throttled("too many requests", 1.0),
+    "timeout before effect": lambda: OutcomeUnknown("no answer in time"),
+}
+
+
+@dataclass
+class Armed:
+    """A fault that waits for its calls."""
+
+    piece: Piece
+    left: int
+
+    def matches(self, call: Call) -> bool:
+        """Whether it strikes this call."""
+        terms = self.piece.terms
+        if terms["kind"] not in ("", call.kind):
+            return False
+        wanted = terms["calls"]
+        return wanted in ("any", call.operation) or (wanted == "write" and call.operation in WRITES)
+
+
+@dataclass
+class Trouble:
+    """The faults that are armed now, and what they did so far."""
+
+    witness: Callable[[Call], None]  # called right before a call of the controllers takes effect
+    died: Callable[[float], None]
+    armed: list[Armed] = field(default_factory=list)
+    injected: int = 0
+    dead: bool = False
+    _crash: Piece | None = None
+    _calls_to_live: int = 0
+
+    def arm(self, piece: Piece) -> None:
+        """Let a fault wait for the calls it strikes."""
+        if piece.what == "crash":
+            self._crash, self._calls_to_live = piece, int(piece.terms["call"])
+        else:
+            self.armed.append(Armed(piece, int(piece.terms["times"])))
+
+    def calm(self) -> None:
+        """Nothing fails any more."""
+        self.armed.clear()
+        self._crash = None
+
+    async def before(self, call: Call) -> None:
+        """Fail, delay or let pass."""
+        self._check_alive()
+        if call.operation not in {"list", "watch"} and call.kind != "Event":
+            self._calls_to_live -= 1
+            waits_for_effect = self._crash is not None and self._crash.terms["after"] and call.operation in WRITES
+            if self._crash is not None and self._calls_to_live <= 0 and not waits_for_effect:
+                self._die(self._crash)
+        await self._strike(call)
+        self._check_alive()
+        self.witness(call)
+
+    async def _strike(self, call: Call) -> None:
+        struck = next((each for each in self.armed if each.matches(call) and each.piece.what in _BEFORE), None)
+        if struck is not None:
+            self._spend(struck)
+            failure = _BEFORE[struck.piece.what]
+            raise failure()
+        slow = next((each for each in self.armed if each.matches(call) and each.piece.what == "slow call"), None)
+        if slow is not None:
+            self._spend(slow)
+            await asyncio.sleep(slow.piece.terms["seconds"])
+
+    async def after(self, call: Call) -> None:
+        """Hide an effect, or die right after it."""
+        if self._crash is not None and self._calls_to_live <= 0:
+            self._die(self._crash)
+        for each in self.armed:
+            if each.piece.what == "timeout after effect" and each.matches(call):
+                self._spend(each)
+                raise OutcomeUnknown("no answer in time")
+
+    def _spend(self, armed: Armed) -> None:
+        self.injected += 1
+        armed.left -= 1
+        if armed.left <= 0:
+            self.armed.remove(armed)
+
+    def _die(self, crash: Piece) -> None:
+        self.injected += 1
+        self._crash = None
+        self.dead = True
+        self.died(float(crash.terms["down"]))
+        raise asyncio.CancelledError
+
+    def _check_alive(self) -> None:
+        if self.dead:
+            raise asyncio.CancelledError
