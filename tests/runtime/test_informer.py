@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from builders import build
 from dovetail.model.kinds import NODE
-from dovetail.model.wire import Key
-from dovetail.ports.cluster import Patch
-from dovetail.ports.errors import Unavailable
+from dovetail.model.wire import Fault, Key, Unreadable
+from dovetail.ports.cluster import Change, Listing, Patch
+from dovetail.ports.errors import Gone, Unavailable
 from dovetail.runtime.informer import Informer
 from dovetail.sim.loop import run
 from dovetail.sim.world import World, WorldOptions
@@ -144,3 +144,138 @@ def test_law_the_copy_equals_the_cluster_and_listeners_can_rebuild_it(steps):
         assert rebuilt == set(informer.items)
 
     with_informer(story, WorldOptions(watch_lifetime=(30.0, 60.0)))
+
+
+class Scripted:
+    """A cluster whose list and watch say exactly what they are told to."""
+
+    def __init__(self, *listings):
+        self.listings = list(listings)
+        self.said = asyncio.Queue()
+        self.held = asyncio.Event()
+        self.held.set()
+
+    async def list(self, _kind):
+        answer = self.listings.pop(0)
+        await self.held.wait()
+        return answer
+
+    async def watch(self, _kind, _since):
+        while True:
+            change = await self.said.get()
+            if isinstance(change, Exception):
+                raise change
+            yield change
+
+
+def versioned(name, version, uid=None, **labels):
+    metadata = {"name": name, "uid": uid or name, "resourceVersion": str(version), "labels": labels}
+    return build(NODE, {"metadata": metadata})
+
+
+def scripted(story, *listings):
+    async def main():
+        cluster = Scripted(*listings)
+        informer = Informer(cluster, NODE)
+        heard = []
+        informer.listen(lambda before, after: heard.append((before and before.name, after and after.name)))
+        running = asyncio.get_running_loop().create_task(informer.run())
+        await informer.synced.wait()
+        await story(cluster, informer)
+        running.cancel()
+        await asyncio.wait([running])
+        return heard
+
+    return run(main())
+
+
+def test_an_event_that_is_late_does_not_overwrite_the_answer_to_a_later_write():
+    async def story(cluster, informer):
+        informer.observe(versioned("a", 7, x="new"))
+        cluster.said.put_nowait(Change("MODIFIED", "6", versioned("a", 6, x="old")))
+        await asyncio.sleep(1)
+        assert informer.items[Key("", "a")].metadata.labels == {"x": "new"}
+        cluster.said.put_nowait(Change("MODIFIED", "8", versioned("a", 8, x="newest")))
+        await asyncio.sleep(1)
+        assert informer.items[Key("", "a")].metadata.labels == {"x": "newest"}
+
+    scripted(story, Listing((versioned("a", 5),), "5"))
+
+
+def test_a_late_event_of_the_object_before_does_not_replace_the_one_of_the_same_name():
+    async def story(cluster, informer):
+        informer.observe(versioned("a", 9, uid="second"))
+        cluster.said.put_nowait(Change("MODIFIED", "6", versioned("a", 6, uid="first")))
+        cluster.said.put_nowait(Change("DELETED", "7", versioned("a", 7, uid="first")))
+        await asyncio.sleep(1)
+        assert informer.items[Key("", "a")].metadata.uid == "second"
+        cluster.said.put_nowait(Change("ADDED", "9", versioned("a", 9, uid="second")))
+        await asyncio.sleep(1)
+        assert informer.items[Key("", "a")].metadata.uid == "second"
+
+    heard = scripted(story, Listing((versioned("a", 5, uid="first"),), "5"))
+    assert heard == [(None, "a"), ("a", None), (None, "a")]
+
+
+def test_what_was_created_while_a_list_was_under_way_is_neither_dropped_nor_taken_for_deleted():
+    async def story(cluster, informer):
+        cluster.held.clear()
+        cluster.said.put_nowait(Gone("too old"))
+        await asyncio.sleep(5)
+        informer.observe(versioned("b", 9))  # the list answers with what was there before
+        cluster.held.set()
+        await asyncio.sleep(5)
+        assert Key("", "b") in informer.items
+        cluster.said.put_nowait(Change("ADDED", "9", versioned("b", 9)))
+        cluster.said.put_nowait(Change("MODIFIED", "10", versioned("b", 10, x="1")))
+        await asyncio.sleep(1)
+        assert informer.items[Key("", "b")].metadata.labels == {"x": "1"}
+
+    heard = scripted(story, Listing((versioned("a", 5),), "5"), Listing((versioned("a", 5),), "8"))
+    assert heard == [(None, "a"), (None, "b"), ("b", "b")]
+
+
+def test_an_old_list_does_not_take_back_a_newer_answer():
+    async def story(cluster, informer):
+        cluster.held.clear()
+        cluster.said.put_nowait(Gone("too old"))
+        await asyncio.sleep(5)
+        informer.observe(versioned("a", 9, x="new"))
+        cluster.held.set()
+        await asyncio.sleep(5)
+        assert informer.items[Key("", "a")].metadata.labels == {"x": "new"}
+
+    scripted(story, Listing((versioned("a", 5),), "5"), Listing((versioned("a", 6, x="old"),), "8"))
+
+
+def test_what_is_gone_from_a_later_list_is_dropped():
+    async def story(cluster, informer):
+        informer.observe(versioned("b", 6))
+        cluster.said.put_nowait(Gone("too old"))
+        await asyncio.sleep(5)
+        assert set(informer.items) == {Key("", "a")}
+
+    scripted(story, Listing((versioned("a", 5),), "5"), Listing((versioned("a", 5),), "8"))
+
+
+def test_an_object_that_was_unreadable_for_a_while_is_not_taken_for_deleted():
+    async def story(cluster, informer):
+        bad = Unreadable(metadata=versioned("a", 6).metadata, faults=(Fault("spec", "is odd"),))
+        cluster.said.put_nowait(Change("MODIFIED", "6", bad))
+        await asyncio.sleep(1)
+        assert set(informer.unreadable) == {Key("", "a")}
+        informer.observe(versioned("a", 7, x="mended"))
+        assert informer.items[Key("", "a")].metadata.labels == {"x": "mended"}
+        assert not informer.unreadable
+
+    scripted(story, Listing((versioned("a", 5),), "5"))
+
+
+def test_an_api_server_that_was_set_back_in_time_is_believed_after_the_relist():
+    async def story(cluster, informer):
+        informer.observe(versioned("b", 90))
+        cluster.said.put_nowait(Gone("restored"))
+        await asyncio.sleep(5)
+        assert informer.items == {Key("", "a"): versioned("a", 7, x="restored")}
+
+    scripted(story, Listing((versioned("a", 50),), "50"), Listing((versioned("a", 7, x="restored"),), "8"))

@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 
 from dovetail.model.kinds import Kind
 from dovetail.model.wire import Key, KubeObject, Unreadable
-from dovetail.ports.cluster import Change, Cluster
+from dovetail.ports.cluster import EVERYTHING, Change, Cluster, ListOptions
 from dovetail.ports.errors import ApiError, Denied, Gone
 from dovetail.runtime.backoff import Backoff
 
@@ -26,17 +26,19 @@ REMEMBERED_DELETIONS = 4096
 
 
 class Informer(Generic[T]):
-    """The objects of one kind, by key."""
+    """The objects of one kind, by key; all of them, or those that the options choose."""
 
-    def __init__(self, cluster: Cluster, kind: Kind[T]) -> None:
+    def __init__(self, cluster: Cluster, kind: Kind[T], options: ListOptions = EVERYTHING) -> None:
         self.kind = kind
         self.items: dict[Key, T] = {}
         self.unreadable: dict[Key, Unreadable] = {}
         self.synced = asyncio.Event()
         self._cluster = cluster
+        self._options = options
         self._listeners: list[Listener[T]] = []
         self._unreadable_listeners: list[Callable[[Unreadable], None]] = []
         self._deleted_uids: OrderedDict[str, None] = OrderedDict()
+        self._own_writes: set[Key] = set()  # since the last list began
 
     def listen(self, listener: Listener[T]) -> None:
         """Call `listener` with every change from now on."""
@@ -48,10 +50,9 @@ class Informer(Generic[T]):
 
     def observe(self, value: T) -> None:
         """Take in the answer to a write of our own, so that the next decision already sees it."""
-        known = self.items.get(value.key)
-        if value.metadata.uid in self._deleted_uids or (known is not None and not _newer(value, known)):
-            return
-        self._put(value)
+        if value.metadata.uid not in self._deleted_uids and self._news(value):
+            self._put(value)
+            self._own_writes.add(value.key)
 
     async def run(self) -> None:
         """List and watch until cancelled."""
@@ -62,7 +63,7 @@ class Informer(Generic[T]):
                 if not version:
                     version = await self._relist()
                 began = version
-                async for change in self._cluster.watch(self.kind, version):
+                async for change in self._cluster.watch(self.kind, version, self._options):
                     version = change.resource_version or version
                     self._apply(change)
                     backoff.reset()
@@ -85,15 +86,19 @@ class Informer(Generic[T]):
             log.warning("watch failed", extra=facts)
 
     async def _relist(self) -> str:
-        listing = await self._cluster.list(self.kind)
+        """Take in a whole list. Only what we wrote while it was under way may be newer than what it has."""
+        self._own_writes.clear()
+        listing = await self._cluster.list(self.kind, self._options)
         present = {item.key for item in listing.items} | {item.key for item in listing.unreadable}
-        for key in [key for key in (*self.items, *self.unreadable) if key not in present]:
+        newer = {key for key in self._own_writes if self._later_than(key, listing.resource_version)}
+        for key in [key for key in (*self.items, *self.unreadable) if key not in present | newer]:
             self._drop(key)
         for bad in listing.unreadable:
-            self._set_aside(bad)
+            if bad.key not in newer:
+                self._set_aside(bad)
         for item in listing.items:
             known = self.items.get(item.key)
-            if known is None or known.metadata.resource_version != item.metadata.resource_version:
+            if item.key not in newer and (known is None or _version(known) != _version(item)):
                 self._put(item)
         self.synced.set()
         return listing.resource_version
@@ -103,10 +108,25 @@ class Informer(Generic[T]):
             return
         if change.type == "DELETED":
             self._drop(change.object.key, change.object.metadata.uid)
-        elif isinstance(change.object, Unreadable):
-            self._set_aside(change.object)
         else:
-            self._put(change.object)
+            self._take(change.object)
+
+    def _take(self, found: T | Unreadable) -> None:
+        """Believe what the API server tells, unless we already know better from the answer to a write of our own."""
+        if not self._news(found):
+            return
+        if isinstance(found, Unreadable):
+            self._set_aside(found)
+        else:
+            self._put(found)
+
+    def _news(self, found: T | Unreadable) -> bool:
+        known = self.items.get(found.key)
+        return known is None or _later(_version(found), _version(known))
+
+    def _later_than(self, key: Key, version: str) -> bool:
+        known = self.items.get(key)
+        return known is not None and _later(_version(known), version)
 
     def _put(self, value: T) -> None:
         self.unreadable.pop(value.key, None)
@@ -124,20 +144,26 @@ class Informer(Generic[T]):
                 extra={"kind": self.kind.name, "object": str(bad.key), "faults": [str(fault) for fault in bad.faults]},
             )
         known = self.unreadable.get(bad.key)
-        self._drop(bad.key)
+        self._forget(bad.key)
         self.unreadable[bad.key] = bad
         if known is None or known.faults != bad.faults:
             for listener in self._unreadable_listeners:
                 listener(bad)
 
     def _drop(self, key: Key, uid: str = "") -> None:
-        self.unreadable.pop(key, None)
-        before = self.items.pop(key, None)
-        gone = uid or (before.metadata.uid if before is not None else "")
+        """It is deleted. A deletion that comes late may be that of an earlier object of the same name."""
+        known = self.items.get(key)
+        gone = uid or (known.metadata.uid if known is not None else "")
         if gone:
             self._deleted_uids[gone] = None
             while len(self._deleted_uids) > REMEMBERED_DELETIONS:
                 self._deleted_uids.popitem(last=False)
+        if known is None or known.metadata.uid == gone:
+            self._forget(key)
+
+    def _forget(self, key: Key) -> None:
+        self.unreadable.pop(key, None)
+        before = self.items.pop(key, None)
         if before is not None:
             self._tell(before, None)
 
@@ -146,8 +172,12 @@ class Informer(Generic[T]):
             listener(before, after)
 
 
-def _newer(value: KubeObject, known: KubeObject) -> bool:
-    ours, theirs = value.metadata.resource_version, known.metadata.resource_version
-    if ours.isdigit() and theirs.isdigit():
-        return int(ours) > int(theirs)
-    return ours != theirs
+def _version(found: KubeObject | Unreadable) -> str:
+    return found.metadata.resource_version
+
+
+def _later(version: str, other: str) -> bool:
+    """Whether a resource version is later than another; where they are not numbers, any other one counts as later."""
+    if version.isdigit() and other.isdigit():
+        return int(version) > int(other)
+    return version != other
