@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from dovetail.model.wire import Key
-from dovetail.ports.cluster import Deletion, Patch
+from dovetail.ports.cluster import Patch
 from dovetail.sim.faults.history import History
 from dovetail.sim.faults.scene import NODE_CLASS, PRIORITIES, PROTECTION, draw_job
 from dovetail.sim.faults.story import Piece, Terms
@@ -39,6 +39,7 @@ class People:
         self._history = history
         self._world = history.world
         self._seed = seed
+        self._sick: list[tuple[Key, str]] = []
         self.deeds: dict[str, Callable[[Terms], None]] = {
             "scale": self._scale,
             "roll out": self._roll_out,
@@ -57,6 +58,9 @@ class People:
             "loosen disruption budget": lambda terms: self._loosen(self._pick(PDB, terms)),
             "instance dies": self._kill,
             "instance vanishes": self._vanish,
+            "instance is reclaimed": self._reclaim,
+            "cloud warns": self._warn,
+            "node is sick": self._sicken,
         }
 
     def _pick(self, resource: Resource, terms: Terms) -> Record | None:
@@ -108,19 +112,36 @@ class People:
         picked = self._pick(NODE, terms)
         if picked is not None:
             self._history.excused_nodes.add(picked.key.name)
-            self._world.kill_instance(picked.key.name)
+            self._world.mishaps.kill(picked.key.name)
 
     def _vanish(self, terms: Terms) -> None:
         """The cloud takes the instance back, and the node with it."""
         picked = self._pick(NODE, terms)
         if picked is not None:
-            self._take_away(picked)
+            self._history.excused_nodes.add(picked.key.name)
+            self._world.mishaps.vanish(picked.key.name)
 
-    def _take_away(self, node: Record) -> None:
-        self._history.excused_nodes.add(node.key.name)
-        self._world.api.patch(NODE, node.key, Patch({"metadata": {"finalizers": None}}))
-        if self._world.store.find(NODE, node.key) is not None:
-            self._world.api.delete(NODE, node.key, Deletion(uid=node.uid))
+    def _reclaim(self, terms: Terms) -> None:
+        picked = self._pick(NODE, terms)
+        if picked is not None:
+            self._history.excused_nodes.add(picked.key.name)
+            self._note_warning(picked)
+            self._world.mishaps.reclaim_spot(picked.key.name)
+
+    def _warn(self, terms: Terms) -> None:
+        picked = self._pick(NODE, terms)
+        if picked is not None:
+            self._note_warning(picked)
+            self._world.mishaps.warn(picked.key.name, terms["kind"])
+
+    def _note_warning(self, node: Record) -> None:
+        self._history.warned.add(node.plain["spec"].get("providerID", ""))
+
+    def _sicken(self, terms: Terms) -> None:
+        picked = self._pick(NODE, terms)
+        if picked is not None:
+            self._sick.append((picked.key, terms["condition"]))
+            self._world.mishaps.turn(picked.key.name, terms["condition"], terms["status"])
 
     @property
     def _now(self) -> float:
@@ -140,9 +161,12 @@ class People:
         for resource in (POD, NODE):
             for each in world.store.all(resource):
                 world.api.patch(resource, each.key, Patch(free))
-        for node in world.store.all(NODE):
-            if node.key.name in self._history.excused_nodes:
-                self._take_away(node)
+        for key, condition in self._sick:
+            if world.store.find(NODE, key) is not None:
+                world.mishaps.turn(key.name, condition, "True" if condition == "Ready" else "False")
+        for name in sorted(self._history.excused_nodes):
+            if world.store.find(NODE, Key("", name)) is not None:
+                world.mishaps.vanish(name)
 
 
 def _by_key(record: Record) -> Key:

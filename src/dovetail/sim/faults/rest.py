@@ -34,9 +34,9 @@ def _waiting_pods(world: World) -> Iterator[tuple[str, str]]:
         running = sum(ready.get(each.uid, 0) for each in world.store.owned_by(deployment.uid))
         if running < wanted:
             yield PODS, f"{running} of {wanted} pods of {deployment.key} run"
-    for job in world.store.all(JOBS):
-        if not (job.plain.get("status") or {}).get("completionTime"):
-            yield PODS, f"{job.key} is not complete"
+    for job in world.store.all(JOBS):  # one that runs is well: a simulated Job forgets pods that ended on lost nodes
+        if not (job.plain.get("status") or {}).get("completionTime") and not ready.get(job.uid):
+            yield PODS, f"{job.key} is not complete, and no pod of it runs"
 
 
 def _is_ready(pod: Record) -> bool:

@@ -15,6 +15,8 @@ Terms = dict[str, Any]
 Draw = Callable[[random.Random], Terms]
 
 BEGIN = 60.0  # seconds that a cluster is given to come up at all
+WARNINGS = ("spot_interrupted", "rebalance_recommendation", "scheduled_change", "instance_status", "instance_stopped")
+SICK = (("Ready", "False"), ("NetworkUnavailable", "True"), ("MemoryPressure", "True"))
 WATCHED = ("Pod", "Node", "NodeClaim", "NodePool", "PodDisruptionBudget")
 
 
@@ -63,6 +65,13 @@ FAULTS: tuple[tuple[str, int, Draw], ...] = (
     ("instance never joins", 1, lambda _: {}),
     ("instance dies", 2, _which),
     ("instance vanishes", 1, _which),
+    ("instance is reclaimed", 1, _which),
+    ("cloud warns", 1, lambda dice: {**_which(dice), "kind": dice.choice(WARNINGS)}),
+    (
+        "node is sick",
+        1,
+        lambda dice: {**_which(dice), **dict(zip(("condition", "status"), dice.choice(SICK), strict=True))},
+    ),
     ("clock jumps", 1, lambda dice: {"seconds": dice.choice((-300, -30, 30, 240)), "lasts": dice.choice((30, 200))}),
 )
 
