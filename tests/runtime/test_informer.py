@@ -155,12 +155,12 @@ class Scripted:
         self.held = asyncio.Event()
         self.held.set()
 
-    async def list(self, _kind):
+    async def list(self, _kind, _options=None):
         answer = self.listings.pop(0)
         await self.held.wait()
         return answer
 
-    async def watch(self, _kind, _since):
+    async def watch(self, _kind, _since, _options=None):
         while True:
             change = await self.said.get()
             if isinstance(change, Exception):

@@ -38,7 +38,8 @@ class Informer(Generic[T]):
         self._listeners: list[Listener[T]] = []
         self._unreadable_listeners: list[Callable[[Unreadable], None]] = []
         self._deleted_uids: OrderedDict[str, None] = OrderedDict()
-        self._own_writes: set[Key] = set()  # since the last list began
+        self._listing = False
+        self._own_writes: set[Key] = set()  # while a list was under way
 
     def listen(self, listener: Listener[T]) -> None:
         """Call `listener` with every change from now on."""
@@ -52,7 +53,8 @@ class Informer(Generic[T]):
         """Take in the answer to a write of our own, so that the next decision already sees it."""
         if value.metadata.uid not in self._deleted_uids and self._news(value):
             self._put(value)
-            self._own_writes.add(value.key)
+            if self._listing:
+                self._own_writes.add(value.key)
 
     async def run(self) -> None:
         """List and watch until cancelled."""
@@ -88,7 +90,11 @@ class Informer(Generic[T]):
     async def _relist(self) -> str:
         """Take in a whole list. Only what we wrote while it was under way may be newer than what it has."""
         self._own_writes.clear()
-        listing = await self._cluster.list(self.kind, self._options)
+        self._listing = True
+        try:
+            listing = await self._cluster.list(self.kind, self._options)
+        finally:
+            self._listing = False
         present = {item.key for item in listing.items} | {item.key for item in listing.unreadable}
         newer = {key for key in self._own_writes if self._later_than(key, listing.resource_version)}
         for key in [key for key in (*self.items, *self.unreadable) if key not in present | newer]:
