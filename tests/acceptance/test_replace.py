@@ -195,15 +195,7 @@ def test_the_zone_of_a_spread_is_kept_by_the_replacement():
 
 @pytest.mark.parametrize(
     "gates",
-    [
-        pytest.param(
-            Gates(),
-            marks=pytest.mark.xfail(
-                reason="a node that only a dearer purchase could keep apart is given up, and the preference with it"
-            ),
-        ),
-        Gates(respect_preferences=False),
-    ],
+    [Gates(), Gates(respect_preferences=False)],
     ids=["respected", "ignored"],
 )
 def test_preferences_count_unless_they_are_to_be_ignored(gates):

@@ -3,7 +3,7 @@ of scheduling; each rule is in the module named after it, in the words of the pa
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dovetail.model.nodepool import NodePool
 from dovetail.model.pod import Pod
@@ -68,9 +68,25 @@ def place_in_queue(pod: Pod) -> tuple:
 
 
 def place(run: Run, pod: Pod, *, respect_preferences: bool) -> bool:
-    """Try every bin at every step of the ladder; a pod that is tried again starts from the top."""
-    steps = ladder(pod, respect_preferences=respect_preferences, soft_taints_exist=run.soft_taints_exist)
-    return any(_in_room(run, wish) or _in_draft(run, wish) or _in_new_draft(run, wish) for wish in steps)
+    """Try every bin at every step of the ladder; a pod that is tried again starts from the top.
+
+    What a run may not buy does not make a pod give up what it prefers: it has no place then.
+    """
+    steps = [*ladder(pod, respect_preferences=respect_preferences, soft_taints_exist=run.soft_taints_exist)]
+    for wish in steps:
+        if _in_room(run, wish) or _in_draft(run, wish) or _in_new_draft(run, wish):
+            return True
+        bounded = run.price_ceiling is not None or run.most_drafts is not None
+        if bounded and wish is not steps[-1] and _would_take_a_new_node(run, wish):
+            return False
+    return False
+
+
+def _would_take_a_new_node(run: Run, wish: Wish) -> bool:
+    """Whether one of any price would take the pod; what this run has spent so far does not count."""
+    free = replace(run, price_ceiling=None, most_drafts=None, spent=[{} for _ in run.drafts])
+    drafts = (empty_draft(free, pool) for pool in run.pools)
+    return any(draft is not None and draft_with(free, draft, wish) is not None for draft in drafts)
 
 
 def _in_room(run: Run, wish: Wish) -> bool:

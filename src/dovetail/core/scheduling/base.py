@@ -32,14 +32,17 @@ SOFT = "PreferNoSchedule"
 Asked = tuple[tuple[Toleration, ...], bool, tuple[Alternative, ...], tuple[Alternative, ...], Need]
 
 
+FEW_ROOMS = 3
+"""Lists of candidates up to this length are short: who is on them is looked at one by one."""
+
+
 @dataclass(frozen=True)
 class Requalified:
-    """Lists of candidates, by identity: those a room was or is on, and short ones that it joined or left."""
+    """Lists of candidates, by identity: those a room was or is on, and those of them that are or were short."""
 
     before: set[int] = field(default_factory=set)
     after: set[int] = field(default_factory=set)
-    rescued: set[int] = field(default_factory=set)
-    stranded: set[int] = field(default_factory=set)
+    short: set[int] = field(default_factory=set)
 
 
 class Base:
@@ -209,20 +212,13 @@ class Base:
                 changed.before.add(id(found))
             if has:
                 changed.after.add(id(found))
+            if len(found) <= FEW_ROOMS:
+                changed.short.add(id(found))
             if had is not has:
-                self._move_on_list(row, found, changed)
+                _move_on_list(row, found, joining=has)
+            if len(found) <= FEW_ROOMS:
+                changed.short.add(id(found))
         return changed
-
-    def _move_on_list(self, row: int, found: "array[int]", changed: Requalified) -> None:
-        position = bisect_left(found, row)
-        if id(found) in changed.after:
-            if len(found) <= 1:
-                changed.rescued.add(id(found))
-            found.insert(position, row)
-        else:
-            found.pop(position)
-            if len(found) <= 1:
-                changed.stranded.add(id(found))
 
     def _may_stand(self, row: int, asked: Asked) -> bool:
         tolerations, soft, alternatives, on_rooms, _ = asked
@@ -244,3 +240,11 @@ class Base:
 
 def _holds(free: Sequence[int], need: Need) -> bool:
     return all(free[column] >= amount for column, amount in need)
+
+
+def _move_on_list(row: int, found: "array[int]", *, joining: bool) -> None:
+    position = bisect_left(found, row)
+    if joining:
+        found.insert(position, row)
+    else:
+        found.pop(position)

@@ -3,7 +3,7 @@
 Placing a pod changes what is free and what the tallies count. Nothing here decides; it only keeps the books.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from dovetail.core.scheduling.base import Base
 from dovetail.core.scheduling.draft import Draft, Step
@@ -90,18 +90,19 @@ class Board:
             if self._is_eligible(tally, draft):
                 tally.add_bin(draft.number, self.journal)
 
-    def take(self, draft: Draft, pod: Pod, shape: Shape, step: Step) -> None:
-        """A draft takes a pod and becomes what was found; its pods count where it still can be."""
+    def take(self, draft: Draft, pods: Sequence[tuple[Pod, Shape]], step: Step) -> None:
+        """A draft takes pods and becomes what was found; its pods count where it still can be."""
         before = {tally: self._domains(tally, draft) for tally in draft.counted}
         asked = self._host_spreads if step.options is not draft.options else self._choosy_spreads
         hosting = {tally: self._is_eligible(tally, draft) for tally in asked}
-        draft.become(pod, shape, step)
+        draft.become(pods, step)
         for tally, domains in before.items():
             self._recount(tally, domains, self._domains(tally, draft), draft.counted[tally])
-        for tally in self.rulebook.counted_by[shape]:
-            draft.counted[tally] = draft.counted.get(tally, 0) + 1
-            for domain in self._domains(tally, draft):
-                self.journal.bump(tally.counts, domain, 1)
+        for _, shape in pods:
+            for tally in self.rulebook.counted_by[shape]:
+                draft.counted[tally] = draft.counted.get(tally, 0) + 1
+                for domain in self._domains(tally, draft):
+                    self.journal.bump(tally.counts, domain, 1)
         for spread, counted in hosting.items():
             if self._is_eligible(spread, draft) is not counted:
                 spread.add_bin(draft.number, self.journal, -1 if counted else 1)

@@ -1,6 +1,6 @@
 """A node to buy, still being narrowed: every pod it takes adds requirements and removes types that no longer fit."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from dovetail.core.scheduling.alternative import Alternative
@@ -31,12 +31,13 @@ class Draft:
     _possible: dict[str, tuple[str, ...]] = field(default_factory=dict)
     _witnesses: dict[Options, int] = field(default_factory=dict)
 
-    def become(self, pod: Pod, shape: Shape, step: "Step") -> None:
-        """Take a pod and be what was found."""
+    def become(self, pods: Iterable[tuple[Pod, Shape]], step: "Step") -> None:
+        """Take pods and be what was found."""
         self.options, self.total, self.witness = step.options, step.total, step.witness
-        self.pods.append(pod)
-        self.shapes.append(shape)
-        self.ports += shape.ports
+        for pod, shape in pods:
+            self.pods.append(pod)
+            self.shapes.append(shape)
+            self.ports += shape.ports
         self._possible.clear()
 
     def possible(self, key: str) -> tuple[str, ...]:

@@ -1,11 +1,13 @@
-"""Pods that no room has room for, whatever else moves: together they would have to share one cheaper node.
+"""Pods that hardly any room has room for: most of them would have to share one cheaper node.
 
-A quick no for the sweep. Where nothing cheaper holds these pods alone, nothing holds them with others, and the node
-stays. Topology, ports and volumes are left aside: they could only make it harder.
+A quick no for the sweep. A pod with few rooms to go to is in one of them, or on the one node that may be bought. So
+that node holds at least what these rooms leave over, and where nothing cheaper holds even that, the node stays.
+Topology, ports and volumes are left aside: they could only make it harder.
 """
 
 from collections.abc import Iterable, Sequence
 
+from dovetail.core.scheduling.base import FEW_ROOMS
 from dovetail.core.scheduling.board import Board
 from dovetail.core.scheduling.joining import Joining
 from dovetail.core.scheduling.ladder import Stance
@@ -13,7 +15,10 @@ from dovetail.core.scheduling.market import Market
 from dovetail.core.scheduling.options import Options
 from dovetail.core.scheduling.shape import Shape
 from dovetail.core.scheduling.shop import Shop
+from dovetail.core.scheduling.solve import queue_order
 from dovetail.model.pod import Pod
+
+Entry = tuple[Pod, Shape]
 
 
 class Homeless:
@@ -26,33 +31,59 @@ class Homeless:
         self._shop = shop
         self._homes: dict[Shape, tuple[Stance, Sequence[int]]] = {}
 
-    def find(self, row: int, moving: Iterable[tuple[Pod, Shape]]) -> list[tuple[Pod, Shape]]:
-        """The pods that fit into no room but, perhaps, this one."""
-        found = []
-        for pod, shape in moving:
-            known = self._homes.get(shape)
-            if known is None:
-                stance = self._board.rulebook.ladder(shape)[-1]
-                known = self._homes[shape] = stance, self._base.candidates(shape, stance)
-            rooms = known[1]
-            if not rooms or (rooms[0] == row and len(rooms) == 1):
-                found.append((pod, shape))
-        return found
+    def blocker(self, row: int, moving: Iterable[Entry], below: float | None) -> Pod | None:
+        """The first pod of those that cannot all have a place when a room goes, if that can be seen at once."""
+        nowhere: list[Entry] = []
+        hardly: list[Entry] = []
+        rooms: set[int] = set()
+        for entry in moving:
+            homes = self._rooms(entry[1])
+            if len(homes) <= FEW_ROOMS:
+                others = [each for each in homes if each != row]
+                rooms.update(others)
+                (hardly if others else nowhere).append(entry)
+        if not nowhere and not hardly:
+            return None
+        least = self._left_over(nowhere, hardly, rooms)
+        if max(least, default=0) <= 0:
+            return None
+        if below is not None and any(self._held(market, nowhere, least, below) for market in self._base.markets):
+            return None
+        return min(nowhere or hardly, key=queue_order)[0]
 
-    def too_many(self, shapes: list[Shape], below: float) -> bool:
-        """Whether nothing cheaper than `below` could hold them all."""
-        total = [0] * len(self._base.units.names)
-        for shape in shapes:
+    def _rooms(self, shape: Shape) -> Sequence[int]:
+        known = self._homes.get(shape)
+        if known is None:
+            stance = self._board.rulebook.ladder(shape)[-1]
+            known = self._homes[shape] = stance, self._base.candidates(shape, stance)
+        return known[1]
+
+    def _left_over(self, nowhere: list[Entry], hardly: list[Entry], rooms: set[int]) -> list[int]:
+        """The least that a new node would have to hold."""
+        alone = [0] * len(self._base.units.names)
+        for _, shape in nowhere:
             for column, amount in shape.need:
-                total[column] += amount
-        return not any(self._held(market, shapes, total, below) for market in self._base.markets)
+                alone[column] += amount
+        if not hardly:
+            return alone
+        together = list(alone)
+        for _, shape in hardly:
+            for column, amount in shape.need:
+                together[column] += amount
+        for row in rooms:
+            for column, amount in enumerate(self._base.free[row]):
+                together[column] -= max(0, amount)
+        return list(map(max, alone, together))
 
-    def _held(self, market: Market, shapes: list[Shape], total: list[int], below: float) -> bool:
+    def _held(self, market: Market, nowhere: list[Entry], least: list[int], below: float) -> bool:
         options: Options | str = self._shop.root(market)
-        for shape in shapes:
-            stance = self._homes[shape][0]
+        seen: Shape | None = None
+        for _, shape in nowhere:
+            if shape is seen:
+                continue
+            seen, stance = shape, self._homes[shape][0]
             if isinstance(options, str) or self._joining.untolerated(stance, market):
                 return False
             if len(stance.alternatives) == 1:
                 options = options.narrow(stance.alternatives[0])
-        return not isinstance(options, str) and options.find(total, below) >= 0
+        return not isinstance(options, str) and options.find(least, below) >= 0

@@ -37,7 +37,7 @@ class _Search:
     def choose(self, options: Options, keys: tuple[str, ...]) -> Step | str:
         """Settle each key that a rule uses, one after the other, then find a type that holds everything."""
         if not keys:
-            return self._fit(options)
+            return fit(self.draft, options, self.total, self.ports)
         found = self.allowance.domains(keys[0], self._possible(options, keys[0]))
         if found is None:
             return self.choose(options, keys[1:])
@@ -61,15 +61,16 @@ class _Search:
     def _holds(self, options: Options) -> bool:
         return options.find(self.total, self.draft.below, self.ports) >= 0
 
-    def _fit(self, options: Options) -> Step | str:
-        draft = self.draft
-        plain = not options.diversity and not self.ports
-        if plain and options is draft.options and draft.pods and options.holds(draft.witness, self.total):
-            return Step(options, self.total, draft.witness)
-        if options.diversity and not options.left(self.total, draft.below, self.ports):
-            return TOO_FEW
-        witness = options.find(self.total, draft.below, self.ports)
-        return Step(options, self.total, witness) if witness >= 0 else TOO_SMALL
+
+def fit(draft: Draft, options: Options, total: list[int], ports: tuple[HostPort, ...]) -> Step | str:
+    """A type that holds everything, once nothing is left to choose."""
+    plain = not options.diversity and not ports
+    if plain and options is draft.options and draft.pods and options.holds(draft.witness, total):
+        return Step(options, total, draft.witness)
+    if options.diversity and not options.left(total, draft.below, ports):
+        return TOO_FEW
+    witness = options.find(total, draft.below, ports)
+    return Step(options, total, witness) if witness >= 0 else TOO_SMALL
 
 
 def hopeless(options: Options, attempt: Attempt) -> bool:

@@ -38,6 +38,7 @@ class Options:
         self.prices: npt.NDArray[np.float64] = market.price[held][first[order]]
         self.net: npt.NDArray[np.int64] = market.net[self.types]
         self._rows: list[list[int]] | None = None
+        self._frontier: list[tuple[float, int, list[int]]] | None = None
         self._dearest: npt.NDArray[np.float64] | None = None
         self.diversity = {
             key: requirement.min_values
@@ -98,9 +99,27 @@ class Options:
         if self.diversity or ports:
             positions = self._holding(total, below, ports)
             return positions[0] if positions else -1
-        limit = len(self.types) if below == UNLIMITED else int(np.searchsorted(self.prices, below, side="left"))
-        holding = np.flatnonzero((self.net[:limit] >= total).all(axis=1))
-        return int(holding[0]) if len(holding) else -1
+        for price, position, net in self.frontier:
+            if price >= below:
+                break
+            for have, asked in zip(net, total, strict=True):
+                if have < asked:
+                    break
+            else:
+                return position
+        return -1
+
+    @property
+    def frontier(self) -> list[tuple[float, int, list[int]]]:
+        """The types worth a look, cheapest first: none before them in the list has as much of everything."""
+        if self._frontier is None:
+            self._frontier = []
+            left = np.arange(len(self.types))
+            while len(left):
+                best, net = int(left[0]), self.net[left[0]]
+                self._frontier.append((float(self.prices[best]), best, net.tolist()))
+                left = left[(self.net[left] > net).any(axis=1)]
+        return self._frontier
 
     def holds(self, position: int, total: Sequence[int]) -> bool:
         """Whether the type at that position holds `total`."""

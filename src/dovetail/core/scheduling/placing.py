@@ -26,12 +26,14 @@ class Placing:
         self._start: dict[int, int] = {}  # where the scan of a list of candidates may begin
         self._shelf = Shelf()
         self._refused: dict[Stance, int] = {}  # drafts that can never be joined any more, one bit each
+        self._gathered: list[tuple[Pod, Shape]] = []
 
     def place(self, pod: Pod, shape: Shape) -> int | Draft | None:
         """Place a pod: the row of its room, or its draft, or None."""
         if shape.volumes.problem:
             return None
-        for stance in self.board.rulebook.ladder(shape):
+        ladder = self.board.rulebook.ladder(shape)
+        for stance in ladder:
             attempt = Attempt(shape, stance, Allowance(self.board.rulebook.rules(stance)))
             row = self._find_room(attempt)
             if row is not None:
@@ -40,6 +42,8 @@ class Placing:
             draft = self._find_draft(pod, attempt)
             if draft is not None:
                 return draft
+            if stance is not ladder[-1] and self._dearer(attempt):
+                return None  # a preference that could be kept is not given up because that costs more
         return None
 
     # -- rooms
@@ -99,17 +103,17 @@ class Placing:
             step = self.joining.step(draft, attempt)
             if isinstance(step, Step):
                 self._refused[stance] = refused
-                self._take(position, pod, attempt.shape, step)
+                self._take(position, [(pod, attempt.shape)], step)
                 return draft
             if rules.free:
                 refused |= 1 << position  # a draft only narrows
         self._refused[stance] = refused
         return self._open(pod, attempt)
 
-    def _take(self, position: int, pod: Pod, shape: Shape, step: Step) -> None:
+    def _take(self, position: int, pods: list[tuple[Pod, Shape]], step: Step) -> None:
         draft = self.board.drafts[position]
         self._shelf.take(position, len(draft.pods), draft.options)
-        self.board.take(draft, pod, shape, step)
+        self.board.take(draft, pods, step)
         self._shelf.put(position, len(draft.pods), draft.options)
 
     def _open(self, pod: Pod, attempt: Attempt) -> Draft | None:
@@ -124,16 +128,28 @@ class Placing:
                 position = len(self.board.drafts)
                 self.board.open(draft)
                 self._shelf.put(position, 0, draft.options)
-                self._take(position, pod, attempt.shape, step)
+                self._take(position, [(pod, attempt.shape)], step)
                 if self._most_drafts is None:  # a run that may open one draft has nothing left to bound
                     self._shop.buy(draft)
                 return draft
         return None
 
-    def blank(self, market: Market) -> Draft | str:
+    def _dearer(self, attempt: Attempt) -> bool:
+        """Whether a new node would take the pod, if this run might buy at any price."""
+        if self._below == UNLIMITED and self._most_drafts is None:
+            return False
+        drafts = (self.blank(market, UNLIMITED) for market in self.board.base.markets)
+        return any(
+            isinstance(self.joining.step(draft, attempt, opening=True), Step)
+            for draft in drafts
+            if not isinstance(draft, str)
+        )
+
+    def blank(self, market: Market, below: float | None = None) -> Draft | str:
         """A new draft of a NodePool without pods, or why its limits allow none."""
         root = self._shop.root(market)
         if isinstance(root, str):
             return root
         number = len(self.board.base.rooms) + len(self.board.drafts)
-        return Draft(number, root, [0] * len(self.board.base.units.names), self._below)
+        nothing = [0] * len(self.board.base.units.names)
+        return Draft(number, root, nothing, self._below if below is None else below)

@@ -22,8 +22,7 @@ class Change:
     row: int
     touched: frozenset[Shape]  # could go there, before or now
     always: frozenset[Shape]  # of those that are placed: whatever room they found, it may be another now
-    rescued: frozenset[Shape]  # had no other room, and have this one now
-    stranded: frozenset[Shape]  # have no other room now, and cannot go there any more
+    cramped: frozenset[Shape]  # could go there or can now, and hardly anywhere else
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +32,11 @@ class Answer(Generic[T]):
     value: T
     rows: tuple[int, ...]
     placed: Sequence[tuple[Shape, int]]
-    shapes: tuple[Shape, ...] = ()  # asked for a home of their own, before anybody was placed
-    homeless: tuple[Shape, ...] = ()  # those that had none, if that settled it
+    shapes: tuple[Shape, ...] = ()  # asked whether there is hardly any room for them, before anybody was placed
 
     def outdated(self, change: Change) -> bool:
         """Whether the answer could be another now."""
-        if change.row in self.rows or not change.stranded.isdisjoint(self.shapes):
-            return True
-        if not change.rescued.isdisjoint(self.homeless):
+        if change.row in self.rows or not change.cramped.isdisjoint(self.shapes):
             return True
         row, touched, always = change.row, change.touched, change.always
         return any(shape in always or (place >= row and shape in touched) for shape, place in self.placed)

@@ -11,6 +11,7 @@ from typing import Literal
 from dovetail.core.scheduling.base import Base, Requalified
 from dovetail.core.scheduling.board import Board
 from dovetail.core.scheduling.draft import Draft
+from dovetail.core.scheduling.gathering import Gathering, plain_stance
 from dovetail.core.scheduling.homeless import Homeless
 from dovetail.core.scheduling.options import UNLIMITED
 from dovetail.core.scheduling.placing import Placing
@@ -88,6 +89,8 @@ class Sweep:
         self._homeless = Homeless(self._board, self._shop)
         self._spreads = {shape: self._spreads_of(shape) for shape in shapes}
         self._bound = {shape: not self._free(shape) for shape in shapes}
+        self._plain = {shape: plain_stance(self._board, shape) for shape in shapes}
+        self._queues: dict[int, Queue] = {}
         self._answers: dict[int, Answer[Removal]] = {}
         self._sets: dict[tuple[tuple[int, ...], Bounds], Answer[Together]] = {}
         self.expecting = self._give_room_to_the_waiting()
@@ -133,7 +136,8 @@ class Sweep:
         moving = [entry for row in rows for entry in self._moving_by_row[row] if entry[0].key not in bounds.staying]
         queue = sorted(moving, key=queue_order)
         shop = Shop(self._base) if bounds.most_drafts is None else self._shop
-        placing = Placing(self._board, shop, below=bounds.below, most_drafts=bounds.most_drafts)
+        kind = Placing if bounds.most_drafts is None else Gathering
+        placing = kind(self._board, shop, below=bounds.below, most_drafts=bounds.most_drafts)
         blocker, drafts, placed = self._simulate(rows, placing, queue)
         return Answer(Together(drafts if blocker is None else (), blocker), rows, placed)
 
@@ -150,19 +154,24 @@ class Sweep:
         if not moving:
             return Answer(Removal("delete", price), (row,), ())
         shapes = tuple([shape for _, shape in moving])
-        homeless = self._homeless.find(row, moving)
-        if homeless and (price is None or self._homeless.too_many([shape for _, shape in homeless], price)):
-            stays = Removal("stay", price, blocker=min(homeless, key=queue_order)[0])
-            return Answer(stays, (row,), (), shapes, tuple([shape for _, shape in homeless]))
-        queue = sorted(moving, key=queue_order)
+        blocker = self._homeless.blocker(row, moving, price)
+        if blocker is not None:
+            return Answer(Removal("stay", price, blocker=blocker), (row,), (), shapes)
         most = 0 if price is None else 1
-        placing = Placing(self._board, self._shop, below=price or 0.0, most_drafts=most)
-        blocker, drafts, placed = self._simulate((row,), placing, queue)
+        placing = Gathering(self._board, self._shop, below=price or 0.0, most_drafts=most)
+        blocker, drafts, placed = self._simulate((row,), placing, self._queue(row))
         if blocker is not None:
             removal = Removal("stay", price, blocker=blocker)
         else:
             removal = Removal("replace", price, drafts[0]) if drafts else Removal("delete", price)
         return Answer(removal, (row,), placed, shapes)
+
+    def _queue(self, row: int) -> Queue:
+        """The pods of a node that need a new home, in the order they are tried."""
+        known = self._queues.get(row)
+        if known is None:
+            known = self._queues[row] = sorted(self._moving_by_row[row], key=queue_order)
+        return known
 
     def _simulate(
         self, rows: Sequence[int], placing: Placing, queue: Queue
@@ -182,13 +191,27 @@ class Sweep:
     def _blocker(self, placing: Placing, queue: Queue, placed: list[tuple[Shape, int]]) -> Pod | None:
         """A pod that finds no place, or None when all do."""
         waiting: list[tuple[Pod, Shape]] = []
+        gathering = placing if isinstance(placing, Gathering) else None
         for pod, shape in queue:
+            plain = self._plain[shape] if gathering is not None else None
+            if gathering is not None and plain is not None:
+                row = gathering.place_plain(pod, shape, plain)
+                placed.append((shape, BEYOND if row is None else row))
+                if row is None:
+                    return pod
+                continue
+            unfit = gathering.settle() if gathering is not None else None
+            if unfit is not None:
+                return unfit
             found = placing.place(pod, shape)
             placed.append((shape, found if isinstance(found, int) else BEYOND))
             if found is None:
                 if not self._bound[shape]:
                     return pod  # room only shrinks, so it will not find one later either
                 waiting.append((pod, shape))
+        unfit = gathering.settle() if gathering is not None else None
+        if unfit is not None:
+            return unfit
         while waiting:
             left = [(pod, shape) for pod, shape in waiting if placing.place(pod, shape) is None]
             if len(left) == len(waiting):
@@ -216,6 +239,7 @@ class Sweep:
             return False
         if row in self._moving_by_row:
             self._moving_by_row[row] = self._moving(row)
+            self._queues.pop(row, None)
             if any(shape not in self._bound for _, shape in self._moving_by_row[row]):
                 return False
         board.refill(row, gone, come)
@@ -233,7 +257,7 @@ class Sweep:
         return True
 
     def _change(self, row: int, lists: Requalified, listed: set[int], moved: set[Shape]) -> Change:
-        touched, always, rescued, stranded = set(), set(), set(), set()
+        touched, always, cramped = set(), set(), set()
         for shape in self._bound:
             ladder = self._rulebook.ladder(shape)
             known = [id(self._base.candidates_known(stance)) for stance in ladder]
@@ -241,13 +265,11 @@ class Sweep:
                 touched.add(shape)
                 if len(ladder) > 1:
                     always.add(shape)
-            if not lists.rescued.isdisjoint(known):
-                rescued.add(shape)
-            if not lists.stranded.isdisjoint(known):
-                stranded.add(shape)
+            if not lists.short.isdisjoint(known):
+                cramped.add(shape)
         counting = {tally for shape in moved for tally in self._rulebook.counted_by[shape]}
         always |= self._rulebook.asking(counting) if counting else set()
-        return Change(row, *map(frozenset, (touched, always, rescued, stranded)))
+        return Change(row, *map(frozenset, (touched, always, cramped)))
 
     def _price(self, node: ClusterNode) -> float | None:
         labels = node.labels
