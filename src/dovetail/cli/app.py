@@ -11,6 +11,7 @@ from dovetail.cli.demo import demo
 from dovetail.cli.explain import explain
 from dovetail.cli.plan import plan
 from dovetail.cli.run import run
+from dovetail.cli.simulate import simulate
 from dovetail.cli.snapshot import snapshot
 from dovetail.cli.validate import validate
 
@@ -49,5 +50,6 @@ app.command(rich_help_panel="Look")(snapshot)
 app.command(rich_help_panel="Look")(plan)
 app.command(rich_help_panel="Look")(explain)
 app.command(rich_help_panel="Look")(budgets)
+app.command(rich_help_panel="Look")(simulate)
 app.command(rich_help_panel="Act")(run)
 app.command(rich_help_panel="Install")(crds)

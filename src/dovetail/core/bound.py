@@ -6,7 +6,7 @@ cluster can cost less. Pods that fit no offering at all are left out, as they co
 """
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import highspy
@@ -45,14 +45,14 @@ class Offer:
 
 def lower_bound(snapshot: Snapshot) -> float:
     """Dollars an hour below which these pods cannot run on what can be bought."""
-    return Floor(snapshot).of(pod for node in snapshot.nodes for pod in node.pods)
+    return Floor(snapshot.nodepools, snapshot.catalogs).of(pod for node in snapshot.nodes for pod in node.pods)
 
 
 class Floor:
     """The floor for one set of pools and prices; what was found out about a pod is kept for the next question."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
-        self._offers = list(_offers(snapshot))
+    def __init__(self, pools: Mapping[str, NodePool], catalogs: Mapping[str, tuple[InstanceType, ...]]) -> None:
+        self._offers = list(_offers(pools, catalogs))
         self._price = np.array([offer.price for offer in self._offers])
         self._size = np.array([offer.size for offer in self._offers]).reshape(len(self._offers), len(RESOURCES))
         self._allowed: dict[Hashable, Mask] = {}
@@ -106,9 +106,9 @@ class Floor:
         return np.array(sorted(kept), dtype=np.intp)
 
 
-def _offers(snapshot: Snapshot) -> Iterator[Offer]:
-    for name, pool in sorted(snapshot.nodepools.items()):
-        for type_ in snapshot.catalogs.get(name, ()):
+def _offers(pools: Mapping[str, NodePool], catalogs: Mapping[str, tuple[InstanceType, ...]]) -> Iterator[Offer]:
+    for name, pool in sorted(pools.items()):
+        for type_ in catalogs.get(name, ()):
             if pool.requirements.intersects(type_.requirements) is None:
                 yield from _ways(pool, type_)
 

@@ -1,0 +1,178 @@
+"""`dovetail simulate`: live through a story on virtual time, and say what it would have cost."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dovetail.cli.reading import Output, OutputOption
+
+if TYPE_CHECKING:
+    from dovetail.cli.simulation.runner import Outcome
+    from dovetail.cli.simulation.variants import Variant
+    from dovetail.sim.scenario.trace import Arrival
+
+_PANEL = "What if"
+Source = Annotated[Path, typer.Argument(metavar="SCENARIO", help="A scenario file; - reads standard input.")]
+Length = Annotated[
+    str | None,
+    typer.Option(
+        "--for",
+        metavar="DURATION",
+        help="Virtual time to live through, such as 36h or 30d.",
+        show_default="the scenario's",
+    ),
+]
+Seeds = Annotated[
+    str,
+    typer.Option(
+        "--seeds",
+        metavar="N|A,B,C",
+        help="How many seeds, or which; figures are averaged over them.",
+        show_default="the scenario's seed",
+    ),
+]
+Sets = Annotated[
+    list[str],
+    typer.Option(
+        "--set",
+        metavar="KIND/NAME.PATH=VALUE",
+        help="Set a field differently, such as nodepool/default.spec.disruption.consolidateAfter=5m.",
+        show_default=False,
+        rich_help_panel=_PANEL,
+    ),
+]
+Compare = Annotated[
+    bool,
+    typer.Option(
+        "--compare", help="Run once as written and once for each --set, side by side.", rich_help_panel=_PANEL
+    ),
+]
+Sweeps = Annotated[
+    list[str],
+    typer.Option(
+        "--sweep",
+        metavar="KIND/NAME.PATH=V,V,...",
+        help="Run every value; several sweeps run every combination.",
+        show_default=False,
+        rich_help_panel=_PANEL,
+    ),
+]
+Dask = Annotated[
+    str | None,
+    typer.Option(
+        "--dask",
+        metavar="ADDRESS",
+        help="Run on this Dask cluster.",
+        show_default="this machine's cores",
+        rich_help_panel=_PANEL,
+    ),
+]
+Html = Annotated[
+    Path | None,
+    typer.Option("--html", metavar="FILE", help="Also write a report with plots, in one file.", show_default=False),
+]
+
+
+def simulate(  # noqa: PLR0913 - one parameter an option
+    *,
+    scenario: Source,
+    lasts: Length = None,
+    seeds: Seeds = "",
+    sets: Sets = [],  # noqa: B006 - typer copies it
+    compare: Compare = False,
+    sweeps: Sweeps = [],  # noqa: B006 - typer copies it
+    dask: Dask = None,
+    html: Html = None,
+    output: OutputOption = Output.TEXT,
+) -> None:
+    """Live through a scenario with the real controllers on virtual time, and report cost, evictions and waits.
+
+    The same scenario and seed give the same report. Cost is set against a proven floor: what the same pods could not
+    cost less than. How fast time passed is told on standard error.
+
+    [bold]Examples[/bold]
+      dovetail simulate web.yaml --for 30d --html report.html
+      dovetail simulate web.yaml --compare --set nodepool/default.spec.disruption.consolidateAfter=5m
+      dovetail simulate web.yaml --sweep nodepool/default.spec.disruption.consolidateAfter=1m,10m,1h --seeds 5
+    """
+    from dovetail.cli.simulation.comparing import as_document
+    from dovetail.cli.simulation.comparing import compare as side_by_side
+    from dovetail.cli.simulation.html import write_html
+    from dovetail.cli.view.simulation import print_comparison, print_report
+
+    asked = {"sets": sets, "sweeps": sweeps, "seeds": seeds, "lasts": lasts, "compare": compare}
+    variants, trace = _understood(scenario, asked)
+    outcomes = _run(variants, trace, dask)
+    reports = [outcome.report for outcome in outcomes]
+    rows = side_by_side(variants, reports) if len(variants) > 1 else []
+    if html is not None:
+        write_html(html, variants, reports, rows)
+        typer.echo(f"Report written to {html}", err=True)
+    if rows:
+        print_comparison(rows, {"variants": as_document(rows), "runs": reports}, output)
+    else:
+        print_report(reports[0], output)
+
+
+def _understood(source: Path, asked: dict[str, Any]) -> "tuple[list[Variant], tuple[Arrival, ...]]":
+    from dovetail.cli.simulation.loading import ask, load
+    from dovetail.sim.scenario.document import ScenarioInvalid
+
+    try:
+        document, name, folder = load(source)
+        return ask(document, name, folder, **asked)
+    except ScenarioInvalid as error:
+        for fault in error.faults:
+            typer.echo(f"{source}: {fault}", err=True)
+        raise typer.Exit(2) from error
+    except (ValueError, OSError) as error:
+        typer.echo(f"Error: {error}", err=True)
+        raise typer.Exit(2) from error
+
+
+def _run(variants: "list[Variant]", trace: "tuple[Arrival, ...]", dask: str | None) -> "list[Outcome]":
+    from dovetail.cli.simulation.many import DaskUnavailable, run_here, run_on_dask
+    from dovetail.cli.simulation.runner import live
+
+    with _progress(variants, dask) as (lived, done):
+        try:
+            if dask is not None:
+                outcomes = run_on_dask(dask, variants, trace, done)
+            elif len(variants) == 1:
+                outcomes = [live(variants[0].scenario, trace, lived)]
+            else:
+                outcomes = run_here(variants, trace, done)
+        except DaskUnavailable as error:
+            typer.echo(f"Error: {error}", err=True)
+            raise typer.Exit(2) from error
+    for outcome in outcomes if len(outcomes) == 1 else ():
+        virtual = outcome.report["simulatedSeconds"]
+        ratio = virtual / max(outcome.real_seconds, 1e-9)
+        typer.echo(f"{virtual / 86400:g} days in {outcome.real_seconds:.1f} s: {ratio:,.0f} times as fast", err=True)
+    return outcomes
+
+
+@contextmanager
+def _progress(
+    variants: "list[Variant]", dask: str | None
+) -> Iterator[tuple[Callable[[float], None], Callable[[int], None]]]:
+    """A bar with the time left, on a terminal only."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    single = len(variants) == 1 and dask is None
+    total = variants[0].scenario.lasts.seconds if single else float(len(variants))
+    label = "living" if single else f"{len(variants)} runs"
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f}%"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
+        task = bar.add_task(label, total=total)
+        yield lambda at: bar.update(task, completed=at), lambda _: bar.advance(task)

@@ -1,0 +1,84 @@
+"""Variants side by side: the figures people choose by, averaged over seeds, and how each differs from the first."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dovetail.cli.simulation.report import Report
+from dovetail.cli.simulation.variants import Variant
+
+Take = Callable[[Report], float | None]
+
+FIGURES: tuple[tuple[str, str, Take], ...] = (
+    ("cost", "cost $", lambda report: report["cost"]["total"]),
+    ("overLowerBound", "over floor %", lambda report: _percent(report["cost"]["overLowerBound"])),
+    ("evictions", "evictions", lambda report: report["evictions"]),
+    ("disruptions", "nodes disrupted", lambda report: sum(report["disruptions"].values())),
+    ("nodesBorn", "nodes born", lambda report: report["nodes"]["born"]),
+    ("mostNodes", "most nodes", lambda report: report["nodes"]["most"]),
+    ("pendingPodHours", "pod hours pending", lambda report: report["pending"]["podHours"]),
+    ("p95Seconds", "p95 wait s", lambda report: report["pending"]["p95Seconds"]),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One variant: figures by name, and by how much they differ from the first variant's."""
+
+    name: str
+    seeds: tuple[int, ...]
+    figures: Mapping[str, float | None]
+    differences: Mapping[str, float | None]
+    disruptions: Mapping[str, float]
+
+
+def compare(variants: Sequence[Variant], reports: Sequence[Report]) -> list[Row]:
+    """A row for each variant, in the order they were asked for."""
+    grouped: dict[str, list[tuple[int, Report]]] = {}
+    for variant, report in zip(variants, reports, strict=True):
+        grouped.setdefault(variant.name, []).append((variant.seed, report))
+    rows: list[Row] = []
+    for name, runs in grouped.items():
+        figures = {figure: _mean([take(report) for _, report in runs]) for figure, _, take in FIGURES}
+        base = rows[0].figures if rows else figures
+        reasons = sorted({reason for _, report in runs for reason in report["disruptions"]})
+        rows.append(
+            Row(
+                name=name,
+                seeds=tuple(seed for seed, _ in runs),
+                figures=figures,
+                differences={figure: _difference(figures[figure], base[figure]) for figure in figures},
+                disruptions={
+                    reason: _mean([report["disruptions"].get(reason, 0) for _, report in runs]) or 0.0
+                    for reason in reasons
+                },
+            )
+        )
+    return rows
+
+
+def as_document(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """For JSON and YAML."""
+    return [
+        {
+            "variant": row.name,
+            "seeds": list(row.seeds),
+            **row.figures,
+            "disruptionsByReason": dict(row.disruptions),
+            "difference": dict(row.differences),
+        }
+        for row in rows
+    ]
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return round(sum(known) / len(known), 4) if known else None
+
+
+def _difference(value: float | None, base: float | None) -> float | None:
+    return None if value is None or base is None else round(value - base, 4)
+
+
+def _percent(share: float | None) -> float | None:
+    return None if share is None else round(100 * share, 2)

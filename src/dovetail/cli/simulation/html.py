@@ -1,0 +1,153 @@
+"""A report as one HTML file that needs nothing else: figures, plots and comparison, light and dark, no script."""
+
+import html
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from dovetail.cli.simulation.comparing import FIGURES, Row
+from dovetail.cli.simulation.report import Report
+from dovetail.cli.simulation.variants import Variant
+
+WIDTH, HEIGHT, LEFT, BOTTOM = 900, 220, 56, 24
+COLOURS = ("var(--a)", "var(--b)", "var(--c)", "var(--d)")
+STYLE = """
+:root{color-scheme:light dark;--a:#2563eb;--b:#d97706;--c:#16a34a;--d:#9333ea;--line:#d4d4d8;--dim:#52525b}
+@media(prefers-color-scheme:dark){:root{--a:#60a5fa;--b:#fbbf24;--c:#4ade80;--d:#c084fc;--line:#3f3f46;--dim:#a1a1aa}}
+body{font:15px/1.5 system-ui,sans-serif;max-width:960px;margin:2rem auto;padding:0 1rem}
+table{border-collapse:collapse;margin:1rem 0;display:block;overflow-x:auto}
+th,td{padding:.3rem .8rem;border-bottom:1px solid var(--line);text-align:right;white-space:nowrap}
+th:first-child,td:first-child{text-align:left}caption,.dim{color:var(--dim);text-align:left}
+svg{width:100%;height:auto}svg text{font:11px system-ui,sans-serif;fill:var(--dim)}
+"""
+
+
+def write_html(path: Path, variants: Sequence[Variant], reports: Sequence[Report], rows: Sequence[Row]) -> None:
+    """Write the report of one or several runs."""
+    path.write_text(page(variants, reports, rows), encoding="utf-8")
+
+
+def page(variants: Sequence[Variant], reports: Sequence[Report], rows: Sequence[Row]) -> str:
+    """The whole page."""
+    first = reports[0]
+    days = first["simulatedSeconds"] / 86400
+    title = html.escape(f"{first['scenario']}: {days:g} days from {first['start']}")
+    parts = [f"<h1>{title}</h1>"]
+    if rows:
+        parts.append(_comparison(rows))
+    shown: set[str] = set()
+    for variant, report in zip(variants, reports, strict=True):
+        if variant.name not in shown:  # one seed of each is enough to look at
+            shown.add(variant.name)
+            parts.append(_run(variant, report))
+    body = "\n".join(parts)
+    policy = "default-src 'none'; style-src 'unsafe-inline'"
+    return (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
+        '<meta name="viewport" content="width=device-width,initial-scale=1">'
+        f"<style>{STYLE}</style></head><body><main>{body}</main></body></html>\n"
+    )
+
+
+def _run(variant: Variant, report: Report) -> str:
+    cost, pending = report["cost"], report["pending"]
+    floor = "not known" if cost["lowerBound"] is None else f"${cost['lowerBound']:,.2f}"
+    over = "" if cost["overLowerBound"] is None else f" ({cost['overLowerBound']:.1%} over the floor)"
+    told = (
+        f"<p>Cost ${cost['total']:,.2f}{over}, floor {floor}; {report['evictions']:,} evictions; "
+        f"{report['nodes']['born']} nodes born, {report['nodes']['gone']} gone; pods waited "
+        f"{pending['meanSeconds']:g} s on average, p95 {pending['p95Seconds']:g} s. Seed {report['seed']}.</p>"
+    )
+    samples = report["samples"]
+    hours = [each["hour"] for each in samples]
+    return "\n".join(
+        [
+            f"<h2>{html.escape(variant.name)}</h2>",
+            told,
+            plot("Dollars an hour", hours, {"cost": _series(samples, "cost"), "floor": _series(samples, "lowerBound")}),
+            plot("Nodes", hours, {"nodes": _series(samples, "nodes")}),
+            plot("Pods", hours, {"pods": _series(samples, "pods"), "pending": _series(samples, "pending")}),
+            _day_table(report),
+            _pool_table(report),
+        ]
+    )
+
+
+def _series(samples: Sequence[dict[str, Any]], key: str) -> list[float]:
+    return [float(each[key] or 0) for each in samples]
+
+
+def plot(title: str, hours: Sequence[float], lines: dict[str, list[float]]) -> str:
+    """Lines over time as a picture, with a text for those who cannot see it."""
+    top = max((max(values, default=0) for values in lines.values()), default=0) or 1.0
+    end = max(hours, default=1) or 1.0
+    width, height = WIDTH - LEFT, HEIGHT - BOTTOM
+
+    def point(hour: float, value: float) -> str:
+        return f"{LEFT + width * hour / end:.1f},{height - (height - 12) * value / top:.1f}"
+
+    drawn, legend, spoken = [], [], []
+    for number, (name, values) in enumerate(lines.items()):
+        colour = COLOURS[number % len(COLOURS)]
+        points = " ".join(point(hour, value) for hour, value in zip(hours, values, strict=True))
+        drawn.append(f'<polyline fill="none" stroke="{colour}" stroke-width="1.5" points="{points}"/>')
+        legend.append(f'<tspan fill="{colour}" dx="12">{html.escape(name)}</tspan>')
+        spoken.append(f"{name}: at most {max(values, default=0):g}, at the end {values[-1] if values else 0:g}")
+    marks = [f'<text x="0" y="{height}">0</text>', f'<text x="0" y="14">{top:,.4g}</text>']
+    for share in range(5):
+        day, x = end * share / 4 / 24, LEFT + width * share / 4
+        anchor = "end" if share == 4 else "middle" if share else "start"
+        marks.append(f'<text x="{x:.0f}" y="{HEIGHT - 6}" text-anchor="{anchor}">day {day:.1f}</text>')
+    return (
+        f'<figure><svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{html.escape(title)}: '
+        f'{html.escape("; ".join(spoken))}"><line x1="{LEFT}" y1="{height}" x2="{WIDTH}" y2="{height}" '
+        f'stroke="var(--line)"/>{"".join(marks)}{"".join(drawn)}<text x="{LEFT}" y="12" font-weight="600">'
+        f"{html.escape(title)}{''.join(legend)}</text></svg></figure>"
+    )
+
+
+def _day_table(report: Report) -> str:
+    heads = ("Day", "Cost $", "Floor $", "Evictions", "Born", "Gone", "Pending pod h")
+    keys = ("day", "cost", "lowerBound", "evictions", "nodesBorn", "nodesGone", "pendingPodHours")
+    return _table("By day", heads, [[each[key] for key in keys] for each in report["days"]])
+
+
+def _pool_table(report: Report) -> str:
+    heads = ("NodePool", "Cost $", "Born", "Gone", "Most", "Leaving at once", "Disrupted")
+    rows = [
+        [
+            name,
+            pool["cost"],
+            pool["nodesBorn"],
+            pool["nodesGone"],
+            pool["mostNodes"],
+            pool["mostLeavingAtOnce"],
+            ", ".join(f"{number} {reason}" for reason, number in pool["disruptions"].items()) or "-",
+        ]
+        for name, pool in report["nodePools"].items()
+    ]
+    return _table("By NodePool", heads, rows)
+
+
+def _comparison(rows: Sequence[Row]) -> str:
+    heads = ("Variant", *(title for _, title, _ in FIGURES))
+    cells = [[row.name, *(_with_difference(row, figure, row is rows[0]) for figure, _, _ in FIGURES)] for row in rows]
+    return _table("Variants, averaged over their seeds; differences are from the first", heads, cells)
+
+
+def _with_difference(row: Row, figure: str, first: bool) -> str:
+    value, difference = row.figures[figure], row.differences[figure]
+    shown = "-" if value is None else f"{value:,.2f}"
+    return shown if first or not difference else f"{shown} ({difference:+,.2f})"
+
+
+def _table(caption: str, heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    def cell(value: Any) -> str:
+        return html.escape(f"{value:,.2f}" if isinstance(value, float) else "-" if value is None else str(value))
+
+    head = "".join(f'<th scope="col">{html.escape(each)}</th>' for each in heads)
+    body = "".join("<tr>" + "".join(f"<td>{cell(each)}</td>" for each in row) + "</tr>" for row in rows)
+    return (
+        f"<table><caption>{html.escape(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    )

@@ -1,0 +1,122 @@
+"""What came of a run, as figures: cost against its floor, evictions, nodes born and gone, budgets, pods waiting."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dovetail.sim.scenario.document import Scenario
+from dovetail.sim.scenario.meter import DAY, HOUR, Meter, PoolFigures
+
+Report = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """The cluster at one instant."""
+
+    at: float
+    cost: float
+    bound: float | None
+    nodes: int
+    pods: int
+    pending: int
+
+
+def report_of(scenario: Scenario, meter: Meter, samples: Sequence[Sample], missed: Sequence[str]) -> Report:
+    """Everything a reader wants to know, ready for JSON."""
+    days = -int(-scenario.lasts.seconds // DAY)
+    floor = _floor_by_day(samples, days)
+    total_floor = None if floor is None else sum(floor)
+    disrupted: dict[str, int] = {}
+    for pool in meter.pools.values():
+        for reason, number in pool.disrupted.items():
+            disrupted[reason] = disrupted.get(reason, 0) + number
+    return {
+        "scenario": scenario.name,
+        "seed": scenario.seed,
+        "start": f"{scenario.start:%Y-%m-%dT%H:%M:%SZ}",
+        "simulatedSeconds": scenario.lasts.seconds,
+        "cost": {
+            "total": _money(meter.cost),
+            "lowerBound": None if total_floor is None else _money(total_floor),
+            "overLowerBound": None if not total_floor else round(meter.cost / total_floor - 1, 4),
+        },
+        "nodes": {
+            "born": sum(meter.born_by_day.values()),
+            "gone": sum(meter.gone_by_day.values()),
+            "most": max((sample.nodes for sample in samples), default=0),
+        },
+        "evictions": meter.evictions,
+        "disruptions": dict(sorted(disrupted.items())),
+        "pending": _pending(meter),
+        "apiCalls": meter.calls,
+        "nodePools": {name: _pool(pool) for name, pool in sorted(meter.pools.items())},
+        "days": [_day(day, meter, floor) for day in range(days)],
+        "samples": [
+            {
+                "hour": round(each.at / HOUR, 3),
+                "cost": _money(each.cost),
+                "lowerBound": None if each.bound is None else _money(each.bound),
+                "nodes": each.nodes,
+                "pods": each.pods,
+                "pending": each.pending,
+            }
+            for each in samples
+        ],
+        "missed": list(missed),
+    }
+
+
+def _day(day: int, meter: Meter, floor: Sequence[float] | None) -> dict[str, Any]:
+    return {
+        "day": day + 1,
+        "cost": _money(meter.cost_by_day[day]),
+        "lowerBound": None if floor is None else _money(floor[day]),
+        "evictions": meter.evictions_by_day[day],
+        "nodesBorn": meter.born_by_day[day],
+        "nodesGone": meter.gone_by_day[day],
+        "pendingPodHours": round(meter.pending_by_day[day] / HOUR, 4),
+    }
+
+
+def _pool(pool: PoolFigures) -> dict[str, Any]:
+    return {
+        "cost": _money(pool.cost),
+        "nodesBorn": pool.launched,
+        "nodesGone": pool.removed,
+        "mostNodes": pool.most_nodes,
+        "mostLeavingAtOnce": pool.most_leaving,
+        "disruptions": dict(sorted(pool.disrupted.items())),
+    }
+
+
+def _pending(meter: Meter) -> Mapping[str, Any]:
+    waits = sorted(meter.waits)
+    return {
+        "podHours": round(sum(meter.pending_by_day.values()) / HOUR, 4),
+        "started": len(waits),
+        "meanSeconds": round(sum(waits) / len(waits), 2) if waits else 0.0,
+        "p50Seconds": _quantile(waits, 0.5),
+        "p95Seconds": _quantile(waits, 0.95),
+        "mostSeconds": round(waits[-1], 2) if waits else 0.0,
+        "stillWaiting": len(meter.pending_since),
+    }
+
+
+def _quantile(waits: Sequence[float], share: float) -> float:
+    return round(waits[min(len(waits) - 1, int(share * len(waits)))], 2) if waits else 0.0
+
+
+def _floor_by_day(samples: Sequence[Sample], days: int) -> list[float] | None:
+    """Dollars a day at the floor: each sample stands for the time since the one before."""
+    if any(sample.bound is None for sample in samples):
+        return None
+    floor, before = [0.0] * days, 0.0
+    for sample in samples:
+        floor[min(int(before // DAY), days - 1)] += (sample.bound or 0.0) * (sample.at - before) / HOUR
+        before = sample.at
+    return floor
+
+
+def _money(dollars: float) -> float:
+    return round(dollars, 4)

@@ -1,0 +1,106 @@
+"""What came of a simulation, as tables."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from dovetail.cli.simulation.comparing import FIGURES, Row
+from dovetail.cli.view.printing import plain_table, print_document
+
+Report = dict[str, Any]
+BETTER_LOW = {"cost", "overLowerBound", "evictions", "disruptions", "pendingPodHours", "p95Seconds"}
+
+
+def print_report(report: Report, output: str) -> None:
+    """One run."""
+    print_document(report, output, lambda console: _report(console, report))
+
+
+def _report(console: Console, report: Report) -> None:
+    days = report["simulatedSeconds"] / 86400
+    console.print(
+        Text.assemble((report["scenario"], "bold"), f": {days:g} days from {report['start']}, seed {report['seed']}")
+    )
+    console.print()
+    _summary(console, report)
+    console.print()
+    _days(console, report["days"])
+    console.print()
+    _pools(console, report["nodePools"])
+    for line in report["missed"]:
+        console.print(Text(f"Not done: {line}", style="yellow"))
+
+
+def _summary(console: Console, report: Report) -> None:
+    cost, pending, nodes = report["cost"], report["pending"], report["nodes"]
+    over = "" if cost["overLowerBound"] is None else f", {cost['overLowerBound']:.1%} over it"
+    floor = "not known" if cost["lowerBound"] is None else f"${cost['lowerBound']:,.2f}"
+    reasons = ", ".join(f"{number} {reason}" for reason, number in report["disruptions"].items()) or "none"
+    table = plain_table("", "")
+    table.show_header = False
+    table.add_row("Cost", f"${cost['total']:,.2f}; it could not be less than {floor}{over}")
+    table.add_row("Nodes", f"{nodes['born']} born, {nodes['gone']} gone, at most {nodes['most']} at once")
+    table.add_row("Disrupted", reasons)
+    table.add_row("Evictions", f"{report['evictions']:,}")
+    mean, p95, most = (f"{pending[key]:g} s" for key in ("meanSeconds", "p95Seconds", "mostSeconds"))
+    waits = f"{mean} on average, p95 {p95}, at most {most}"
+    table.add_row("Pods waited", f"{waits}; {pending['podHours']:,.1f} pod hours; {pending['stillWaiting']} still wait")
+    table.add_row("API calls", f"{report['apiCalls']:,}")
+    console.print(table)
+
+
+def _days(console: Console, days: Sequence[Mapping[str, Any]]) -> None:
+    table = plain_table("DAY", "COST", "FLOOR", "OVER", "EVICTIONS", "BORN", "GONE", "PENDING")
+    for each in days:
+        floor = each["lowerBound"]
+        table.add_row(
+            str(each["day"]),
+            f"${each['cost']:,.2f}",
+            "-" if floor is None else f"${floor:,.2f}",
+            "-" if not floor else f"{each['cost'] / floor - 1:.0%}",
+            str(each["evictions"]),
+            str(each["nodesBorn"]),
+            str(each["nodesGone"]),
+            f"{each['pendingPodHours']:,.1f} h",
+        )
+    console.print(table)
+
+
+def _pools(console: Console, pools: Mapping[str, Mapping[str, Any]]) -> None:
+    table = plain_table("NODEPOOL", "COST", "BORN", "GONE", "MOST", "LEAVING AT ONCE", "DISRUPTED")
+    for name, pool in pools.items():
+        reasons = ", ".join(f"{number} {reason}" for reason, number in pool["disruptions"].items()) or "-"
+        numbers = [str(pool[key]) for key in ("nodesBorn", "nodesGone", "mostNodes", "mostLeavingAtOnce")]
+        table.add_row(name, f"${pool['cost']:,.2f}", *numbers, reasons)
+    console.print(table)
+
+
+def print_comparison(rows: Sequence[Row], document: Mapping[str, Any], output: str) -> None:
+    """Variants side by side, with the differences from the first."""
+    print_document(document, output, lambda console: _comparison(console, rows))
+
+
+def _comparison(console: Console, rows: Sequence[Row]) -> None:
+    table = plain_table("VARIANT", *(title.upper() for _, title, _ in FIGURES), "DISRUPTED BY REASON")
+    for row in rows:
+        reasons = ", ".join(f"{number:g} {reason}" for reason, number in row.disruptions.items()) or "-"
+        table.add_row(row.name, *(_cell(row, figure, first=row is rows[0]) for figure, _, _ in FIGURES), reasons)
+    console.print(table)
+    seeds = len(rows[0].seeds)
+    console.print(
+        Text(f"Averaged over {seeds} seed{'s' * (seeds > 1)}; differences are from the first line.", style="dim")
+    )
+
+
+def _cell(row: Row, figure: str, *, first: bool) -> Text:
+    value, difference = row.figures[figure], row.differences[figure]
+    if value is None:
+        return Text("-")
+    text = Text(f"{value:,.2f}".removesuffix(".00"))
+    if not first and difference:
+        better = (difference < 0) == (figure in BETTER_LOW)
+        style = ("green" if better else "red") if figure in BETTER_LOW else "cyan"
+        text.append(f" ({difference:+,.2f})".replace(".00)", ")"), style=style)
+    return text
