@@ -20,6 +20,7 @@ from dovetail.cloud.kwok.provider import KwokProvider
 from dovetail.controllers.context import Ports
 from dovetail.controllers.listing import list_snapshot
 from dovetail.controllers.manager import Manager
+from dovetail.kube.access import find_access
 from dovetail.kube.connect import connect
 from dovetail.kube.transport import Limits
 from dovetail.manifest.defaults import with_defaults
@@ -29,10 +30,13 @@ from dovetail.model.snapshot import Snapshot
 from dovetail.model.wire import Key
 from dovetail.observe.endpoints import Endpoints
 from dovetail.observe.events import EventRecorder
+from dovetail.observe.ledger import Keep, SqliteLedger, find_place
+from dovetail.observe.measured_cloud import MeasuredCloud
 from dovetail.observe.metrics import PrometheusMetrics
 from dovetail.ports.clock import Clock
 from dovetail.ports.cluster import Cluster
 from dovetail.ports.errors import ApiError, Invalid
+from dovetail.ports.ledger import Ledger, NoLedger
 from dovetail.runtime.backoff import Backoff
 from dovetail.runtime.gate import Gate, GatedCloud, GatedCluster
 from dovetail.runtime.leadership import Election, Seat
@@ -90,7 +94,13 @@ class Parts:
                 return
 
 
-def assemble(cluster: Cluster, clock: Clock, settings: Settings, metrics: PrometheusMetrics | None = None) -> Parts:
+def assemble(
+    cluster: Cluster,
+    clock: Clock,
+    settings: Settings,
+    metrics: PrometheusMetrics | None = None,
+    ledger: Ledger | None = None,
+) -> Parts:
     """Provider, recorder and controllers over one cluster. Unless told otherwise, an undeclared metric is an error."""
     metrics = metrics or PrometheusMetrics(strict=True)
     gate = Gate()
@@ -100,10 +110,11 @@ def assemble(cluster: Cluster, clock: Clock, settings: Settings, metrics: Promet
     recorder = EventRecorder(cluster, clock)
     ports = Ports(
         cluster=cluster,
-        cloud=GatedCloud(provider, gate),
+        cloud=MeasuredCloud(GatedCloud(provider, gate), metrics),
         clock=clock,
         recorder=recorder,
         metrics=metrics,
+        ledger=ledger or NoLedger(),
         interruptions=(StagedInterruptions(cluster, clock),),
     )
     return Parts(office, cluster, provider, recorder, Manager(ports, settings), metrics, gate)
@@ -117,6 +128,22 @@ def endpoints(parts: Parts, settings: Settings) -> Endpoints:
         render=parts.metrics.render,
         missing=parts.missing,
     )
+
+
+@contextmanager
+def keeping(settings: Settings, clock: Clock, cluster: str) -> Iterator[Ledger]:
+    """The ledger the settings ask for, written to while inside. At the end it has a moment to write what is left."""
+    place = find_place(settings.ledger, os.environ)
+    if place is None:
+        yield NoLedger()
+        return
+    keep = Keep(age=settings.ledger_keep, size=settings.ledger_max_megabytes * 1024 * 1024)
+    ledger = SqliteLedger(place, clock, cluster=cluster, keep=keep)
+    ledger.start()
+    try:
+        yield ledger
+    finally:
+        ledger.stop()
 
 
 @asynccontextmanager
@@ -167,6 +194,26 @@ def _die() -> NoReturn:
 async def take_snapshot(kubeconfig: Path | None, context: str | None, settings: Settings) -> Snapshot:
     """A real cluster as it is now, read once. Needs no more than permission to list; writes nothing."""
     clock = SystemClock()
+@dataclass(frozen=True)
+class Reach:
+    """A real cluster within reach, with nothing running on it."""
+
+    cluster: Cluster
+    clock: Clock
+
+
+@asynccontextmanager
+async def reach(kubeconfig: Path | None, context: str | None, settings: Settings) -> AsyncIterator[Reach]:
+    """A real cluster, found as kubectl finds it, for a command that acts once."""
+    clock = SystemClock()
+    limits = Limits(qps=settings.kube_client_qps, burst=settings.kube_client_burst)
+    cluster = await connect(kubeconfig, context, clock, SystemRandom(), limits)
+    try:
+        yield Reach(cluster, clock)
+    finally:
+        await cluster.aclose()
+
+
     catalog = select_catalog(settings.catalog, settings.instance_types_file_path)
     limits = Limits(qps=settings.kube_client_qps, burst=settings.kube_client_burst)
     cluster = await connect(kubeconfig, context, clock, SystemRandom(), limits)

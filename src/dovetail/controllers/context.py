@@ -36,6 +36,8 @@ class Context(Ports):
 
     state: ClusterState
     settings: Settings
+    endings: dict[str, str] = field(default_factory=dict)
+    """Why claims are let go without a command, by uid; noted by whoever deletes them, for the ledger."""
 
     async def patch_claim(self, claim: NodeClaim, body: dict[str, Any], *, status: bool = False) -> NodeClaim:
         """Patch the very version that was read; the answer is what the next decision sees."""

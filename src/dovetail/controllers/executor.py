@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from dovetail.controllers.accounting import count_removal
 from dovetail.controllers.context import Context
 from dovetail.controllers.entries import command_entry, find_facts, total
 from dovetail.controllers.figures import count_created, count_failed, disruption_labels
@@ -206,10 +207,7 @@ class Executor:
     def _tell_going(self, claim: NodeClaim, record: Record) -> None:
         context = self._context
         nodes = context.state.nodes_of(claim)
-        pods = sum(pod.reschedulable for node in nodes for pod in context.state.pods_on(node.name))
-        labels = disruption_labels(claim, context.state.pool(claim.nodepool_name), record.reason)
-        context.metrics.count("karpenter_nodeclaims_disrupted_total", **labels)
-        context.metrics.count("karpenter_pods_disruption_initiated_total", pods, **labels)
+        count_removal(context, claim, record.reason)
         message = f"Disrupting NodeClaim: {record.reason}"
         notice = Notice(NODE_CLAIM, claim, "DisruptionTerminating", message, decision=record.id)
         context.recorder.publish(notice)
@@ -244,6 +242,7 @@ class Executor:
             leaving = claim.deleting or any(node.deleting for node in nodes)
             if leaving or RECORD_ANNOTATION in claim.metadata.annotations or not self._context.manages(claim):
                 continue
+            self._context.endings[claim.metadata.uid] = "rolled_back"
             if claim.has(DISRUPTION_REASON) or any(len(_untainted(node)) < len(node.spec.taints) for node in nodes):
                 log.info("marks of no command removed", extra={"nodeclaim": claim.name})
                 await self._release(claim)

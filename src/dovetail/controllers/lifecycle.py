@@ -9,8 +9,8 @@ from typing import Any, Protocol
 
 import msgspec
 
+from dovetail.controllers.accounting import count_removal
 from dovetail.controllers.context import Context
-from dovetail.controllers.figures import disruption_labels
 from dovetail.core.lifecycle.initialization import judge_initialization
 from dovetail.core.lifecycle.liveness import judge_liveness
 from dovetail.core.lifecycle.patches import amounts, conditions_patch, finalizer_added, missing
@@ -157,9 +157,8 @@ class Lifecycle:
 
     async def _give_up(self, claim: NodeClaim, reason: str) -> None:
         log.warning("deleting nodeclaim", extra={"nodeclaim": claim.name, "reason": reason})
-        labels = disruption_labels(claim, self._context.state.pool(claim.nodepool_name), reason)
-        self._context.metrics.count("karpenter_nodeclaims_disrupted_total", **labels)
         await self._context.delete_claim(claim)
+        count_removal(self._context, claim, reason)
 
     async def _judge(self, claim: NodeClaim, verdict: Verdict, **status: Any) -> NodeClaim:
         """Write a condition, with whatever status goes with it; nothing is sent when nothing changes."""

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import fields
 
+from dovetail.controllers.bookkeeping import Bookkeeper
 from dovetail.controllers.context import Context, Ports
 from dovetail.controllers.disruption import Disruption
 from dovetail.controllers.executor import Executor
@@ -26,7 +27,9 @@ class Manager:
     """The controllers of one cluster."""
 
     def __init__(self, ports: Ports, settings: Settings) -> None:
-        state = ClusterState(ports.cluster, ports.cloud.well_known_labels)
+        state = ClusterState(
+            ports.cluster, ports.cloud.well_known_labels, settings.leader_election_namespace or "default"
+        )
         given = {each.name: getattr(ports, each.name) for each in fields(Ports)}
         context = Context(**given, state=state, settings=settings)
         self.state = state
@@ -44,6 +47,7 @@ class Manager:
         self.protection_notices = ProtectionNotices(context)
         self.executor = Executor(context)
         self.disruption = Disruption(context, self.executor)
+        self.bookkeeper = Bookkeeper(context)
         self._disrupts = settings.disruption == "on"
 
     async def run(self) -> None:
@@ -61,6 +65,7 @@ class Manager:
             self.hydration.run,
             self.marking.run,
             self.protection_notices.run,
+            self.bookkeeper.run,
         )
         if self._disrupts:
             loops = (*loops, self.disruption.run, self.executor.run)

@@ -10,7 +10,7 @@ import logging
 import queue
 import sqlite3
 import threading
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -26,6 +26,18 @@ _PRUNE_EVERY = 1000  # writes
 _LONGEST_PAUSE = 60.0
 
 log = logging.getLogger(__name__)
+
+
+def find_place(written: str, variables: Mapping[str, str]) -> Path | None:
+    """The ledger's file as the setting says, or where programs keep their state; None for `off`."""
+    if written == "off":
+        return None
+    if written:
+        return Path(written).expanduser()
+    state, home = variables.get("XDG_STATE_HOME", ""), variables.get("HOME", "")
+    if not state.startswith("/"):
+        state = f"{home}/.local/state" if home else "/var/lib"
+    return Path(state) / "dovetail" / "ledger.db"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

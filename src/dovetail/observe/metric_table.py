@@ -120,7 +120,7 @@ _POOLS = (
     _gauge("karpenter_nodepools_usage", "nodepool resource_type", "What the nodes of a pool have together."),
     _gauge("karpenter_nodepools_limit", "nodepool resource_type", "What a pool may have at most."),
     _gauge("karpenter_nodepools_cost_total", "nodepool", "What the nodes of a pool cost an hour, in dollars."),
-    _counter("karpenter_nodepools_cost_tracker_errors_total", "nodepool", "Nodes whose price is not known."),
+    _gauge("dovetail_nodepools_unpriced_nodes", "nodepool", "Nodes whose price is not known; their cost counts as 0."),
     _gauge(
         "karpenter_nodepools_allowed_disruptions",
         "nodepool reason",
@@ -223,7 +223,7 @@ _INTERRUPTION = (
 )
 _OPERATOR = tuple(
     metric
-    for kind in ("nodeclaim", "nodepool", "node", "ec2nodeclass")
+    for kind in ("nodeclaim", "nodepool", "node")
     for metric in (
         _gauge(f"operator_{kind}_status_condition_count", "type status reason", f"{kind}s with this condition."),
         _gauge(
@@ -257,8 +257,9 @@ _RUNTIME = (
     _histogram("controller_runtime_reconcile_time_seconds", "controller", "How long one reconciliation took."),
     _gauge("leader_election_master_status", "name", "1 on the replica that leads."),
     _counter("dovetail_events_total", "outcome", "Kubernetes events written, repeated, limited, dropped or failed."),
-    _counter("dovetail_ledger_entries_total", "kind", "Decisions written to the ledger."),
-    _counter("dovetail_ledger_failures_total", "cause", "Decisions the ledger lost: disk, queue."),
+    _counter("dovetail_ledger_entries_total", "", "Writes that reached the ledger."),
+    _counter("dovetail_ledger_lost_total", "", "Writes the ledger lost, for want of room on disk or in its queue."),
+    _gauge("dovetail_ledger_failing", "", "1 while the ledger cannot be written."),
     _gauge("dovetail_ledger_bytes", "", "Size of the ledger."),
     _counter("dovetail_metrics_rejected_total", "", "Figures with a name or labels nobody declared: a bug."),
     _counter("dovetail_metrics_overflowed_total", "", "Figures beyond the number of series kept."),

@@ -1,0 +1,167 @@
+"""What the ledger says of lived stories, and that one id ties log, event, condition and ledger together."""
+
+import asyncio
+import logging
+from contextlib import contextmanager
+
+import pytest
+
+from dovetail.model.conditions import find
+from dovetail.model.kinds import EVENT, NODE, NODE_CLAIM
+from dovetail.model.labels import DECISION
+from dovetail.model.wire import Key
+from dovetail.observe.history import Question, read_history
+from dovetail.observe.ledger import SqliteLedger
+from dovetail.observe.metrics import PrometheusMetrics
+from dovetail.ports.cluster import Patch
+from dovetail.sim.loop import run
+from dovetail.sim.world import World, WorldOptions
+from dovetail.wiring import admit, assemble
+from stories import ACTING, FREELY, ON_DEMAND, Life, deployment, node_class, node_pool, pool
+
+
+class KeepingLife(Life):
+    """A life whose controllers write a ledger; each start of the controllers is a new process."""
+
+    def __init__(self, world, path):
+        self.path = path
+        self.ledger = None
+        super().__init__(world, ACTING)
+
+    def _parts(self):
+        if self.ledger is not None:
+            self.ledger.stop(30)
+        self.ledger = SqliteLedger(self.path, self.world.clock, cluster="world")
+        self.ledger.start()
+        return assemble(self.world, self.world.clock, self.settings, PrometheusMetrics(strict=True), self.ledger)
+
+
+def lived(path, story, *manifests):
+    async def main():
+        world = World(WorldOptions(), validate=admit)
+        async with world:
+            life = KeepingLife(world, path)
+            for manifest in manifests:
+                world.apply(manifest)
+            life.start()
+            try:
+                return await story(life)
+            finally:
+                await life.stop()
+                life.ledger.stop(30)
+
+    return run(main(), limit=10 * 24 * 3600.0)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "ledger.db"
+
+
+@contextmanager
+def log_lines():
+    """What the controllers log, with their fields."""
+    lines = []
+
+    class Collect(logging.Handler):
+        def emit(self, record):
+            lines.append(record)
+
+    logger, handler = logging.getLogger("dovetail"), Collect()
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield lines
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+
+
+def history(path, **question):
+    return read_history(path, Question(**question))
+
+
+async def scaled_out(life, replicas=8):
+    life.world.apply(deployment(replicas=replicas))
+    await life.until(lambda: life.running(replicas) and life.settled())
+
+
+def test_a_launch_is_kept_with_its_pods_and_what_it_became(path):
+    async def story(life):
+        await scaled_out(life)
+        await asyncio.sleep(5)
+        return {node.name for node in life.nodes}
+
+    nodes = lived(path, story, node_class(), pool())
+    launches = history(path, act="launch")
+    assert {each.made[0].node for each in launches} == nodes
+    assert sum(each.pods for each in launches) == 8
+    assert all(each.outcome == "done" and each.reason == "Provisioned" and each.cost_after > 0 for each in launches)
+
+
+def test_one_id_ties_log_event_condition_and_ledger_together(path):
+    async def story(life):
+        await scaled_out(life)
+        seen = {}
+
+        def note(_key=None):
+            for claim in life.claims:
+                condition = find(claim.status.conditions, "DisruptionReason")
+                if condition is not None:
+                    seen[claim.name] = condition
+
+        life.world.apply(deployment(replicas=0))
+        await life.until(lambda: note() or not life.nodes)
+        await asyncio.sleep(5)
+        return seen, life.world.values(EVENT)
+
+    with log_lines() as lines:
+        conditions, events = lived(path, story, node_class(), pool())
+    commands = history(path, act="disrupt")
+    assert commands
+    for command in commands:
+        assert (command.reason, command.outcome) == ("Empty", "done")
+        assert any(getattr(line, "command", "") == command.id for line in lines)
+        told = [event for event in events if event.metadata.annotations.get(DECISION) == command.id]
+        assert {event.reason for event in told} == {"DisruptionTerminating"}
+        assert {event.involved_object.kind for event in told} == {"Node", "NodeClaim"}
+        for node in command.nodes:
+            assert command.id in conditions[node.nodeclaim].message
+            assert conditions[node.nodeclaim].reason == "Empty"
+
+
+def test_a_node_deleted_by_hand_is_kept_as_such(path):
+    async def story(life):
+        await scaled_out(life)
+        name = life.nodes[0].name
+        await life.world.delete(NODE, Key("", name))
+        await life.until(lambda: name not in {node.name for node in life.nodes} and life.running(8))
+        await asyncio.sleep(5)
+        return name
+
+    name = lived(path, story, node_class(), pool())
+    removal = next(each for each in history(path, node=name) if each.act == "remove")
+    assert (removal.reason, removal.outcome, removal.nodes[0].node) == ("Manual", "done", name)
+    assert removal.pods > 0
+    assert removal.cost_before > 0
+
+
+def test_what_ended_while_nobody_looked_is_unknown(path):
+    async def story(life):
+        await scaled_out(life)
+        changed = {"labels": {"generation": "second"}}
+        life.world.apply(node_pool(template={"requirements": ON_DEMAND}, template_metadata=changed, disruption=FREELY))
+        await life.until(lambda: any(claim.has("DisruptionReason") for claim in life.claims))
+        await life.stop()
+        (going,) = [claim for claim in life.claims if claim.has("DisruptionReason")]
+        await life.world.patch(NODE_CLAIM, going.key, Patch({"metadata": {"finalizers": []}}))
+        if not going.deleting:
+            await life.world.delete(NODE_CLAIM, going.key)
+        life.parts = life._parts()
+        life.start()
+        await asyncio.sleep(5)
+
+    lived(path, story, node_class(), pool())
+    (command,) = history(path, act="disrupt")
+    assert (command.outcome, command.note) == ("unknown", "the controller was not running when it ended")
