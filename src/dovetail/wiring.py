@@ -4,9 +4,9 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from random import SystemRandom
@@ -153,11 +153,14 @@ async def on_cluster(kubeconfig: Path | None, context: str | None, settings: Set
     limits = Limits(qps=settings.kube_client_qps, burst=settings.kube_client_burst)
     cluster = await connect(kubeconfig, context, clock, SystemRandom(), limits)
     try:
-        parts = assemble(cluster, clock, settings, PrometheusMetrics())
-        try:
-            yield parts
-        finally:
-            await parts.provider.aclose()
+        settings = replace(settings, leader_election_namespace=own_namespace(settings))
+        server = find_access(kubeconfig, context, os.environ).endpoint.server
+        with keeping(settings, clock, server) as ledger:
+            parts = assemble(cluster, clock, settings, PrometheusMetrics(), ledger)
+            try:
+                yield parts
+            finally:
+                await parts.provider.aclose()
     finally:
         await cluster.aclose()
 
@@ -191,9 +194,6 @@ def _die() -> NoReturn:
     os._exit(1)
 
 
-async def take_snapshot(kubeconfig: Path | None, context: str | None, settings: Settings) -> Snapshot:
-    """A real cluster as it is now, read once. Needs no more than permission to list; writes nothing."""
-    clock = SystemClock()
 @dataclass(frozen=True)
 class Reach:
     """A real cluster within reach, with nothing running on it."""
@@ -214,11 +214,14 @@ async def reach(kubeconfig: Path | None, context: str | None, settings: Settings
         await cluster.aclose()
 
 
+async def take_snapshot(kubeconfig: Path | None, context: str | None, settings: Settings) -> Snapshot:
+    """A real cluster as it is now, read once. Needs no more than permission to list; writes nothing."""
+    clock = SystemClock()
     catalog = select_catalog(settings.catalog, settings.instance_types_file_path)
     limits = Limits(qps=settings.kube_client_qps, burst=settings.kube_client_burst)
     cluster = await connect(kubeconfig, context, clock, SystemRandom(), limits)
     try:
-        return await list_snapshot(cluster, KwokProvider(cluster, catalog, clock), clock)
+        return await list_snapshot(cluster, KwokProvider(cluster, catalog, clock), clock, own_namespace(settings))
     finally:
         await cluster.aclose()
 

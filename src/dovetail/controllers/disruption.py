@@ -73,6 +73,7 @@ class Disruption:
         """One pass; says whether anything was started. What did not hold leaves the turn to the methods after it."""
         await self._executor.tidy()
         context = await self._pass()
+        self._telling.paused(context)
         for method in METHODS:
             plan = self._ask(method, context)
             self._telling.budgets(method.reason, context)

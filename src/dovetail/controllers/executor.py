@@ -14,7 +14,7 @@ import msgspec
 from dovetail.controllers.accounting import count_removal
 from dovetail.controllers.context import Context
 from dovetail.controllers.entries import command_entry, find_facts, total
-from dovetail.controllers.figures import count_created, count_failed, disruption_labels
+from dovetail.controllers.figures import count_created, count_failed
 from dovetail.core.disruption.backoff import FailedCommands, after_failure
 from dovetail.core.disruption.command import Command, cheapest
 from dovetail.core.disruption.progress import Next, abandoned, judge, running_commands
@@ -26,6 +26,7 @@ from dovetail.model.conditions import ConditionList, Verdict, find, without
 from dovetail.model.kinds import NODE, NODE_CLAIM
 from dovetail.model.node import Node
 from dovetail.model.nodeclaim import DEPENDENTS, DISRUPTION_REASON, INITIALIZED, NodeClaim
+from dovetail.model.pause import PAUSE, SWITCH, UNREAD, Pause, read_pause
 from dovetail.model.reason import Reason
 from dovetail.model.taints import Taint
 from dovetail.ports.cluster import Notice
@@ -114,6 +115,10 @@ class Executor:
         if verdict.next is Next.ROLL_BACK:
             await self._roll_back(state, verdict.why)
             return None
+        paused = None if state.record.committed else self._paused(state)
+        if paused is not None:  # no node has begun to drain: none will
+            await self._roll_back(state, str(paused), failed=False)
+            return None
         await self._mark(state)
         await self._launch(command, state)
         if verdict.next is Next.DELETE:
@@ -121,6 +126,14 @@ class Executor:
         else:
             self._tell_waiting(state)
         return POLL_SECONDS
+
+    def _paused(self, state: CommandState) -> Pause | None:
+        """A pause that came after the command began."""
+        known, now = self._context.state, self._context.clock.now()
+        written = [(known.pause, f"ConfigMap {SWITCH}")] if known.pause != UNREAD else []
+        pools = filter(None, (known.pool(claim.nodepool_name) for claim in state.candidates))
+        written.extend((pool.metadata.annotations.get(PAUSE), f"NodePool {pool.name}") for pool in pools)
+        return next(filter(None, (read_pause(value, by, now) for value, by in written)), None)
 
     def _tell_waiting(self, state: CommandState) -> None:
         for claim in state.replacements:
@@ -215,10 +228,10 @@ class Executor:
             message = f"Disrupting Node: {record.reason}"
             context.recorder.publish(Notice(NODE, node, "DisruptionTerminating", message, decision=record.id))
 
-    async def _roll_back(self, state: CommandState, why: str) -> None:
+    async def _roll_back(self, state: CommandState, why: str, *, failed: bool = True) -> None:
         """Take everything back; the record goes last, so that an interrupted roll-back is taken up again."""
         log.warning("rolling back", extra={"command": state.record.id, "why": why})
-        for pool in {claim.nodepool_name for claim in state.candidates}:
+        for pool in {claim.nodepool_name for claim in state.candidates} if failed else ():
             slot = (pool, state.record.reason)
             self.failed[slot] = after_failure(self.failed.get(slot), self._context.clock.now())
         self._planned.pop(state.record.id, None)
@@ -229,6 +242,7 @@ class Executor:
         )
         self._context.ledger.close(state.record.id, self._ending(Outcome.ROLLED_BACK, why))
         for claim in abandoned(state):
+            self._context.endings[claim.metadata.uid] = "rolled_back"
             await self._context.delete_claim(claim)
         for claim in state.candidates:
             if not claim.deleting:
@@ -242,7 +256,6 @@ class Executor:
             leaving = claim.deleting or any(node.deleting for node in nodes)
             if leaving or RECORD_ANNOTATION in claim.metadata.annotations or not self._context.manages(claim):
                 continue
-            self._context.endings[claim.metadata.uid] = "rolled_back"
             if claim.has(DISRUPTION_REASON) or any(len(_untainted(node)) < len(node.spec.taints) for node in nodes):
                 log.info("marks of no command removed", extra={"nodeclaim": claim.name})
                 await self._release(claim)

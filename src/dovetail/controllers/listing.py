@@ -5,28 +5,42 @@ older than the pod's binding and the node, so they are found unless they were de
 """
 
 import logging
+from dataclasses import replace
 from typing import Any
 
 from dovetail.controllers.catalogs import find_catalogs
 from dovetail.model.inventory import INVENTORY, Inventory, build_snapshot
-from dovetail.model.kinds import NODE_POOL, Kind
+from dovetail.model.kinds import CONFIG_MAP, NODE_POOL, Kind
 from dovetail.model.labels import WELL_KNOWN
+from dovetail.model.pause import PAUSE, SWITCH
 from dovetail.model.snapshot import Snapshot
 from dovetail.model.wire import KubeObject
 from dovetail.ports.clock import Clock
 from dovetail.ports.cloud import CloudProvider
-from dovetail.ports.cluster import Cluster
-from dovetail.ports.errors import NotFound
+from dovetail.ports.cluster import Cluster, ListOptions
+from dovetail.ports.errors import Denied, NotFound
 
 log = logging.getLogger(__name__)
 _INSTALL = "install the custom resources with:  dovetail crds | kubectl apply --server-side -f -"
 
 
-async def list_snapshot(cluster: Cluster, cloud: CloudProvider, clock: Clock) -> Snapshot:
+async def list_snapshot(cluster: Cluster, cloud: CloudProvider, clock: Clock, namespace: str = "default") -> Snapshot:
     """The cluster as it is now. Needs no more than permission to list. Nothing in it is younger than its instant."""
     inventory = Inventory({kind: await _list(cluster, kind) for kind in INVENTORY})
     catalogs = await find_catalogs(cloud, inventory.of(NODE_POOL))
-    return build_snapshot(inventory, clock.now(), catalogs, WELL_KNOWN | cloud.well_known_labels)
+    built = build_snapshot(inventory, clock.now(), catalogs, WELL_KNOWN | cloud.well_known_labels)
+    return replace(built, pause=await _pause(cluster, namespace))
+
+
+async def _pause(cluster: Cluster, namespace: str) -> str | None:
+    """What pauses everything, as far as we may know; nothing is done here, so not knowing is no danger."""
+    options = ListOptions(namespace=namespace, field_selector=f"metadata.name={SWITCH}")
+    try:
+        found = await cluster.list(CONFIG_MAP, options)
+    except Denied as error:
+        log.warning("not allowed to see whether disruption is paused: %s", error)
+        return None
+    return next((each.metadata.annotations.get(PAUSE) for each in found.items), None)
 
 
 async def _list(cluster: Cluster, kind: Kind[Any]) -> tuple[KubeObject, ...]:

@@ -70,7 +70,7 @@ class Manager:
         if self._disrupts:
             loops = (*loops, self.disruption.run, self.executor.run)
         async with asyncio.TaskGroup() as tasks:
-            for informer in self.state.informers:
+            for informer in (*self.state.informers, self.state.switch):
                 tasks.create_task(informer.run(), name=f"informer:{informer.kind.plural}")
             for loop in loops:
                 tasks.create_task(loop(), name=loop.__qualname__)

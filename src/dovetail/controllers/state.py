@@ -12,6 +12,7 @@ import msgspec
 
 from dovetail.model.catalog import InstanceType
 from dovetail.model.kinds import (
+    CONFIG_MAP,
     CSI_NODE,
     DAEMON_SET,
     NAMESPACE,
@@ -30,11 +31,12 @@ from dovetail.model.labels import WELL_KNOWN
 from dovetail.model.node import Node
 from dovetail.model.nodeclaim import NodeClaim
 from dovetail.model.nodepool import NodePool
+from dovetail.model.pause import PAUSE, SWITCH, UNREAD
 from dovetail.model.pod import Pod
 from dovetail.model.snapshot import ClusterNode, Snapshot
 from dovetail.model.storage import Storage, VolumeAttachment, attach_limits
 from dovetail.model.wire import Key, KubeObject
-from dovetail.ports.cluster import Cluster
+from dovetail.ports.cluster import Cluster, ListOptions
 from dovetail.runtime.informer import Informer
 
 T = TypeVar("T", bound=KubeObject)
@@ -43,7 +45,7 @@ T = TypeVar("T", bound=KubeObject)
 class ClusterState:
     """The cluster as last heard of."""
 
-    def __init__(self, cluster: Cluster, well_known: frozenset[str] = frozenset()) -> None:
+    def __init__(self, cluster: Cluster, well_known: frozenset[str] = frozenset(), namespace: str = "default") -> None:
         self.pods = Informer(cluster, POD)
         self.nodes = Informer(cluster, NODE)
         self.claims = Informer(cluster, NODE_CLAIM)
@@ -56,6 +58,9 @@ class ClusterState:
         self.csi_nodes = Informer(cluster, CSI_NODE)
         self.pdbs = Informer(cluster, POD_DISRUPTION_BUDGET)
         self.attachments = Informer(cluster, VOLUME_ATTACHMENT)
+        switch = ListOptions(namespace=namespace, field_selector=f"metadata.name={SWITCH}")
+        self.switch = Informer(cluster, CONFIG_MAP, switch)
+        """Where everything is paused. Nobody waits for it: until it is known, disruption is paused."""
         self._nominated_until: dict[str, datetime] = {}
         self._well_known = WELL_KNOWN | well_known
         self._pods_by_node: dict[str, dict[Key, Pod]] = {}
@@ -67,7 +72,7 @@ class ClusterState:
         self.revision = 0
         """Grows with every change that means something; a heartbeat does not."""
         self._news = asyncio.Event()
-        for informer in self.informers:
+        for informer in (*self.informers, self.switch):
             informer.listen(self._changed)
         self.pods.listen(self._pod_changed)
         self.nodes.listen(self._node_changed)
@@ -117,6 +122,13 @@ class ClusterState:
         while self.revision == revision:
             self._news.clear()
             await self._news.wait()
+
+    @property
+    def pause(self) -> str | None:
+        """What the annotation that pauses everything says."""
+        if not self.switch.synced.is_set():
+            return UNREAD
+        return next((each.metadata.annotations.get(PAUSE) for each in self.switch.items.values()), None)
 
     @property
     def unbound_pods(self) -> Iterable[Pod]:
@@ -185,6 +197,7 @@ class ClusterState:
             namespaces={key.name: each.metadata.labels for key, each in self.namespaces.items.items()},
             pdbs=tuple(value for _, value in sorted(self.pdbs.items.items())),
             nominated=self._nominated(now),
+            pause=self.pause,
         )
 
     def nominate(self, name: str, until: datetime) -> None:

@@ -15,6 +15,7 @@ from dovetail.core.disruption.notices import (
     APPROVED,
     BLOCKED,
     CANDIDATE,
+    PAUSED,
     REJECTED,
     approved,
     blocking_budget,
@@ -24,6 +25,7 @@ from dovetail.core.disruption.notices import (
     unreadable_budget,
 )
 from dovetail.model.kinds import NODE, NODE_CLAIM, NODE_POOL
+from dovetail.model.pause import UNREAD
 from dovetail.model.reason import Reason
 from dovetail.model.refusal import Refusal
 from dovetail.model.snapshot import ClusterNode
@@ -48,6 +50,14 @@ class Telling:
             said = refused(method, refusal, node) if node is not None else None
             if node is not None and said is not None:
                 self._on_node(node, *said)
+
+    def paused(self, look: Pass) -> None:
+        """Pools whose nodes are left alone because people said so."""
+        for name, pool in look.snapshot.nodepools.items():
+            pause = look.snapshot.pause_of(name)
+            if pause is not None and look.snapshot.pause != UNREAD:
+                said = str(pause)
+                self._publish(Notice(NODE_POOL, pool, PAUSED, said[:1].upper() + said[1:], warning=bool(pause.fault)))
 
     def budgets(self, reason: Reason, look: Pass) -> None:
         """Pools whose budgets allow nothing for a reason, or cannot be understood."""

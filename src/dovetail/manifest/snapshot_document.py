@@ -33,7 +33,7 @@ KEPT_ANNOTATIONS = (
 """Domains whose annotations are written."""
 _WRITTEN_FIRST: tuple[Kind[Any], ...] = (NODE_POOL, NODE_CLAIM, NODE, POD)
 _ORDER = (*_WRITTEN_FIRST, *(kind for kind in INVENTORY if kind not in _WRITTEN_FIRST))
-_FIELDS = ("apiVersion", "kind", "metadata", "nominated", "wellKnownLabels", "objects", "catalogs")
+_FIELDS = ("apiVersion", "kind", "metadata", "nominated", "pause", "wellKnownLabels", "objects", "catalogs")
 _AGAIN = "take the snapshot again"
 _KINDS: Mapping[tuple[str, str], Kind[Any]] = {(kind.api_version, kind.name): kind for kind in INVENTORY}
 
@@ -56,6 +56,7 @@ def dump_snapshot(snapshot: Snapshot) -> Plain:
         "kind": KIND,
         "metadata": {"at": ordered(snapshot.at)},
         "nominated": sorted(snapshot.nominated),
+        **({"pause": snapshot.pause} if snapshot.pause is not None else {}),
         "wellKnownLabels": sorted(snapshot.well_known),
         "objects": [_dump_object(kind, each) for kind in _ORDER for each in inventory.of(kind)],
         "catalogs": dump_catalogs(snapshot.catalogs),
@@ -97,9 +98,12 @@ def load_snapshot(document: Any) -> Snapshot:
     catalogs = load_catalogs(document.get("catalogs", []), faults)
     well_known = _load_names(document.get("wellKnownLabels", sorted(WELL_KNOWN)), "wellKnownLabels", faults)
     nominated = _load_names(document.get("nominated", []), "nominated", faults)
+    pause = document.get("pause")
+    if not isinstance(pause, str | None):
+        faults.append(Fault("pause", "is not text", pause, 'write "true", or the instant until which it lasts'))
     if faults or at is None:
         raise SnapshotInvalid(tuple(faults))
-    return replace(build_snapshot(inventory, at, catalogs, well_known), nominated=nominated)
+    return replace(build_snapshot(inventory, at, catalogs, well_known), nominated=nominated, pause=pause)
 
 
 def _check_envelope(document: Any) -> None:

@@ -11,7 +11,7 @@ from dovetail.model.nodepool import NodePool
 from dovetail.model.pod import Pod
 from dovetail.model.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment
 from dovetail.model.wire import KubeObject
-from dovetail.model.workload import DaemonSet, Event, Lease, Namespace, PodDisruptionBudget, PriorityClass
+from dovetail.model.workload import ConfigMap, DaemonSet, Event, Lease, Namespace, PodDisruptionBudget, PriorityClass
 
 T = TypeVar("T", bound=KubeObject)
 
@@ -39,6 +39,7 @@ class Kind(Generic[T]):
 POD = Kind(Pod, "Pod", "pods", namespaced=True)
 NODE = Kind(Node, "Node", "nodes")
 NAMESPACE = Kind(Namespace, "Namespace", "namespaces")
+CONFIG_MAP = Kind(ConfigMap, "ConfigMap", "configmaps", namespaced=True)
 EVENT = Kind(Event, "Event", "events", namespaced=True)
 PERSISTENT_VOLUME_CLAIM = Kind(
     PersistentVolumeClaim, "PersistentVolumeClaim", "persistentvolumeclaims", namespaced=True

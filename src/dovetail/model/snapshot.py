@@ -16,6 +16,7 @@ from dovetail.model.node import Node
 from dovetail.model.nodeclaim import INSTANCE_TERMINATING, NodeClaim
 from dovetail.model.nodeclaim import REGISTERED as REGISTERED_CONDITION
 from dovetail.model.nodepool import NodePool
+from dovetail.model.pause import PAUSE, SWITCH, Pause, read_pause
 from dovetail.model.pod import Pod
 from dovetail.model.quantity import Quantity
 from dovetail.model.requests import spec_requests
@@ -175,6 +176,15 @@ class Snapshot:
     pdbs: tuple[PodDisruptionBudget, ...] = ()
     nominated: frozenset[str] = frozenset()
     """Names of nodes that pods were just sent to; they are not disrupted for a moment."""
+    pause: str | None = None
+    """What the annotation that pauses everything says, if it is there."""
+
+    def pause_of(self, pool: str) -> Pause | None:
+        """The pause in force for a pool, its own or everybody's."""
+        everywhere = read_pause(self.pause, f"ConfigMap {SWITCH}", self.at)
+        if everywhere is not None or pool not in self.nodepools:
+            return everywhere
+        return read_pause(self.nodepools[pool].metadata.annotations.get(PAUSE), f"NodePool {pool}", self.at)
 
     @cached_property
     def nodes_by_pool(self) -> Mapping[str, tuple[ClusterNode, ...]]:

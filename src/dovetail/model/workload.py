@@ -3,7 +3,7 @@
 from datetime import datetime
 
 from dovetail.model.pod import PodTemplate
-from dovetail.model.wire import KubeObject, LabelSelector, Wire
+from dovetail.model.wire import Condition, KubeObject, LabelSelector, Wire
 
 
 class DaemonSetSpec(Wire, frozen=True, kw_only=True):
@@ -36,6 +36,7 @@ class PodDisruptionBudgetStatus(Wire, frozen=True, kw_only=True):
     desired_healthy: int = 0
     expected_pods: int = 0
     observed_generation: int = 0
+    conditions: tuple[Condition, ...] = ()
 
 
 class PodDisruptionBudget(KubeObject, frozen=True, kw_only=True):
@@ -97,6 +98,10 @@ class Event(KubeObject, frozen=True, kw_only=True):
     last_timestamp: datetime | None = None
     source: EventSource = EventSource()
     reporting_component: str = ""
+
+
+class ConfigMap(KubeObject, frozen=True, kw_only=True):
+    """A ConfigMap. Only its annotations are of interest: what it holds is never read."""
 
 
 class Namespace(KubeObject, frozen=True, kw_only=True):

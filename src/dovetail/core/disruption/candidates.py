@@ -109,12 +109,19 @@ def node_refusals(node: ClusterNode, snapshot: Snapshot) -> Iterator[Refusal]:
     if node.node is not None and node.node.metadata.annotations.get(DO_NOT_DISRUPT) == "true":
         why = f'disruption is blocked through the "{DO_NOT_DISRUPT}" annotation'
         yield Refusal("DoNotDisruptNode", about, why, permanent=True)
+    yield from _pool_refusals(node, snapshot, about)
+
+
+def _pool_refusals(node: ClusterNode, snapshot: Snapshot, about: str) -> Iterator[Refusal]:
     if not node.nodepool_name:
         why = f"node doesn't have required label (label={NODEPOOL})"
         yield Refusal("NoNodePool", about, why, permanent=True)
     elif node.nodepool_name not in snapshot.nodepools or node.nodepool_name not in snapshot.catalogs:
         why = f"NodePool not found (NodePool={node.nodepool_name})"
         yield Refusal("NodePoolMissing", about, why, permanent=True)
+    paused = snapshot.pause_of(node.nodepool_name)
+    if paused is not None:
+        yield Refusal("Paused", about, str(paused), paused.until, permanent=paused.until is None)
 
 
 def pod_blocks(node: ClusterNode, snapshot: Snapshot) -> list[Refusal]:

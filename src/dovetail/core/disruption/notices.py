@@ -12,6 +12,7 @@ from dovetail.model.refusal import Refusal
 from dovetail.model.snapshot import ClusterNode
 
 BLOCKED = "DisruptionBlocked"
+PAUSED = "DisruptionPaused"
 UNCONSOLIDATABLE = "Unconsolidatable"
 CANDIDATE = "ConsolidationCandidate"
 REJECTED = "ConsolidationRejected"

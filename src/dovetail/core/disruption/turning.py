@@ -24,6 +24,9 @@ def next_turn(snapshot: Snapshot, backing_off: Mapping[tuple[str, Reason], datet
     instants: list[datetime] = [until for until in backing_off.values() if until > now]
     for pool in snapshot.nodepools.values():
         instants.extend(_edges(pool, now))
+        paused = snapshot.pause_of(pool.name)
+        if paused is not None and paused.until is not None:
+            instants.append(paused.until)
     for node in snapshot.nodes:
         instants.extend(_lifts(node, snapshot.nodepools.get(node.nodepool_name), now))
     return min(instants, default=None)
