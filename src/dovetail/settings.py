@@ -13,6 +13,8 @@ from dovetail.model.duration import Duration
 
 FEATURE_GATES = ("Drift", "SpotToSpotConsolidation", "NodeRepair")
 
+MAY_BE_ZERO = frozenset({"vm_memory_overhead_percent", "reserved_enis"})
+
 
 def _knob(default: Any, why: str, *, choices: tuple[str, ...] = ()) -> Any:
     return field(default=default, metadata={"why": why, "choices": choices})
@@ -27,13 +29,21 @@ def _flag(why: str) -> Any:
 class Settings:
     """How the controller runs."""
 
-    provider: str = _knob("kwok", "Where instances come from.", choices=("kwok",))
+    provider: str = _knob("kwok", "Where instances come from.", choices=("kwok", "aws"))
     catalog: str = _knob(
         "realistic", "Which built-in catalogue the kwok provider sells from.", choices=("realistic", "generic")
     )
     instance_types_file_path: str = _knob(
         "", "A file of instance types for the kwok provider, instead of a built-in one."
     )
+    cluster_name: str = _knob("", "The EKS cluster, for the aws provider: its instances are tagged with it.")
+    cluster_endpoint: str = _knob("", "The API server as nodes reach it; the aws provider asks EKS if it is not given.")
+    vm_memory_overhead_percent: float = _knob(
+        0.075, "The share of an EC2 instance's memory that its operating system never sees."
+    )
+    reserved_enis: int = _knob(0, "Network interfaces of an EC2 instance that are not for pods.")
+    isolated_vpc: bool = _flag("The pricing API of AWS cannot be reached: shipped prices are used.")
+    interruption_queue: str = _knob("", "The SQS queue that tells of interruptions of EC2 instances; none if empty.")
     batch_idle_duration: timedelta = _knob(
         timedelta(seconds=1), "A batch of pending pods ends when no new one came for this long."
     )
@@ -160,7 +170,7 @@ def _read(knob: Knob, text: str) -> Any:
         return _port(text)
     if knob.kind in {int, float}:
         number = knob.kind(text)
-        if number <= 0:
+        if number < 0 or (number == 0 and knob.name not in MAY_BE_ZERO):
             raise ValueError(f"must be greater than 0, got {text!r}")
         return number
     return text

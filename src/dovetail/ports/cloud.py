@@ -5,16 +5,18 @@ and raises `InstanceNotFound` once the instance is gone, which is how the caller
 nobody claims is terminated through a NodeClaim of which only the provider id is filled in.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from dovetail.model.catalog import Instance, InstanceType
+from dovetail.model.kinds import Kind
 from dovetail.model.nodeclaim import NodeClaim
 from dovetail.model.nodepool import NodeClassRef, NodePool
 from dovetail.model.repair import RepairStatement
 from dovetail.model.wire import Condition
 
-__all__ = ["CloudProvider", "NodeClassState", "RepairStatement"]
+__all__ = ["CloudProvider", "Kept", "NodeClassKeeper", "NodeClassState", "RepairStatement"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,4 +85,28 @@ class CloudProvider(Protocol):
 
     def avoid(self, instance_type: str, zone: str, capacity_type: str) -> None:
         """The cloud is about to run short of this: show it as unavailable for a while. Never raises, never waits."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What came of looking after a node class: the wait until it must be looked at again, None for no need.
+
+    `waiting_for` says what keeps a deleted class from going.
+    """
+
+    after: float | None
+    waiting_for: str = ""
+
+
+class NodeClassKeeper(Protocol):
+    """Looks after node classes that need it: resolves what they select, reports it, lets them go."""
+
+    @property
+    def node_class_kind(self) -> Kind[Any]:
+        """The kind it looks after."""
+        ...
+
+    async def keep(self, node_class: Any, claims: Sequence[NodeClaim], /) -> Kept:
+        """Bring one class up to date. `claims` are those that refer to it."""
         ...

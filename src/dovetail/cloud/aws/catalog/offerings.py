@@ -1,0 +1,89 @@
+"""The offerings of an instance type for one node class: each zone that has the type, each way to buy it there.
+
+An offering that cannot be had now is listed as unavailable, never left out: drift is judged against the whole list.
+One nobody knows a price of is unavailable and costs nothing, so that no move seems to save money by leaving it.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from dovetail.cloud.aws import labels
+from dovetail.cloud.aws.catalog.machine import Machine
+from dovetail.cloud.aws.catalog.prices import Prices
+from dovetail.cloud.aws.catalog.unavailable import Sold, Unavailable
+from dovetail.model.catalog import Offering
+from dovetail.model.ec2nodeclass import ResolvedCapacityReservation
+from dovetail.model.labels import CAPACITY_TYPE, ON_DEMAND, RESERVED, SPOT, ZONE
+from dovetail.model.requirement import DOES_NOT_EXIST, IN, Requirement
+from dovetail.model.requirements import Requirements
+
+_RESERVATION_LABELS = (labels.RESERVATION_ID, labels.RESERVATION_TYPE, labels.RESERVATION_INTERRUPTIBLE)
+_UNRESERVED = tuple(Requirement.of(key, DOES_NOT_EXIST) for key in _RESERVATION_LABELS)
+_RESERVED_DISCOUNT = 10_000_000
+"""Reserved capacity is paid for already: next to nothing, but still ordered by what the machine is worth."""
+
+
+@dataclass(frozen=True, slots=True)
+class Market:
+    """Where and how one node class can buy. `zones` are those it has a subnet with addresses in, with their ids."""
+
+    zones: frozenset[str]
+    zone_ids: Mapping[str, str] = field(hash=False)
+    reservations: tuple[ResolvedCapacityReservation, ...] = ()
+    reserved_counts: Mapping[str, int] = field(default_factory=dict, hash=False)
+
+
+class Offerings:
+    """Makes offerings from prices and shortages."""
+
+    def __init__(self, prices: Prices, unavailable: Unavailable) -> None:
+        self._prices = prices
+        self._unavailable = unavailable
+
+    def of(self, machine: Machine, zones: frozenset[str], market: Market, *, usable: bool) -> tuple[Offering, ...]:
+        """Every offering of a type that is sold in `zones`. `usable`: whether the class can start such a machine."""
+        plain = (
+            self._offering(machine, zone, capacity_type, market, usable)
+            for zone in sorted(zones)
+            for capacity_type in (ON_DEMAND, SPOT)
+            if capacity_type in machine.usage_classes
+        )
+        return (*plain, *self._reserved(machine, market, usable=usable))
+
+    def _offering(self, machine: Machine, zone: str, capacity_type: str, market: Market, usable: bool) -> Offering:
+        spot = capacity_type == SPOT
+        price = self._prices.spot(machine.name, zone) if spot else self._prices.on_demand(machine.name)
+        available = (
+            usable
+            and price is not None
+            and zone in market.zones
+            and not self._unavailable.covers(Sold(capacity_type, machine.name, zone))
+        )
+        requirements = Requirements.of([*_place(zone, capacity_type, market), *_UNRESERVED])
+        return Offering(requirements, price or 0.0, available)
+
+    def _reserved(self, machine: Machine, market: Market, *, usable: bool) -> Iterator[Offering]:
+        price = (self._prices.on_demand(machine.name) or 0.0) / _RESERVED_DISCOUNT
+        for each in market.reservations:
+            if each.instance_type != machine.name:
+                continue
+            said = {
+                labels.RESERVATION_ID: each.id,
+                labels.RESERVATION_TYPE: each.reservation_type or "default",
+                labels.RESERVATION_INTERRUPTIBLE: str(each.interruptible).lower(),
+            }
+            place = _place(each.availability_zone, RESERVED, market)
+            requirements = Requirements.of(
+                [*place, *(Requirement.of(key, IN, (value,)) for key, value in said.items())]
+            )
+            left = market.reserved_counts.get(each.id, 0)
+            short = self._unavailable.covers(Sold(RESERVED, each.id, each.availability_zone))
+            there = usable and each.availability_zone in market.zones and each.state != "expiring"
+            yield Offering(requirements, price, there and left > 0 and not short)
+
+
+def _place(zone: str, capacity_type: str, market: Market) -> list[Requirement]:
+    place = [Requirement.of(ZONE, IN, (zone,)), Requirement.of(CAPACITY_TYPE, IN, (capacity_type,))]
+    if market.zone_ids.get(zone):
+        place.append(Requirement.of(labels.ZONE_ID, IN, (market.zone_ids[zone],)))
+    return place

@@ -1,0 +1,210 @@
+"""The AWS provider as the controllers see it: what can be bought, node classes, and what makes a node unhealthy.
+
+This module only puts parts together. Resolving is in `resolving/`, the catalogue in `catalog/`, the care of node
+classes in `nodeclasses`.
+"""
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from datetime import timedelta
+
+from dovetail.cloud.aws.catalog.catalog import Catalog
+from dovetail.cloud.aws.catalog.offerings import Market
+from dovetail.cloud.aws.catalog.prices import Prices
+from dovetail.cloud.aws.catalog.room import Margins
+from dovetail.cloud.aws.catalog.unavailable import Unavailable
+from dovetail.cloud.aws.cluster import EksCluster
+from dovetail.cloud.aws.labels import INSTANCE_LABELS, NODE_CLASS_LABEL, OFFERING_LABELS
+from dovetail.cloud.aws.nodeclasses import NodeClassKeeper, Resolvers
+from dovetail.cloud.aws.resolving.groups import SecurityGroups
+from dovetail.cloud.aws.resolving.images import Images
+from dovetail.cloud.aws.resolving.profiles import InstanceProfiles
+from dovetail.cloud.aws.resolving.reservations import Reservations
+from dovetail.cloud.aws.resolving.subnets import Subnets
+from dovetail.cloud.aws.session import Aws
+from dovetail.model.catalog import Instance, InstanceType
+from dovetail.model.conditions import AWAITING, READY, find
+from dovetail.model.ec2nodeclass import GROUP, NODE_CLASS_KIND, EC2NodeClass
+from dovetail.model.kinds import EC2_NODE_CLASS
+from dovetail.model.nodeclaim import NodeClaim
+from dovetail.model.nodepool import NodeClassRef, NodePool
+from dovetail.model.wire import Condition, Key
+from dovetail.ports.clock import Clock
+from dovetail.ports.cloud import NodeClassState, RepairStatement
+from dovetail.ports.cluster import Cluster
+from dovetail.ports.errors import CloudError, NodeClassNotReady, NotFound
+from dovetail.settings import Settings
+
+log = logging.getLogger(__name__)
+REFRESH_SECONDS = 12 * 3600.0
+RETRY_SECONDS = 60.0
+_SOON, _LATER = timedelta(minutes=10), timedelta(minutes=30)
+_UNHEALTHY = (
+    ("Ready", "False", _LATER),
+    ("Ready", "Unknown", _LATER),
+    ("AcceleratedHardwareReady", "False", _SOON),
+    ("StorageReady", "False", _LATER),
+    ("NetworkingReady", "False", _LATER),
+    ("KernelReady", "False", _LATER),
+    ("ContainerRuntimeReady", "False", _LATER),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AwsParts:
+    """What the provider is made of, for those who launch, list and watch."""
+
+    aws: Aws
+    clock: Clock
+    cluster: Cluster
+    settings: Settings
+    prices: Prices
+    unavailable: Unavailable
+    catalog: Catalog
+    resolvers: Resolvers
+    keeper: NodeClassKeeper
+
+
+def assemble_aws(cluster: Cluster, clock: Clock, settings: Settings) -> AwsParts:
+    """The parts over one cluster and one AWS account. Nothing is asked yet."""
+    aws, unavailable = Aws(), Unavailable(clock)
+    prices = Prices(aws, clock, isolated=settings.isolated_vpc)
+    margins = Margins(settings.vm_memory_overhead_percent, settings.reserved_enis)
+    resolvers = Resolvers(
+        subnets=Subnets(aws, clock),
+        groups=SecurityGroups(aws, clock),
+        images=Images(aws, clock),
+        reservations=Reservations(aws, clock),
+        profiles=InstanceProfiles(aws, clock, settings.cluster_name),
+        cluster=EksCluster(aws, clock, settings.cluster_name, settings.cluster_endpoint),
+    )
+    return AwsParts(
+        aws=aws,
+        clock=clock,
+        cluster=cluster,
+        settings=settings,
+        prices=prices,
+        unavailable=unavailable,
+        catalog=Catalog(aws, prices, unavailable, margins),
+        resolvers=resolvers,
+        keeper=NodeClassKeeper(cluster, clock, resolvers),
+    )
+
+
+class AwsProvider:
+    """A provider of EC2 instances."""
+
+    def __init__(self, parts: AwsParts) -> None:
+        self.parts = parts
+
+    @property
+    def name(self) -> str:
+        """Short name, as in `--provider`."""
+        return "aws"
+
+    @property
+    def well_known_labels(self) -> frozenset[str]:
+        """What instance types and offerings say of themselves."""
+        return INSTANCE_LABELS | OFFERING_LABELS
+
+    @property
+    def node_class_label(self) -> str:
+        """The label that marks a node as this provider's."""
+        return NODE_CLASS_LABEL
+
+    def supports(self, ref: NodeClassRef) -> bool:
+        """Only EC2NodeClasses. v1beta1 lets a pool name its class alone."""
+        return ref.api_group in ("", GROUP) and ref.kind in ("", NODE_CLASS_KIND)
+
+    async def node_class(self, ref: NodeClassRef) -> NodeClassState | None:
+        """The class, or None. One nobody looked at since it changed is not known to be ready."""
+        found = await self.read_class(ref)
+        if found is None:
+            return None
+        return NodeClassState(
+            name=found.name, generation=found.metadata.generation, deleting=found.deleting, ready=readiness(found)
+        )
+
+    async def instance_types(self, pool: NodePool) -> tuple[InstanceType, ...]:
+        """Every type of the region as nodes of the pool's class see it."""
+        node_class = await self.read_class(pool.node_class_ref)
+        if node_class is None:
+            raise NodeClassNotReady(f"EC2NodeClass {pool.node_class_ref.name!r} does not exist")
+        return await self.types_of(node_class)
+
+    async def types_of(self, node_class: EC2NodeClass) -> tuple[InstanceType, ...]:
+        """Every type of the region as nodes of this class see it."""
+        return await self.parts.catalog.instance_types(node_class, await self._market(node_class))
+
+    async def launch(self, claim: NodeClaim) -> Instance:
+        """Launch an instance for the claim, or return the one launched for it before."""
+        raise NotImplementedError(claim.name)
+
+    async def terminate(self, claim: NodeClaim) -> None:
+        """Begin to terminate the claim's instance."""
+        raise NotImplementedError(claim.name)
+
+    async def get(self, provider_id: str) -> Instance:
+        """One instance."""
+        raise NotImplementedError(provider_id)
+
+    async def list(self) -> tuple[Instance, ...]:
+        """Every instance of this cluster."""
+        raise NotImplementedError
+
+    async def drift(self, claim: NodeClaim) -> str:
+        """Why the instance no longer matches its node class, or empty."""
+        raise NotImplementedError(claim.name)
+
+    def repair_statements(self) -> tuple[RepairStatement, ...]:
+        """The node conditions that make a node unhealthy; all but Ready come from the EKS node monitoring agent."""
+        return tuple(RepairStatement(*each) for each in _UNHEALTHY)
+
+    async def run(self) -> None:
+        """Keep the catalogue and the prices fresh until cancelled."""
+        while True:
+            told = await self.refresh()
+            await asyncio.sleep(REFRESH_SECONDS if told else RETRY_SECONDS)
+
+    async def refresh(self) -> bool:
+        """Ask for types, offerings and prices anew; whether all were told. What was not stays as it was."""
+        try:
+            await self.parts.catalog.refresh()
+        except CloudError as error:
+            log.warning("catalogue not refreshed", extra={"error": str(error)})
+            return False
+        return await self.parts.prices.refresh()
+
+    async def aclose(self) -> None:
+        """Close every connection to AWS."""
+        await self.parts.aws.aclose()
+
+    async def read_class(self, ref: NodeClassRef) -> EC2NodeClass | None:
+        """The class referred to, as the API server has it."""
+        if not self.supports(ref):
+            return None
+        try:
+            return await self.parts.cluster.get(EC2_NODE_CLASS, Key("", ref.name))
+        except NotFound:
+            return None
+
+    async def _market(self, node_class: EC2NodeClass) -> Market:
+        status, unavailable = node_class.status, self.parts.unavailable
+        usable = [subnet for subnet in status.subnets if not unavailable.covers_subnet(subnet.id)]
+        terms = node_class.spec.capacity_reservation_selector_terms
+        reservations = await self.parts.resolvers.reservations.find(terms)
+        return Market(
+            zones=frozenset(subnet.zone for subnet in usable),
+            zone_ids={subnet.zone: subnet.zone_id for subnet in status.subnets},
+            reservations=tuple(each.resolved for each in reservations),
+            reserved_counts={each.resolved.id: each.left for each in reservations},
+        )
+
+
+def readiness(node_class: EC2NodeClass) -> Condition:
+    """Whether the class is ready; what was found on an older generation does not count."""
+    found = find(node_class.status.conditions, READY)
+    if found is None or found.observed_generation != node_class.metadata.generation:
+        return Condition(type=READY, status="Unknown", reason=AWAITING.reason, message=AWAITING.message)
+    return found

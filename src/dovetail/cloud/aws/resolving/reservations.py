@@ -1,0 +1,73 @@
+"""The capacity reservations of a node class, and how much of each is left."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from dovetail.cloud.aws.remembered import Remembered
+from dovetail.cloud.aws.resolving.selecting import key_of, named, tagged
+from dovetail.cloud.aws.session import Aws
+from dovetail.model.ec2nodeclass import CapacityReservationSelectorTerm, ResolvedCapacityReservation
+from dovetail.ports.clock import Clock
+
+LIFETIME = timedelta(minutes=1)
+EXPIRING_BEFORE = timedelta(minutes=40)
+"""How long before its end a capacity block takes no new instances."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """A reservation as EC2 told of it last."""
+
+    resolved: ResolvedCapacityReservation
+    left: int
+
+
+class Reservations:
+    """Finds reservations, and asks again after a minute."""
+
+    def __init__(self, aws: Aws, clock: Clock) -> None:
+        self._aws = aws
+        self._clock = clock
+        self._kept: Remembered[bytes, tuple[Reservation, ...]] = Remembered(clock, LIFETIME)
+
+    async def find(self, terms: tuple[CapacityReservationSelectorTerm, ...]) -> tuple[Reservation, ...]:
+        """Those the terms select, by id; none without terms, and nobody is asked."""
+        return await self._kept.get(key_of(terms), lambda: self._ask(terms)) if terms else ()
+
+    async def _ask(self, terms: tuple[CapacityReservationSelectorTerm, ...]) -> tuple[Reservation, ...]:
+        found: dict[str, Reservation] = {}
+        for request in _requests(terms):
+            said = await self._aws.collect("ec2", "describe_capacity_reservations", "CapacityReservations", **request)
+            found |= {each["CapacityReservationId"]: self._reservation(each) for each in said}
+        return tuple(each for _, each in sorted(found.items()))
+
+    def _reservation(self, said: Mapping[str, Any]) -> Reservation:
+        ends_at, block = said.get("EndDate"), said.get("ReservationType") == "capacity-block"
+        expiring = block and ends_at is not None and ends_at - EXPIRING_BEFORE <= self._clock.now()
+        resolved = ResolvedCapacityReservation(
+            id=said["CapacityReservationId"],
+            availability_zone=said["AvailabilityZone"],
+            instance_type=said["InstanceType"],
+            instance_match_criteria=said.get("InstanceMatchCriteria", ""),
+            owner_id=said.get("OwnerId", ""),
+            reservation_type=said.get("ReservationType", "default"),
+            interruptible=bool(said.get("Interruptible", False)),
+            state="expiring" if expiring else "active",
+            end_time=ends_at,
+        )
+        return Reservation(resolved, said.get("AvailableInstanceCount", 0))
+
+
+def _requests(terms: Iterable[CapacityReservationSelectorTerm]) -> list[dict[str, Any]]:
+    active = named("state", "active")
+    ids = sorted({term.id for term in terms if term.id})
+    asked: list[dict[str, Any]] = [{"Filters": [active], "CapacityReservationIds": ids}] if ids else []
+    for term in terms:
+        if not term.id:
+            filters = [*tagged(term.tags), active]
+            for name, value in (("owner-id", term.owner_id), ("instance-match-criteria", term.instance_match_criteria)):
+                filters += [named(name, value)] if value else []
+            asked.append({"Filters": filters})
+    return asked

@@ -1,0 +1,78 @@
+"""Has the provider look after its node classes, one at a time, whenever one changes or a claim of it goes.
+
+Nothing is decided here: the provider resolves, reports and lets go. Only a provider whose classes need care brings a
+keeper; without one there is nothing to run.
+"""
+
+import asyncio
+
+from dovetail.controllers.context import Context
+from dovetail.model.nodeclaim import NodeClaim
+from dovetail.model.wire import Key, KubeObject
+from dovetail.ports.cloud import Kept, NodeClassKeeper
+from dovetail.ports.cluster import Notice
+from dovetail.runtime.informer import Informer
+from dovetail.runtime.reconciler import Reconciler
+
+UNREADABLE_SECONDS = 60.0
+
+
+class NodeClasses:
+    """One reconciliation at a time for each node class."""
+
+    def __init__(self, context: Context, keeper: NodeClassKeeper) -> None:
+        self._context = context
+        self._keeper = keeper
+        self.informer: Informer[KubeObject] = Informer(context.cluster, keeper.node_class_kind)
+        self.reconciler: Reconciler[Key] = Reconciler("nodeclass", self.reconcile)
+        self.informer.listen(self._class_changed)
+        context.state.claims.listen(self._claim_changed)
+
+    def _class_changed(self, before: KubeObject | None, after: KubeObject | None) -> None:
+        if after is not None:
+            if before is None or _written(before) != _written(after):
+                self.reconciler.add(after.key)
+        elif before is not None:
+            self.reconciler.forget(before.key)
+
+    def _claim_changed(self, before: NodeClaim | None, after: NodeClaim | None) -> None:
+        if after is None and before is not None and self._context.manages(before):
+            self.reconciler.add(Key("", before.spec.node_class_ref.name))
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.informer.run(), name=f"informer:{self.informer.kind.plural}")
+            tasks.create_task(self._work(), name="nodeclasses")
+
+    async def _work(self) -> None:
+        await self._context.state.synced()
+        await self.informer.synced.wait()
+        await self.reconciler.run()
+
+    async def reconcile(self, key: Key) -> float | None:
+        """Have one class looked after."""
+        node_class = self.informer.items.get(key)
+        if node_class is None:
+            return None
+        if node_class.deleting and self._context.state.claims.unreadable:
+            return UNREADABLE_SECONDS  # one of them may refer to it
+        kept: Kept = await self._keeper.keep(node_class, self._claims_of(node_class))
+        if kept.waiting_for:
+            reason = "WaitingOnNodeClaimTermination"
+            self._context.recorder.publish(Notice(self.informer.kind, node_class, reason, kept.waiting_for))
+        return kept.after
+
+    def _claims_of(self, node_class: KubeObject) -> tuple[NodeClaim, ...]:
+        claims = self._context.state.claims.items.values()
+        return tuple(
+            claim
+            for claim in claims
+            if claim.spec.node_class_ref.name == node_class.name and self._context.manages(claim)
+        )
+
+
+def _written(node_class: KubeObject) -> tuple[object, ...]:
+    """What somebody else may have changed: not what the keeper writes into the status."""
+    metadata = node_class.metadata
+    return metadata.generation, metadata.deletion_timestamp, metadata.finalizers, dict(metadata.annotations)
