@@ -1,6 +1,5 @@
 """Lifetimes that end: hard expiration at its instant, and the eventual timeline of a node with protected pods."""
 
-import asyncio
 from datetime import timedelta
 
 from dovetail.sim.kinds import NODE_CLAIM
@@ -30,7 +29,7 @@ def test_a_claim_is_deleted_the_very_instant_its_lifetime_is_over():
     live(story, node_class(), node_pool(template={"expireAfter": "24h"}, disruption=QUIET), deployment(replicas=3))
 
 
-def test_never_means_never_and_a_restart_does_not_forget_the_clock():
+def test_a_restart_does_not_forget_the_clock():
     async def story(life):
         await life.until(lambda: life.running(1) and life.settled())
         claim, diary = life.claims[0], Diary(life.world)
@@ -43,14 +42,6 @@ def test_never_means_never_and_a_restart_does_not_forget_the_clock():
     assert live(
         story, node_class(), node_pool(template={"expireAfter": "6h"}, disruption=QUIET), deployment(replicas=1)
     )
-
-    async def forever(life):
-        await life.until(lambda: life.running(1) and life.settled())
-        await asyncio.sleep(30 * 24 * 3600)
-        return life.claims[0].deleting
-
-    pool = node_pool(template={"expireAfter": "Never"}, disruption=QUIET)
-    assert live(forever, node_class(), pool, deployment(replicas=1)) is False
 
 
 def test_protection_that_outlives_the_lifetime_is_waited_for_after_it():

@@ -8,6 +8,7 @@ import typer
 from dovetail.cli.budgets import budgets
 from dovetail.cli.crds import crds
 from dovetail.cli.demo import demo
+from dovetail.cli.drain import drain
 from dovetail.cli.explain import explain
 from dovetail.cli.plan import plan
 from dovetail.cli.run import run
@@ -52,4 +53,5 @@ app.command(rich_help_panel="Look")(explain)
 app.command(rich_help_panel="Look")(budgets)
 app.command(rich_help_panel="Look")(simulate)
 app.command(rich_help_panel="Act")(run)
+app.command(rich_help_panel="Act")(drain)
 app.command(rich_help_panel="Install")(crds)

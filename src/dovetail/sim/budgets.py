@@ -13,7 +13,7 @@ from dovetail.model.wire import Key
 from dovetail.model.workload import PodDisruptionBudget, PodDisruptionBudgetSpec
 from dovetail.ports.cluster import Patch
 from dovetail.sim.agent import Agent
-from dovetail.sim.apiserver import ApiServer
+from dovetail.sim.apiserver import ApiServer, with_condition
 from dovetail.sim.eviction import is_ready
 from dovetail.sim.kinds import DEPLOYMENTS, PDB, POD, REPLICAS
 from dovetail.sim.patching import Plain
@@ -55,6 +55,10 @@ def count(spec: PodDisruptionBudgetSpec, *, pods: int, scale: int | None, health
 def scaled(value: int | str, total: int) -> int:
     """A number as it is, a percentage of the total rounded up."""
     return value if isinstance(value, int) else -(-total * int(value.rstrip("%")) // 100)
+
+
+_ALLOWED = {"status": "True", "reason": "SufficientPods"}
+_DENIED = {"status": "False", "reason": "InsufficientPods"}
 
 
 class Budgets(Agent[Key]):
@@ -121,6 +125,10 @@ class Budgets(Agent[Key]):
         if disrupted:
             self.later(_EVICTION_PATIENCE.total_seconds(), self.touch, key)
         gone = {name: None for name in _disrupted_pods(record) if name not in disrupted}
+        said = {"type": "DisruptionAllowed", "observedGeneration": record.meta["generation"], "message": ""}
+        said |= _ALLOWED if counted.allowed > 0 else _DENIED
+        written = with_condition(record.plain.get("status") or {}, said, self.api.timestamp())
+        status["conditions"] = written["conditions"]
         body = {"status": {**status, "disruptedPods": {**disrupted, **gone}}}
         self.api.patch(PDB, key, Patch(body, subresource="status"))
 

@@ -6,6 +6,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from dovetail.cli.view.drain import drain_document, draw_drain
 from dovetail.cli.view.printing import counted, moment, plain_table, print_document, stamp, worth
 from dovetail.core.disruption.command import HOURS_PER_MONTH
 from dovetail.core.disruption.explain import MethodView, NodeExplanation, Obstacle
@@ -28,6 +29,7 @@ def _node_document(told: NodeExplanation) -> dict[str, Any]:
         "nodepool": told.node.nodepool_name,
         "at": stamp(told.at),
         "methods": [_method_document(view) for view in told.methods],
+        **({"draining": drain_document(told.draining)} if told.draining is not None else {}),
     }
 
 
@@ -57,6 +59,10 @@ def _node_text(console: Console, told: NodeExplanation) -> None:
     pool = f" of nodepool {told.node.nodepool_name}" if told.node.nodepool_name else ""
     console.print(f"Node {told.node.name}{pool} at {stamp(told.at)}", style="bold")
     console.print(f"{facts}{', ' if facts else ''}{counted(len(told.node.pods), 'pod')}", style="dim")
+    if told.draining is not None:
+        console.print()
+        draw_drain(console, told.draining)
+        return
     for view in told.methods:
         console.print()
         console.print(Text.assemble((f"{view.method}", "bold cyan"), (f" ({view.reason})", "dim")))

@@ -12,6 +12,7 @@ from dovetail.core.disruption.allowance import Allowance, NodeCounts, count_node
 from dovetail.core.disruption.candidates import Candidate, build_candidate, node_refusals, pod_blocks
 from dovetail.core.disruption.command import Command
 from dovetail.core.disruption.context import Context
+from dovetail.core.disruption.draining import DrainView, explain_drain
 from dovetail.core.disruption.methods import METHODS
 from dovetail.core.disruption.methods.base import Method, Proposal
 from dovetail.core.disruption.planner import consider
@@ -63,14 +64,18 @@ class NodeExplanation:
     node: ClusterNode
     at: datetime
     methods: tuple[MethodView, ...]
+    draining: DrainView | None = None  # what a node on its way out waits for
 
 
 def explain_node(node: ClusterNode, context: Context) -> NodeExplanation:
-    """Ask every method about one node."""
+    """Ask every method about one node; of one that is going anyway, say what it waits for, too."""
+    snapshot = context.snapshot
+    going = node.deleting or (node.node is not None and node.node.deleting)
+    draining = explain_drain(node, snapshot.pdbs, snapshot.at) if going else None
     if node.claim is None:
         unmanaged = Obstacle("Unmanaged", "no NodeClaim belongs to it: somebody else's node", permanent=True)
         views = [MethodView(method.name, method.reason, (unmanaged,)) for method in METHODS]
-        return NodeExplanation(node, context.snapshot.at, tuple(views))
+        return NodeExplanation(node, snapshot.at, tuple(views), draining)
     views = []
     acting = ""
     for method in METHODS:
@@ -78,7 +83,7 @@ def explain_node(node: ClusterNode, context: Context) -> NodeExplanation:
         views.append(_look(node, method, context, proposal, acting))
         if proposal.commands and not acting:
             acting = method.name
-    return NodeExplanation(node, context.snapshot.at, tuple(views))
+    return NodeExplanation(node, snapshot.at, tuple(views), draining)
 
 
 def _look(node: ClusterNode, method: Method, context: Context, proposal: Proposal, acting: str) -> MethodView:
