@@ -7,11 +7,42 @@ place and be missing from another.
 from collections.abc import Iterator, Mapping
 from dataclasses import Field, dataclass, field, fields
 from datetime import timedelta
+from math import isfinite
 from typing import Any
 
 from dovetail.model.duration import Duration
 
 FEATURE_GATES = ("Drift", "SpotToSpotConsolidation", "NodeRepair")
+PREFIX = "DOVETAIL_"
+KARPENTERS = frozenset(
+    [
+        "ami_refresh_interval",
+        "batch_idle_duration",
+        "batch_max_duration",
+        "cluster_ca_bundle",
+        "cluster_endpoint",
+        "cluster_name",
+        "disable_leader_election",
+        "eks_control_plane",
+        "feature_gates",
+        "health_probe_port",
+        "instance_types_file_path",
+        "interruption_queue",
+        "isolated_vpc",
+        "kube_client_burst",
+        "kube_client_qps",
+        "leader_election_name",
+        "leader_election_namespace",
+        "log_level",
+        "metrics_port",
+        "min_values_policy",
+        "preference_policy",
+        "reserved_enis",
+        "subnet_refresh_interval",
+        "vm_memory_overhead_percent",
+    ]
+)
+"""Settings that Karpenter has, too: their environment variables keep its names. All others have our prefix."""
 
 MAY_BE_ZERO = frozenset({"vm_memory_overhead_percent", "reserved_enis"})
 
@@ -129,7 +160,7 @@ def _knob_of(each: Field[Any]) -> Knob:
     return Knob(
         name=each.name,
         flag="--" + each.name.replace("_", "-"),
-        variable=each.name.upper(),
+        variable=("" if each.name in KARPENTERS else PREFIX) + each.name.upper(),
         kind=type(each.default),
         default=each.default,
         choices=each.metadata["choices"],
@@ -147,9 +178,14 @@ def read_settings(written: Mapping[str, str]) -> Settings:
                 values[knob.name] = _read(knob, written[knob.name])
             except ValueError as error:
                 faults.append(f"{knob.flag} ({knob.variable}): {error}")
+    settings = Settings(**values)
+    if settings.batch_idle_duration > settings.batch_max_duration:
+        idle, longest = Duration.of(settings.batch_idle_duration), Duration.of(settings.batch_max_duration)
+        why = f"a pause of {idle} is longer than the {longest} of --batch-max-duration; make it shorter"
+        faults.append(f"--batch-idle-duration (BATCH_IDLE_DURATION): {why}")
     if faults:
         raise ValueError("\n".join(faults))
-    return Settings(**values)
+    return settings
 
 
 def _read(knob: Knob, text: str) -> Any:
@@ -168,12 +204,21 @@ def _read(knob: Knob, text: str) -> Any:
         raise ValueError(f"must be one of {', '.join(knob.choices)}, got {text!r}")
     if knob.name.endswith("_port"):
         return _port(text)
-    if knob.kind in {int, float}:
-        number = knob.kind(text)
-        if number < 0 or (number == 0 and knob.name not in MAY_BE_ZERO):
-            raise ValueError(f"must be greater than 0, got {text!r}")
-        return number
-    return text
+    return _number(knob, text) if knob.kind in {int, float} else text
+
+
+def _number(knob: Knob, text: str) -> float:
+    """A number that is not too small, and neither infinite nor none at all."""
+    asked = "a whole number" if knob.kind is int else "a number such as 200 or 0.5"
+    try:
+        number: float = knob.kind(text)
+    except ValueError:
+        raise ValueError(f"must be {asked}, got {text!r}") from None
+    if not isfinite(number):
+        raise ValueError(f"must be {asked}, got {text!r}")
+    if number < 0 or (number == 0 and knob.name not in MAY_BE_ZERO):
+        raise ValueError(f"must be greater than 0, got {text!r}")
+    return number
 
 
 def _port(text: str) -> int:

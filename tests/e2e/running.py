@@ -50,14 +50,20 @@ def crds():
     return subprocess.run([DOVETAIL, "crds"], check=True, capture_output=True, text=True).stdout
 
 
-ALONE = {"METRICS_PORT": "0", "HEALTH_PROBE_PORT": "0", "LEDGER": "off"}
+ALONE = {"METRICS_PORT": "0", "HEALTH_PROBE_PORT": "0", "DOVETAIL_LEDGER": "off"}
 """Several controllers share the machine: none takes a port or a file that another would."""
 
 
 @contextmanager
 def controller(cluster, **variables):
     """`dovetail run` against the cluster, stopped at the end as a pod would be."""
-    environment = {**os.environ, **ALONE, "LOG_FORMAT": "text", "GARBAGE_COLLECTION_INTERVAL": "3s", **variables}
+    environment = {
+        **os.environ,
+        **ALONE,
+        "DOVETAIL_LOG_FORMAT": "text",
+        "DOVETAIL_GARBAGE_COLLECTION_INTERVAL": "3s",
+        **variables,
+    }
     process = cluster.launch(
         "dovetail", DOVETAIL, "run", "--kubeconfig", str(cluster.kubeconfig), "--provider", "kwok", env=environment
     )

@@ -24,7 +24,7 @@ def untouched(cluster):
 
 def test_a_cluster_that_is_scaled_in_becomes_cheaper_and_then_empty(prepared, namespace):
     cluster = prepared
-    with controller(cluster, DISRUPTION="on"):
+    with controller(cluster, DOVETAIL_DISRUPTION="on"):
         for manifest in (NODE_CLASS, pool()):
             apply(cluster, manifest)
         apply(cluster, deployment(40), namespace)
@@ -47,7 +47,7 @@ def test_a_cluster_that_is_scaled_in_becomes_cheaper_and_then_empty(prepared, na
 
 def test_a_changed_template_is_rolled_out_node_by_node(prepared, namespace):
     cluster = prepared
-    with controller(cluster, DISRUPTION="on"):
+    with controller(cluster, DOVETAIL_DISRUPTION="on"):
         for manifest in (NODE_CLASS, pool(consolidateAfter="Never")):
             apply(cluster, manifest)
         apply(cluster, deployment(3), namespace)

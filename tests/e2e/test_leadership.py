@@ -12,7 +12,13 @@ LEASE = "/apis/coordination.k8s.io/v1/namespaces/default/leases/dovetail-leader-
 
 
 def replica(cluster, name, **variables):
-    environment = {**os.environ, "LOG_FORMAT": "text", "METRICS_PORT": "0", "HEALTH_PROBE_PORT": "0", **variables}
+    environment = {
+        **os.environ,
+        "DOVETAIL_LOG_FORMAT": "text",
+        "METRICS_PORT": "0",
+        "HEALTH_PROBE_PORT": "0",
+        **variables,
+    }
     return cluster.launch(name, DOVETAIL, "run", "--kubeconfig", str(cluster.kubeconfig), env=environment)
 
 

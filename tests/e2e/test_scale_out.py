@@ -85,7 +85,7 @@ def test_a_restarted_controller_goes_on_where_the_last_one_was_killed(prepared, 
     for manifest in (NODE_CLASS, NODE_POOL):
         apply(cluster, manifest)
     apply(cluster, deployment(5), namespace)
-    environment = {**os.environ, **ALONE, "LOG_FORMAT": "text"}
+    environment = {**os.environ, **ALONE, "DOVETAIL_LOG_FORMAT": "text"}
     first = cluster.launch("first", DOVETAIL, "run", "--kubeconfig", str(cluster.kubeconfig), env=environment)
     eventually(lambda: claims(cluster), "a claim is made", within=30)
     first.kill()

@@ -186,7 +186,7 @@ def test_a_place_that_cannot_be_written_is_said_and_tried_again(tmp_path):
     ledger.open(entry())
     while not ledger.health().trouble:
         time.sleep(0.005)
-    assert "--ledger (LEDGER)" in ledger.health().trouble
+    assert "--ledger (DOVETAIL_LEDGER)" in ledger.health().trouble
     blocked.unlink()
     deadline = time.monotonic() + 20
     while not ledger.health().written and time.monotonic() < deadline:

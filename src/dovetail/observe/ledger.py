@@ -181,7 +181,7 @@ class SqliteLedger:
                 write.write(connection, self._cluster)
 
     def _in_trouble(self, error: Exception) -> None:
-        remedy = "give it room, or a place that can be written to with --ledger (LEDGER); off keeps none"
+        remedy = "give it room, or a place that can be written to with --ledger (DOVETAIL_LEDGER); off keeps none"
         said = f"{self.path}: {error}; {remedy}"
         if said != self._health.trouble:
             log.error("ledger cannot be written", extra={"ledger": str(self.path), "error": str(error)})

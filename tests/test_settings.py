@@ -1,0 +1,60 @@
+"""Settings from text: every fault at once with flag, variable and remedy; names that collide with nobody's."""
+
+from dataclasses import fields
+
+import pytest
+
+from dovetail.settings import KARPENTERS, PREFIX, Settings, knobs, read_settings
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        (
+            "kube_client_qps",
+            "nan",
+            "--kube-client-qps (KUBE_CLIENT_QPS): must be a number such as 200 or 0.5, got 'nan'",
+        ),
+        ("kube_client_qps", "inf", "must be a number such as 200 or 0.5, got 'inf'"),
+        ("kube_client_qps", "fast", "must be a number such as 200 or 0.5, got 'fast'"),
+        ("kube_client_qps", "0", "must be greater than 0, got '0'"),
+        ("kube_client_burst", "1.5", "must be a whole number, got '1.5'"),
+        ("batch_idle_duration", "0s", "must be longer than nothing"),
+        (
+            "batch_idle_duration",
+            "11s",
+            "a pause of 11s is longer than the 10s of --batch-max-duration; make it shorter",
+        ),
+        ("disruption", "maybe", "--disruption (DOVETAIL_DISRUPTION): must be one of off, on, got 'maybe'"),
+        ("feature_gates", "Drfit=true", "with a name of: Drift"),
+        ("metrics_port", "70000", "must be a port"),
+        ("dry_run", "yes", "must be true or false, got 'yes'"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_with_flag_variable_and_remedy(name, text, words):
+    with pytest.raises(ValueError, match="--") as refused:
+        read_settings({name: text})
+    assert words in str(refused.value)
+
+
+def test_all_faults_are_told_at_once():
+    with pytest.raises(ValueError, match="--") as refused:
+        read_settings({"kube_client_qps": "nan", "log_level": "loud", "batch_max_duration": "1ms"})
+    assert len(str(refused.value).splitlines()) == 3
+
+
+def test_what_is_not_given_is_as_declared():
+    assert read_settings({}) == Settings()
+
+
+def test_variables_are_karpenters_own_or_ours():
+    """A variable called PROVIDER or LEDGER may well be meant for somebody else."""
+    for knob in knobs():
+        assert knob.variable == (knob.name.upper() if knob.name in KARPENTERS else PREFIX + knob.name.upper())
+    assert {"FEATURE_GATES", "LOG_LEVEL", "DOVETAIL_PROVIDER", "DOVETAIL_LEDGER"} <= {knob.variable for knob in knobs()}
+
+
+def test_every_setting_has_a_default_that_reads_as_itself():
+    for each in fields(Settings):
+        if isinstance(each.default, (bool, int, float)):
+            assert getattr(read_settings({each.name: str(each.default).lower()}), each.name) == each.default
