@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from random import SystemRandom
 from socket import gethostname
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 from uuid import uuid4
 
 from dovetail.cloud.kwok.catalog import select_catalog
@@ -34,8 +34,10 @@ from dovetail.observe.ledger import Keep, SqliteLedger, find_place
 from dovetail.observe.measured_cloud import MeasuredCloud
 from dovetail.observe.metrics import PrometheusMetrics
 from dovetail.ports.clock import Clock
+from dovetail.ports.cloud import CloudProvider, NodeClassKeeper
 from dovetail.ports.cluster import Cluster
-from dovetail.ports.errors import ApiError, Invalid
+from dovetail.ports.errors import ApiError, CloudError, Invalid
+from dovetail.ports.interruption import InterruptionSource
 from dovetail.ports.ledger import Ledger, NoLedger
 from dovetail.runtime.backoff import Backoff
 from dovetail.runtime.gate import Gate, GatedCloud, GatedCluster
@@ -56,13 +58,63 @@ class SystemClock:
         return datetime.now(UTC)
 
 
+class ProviderUnusable(CloudError):
+    """The provider that was asked for lacks something it needs; the message says what to do."""
+
+
+class Supplier(CloudProvider, Protocol):
+    """A provider as the process runs it."""
+
+    async def recover(self) -> None:
+        """Take up what the process before this one had begun."""
+        ...
+
+    async def run(self) -> None:
+        """What has to be done all the time; ends at once if that is nothing."""
+        ...
+
+    async def aclose(self) -> None:
+        """Let go of everything it holds."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Supply:
+    """A provider, and what comes with it."""
+
+    supplier: Supplier
+    interruptions: tuple[InterruptionSource, ...] = ()
+    keeper: NodeClassKeeper | None = None
+
+
+def find_supply(cluster: Cluster, clock: Clock, settings: Settings) -> Supply:
+    """The provider the settings ask for; `ProviderUnusable` if it cannot work."""
+    if settings.provider == "aws":
+        return _aws_supply(cluster, clock, settings)
+    provider = KwokProvider(cluster, select_catalog(settings.catalog, settings.instance_types_file_path), clock)
+    return Supply(supplier=provider, interruptions=(StagedInterruptions(cluster, clock),))
+
+
+def _aws_supply(cluster: Cluster, clock: Clock, settings: Settings) -> Supply:
+    try:
+        from dovetail.cloud.aws.provider import AwsProvider, assemble_aws  # noqa: PLC0415 - an extra, not always there
+    except ModuleNotFoundError as error:
+        raise ProviderUnusable(f"the aws provider needs {error.name}; pip install dovetail[aws]") from error
+    if not settings.cluster_name:
+        raise ProviderUnusable("the aws provider needs the name of the EKS cluster; set --cluster-name (CLUSTER_NAME)")
+    parts = assemble_aws(cluster, clock, settings)
+    if not parts.aws.region:
+        raise ProviderUnusable("no AWS region is known; set AWS_REGION, or a region in the profile")
+    return Supply(supplier=AwsProvider(parts), keeper=parts.keeper)
+
+
 @dataclass(frozen=True)
 class Parts:
     """Everything that runs on one cluster. `office` is the cluster without the gate: only for the Lease."""
 
     office: Cluster
     cluster: Cluster
-    provider: KwokProvider
+    supplier: Supplier
     recorder: EventRecorder
     manager: Manager
     metrics: PrometheusMetrics
@@ -73,10 +125,17 @@ class Parts:
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._recover(), name="recover")
+                tasks.create_task(self.supplier.run(), name="provider")
                 tasks.create_task(self.recorder.run(), name="events")
                 tasks.create_task(self.manager.run(), name="controllers")
         finally:
-            await self.provider.aclose()
+            await self.supplier.aclose()
+
+    @property
+    def provider(self) -> KwokProvider:
+        """The provider, where instances are simulated."""
+        assert isinstance(self.supplier, KwokProvider)
+        return self.supplier
 
     def missing(self) -> tuple[str, ...]:
         """What is not there yet to act upon. One that stands by is ready: it has to be there, not to know."""
@@ -87,7 +146,7 @@ class Parts:
         backoff = Backoff(first=1.0, limit=60.0)
         while True:
             try:
-                await self.provider.recover()
+                await self.supplier.recover()
             except ApiError:
                 await asyncio.sleep(backoff.next())
             else:
@@ -106,18 +165,19 @@ def assemble(
     gate = Gate()
     gate.open()
     office, cluster = cluster, GatedCluster(cluster, gate)
-    provider = KwokProvider(cluster, select_catalog(settings.catalog, settings.instance_types_file_path), clock)
+    supply = find_supply(cluster, clock, settings)
     recorder = EventRecorder(cluster, clock)
     ports = Ports(
         cluster=cluster,
-        cloud=MeasuredCloud(GatedCloud(provider, gate), metrics),
+        cloud=MeasuredCloud(GatedCloud(supply.supplier, gate), metrics),
         clock=clock,
         recorder=recorder,
         metrics=metrics,
         ledger=ledger or NoLedger(),
-        interruptions=(StagedInterruptions(cluster, clock),),
+        interruptions=supply.interruptions,
+        node_classes=supply.keeper,
     )
-    return Parts(office, cluster, provider, recorder, Manager(ports, settings), metrics, gate)
+    return Parts(office, cluster, supply.supplier, recorder, Manager(ports, settings), metrics, gate)
 
 
 def endpoints(parts: Parts, settings: Settings) -> Endpoints:
@@ -160,7 +220,7 @@ async def on_cluster(kubeconfig: Path | None, context: str | None, settings: Set
             try:
                 yield parts
             finally:
-                await parts.provider.aclose()
+                await parts.supplier.aclose()
     finally:
         await cluster.aclose()
 
@@ -217,11 +277,14 @@ async def reach(kubeconfig: Path | None, context: str | None, settings: Settings
 async def take_snapshot(kubeconfig: Path | None, context: str | None, settings: Settings) -> Snapshot:
     """A real cluster as it is now, read once. Needs no more than permission to list; writes nothing."""
     clock = SystemClock()
-    catalog = select_catalog(settings.catalog, settings.instance_types_file_path)
     limits = Limits(qps=settings.kube_client_qps, burst=settings.kube_client_burst)
     cluster = await connect(kubeconfig, context, clock, SystemRandom(), limits)
     try:
-        return await list_snapshot(cluster, KwokProvider(cluster, catalog, clock), clock, own_namespace(settings))
+        supplier = find_supply(cluster, clock, settings).supplier
+        try:
+            return await list_snapshot(cluster, supplier, clock, own_namespace(settings))
+        finally:
+            await supplier.aclose()
     finally:
         await cluster.aclose()
 
@@ -259,6 +322,6 @@ async def embedded(options: WorldOptions, settings: Settings) -> AsyncIterator[E
         finally:
             running.cancel()
             await asyncio.wait([running])
-            await parts.provider.aclose()
+            await parts.supplier.aclose()
         if not running.cancelled() and running.exception() is not None:
             raise RuntimeError("the controllers stopped") from running.exception()

@@ -49,7 +49,7 @@ async def _run(kubeconfig: Path | None, context: str | None, settings: Settings)
     from dovetail.observe.endpoints import PortUnusable
     from dovetail.ports.errors import Denied
     from dovetail.runtime.shift import Ending
-    from dovetail.wiring import endpoints, on_cluster, shift
+    from dovetail.wiring import ProviderUnusable, endpoints, on_cluster, shift
 
     log = logging.getLogger(__name__)
     loop = asyncio.get_running_loop()
@@ -58,10 +58,10 @@ async def _run(kubeconfig: Path | None, context: str | None, settings: Settings)
         loop.add_signal_handler(number, stopped.set)
     try:
         async with on_cluster(kubeconfig, context, settings) as parts, endpoints(parts, settings).served():
-            await _check_access(parts.cluster)
+            await _check_access(parts.cluster, settings)
             log.info("dovetail starts", extra={"provider": settings.provider})
             ending = await shift(parts, settings, stopped).run()
-    except (AccessFault, Denied, InstanceTypesInvalid, PortUnusable, Unprepared) as error:
+    except (AccessFault, Denied, InstanceTypesInvalid, PortUnusable, ProviderUnusable, Unprepared) as error:
         typer.echo(f"Error: {error}", err=True)
         return 2
     log.info("dovetail stopped", extra={"why": ending})
@@ -72,13 +72,17 @@ class Unprepared(Exception):
     """The cluster lacks what the controllers need."""
 
 
-async def _check_access(cluster: "Cluster") -> None:
+async def _check_access(cluster: "Cluster", settings: Settings) -> None:
     """Fail at once, with the remedy, where waiting would not help. An API server that is down is waited for."""
-    from dovetail.model.kinds import KWOK_NODE_CLASS, NODE_CLAIM, NODE_POOL, Kind
+    from dovetail.model.kinds import EC2_NODE_CLASS, KWOK_NODE_CLASS, NODE_CLAIM, NODE_POOL, Kind
     from dovetail.ports.errors import NotFound, Unavailable
 
     absent = []
-    needed: tuple[Kind[Any], ...] = (NODE_POOL, NODE_CLAIM, KWOK_NODE_CLASS)
+    needed: tuple[Kind[Any], ...] = (
+        NODE_POOL,
+        NODE_CLAIM,
+        EC2_NODE_CLASS if settings.provider == "aws" else KWOK_NODE_CLASS,
+    )
     for kind in needed:
         try:
             await cluster.list(kind)

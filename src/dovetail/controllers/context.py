@@ -8,7 +8,7 @@ from dovetail.model.kinds import NODE, NODE_CLAIM
 from dovetail.model.node import Node
 from dovetail.model.nodeclaim import NodeClaim
 from dovetail.ports.clock import Clock
-from dovetail.ports.cloud import CloudProvider
+from dovetail.ports.cloud import CloudProvider, NodeClassKeeper
 from dovetail.ports.cluster import Cluster, Deletion, Patch, Recorder
 from dovetail.ports.errors import NotFound
 from dovetail.ports.interruption import InterruptionSource
@@ -28,6 +28,7 @@ class Ports:
     metrics: Metrics = field(default_factory=NoMetrics)
     ledger: Ledger = field(default_factory=NoLedger)
     interruptions: tuple[InterruptionSource, ...] = ()
+    node_classes: NodeClassKeeper | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

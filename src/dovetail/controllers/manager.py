@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import fields
 
+from dovetail.controllers.advice import Advisor
 from dovetail.controllers.bookkeeping import Bookkeeper
 from dovetail.controllers.context import Context, Ports
 from dovetail.controllers.disruption import Disruption
@@ -14,6 +15,7 @@ from dovetail.controllers.hydration import Hydration
 from dovetail.controllers.interruption import Interruptions
 from dovetail.controllers.lifecycle import Lifecycle
 from dovetail.controllers.marking import Marking, ProtectionNotices
+from dovetail.controllers.nodeclasses import NodeClasses
 from dovetail.controllers.nodepools import NodePools
 from dovetail.controllers.podevents import PodEvents
 from dovetail.controllers.provisioning import Provisioner
@@ -48,6 +50,9 @@ class Manager:
         self.executor = Executor(context)
         self.disruption = Disruption(context, self.executor)
         self.bookkeeper = Bookkeeper(context)
+        self.node_classes = NodeClasses(context, ports.node_classes) if ports.node_classes is not None else None
+        self.advisor = Advisor(context, self.nodepools, self.marking)
+        self._dry = settings.dry_run
         self._disrupts = settings.disruption == "on"
 
     async def run(self) -> None:
@@ -67,7 +72,11 @@ class Manager:
             self.protection_notices.run,
             self.bookkeeper.run,
         )
-        if self._disrupts:
+        if self.node_classes is not None:
+            loops = (*loops, self.node_classes.run)
+        if self._dry:
+            loops = (self.advisor.run,)
+        elif self._disrupts:
             loops = (*loops, self.disruption.run, self.executor.run)
         async with asyncio.TaskGroup() as tasks:
             for informer in (*self.state.informers, self.state.switch):

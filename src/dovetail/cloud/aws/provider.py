@@ -13,7 +13,7 @@ from dovetail.cloud.aws.catalog.catalog import Catalog
 from dovetail.cloud.aws.catalog.offerings import Market
 from dovetail.cloud.aws.catalog.prices import Prices
 from dovetail.cloud.aws.catalog.room import Margins
-from dovetail.cloud.aws.catalog.unavailable import Unavailable
+from dovetail.cloud.aws.catalog.unavailable import Sold, Unavailable
 from dovetail.cloud.aws.cluster import EksCluster
 from dovetail.cloud.aws.labels import INSTANCE_LABELS, NODE_CLASS_LABEL, OFFERING_LABELS
 from dovetail.cloud.aws.nodeclasses import NodeClassKeeper, Resolvers
@@ -160,6 +160,13 @@ class AwsProvider:
     def repair_statements(self) -> tuple[RepairStatement, ...]:
         """The node conditions that make a node unhealthy; all but Ready come from the EKS node monitoring agent."""
         return tuple(RepairStatement(*each) for each in _UNHEALTHY)
+
+    def avoid(self, instance_type: str, zone: str, capacity_type: str) -> None:
+        """Show an offering as unavailable for three minutes from now."""
+        self.parts.unavailable.mark(Sold(capacity_type, instance_type, zone))
+
+    async def recover(self) -> None:
+        """Nothing: a launch is found again by its token."""
 
     async def run(self) -> None:
         """Keep the catalogue and the prices fresh until cancelled."""

@@ -83,11 +83,8 @@ class Aws:
 
     @property
     def region(self) -> str:
-        """The region of the default chain."""
-        region = self._session.get_config_variable("region")
-        if not region:
-            raise RegionUnknown
-        return str(region)
+        """The region of the default chain; empty if it names none."""
+        return str(self._session.get_config_variable("region") or "")
 
     async def call(self, service: str, operation: str, /, *, region: str = "", **given: Any) -> Answer:
         """One request. `AwsError` if it was refused or did not arrive."""

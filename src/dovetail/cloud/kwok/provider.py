@@ -147,6 +147,9 @@ class KwokProvider:
             if node_class is not None and choice is not None:
                 await self._start(claim, build_node(claim, choice), node_class)
 
+    async def run(self) -> None:
+        """Nothing has to be done all the time."""
+
     async def aclose(self) -> None:
         """Stop waiting for registrations; `recover` of the next process takes them up."""
         await self._registrations.aclose()
