@@ -10,6 +10,7 @@ from dovetail.cli.crds import crds
 from dovetail.cli.demo import demo
 from dovetail.cli.drain import drain
 from dovetail.cli.explain import explain
+from dovetail.cli.history import history
 from dovetail.cli.plan import plan
 from dovetail.cli.run import run
 from dovetail.cli.simulate import simulate
@@ -51,6 +52,7 @@ app.command(rich_help_panel="Look")(snapshot)
 app.command(rich_help_panel="Look")(plan)
 app.command(rich_help_panel="Look")(explain)
 app.command(rich_help_panel="Look")(budgets)
+app.command(rich_help_panel="Look")(history)
 app.command(rich_help_panel="Look")(simulate)
 app.command(rich_help_panel="Act")(run)
 app.command(rich_help_panel="Act")(drain)

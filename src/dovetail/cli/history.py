@@ -1,0 +1,108 @@
+"""`dovetail history`: every decision the controllers wrote down, long after its events are gone. Reads only."""
+
+from datetime import datetime
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Form(StrEnum):
+    """How to print."""
+
+    TEXT = "text"
+    WIDE = "wide"
+    JSON = "json"
+    YAML = "yaml"
+
+
+def history(  # noqa: PLR0913 - one parameter an option
+    *,
+    node: Annotated[str, typer.Option("--node", metavar="NAME", help="Only about this node or NodeClaim.")] = "",
+    nodepool: Annotated[str, typer.Option("--nodepool", metavar="NAME", help="Only about nodes of this pool.")] = "",
+    reason: Annotated[
+        str, typer.Option("--reason", metavar="REASON", help="Only for this reason, such as Drifted or Manual.")
+    ] = "",
+    since: Annotated[
+        str, typer.Option("--since", metavar="WHEN", help="Not older than this: 7d, 36h, a date or an instant in UTC.")
+    ] = "",
+    until: Annotated[
+        str, typer.Option("--until", metavar="WHEN", help="Older than this: 7d, 36h, a date or an instant in UTC.")
+    ] = "",
+    ledger: Annotated[
+        str,
+        typer.Option(
+            "--ledger",
+            metavar="PATH",
+            envvar="LEDGER",
+            help="The file `dovetail run` writes.",
+            show_default="dovetail/ledger.db in the state directory",
+        ),
+    ] = "",
+    output: Annotated[Form, typer.Option("--output", "-o", help="How to print; wide adds ids, pods and notes.")] = (
+        Form.TEXT
+    ),
+) -> None:
+    """Say who took a node, when, why, what moved, what it cost before and after, and how it ended.
+
+    Reads the ledger that `dovetail run` keeps; needs no cluster. In a pod: kubectl exec into the controller.
+
+    [bold]Examples[/bold]
+      dovetail history --node ip-10-0-3-7          who took my node
+      dovetail history --nodepool batch --since 7d
+      dovetail history --reason Manual -o json
+    """
+    import os
+
+    from dovetail.cli.view.history import print_history
+    from dovetail.observe.history import NoLedgerThere, Question, read_history
+    from dovetail.observe.ledger import find_place
+
+    place = find_place(ledger, os.environ)
+    if place is None:
+        typer.echo("Error: the ledger is off (LEDGER=off); name a file with --ledger", err=True)
+        raise typer.Exit(2)
+    question = Question(
+        node=node,
+        nodepool=nodepool,
+        reason=reason,
+        since=_instant("--since", since, _now),
+        until=_instant("--until", until, _now),
+    )
+    try:
+        found = read_history(place, question)
+    except NoLedgerThere as error:
+        typer.echo(f"Error: {error}", err=True)
+        raise typer.Exit(2) from None
+    print_history(found, output.value, node)
+
+
+def _now() -> datetime:
+    from datetime import UTC
+
+    return datetime.now(UTC)
+
+
+def _instant(option: str, text: str, now: "Callable[[], datetime]") -> datetime | None:
+    """A span back from now, a date, or an instant; a date without a time zone is in UTC."""
+    from datetime import UTC, timedelta
+
+    from dovetail.model.duration import Duration
+
+    if not text:
+        return None
+    if text.endswith("d") and text[:-1].isascii() and text[:-1].isdigit() and len(text) < 7:
+        return now() - timedelta(days=int(text[:-1]))
+    try:
+        return now() - Duration.parse(text).span
+    except (ValueError, OverflowError):
+        pass
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        remedy = "write a span such as 7d or 36h, a date such as 2026-01-31, or an instant such as 2026-01-31T09:00:00Z"
+        raise typer.BadParameter(f"{text!r} is not a time; {remedy}", param_hint=option) from None
+    return at if at.tzinfo is not None else at.replace(tzinfo=UTC)

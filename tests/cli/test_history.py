@@ -1,0 +1,126 @@
+"""`dovetail history` from outside: who took my node last Tuesday."""
+
+import json
+from datetime import UTC, datetime, timedelta
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from dovetail.cli.app import app
+from dovetail.observe.ledger import SqliteLedger
+from dovetail.ports.ledger import Act, Ending, Entry, NodeFacts, Outcome
+
+TUESDAY = datetime(2026, 1, 6, 10, 30, tzinfo=UTC)
+
+
+class Clock:
+    def now(self):
+        return TUESDAY + timedelta(days=7)
+
+
+def facts(node, pool="web", price=0.2):
+    return NodeFacts(nodeclaim=f"{pool}-{node}", node=node, nodepool=pool, instance_type="m5.large", price=price)
+
+
+@pytest.fixture
+def path(tmp_path):
+    """A week in which one node was consolidated, one deleted by hand, and one launch failed."""
+    path = tmp_path / "ledger.db"
+    ledger = SqliteLedger(path, Clock(), cluster="https://one")
+    ledger.start()
+    consolidated = Entry(
+        id="c0ffee",
+        at=TUESDAY,
+        act=Act.DISRUPT,
+        reason="Underutilized",
+        why="replace: [node-1] -> [1 replacement] (savings: $0.10)",
+        method="single-node",
+        nodes=(facts("node-1"),),
+        replacements=1,
+        pods=("shop/web-1", "shop/web-2"),
+        cost_before=0.2,
+        cost_after=0.1,
+    )
+    ledger.open(consolidated)
+    ledger.close(
+        "c0ffee",
+        Ending(
+            outcome=Outcome.DONE, at=TUESDAY + timedelta(minutes=3), made=(facts("node-9", price=0.1),), cost_after=0.1
+        ),
+    )
+    by_hand = Entry(
+        id="bad",
+        at=TUESDAY + timedelta(days=2),
+        act=Act.REMOVE,
+        reason="Manual",
+        why="by hand",
+        nodes=(facts("n2", "batch"),),
+    )
+    ledger.open(by_hand)
+    ledger.stop(30)
+    return path
+
+
+def history(path, *arguments):
+    return CliRunner().invoke(app, ["history", "--ledger", str(path), *arguments])
+
+
+def test_who_took_my_node_last_tuesday(path):
+    result = history(path, "--node", "node-1", "--since", "2026-01-06", "--until", "2026-01-07")
+    assert result.exit_code == 0
+    heading, line, *_ = result.stdout.splitlines()
+    assert " ".join(heading.split()) == "WHEN (UTC) WHAT REASON NODES NODEPOOL PODS $/HOUR OUTCOME WHY"
+    assert " ".join(line.split()) == (
+        "2026-01-06 10:30:00 disrupted Underutilized node-1 web 2 0.200 -> 0.100 done"
+        " replace: [node-1] -> [1 replacement] (savings: $0.10)"
+    )
+    assert "1 command saved $73.00 a month." in result.stdout
+
+
+def test_what_replaced_it_is_found_by_its_own_name_and_wide_says_the_decision(path):
+    result = history(path, "--node", "node-9", "-o", "wide")
+    assert result.stdout.splitlines()[1].split()[-1] == "c0ffee"
+    assert "node-9" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("question", "found"),
+    [
+        ((), ["bad", "c0ffee"]),
+        (("--nodepool", "batch"), ["bad"]),
+        (("--reason", "underutilized"), ["c0ffee"]),
+        (("--since", "2026-01-07T00:00:00Z"), ["bad"]),
+        (("--since", "1d"), []),
+        (("--until", "2026-01-07"), ["c0ffee"]),
+    ],
+)
+def test_scripts_get_a_document(path, question, found):
+    document = json.loads(history(path, *question, "-o", "json").stdout)
+    assert [each["id"] for each in document["decisions"]] == found
+
+
+def test_yaml_says_the_same_as_json(path):
+    assert yaml.safe_load(history(path, "-o", "yaml").stdout) == json.loads(history(path, "-o", "json").stdout)
+
+
+def test_what_is_not_ended_is_under_way(path):
+    result = history(path, "--node", "n2")
+    assert "under way" in result.stdout
+
+
+def test_nothing_known_is_said(path):
+    assert "The ledger knows nothing about gone." in history(path, "--node", "gone").stdout
+
+
+def test_a_ledger_that_is_not_there_is_named_with_the_remedy(tmp_path):
+    result = history(tmp_path / "none.db")
+    assert result.exit_code == 2
+    assert "none.db" in result.output
+    assert "--ledger" in result.output
+
+
+def test_a_time_nobody_understands_is_refused_with_examples(path):
+    result = history(path, "--since", "yesterday")
+    assert result.exit_code == 2
+    assert "7d" in result.output
