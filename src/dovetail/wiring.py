@@ -42,6 +42,7 @@ from dovetail.ports.ledger import Ledger, NoLedger
 from dovetail.runtime.backoff import Backoff
 from dovetail.runtime.gate import Gate, GatedCloud, GatedCluster
 from dovetail.runtime.leadership import Election, Seat
+from dovetail.runtime.lenient import LenientCluster
 from dovetail.runtime.shift import Shift
 from dovetail.settings import Settings
 from dovetail.sim.world import World, WorldOptions
@@ -119,14 +120,16 @@ class Parts:
     manager: Manager
     metrics: PrometheusMetrics
     gate: Gate
+    dry: bool = False
 
     async def run(self) -> None:
         """Run until cancelled."""
         try:
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._recover(), name="recover")
+                if not self.dry:
+                    tasks.create_task(self._recover(), name="recover")
+                    tasks.create_task(self.recorder.run(), name="events")
                 tasks.create_task(self.supplier.run(), name="provider")
-                tasks.create_task(self.recorder.run(), name="events")
                 tasks.create_task(self.manager.run(), name="controllers")
         finally:
             await self.supplier.aclose()
@@ -139,7 +142,7 @@ class Parts:
 
     def missing(self) -> tuple[str, ...]:
         """What is not there yet to act upon. One that stands by is ready: it has to be there, not to know."""
-        return self.manager.state.unsynced() if self.gate.is_open else ()
+        return self.manager.state.unsynced() if self.dry or self.gate.is_open else ()
 
     async def _recover(self) -> None:
         """Take up what the process before this one had begun, as soon as the API server lets us look."""
@@ -163,8 +166,11 @@ def assemble(
     """Provider, recorder and controllers over one cluster. Unless told otherwise, an undeclared metric is an error."""
     metrics = metrics or PrometheusMetrics(strict=True)
     gate = Gate()
-    gate.open()
-    office, cluster = cluster, GatedCluster(cluster, gate)
+    if settings.dry_run:
+        gate.close("dry run")
+    else:
+        gate.open()
+    office, cluster = cluster, (LenientCluster if settings.dry_run else GatedCluster)(cluster, gate)
     supply = find_supply(cluster, clock, settings)
     recorder = EventRecorder(cluster, clock)
     ports = Ports(
@@ -177,7 +183,7 @@ def assemble(
         interruptions=supply.interruptions,
         node_classes=supply.keeper,
     )
-    return Parts(office, cluster, supply.supplier, recorder, Manager(ports, settings), metrics, gate)
+    return Parts(office, cluster, supply.supplier, recorder, Manager(ports, settings), metrics, gate, settings.dry_run)
 
 
 def endpoints(parts: Parts, settings: Settings) -> Endpoints:
@@ -227,6 +233,8 @@ async def on_cluster(kubeconfig: Path | None, context: str | None, settings: Set
 
 def shift(parts: Parts, settings: Settings, stopped: asyncio.Event) -> Shift:
     """What the process does from here to its end: wait for the lead unless told not to, and work until stopped."""
+    if settings.dry_run:
+        return Shift(Gate(), parts.run, stopped, _die)  # the gate in front of the cluster stays closed
     election = None
     if not settings.disable_leader_election:
         seat = Seat(Key(own_namespace(settings), settings.leader_election_name), f"{gethostname()}_{uuid4().hex[:12]}")

@@ -31,6 +31,7 @@ def run(
 
     Reads NodePools and pending pods, launches NodeClaims through the provider, and follows each to a working node.
     With --disruption on, it also takes nodes away: expired, drifted, empty, underutilised. Look first: dovetail plan.
+    With --dry-run it writes nothing and says what it would do; permission to get, list and watch is enough.
     Several may run: the holder of a Lease acts, the others stand by. SIGTERM ends it in order.
     Install the custom resources first:  dovetail crds | kubectl apply --server-side -f -
     """
@@ -59,7 +60,7 @@ async def _run(kubeconfig: Path | None, context: str | None, settings: Settings)
     try:
         async with on_cluster(kubeconfig, context, settings) as parts, endpoints(parts, settings).served():
             await _check_access(parts.cluster, settings)
-            log.info("dovetail starts", extra={"provider": settings.provider})
+            log.info("dovetail starts", extra={"provider": settings.provider, "dry_run": settings.dry_run})
             ending = await shift(parts, settings, stopped).run()
     except (AccessFault, Denied, InstanceTypesInvalid, PortUnusable, ProviderUnusable, Unprepared) as error:
         typer.echo(f"Error: {error}", err=True)

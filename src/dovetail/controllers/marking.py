@@ -6,6 +6,8 @@ tools read conditions and events in either case. Disrupts nothing itself.
 
 import logging
 
+import msgspec
+
 from dovetail.controllers.context import Context
 from dovetail.controllers.disruption import read_gates
 from dovetail.core.disruption.marking import Findings, marked, marks, pod_notice
@@ -73,6 +75,17 @@ class Marking:
         wait = (wanted.next_look - now).total_seconds() if wanted.next_look is not None else None
         unanswered = findings.types is None or findings.provider_reason is None
         return min(wait, RETRY_SECONDS) if unanswered and wait is not None else wait
+
+    async def judged(self, claim: NodeClaim) -> NodeClaim:
+        """The claim with the conditions it should have; as it is where nothing can be said. Nothing is written."""
+        pool = self._context.state.pool(claim.nodepool_name)
+        if pool is None or claim.deleting or not self._context.manages(claim):
+            return claim
+        now = self._context.clock.now()
+        conditions = marked(claim, marks(claim, pool, await self._ask(claim, pool), now), now)
+        if conditions == claim.status.conditions:
+            return claim
+        return msgspec.structs.replace(claim, status=msgspec.structs.replace(claim.status, conditions=conditions))
 
     async def _ask(self, claim: NodeClaim, pool: NodePool) -> Findings:
         """What only the provider knows; nothing is asked of it before launch or when nobody wants to know."""

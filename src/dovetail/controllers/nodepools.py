@@ -4,6 +4,8 @@ import contextlib
 import logging
 from collections import defaultdict
 
+import msgspec
+
 from dovetail.controllers.context import Context
 from dovetail.core.lifecycle.hashing import HASH_VERSION, template_hash
 from dovetail.core.lifecycle.patches import amounts, conditions_patch
@@ -117,18 +119,26 @@ class NodePools:
             written = await self._context.cluster.patch(NODE_CLAIM, claim.key, patch)
             self._context.state.observe(NODE_CLAIM, written)
 
-    async def _report(self, pool: NodePool) -> None:
+    async def judged(self, pool: NodePool) -> NodePool:
+        """The pool with the conditions it should have. Nothing is written."""
+        if not self._context.cloud.supports(pool.node_class_ref):
+            return pool
+        _, conditions = await self._judge(pool)
+        return msgspec.structs.replace(pool, status=msgspec.structs.replace(pool.status, conditions=conditions))
+
+    async def _judge(self, pool: NodePool) -> tuple[int, tuple[Condition, ...]]:
+        """The generation of its node class, and the conditions that follow from both."""
         node_class = await self._context.cloud.node_class(pool.node_class_ref)
         generation = node_class.generation if node_class is not None else 0
-        conditions = self._conditions(
-            pool,
-            generation,
-            judge_node_class(
-                found=node_class is not None,
-                deleting=node_class is not None and node_class.deleting,
-                ready=node_class.ready if node_class is not None else None,
-            ),
+        verdict = judge_node_class(
+            found=node_class is not None,
+            deleting=node_class is not None and node_class.deleting,
+            ready=node_class.ready if node_class is not None else None,
         )
+        return generation, self._conditions(pool, generation, verdict)
+
+    async def _report(self, pool: NodePool) -> None:
+        generation, conditions = await self._judge(pool)
         nodes = [each for each in self._context.state.cluster_nodes() if each.nodepool_name == pool.name]
         resources, number = count(each for each in nodes if each.managed)
         written = amounts(resources)

@@ -26,6 +26,7 @@ from dovetail.runtime.guard import guarded
 
 log = logging.getLogger(__name__)
 RETRIGGER_SECONDS = 10.0
+REMEMBERED = 100_000
 
 
 @dataclass
@@ -40,6 +41,8 @@ class Batch:
     def trigger(self, identity: str) -> None:
         """Something waits. The same thing again does not prolong the wait."""
         if identity not in self._seen:
+            if len(self._seen) >= REMEMBERED:  # nobody gathers: a dry run
+                self._seen.clear()
             self._seen.add(identity)
             self._news.set()
 

@@ -26,6 +26,7 @@ class Outcome(StrEnum):
     DONE = "done"
     ROLLED_BACK = "rolled back"
     FAILED = "failed"
+    DRY_RUN = "dry run"  # nothing was done, on purpose
     UNKNOWN = "unknown"  # nobody was there to see the end
 
 
