@@ -172,7 +172,7 @@ def assemble(
         gate.open()
     office, cluster = cluster, (LenientCluster if settings.dry_run else GatedCluster)(cluster, gate)
     supply = find_supply(cluster, clock, settings)
-    recorder = EventRecorder(cluster, clock)
+    recorder = EventRecorder(cluster, clock, metrics=metrics)
     ports = Ports(
         cluster=cluster,
         cloud=MeasuredCloud(GatedCloud(supply.supplier, gate), metrics),
@@ -188,9 +188,16 @@ def assemble(
 
 def endpoints(parts: Parts, settings: Settings) -> Endpoints:
     """What the process serves over HTTP. It is ready once every kind it looks at has been listed, ours included."""
+
+    async def refresh() -> None:
+        leads: dict[tuple[str, ...], float] = {(settings.leader_election_name,): float(parts.gate.is_open)}
+        parts.metrics.show("leader_election_master_status", leads)
+        await parts.manager.gauges.refresh()
+
     return Endpoints(
         metrics_port=settings.metrics_port,
         probe_port=settings.health_probe_port,
+        refresh=refresh,
         render=parts.metrics.render,
         missing=parts.missing,
     )

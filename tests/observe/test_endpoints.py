@@ -17,11 +17,20 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def endpoints(metrics_port=0, probe_port=0, missing=()):
+def endpoints(metrics_port=0, probe_port=0, missing=(), broken=False):
     metrics = PrometheusMetrics(strict=True)
-    metrics.show("karpenter_cluster_state_node_count", {(): 7.0})
+
+    async def refresh():
+        metrics.show("karpenter_cluster_state_node_count", {(): 7.0})
+        if broken:
+            raise RuntimeError("cannot be refreshed")
+
     return Endpoints(
-        metrics_port=metrics_port, probe_port=probe_port, render=metrics.render, missing=lambda: list(missing)
+        metrics_port=metrics_port,
+        probe_port=probe_port,
+        refresh=refresh,
+        render=metrics.render,
+        missing=lambda: list(missing),
     )
 
 
@@ -80,6 +89,13 @@ def test_a_port_in_use_names_the_flag(ports, flag):
             fetched(endpoints(**ports(port)))
     assert f"port {port} cannot be used" in str(refused.value)
     assert flag in str(refused.value)
+
+
+def test_figures_that_cannot_be_refreshed_are_served_as_they_were(caplog):
+    port = free_port()
+    answers = fetched(endpoints(metrics_port=port, broken=True), f"http://127.0.0.1:{port}/metrics")
+    assert answers[0][0] == 200
+    assert "figures not refreshed" in caplog.messages
 
 
 def test_port_0_serves_nothing():

@@ -6,7 +6,9 @@ from dovetail.model.nodeclaim import NodeClaim
 
 
 def count_removal(context: Context, claim: NodeClaim, reason: str) -> None:
-    """A claim was deleted for a reason; the pods that have to move with it are counted too."""
+    """A claim was deleted for a reason; the pods that have to move with it are counted too. Asked again, it is not."""
+    if context.endings.get(claim.metadata.uid) == reason:
+        return
     labels = disruption_labels(claim, context.state.pool(claim.nodepool_name), reason)
     context.endings[claim.metadata.uid] = reason
     context.metrics.count("karpenter_nodeclaims_disrupted_total", **labels)

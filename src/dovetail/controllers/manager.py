@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import fields
+from typing import Any
 
 from dovetail.controllers.advice import Advisor
 from dovetail.controllers.bookkeeping import Bookkeeper
@@ -11,6 +12,7 @@ from dovetail.controllers.disruption import Disruption
 from dovetail.controllers.executor import Executor
 from dovetail.controllers.expiration import Expiration
 from dovetail.controllers.garbage import GarbageCollection
+from dovetail.controllers.gauges import Gauges
 from dovetail.controllers.hydration import Hydration
 from dovetail.controllers.interruption import Interruptions
 from dovetail.controllers.lifecycle import Lifecycle
@@ -22,6 +24,8 @@ from dovetail.controllers.provisioning import Provisioner
 from dovetail.controllers.repair import NodeRepair
 from dovetail.controllers.state import ClusterState
 from dovetail.controllers.termination import Termination
+from dovetail.controllers.transitions import Transitions, count_reconciles
+from dovetail.runtime.reconciler import Reconciler
 from dovetail.settings import Settings
 
 
@@ -50,10 +54,18 @@ class Manager:
         self.executor = Executor(context)
         self.disruption = Disruption(context, self.executor)
         self.bookkeeper = Bookkeeper(context)
+        self.transitions = Transitions(context)
+        self.gauges = Gauges(context, self._reconcilers())
+        for reconciler in self._reconcilers():
+            reconciler.told = count_reconciles(context)
         self.node_classes = NodeClasses(context, ports.node_classes) if ports.node_classes is not None else None
         self.advisor = Advisor(context, self.nodepools, self.marking)
         self._dry = settings.dry_run
         self._disrupts = settings.disruption == "on"
+
+    def _reconcilers(self) -> list[Reconciler[Any]]:
+        held = (value for each in vars(self).values() for value in getattr(each, "__dict__", {}).values())
+        return [value for value in held if isinstance(value, Reconciler)]
 
     async def run(self) -> None:
         """Run until cancelled. What one of them cannot handle ends all of them."""

@@ -6,7 +6,7 @@ missing and says so. Port 0 serves nothing; one port for both serves everything 
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -27,6 +27,7 @@ class Endpoints:
 
     metrics_port: int
     probe_port: int
+    refresh: Callable[[], Awaitable[None]]  # bring up to date what is about to be rendered
     render: Callable[[], bytes]
     missing: Callable[[], Sequence[str]]  # what stands between the process and being ready
 
@@ -68,6 +69,10 @@ class Endpoints:
         return runner
 
     async def _metrics(self, _request: web.Request) -> web.Response:
+        try:
+            await self.refresh()
+        except Exception:  # old figures are better than none
+            log.exception("figures not refreshed")
         text = await asyncio.to_thread(self.render)  # many series take a while; the loop has better to do
         return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE})
 

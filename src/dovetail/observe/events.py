@@ -22,6 +22,7 @@ from dovetail.observe.rate import Rate, TokenBucket
 from dovetail.ports.clock import Clock
 from dovetail.ports.cluster import Cluster, Notice, Patch
 from dovetail.ports.errors import NotFound, Throttled, Unavailable, WorldError
+from dovetail.ports.metrics import Metrics, NoMetrics
 
 COMPONENT = "dovetail"
 _REMEMBERED = 8192  # notices; beyond, the oldest are forgotten and may be said again early
@@ -67,7 +68,9 @@ class _Told:
 class EventRecorder:
     """Writes events through a cluster. Run `run` as a task beside those who publish."""
 
-    def __init__(self, cluster: Cluster, clock: Clock, reticence: Reticence | None = None) -> None:
+    def __init__(
+        self, cluster: Cluster, clock: Clock, reticence: Reticence | None = None, metrics: Metrics | None = None
+    ) -> None:
         self._cluster = cluster
         self._clock = clock
         self._reticence = reticence or Reticence()
@@ -76,24 +79,29 @@ class EventRecorder:
         self._published_at: OrderedDict[Sameness, datetime] = OrderedDict()
         self._told: OrderedDict[Sameness, _Told] = OrderedDict()
         self.counts = Counts()
+        self._metrics = metrics or NoMetrics()
 
     def publish(self, notice: Notice) -> None:
         """Tell it, unless the same was told a moment ago. Never raises, never waits."""
         now, same = self._clock.now(), _sameness(notice)
         last_at = self._published_at.get(same)
         if last_at is not None and now - last_at < self._reticence.window:
-            self.counts.repeated += 1
+            self._note("repeated")
             return
         bucket = self._buckets.get(notice.reason)
         if bucket is not None and not bucket.take(now):
-            self.counts.limited += 1
+            self._note("limited")
             return
         try:
             self._queue.put_nowait((notice, now))
         except asyncio.QueueFull:
-            self.counts.dropped += 1
+            self._note("dropped")
             return
         _remember(self._published_at, same, now)
+
+    def _note(self, outcome: str) -> None:
+        setattr(self.counts, outcome, getattr(self.counts, outcome) + 1)
+        self._metrics.count("dovetail_events_total", outcome=outcome)
 
     async def run(self) -> None:
         """Write what is published, until cancelled."""
@@ -120,11 +128,11 @@ class EventRecorder:
             except WorldError as error:
                 self._failed(notice, error)
             else:
-                self.counts.written += 1
+                self._note("written")
             return
 
     def _failed(self, notice: Notice, error: WorldError) -> None:
-        self.counts.failed += 1
+        self._note("failed")
         _log.debug(
             "event not written", extra={"reason": notice.reason, "about": notice.about.name, "error": str(error)}
         )

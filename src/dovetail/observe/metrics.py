@@ -7,6 +7,8 @@ of labels are gathered under the value `other`, so no label can fill the memory 
 
 import logging
 from collections.abc import Iterable, Mapping
+from importlib.metadata import version
+from platform import python_version
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics, generate_latest
 from prometheus_client.core import GaugeMetricFamily
@@ -52,6 +54,7 @@ class PrometheusMetrics:
         self.registry.register(self._gauges)
         for metric in METRICS.values():
             self._declare(metric)
+        self.show("karpenter_build_info", {(version("dovetail"), python_version()): 1.0})
         for each in ("multi", "single"):  # an alert needs the zero to see the first one
             self.count("karpenter_voluntary_disruption_consolidation_timeouts_total", 0, consolidation_type=each)
 

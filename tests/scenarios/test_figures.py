@@ -1,0 +1,137 @@
+"""What Prometheus is told of lived stories, and that the number of series does not grow with the cluster."""
+
+import asyncio
+from dataclasses import replace
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from dovetail.model.kinds import NODE_CLAIM
+from stories import ACTING, FREELY, ON_DEMAND, deployment, live, node_class, node_pool, pool
+
+POOL = {"nodepool": "default"}
+
+
+def figures(life):
+    """Every sample as (name, labels) -> value."""
+    families = text_string_to_metric_families(life.parts.metrics.render().decode())
+    return {(each.name, frozenset(each.labels.items())): each.value for family in families for each in family.samples}
+
+
+def figure(samples, name, **labels):
+    """The sum of a metric over all series with these labels."""
+    wanted = set(labels.items())
+    return sum(value for (each, row), value in samples.items() if each == name and wanted <= set(row))
+
+
+async def refreshed(life):
+    await life.parts.manager.gauges.refresh()
+    return figures(life)
+
+
+async def scaled(life, replicas, within=900):
+    life.world.apply(deployment(replicas=replicas))
+    await life.until(lambda: life.running(replicas) and life.settled(), within)
+
+
+def test_a_cluster_that_scales_out_and_in_is_told_in_figures():
+    async def story(life):
+        await scaled(life, 8)
+        before = await refreshed(life)
+        nodes = len(life.nodes)
+        life.world.apply(deployment(replicas=0))
+        await life.until(lambda: not life.nodes)
+        await asyncio.sleep(5)
+        return nodes, before, await refreshed(life)
+
+    nodes, before, after = live(story, node_class(), pool(), settings=ACTING)
+    assert figure(before, "karpenter_nodeclaims_created_total", reason="provisioned", **POOL) == nodes
+    assert figure(before, "karpenter_nodes_created_total", **POOL) == nodes
+    assert figure(before, "karpenter_pods_state", phase="Running", scheduled="true", **POOL) == 8
+    assert figure(before, "karpenter_pods_startup_duration_seconds_count") == 8
+    assert figure(before, "karpenter_nodes_total_pod_requests", resource_type="cpu", **POOL) == 8
+    assert figure(before, "karpenter_nodepools_cost_total", **POOL) > 0
+    assert figure(before, "karpenter_nodepools_allowed_disruptions", reason="Empty", **POOL) == nodes
+    assert figure(before, "operator_nodeclaim_status_condition_count", type="Ready", status="True") == nodes
+    assert figure(before, "karpenter_cluster_state_synced") == 1
+    assert figure(before, "karpenter_cloudprovider_duration_seconds_count", method="Create") >= nodes
+    assert 0 < figure(before, "karpenter_cluster_utilization_percent", resource_type="cpu") <= 100
+    assert figure(after, "karpenter_nodeclaims_disrupted_total", reason="empty", termination_mode="graceful") == nodes
+    assert figure(after, "karpenter_voluntary_disruption_decisions_total", decision="delete", reason="empty") >= 1
+    assert figure(after, "dovetail_commands_ended_total", outcome="done") >= 1
+    assert figure(after, "dovetail_disruption_saving_dollars_per_hour_total", reason="Empty") > 0
+    assert figure(after, "karpenter_nodepools_cost_total", **POOL) == 0
+    assert figure(after, "karpenter_nodeclaims_terminated_total", **POOL) == nodes
+    assert figure(after, "dovetail_metrics_rejected_total") == 0
+
+
+def test_no_node_is_left_out_of_a_pass_and_refusals_are_told_by_code():
+    async def story(life):
+        await scaled(life, 8)
+        await asyncio.sleep(60)
+        return len(life.nodes), await refreshed(life)
+
+    quiet = pool(consolidateAfter="Never")
+    nodes, samples = live(story, node_class(), quiet, settings=ACTING)
+    assert figure(samples, "dovetail_disruption_unevaluated_nodes") == 0
+    assert figure(samples, "dovetail_disruption_refusals", method="single-node", code="ConsolidationDisabled") == nodes
+    assert figure(samples, "dovetail_disruption_refusals", method="drift") == nodes
+
+
+def test_a_command_that_is_taken_back_is_counted():
+    async def story(life):
+        await scaled(life, 2)
+        changed = {"labels": {"generation": "second"}}
+        life.world.apply(node_pool(template={"requirements": ON_DEMAND}, template_metadata=changed, disruption=FREELY))
+        await life.until(lambda: any(claim.has("DisruptionReason") for claim in life.claims))
+        running = await refreshed(life)
+        await life.until(lambda: any(not claim.has("Initialized") for claim in life.claims))
+        replacement = next(claim for claim in life.claims if not claim.has("Initialized"))
+        await life.world.delete(NODE_CLAIM, replacement.key)
+        await life.until(lambda: not any(claim.has("DisruptionReason") for claim in life.claims))
+        return running, await refreshed(life)
+
+    running, after = live(story, node_class(), pool(), settings=ACTING)
+    assert figure(after, "dovetail_commands_ended_total", reason="Drifted", outcome="rolled back") == 1
+    assert figure(after, "karpenter_voluntary_disruption_queue_failures_total", reason="drifted") == 1
+    assert figure(after, "dovetail_commands_running") == 0
+    assert figure(running, "dovetail_commands_running", reason="Drifted") == 1
+    assert figure(running, "karpenter_nodeclaims_created_total", reason="drifted") == 1
+
+
+def test_the_number_of_series_does_not_grow_with_nodes_or_pods():
+    def series(replicas, cpu):
+        async def story(life):
+            life.world.apply(deployment(replicas=replicas, cpu=cpu))
+            await life.until(lambda: life.running(replicas) and life.settled())
+            await asyncio.sleep(30)
+            return len(life.nodes), set(await refreshed(life))
+
+        one_size = [*ON_DEMAND, {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": [SIZE]}]
+        return live(
+            story, node_class(), node_pool(template={"requirements": one_size}, disruption=FREELY), settings=ACTING
+        )
+
+    few, small = series(3, "1500m")
+    many, large = series(24, "1500m")
+    assert many > 3 * few
+    assert len(large) < 1.2 * len(small)
+    assert len(large) < 1500
+
+
+SIZE = "c-2x-amd64-linux"
+
+
+def test_each_node_is_told_apart_only_where_that_was_asked_for():
+    def named(wanted):
+        async def story(life):
+            await scaled(life, 8)
+            samples = await refreshed(life)
+            found = {dict(row).get("node_name", "") for name, row in samples if name == "karpenter_nodes_allocatable"}
+            return found, {node.name for node in life.nodes}
+
+        return live(story, node_class(), pool(), settings=replace(ACTING, node_metrics=wanted))
+
+    assert named("pool")[0] == {""}
+    assert named("off")[0] == set()
+    told, there = named("node")
+    assert told == there
