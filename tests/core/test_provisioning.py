@@ -152,6 +152,15 @@ def test_a_soft_expiry_leaves_the_claim_without_a_hard_one():
     assert made.spec.expire_after.never
 
 
+def test_a_claim_that_is_not_launched_counts_against_limits_as_the_largest_it_may_become():
+    """A new leader finds claims that the one before it had only just made."""
+    starting = ClusterNode(None, claim(spec={"requirements": [_only("m.large")]}))
+    pool = nodepool(limits={"cpu": "6"}, template={"requirements": [_only("m.large")]})
+    plan = plan_provisioning(snapshot([pod(cpu="3")], nodes=[starting], pools=[pool]))
+    assert plan.launches == ()
+    assert "exceed limits" in plan.refusals[0].message
+
+
 def _only(name: str) -> dict[str, object]:
     return {"key": INSTANCE_TYPE, "operator": "In", "values": [name]}
 

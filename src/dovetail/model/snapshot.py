@@ -11,7 +11,7 @@ from functools import cached_property
 
 from dovetail.model.catalog import InstanceType
 from dovetail.model.command import read_record
-from dovetail.model.labels import INITIALIZED, NODEPOOL, REGISTERED, WELL_KNOWN
+from dovetail.model.labels import INITIALIZED, INSTANCE_TYPE, NODEPOOL, REGISTERED, WELL_KNOWN
 from dovetail.model.node import Node
 from dovetail.model.nodeclaim import INSTANCE_TERMINATING, NodeClaim
 from dovetail.model.nodeclaim import REGISTERED as REGISTERED_CONDITION
@@ -208,5 +208,16 @@ class Snapshot:
         return {pool: shared[id(types)] for pool, types in self.catalogs.items()}
 
     def usage(self, pool: str) -> Resources:
-        """What the nodes of a pool have together, those on their way out left aside."""
-        return add(*(node.capacity for node in self.nodes_by_pool.get(pool, ()) if not node.deleting))
+        """What the nodes of a pool have together, those on their way out left aside.
+
+        A claim that is not launched yet counts as the largest it may become: limits hold whatever the provider picks.
+        """
+        staying = [node for node in self.nodes_by_pool.get(pool, ()) if not node.deleting]
+        return add(*(node.capacity if node.launched else self._largest(node, pool) for node in staying))
+
+    def _largest(self, node: ClusterNode, pool: str) -> Resources:
+        wanted = node.requirements.get(INSTANCE_TYPE)
+        sizes = [each.capacity for each in self.types_by_pool.get(pool, {}).values() if wanted.has(each.name)]
+        names = {name for size in sizes for name in size}
+        most = {name: max(size[name] for size in sizes if name in size) for name in names}
+        return {**most, **node.capacity}
