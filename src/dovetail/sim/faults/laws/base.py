@@ -41,6 +41,12 @@ class Law:
         value = record.value(kinds.POD) if record is not None else None
         return None if isinstance(value, Unreadable) else value
 
+    def running_pod(self, key: Key | None) -> Pod | None:
+        """A pod, if there is still a node for it to run on."""
+        pod = self.pod(key)
+        names = {each.value.name for each in self.history.nodes.values()}
+        return pod if pod is not None and not pod.terminal and pod.node_name in names else None
+
     def claim_on(self, node_name: str) -> NodeClaim | None:
         """The claim of a node, by the node's name."""
         for each in self.history.nodes.values():

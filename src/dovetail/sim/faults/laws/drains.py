@@ -23,8 +23,8 @@ class PodsAreAsked(Law):
         """An eviction, or the deletion of a pod."""
         if call.kind != "Pod" or call.operation not in {"evict", "delete"}:
             return
-        pod = self.pod(call.key)
-        if pod is None or pod.terminal or not pod.node_name:
+        pod = self.running_pod(call.key)
+        if pod is None:
             return
         claim = self.claim_on(pod.node_name)
         if call.operation == "evict":

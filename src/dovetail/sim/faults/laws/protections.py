@@ -28,7 +28,7 @@ class ProtectedPodsStay(Law):
         """An eviction, or the deletion of a pod."""
         if call.kind != "Pod" or call.operation not in {"evict", "delete"}:
             return
-        pod = self.pod(call.key)
+        pod = self.running_pod(call.key)
         if pod is None or not self._protected(pod):
             return
         grace = pod.spec.termination_grace_period_seconds
