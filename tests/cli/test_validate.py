@@ -126,3 +126,28 @@ def test_crds_of_one_kind():
     [only] = yaml.safe_load_all(run("crds", "--kind", "nodepool").output)
     assert only["spec"]["names"]["kind"] == "NodePool"
     assert run("crds", "--kind", "Nothing").exit_code == 2
+
+
+@pytest.mark.parametrize("text", ["", "\n", "# nothing\n", "---\n---\n"])
+def test_nothing_to_validate_is_said_and_exits_with_2(text, tmp_path):
+    path = tmp_path / "empty.yaml"
+    path.write_text(text)
+    for result in (run("validate", path), run("validate", "-", stdin=text)):
+        assert result.exit_code == 2
+        assert "nothing was found in it to validate" in result.stderr
+
+
+@pytest.mark.parametrize("levels", [101, 1500])
+@pytest.mark.parametrize("form", [("a: ", "[", "]"), ("", '{"a":', "}"), ("", "[", "]")])
+def test_what_is_nested_too_deeply_is_a_fault_in_plain_words(form, levels):
+    start, opening, closing = form
+    result = run("validate", "-", stdin=f"{start}{opening * levels}{'1' if closing == '}' else ''}{closing * levels}")
+    assert result.exit_code == 1
+    assert "$: is nested more than 100 levels deep" in result.output
+
+
+def test_one_wrong_value_is_one_fault(write):
+    wrong = pool()
+    wrong["spec"]["limits"] = {"cpu": "abc"}
+    result = run("validate", write("pool.yaml", wrong))
+    assert result.output.count("spec.limits.cpu") == 1

@@ -272,7 +272,7 @@ def over_tls(context, source=None, **endpoint):
 def test_the_server_must_be_signed_by_the_authority_given(authority):
     context = server_context(authority)
     assert over_tls(context, ca=Pem(file=authority.file)) == "n1"
-    with pytest.raises(Unavailable, match="certificate verify failed"):
+    with pytest.raises(Unavailable, match="its certificate is not trusted: self-signed"):
         over_tls(context)
 
 
@@ -345,3 +345,16 @@ def test_pods_are_listed_compressed():
             return (await cluster.list(POD)).items[0].name
 
     assert asyncio.run(main()) == "a"
+
+
+def test_a_server_that_is_not_there_is_told_without_objects_of_the_program():
+    async def ask():
+        async with client(Endpoint(server="https://127.0.0.1:1")) as cluster:
+            await cluster.get(NODE, Key("", "n1"))
+
+    with pytest.raises(Unavailable) as caught:
+        asyncio.run(ask())
+    assert "Connect call failed ('127.0.0.1', 1); is the API server running, and is this its address?" in str(
+        caught.value
+    )
+    assert "SSLContext" not in str(caught.value)

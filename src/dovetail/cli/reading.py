@@ -56,7 +56,10 @@ def read_snapshot(source: str | None, kubeconfig: Path | None, context: str | No
         if source is not None:
             return read_snapshot_file(sys.stdin.buffer.read() if source == "-" else Path(source))
         return asyncio.run(take_snapshot(kubeconfig, context, settings))
-    except (SnapshotInvalid, InstanceTypesInvalid, WorldError, OSError) as error:
+    except SnapshotInvalid as error:
+        name = "standard input" if source == "-" else str(source)
+        fail("\n".join(line if line.startswith(name) else f"{name}: {line}" for line in str(error).splitlines()))
+    except (InstanceTypesInvalid, WorldError, OSError) as error:
         fail(str(error))
 
 

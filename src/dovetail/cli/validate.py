@@ -58,8 +58,11 @@ def validate(
     """
     checked: list[Checked] = []
     unreadable: list[str] = []
-    for source, text in _texts(paths, unreadable):
-        checked.extend(_check(source, text))
+    for path in paths:
+        found = [each for source, text in _texts(path, unreadable) for each in _check(source, text)]
+        if not found and not unreadable:
+            unreadable.append(f"{'standard input' if path == '-' else path}: nothing was found in it to validate")
+        checked.extend(found)
     if output is Output.TEXT:
         _print_text(checked, unreadable, quiet=quiet)
     else:
@@ -72,16 +75,15 @@ def validate(
         raise typer.Exit(1)
 
 
-def _texts(paths: list[str], unreadable: list[str]) -> Iterator[tuple[str, str]]:
-    for path in paths:
-        if path == "-":
-            yield "<stdin>", sys.stdin.read()
-            continue
-        for file in _files(Path(path), unreadable):
-            try:
-                yield str(file), file.read_text(encoding="utf-8")
-            except (OSError, UnicodeDecodeError) as error:
-                unreadable.append(f"{file}: cannot be read: {error}")
+def _texts(path: str, unreadable: list[str]) -> Iterator[tuple[str, str]]:
+    if path == "-":
+        yield "<stdin>", sys.stdin.read()
+        return
+    for file in _files(Path(path), unreadable):
+        try:
+            yield str(file), file.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            unreadable.append(f"{file}: cannot be read: {error}")
 
 
 def _files(path: Path, unreadable: list[str]) -> list[Path]:

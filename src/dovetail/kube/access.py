@@ -40,7 +40,8 @@ def find_access(kubeconfig: Path | None, context: str | None, environ: Mapping[s
     home = Path(environ.get("HOME", "~")).expanduser() / ".kube" / "config"
     if home.exists():
         return read_access(choose(load((home,), may_miss=False), context))
-    raise AccessFault(f"no kubeconfig: neither --kubeconfig nor KUBECONFIG is set, no pod around us, and no {home}")
+    missing = f"neither --kubeconfig nor KUBECONFIG is set, no pod around us, and no {home}"
+    raise AccessFault(f"no kubeconfig: {missing}; name one with --kubeconfig FILE")
 
 
 def in_cluster(environ: Mapping[str, str], directory: Path) -> Access:

@@ -72,19 +72,22 @@ class ExecSource:
                 stderr=asyncio.subprocess.PIPE,
             )
         except OSError as error:
-            raise self._denied(f"cannot be run: {error.strerror or error}") from error
+            remedy = "install it, or correct users[].user.exec.command in the kubeconfig"
+            raise self._denied(f"cannot be run: {error.strerror or error}; {remedy}") from error
         try:
             async with asyncio.timeout(self.patience.total_seconds()):
                 out, words = await process.communicate()
         except TimeoutError as error:
-            raise self._denied(f"did not answer within {self.patience.total_seconds():g} s") from error
+            remedy = "run it by hand to see what it waits for; it cannot ask anything here"
+            raise self._denied(f"did not answer within {self.patience.total_seconds():g} s; {remedy}") from error
         finally:
             if process.returncode is None:
                 process.kill()
                 await process.wait()
         if process.returncode:
             said = words.decode("utf-8", "replace").strip()[-_SHOWN:]
-            raise self._denied(f"failed with exit code {process.returncode}{': ' + said if said else ''}")
+            failed = f"failed with exit code {process.returncode}{': ' + said if said else ''}"
+            raise self._denied(f"{failed}; run it by hand, perhaps you have to log in again")
         return out
 
     def _read(self, out: bytes) -> _Status:

@@ -118,7 +118,7 @@ class Transport:
                     await self._turns.take()
                 yield attempt
         except (aiohttp.ClientConnectorError, aiohttp.ClientHttpProxyError) as error:
-            raise Unavailable(f"{call}: cannot connect to {self._endpoint.server}: {error}") from error
+            raise Unavailable(f"{call}: cannot connect to {self._endpoint.server}: {_cause(error)}") from error
         except TimeoutError as error:
             raise _lost(call, attempt, f"no answer within {seconds:g} s") from error
         except (aiohttp.ClientError, OSError) as error:
@@ -185,3 +185,14 @@ async def _error(call: Call, response: aiohttp.ClientResponse) -> ApiError:
 
 def _lost(call: Call, attempt: _Attempt, problem: str) -> ApiError:
     return OutcomeUnknown(f"{call}: {problem}") if call.writes and attempt.sent else Unavailable(f"{call}: {problem}")
+
+
+def _cause(error: aiohttp.ClientError) -> str:
+    """What is behind a connection that could not be made, in words; aiohttp's own show objects of the program."""
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        said = getattr(error.certificate_error, "verify_message", "") or str(error.certificate_error)
+        return f"its certificate is not trusted: {said}; check certificate-authority and server of the kubeconfig"
+    if isinstance(error, aiohttp.ClientConnectorError):
+        said = error.os_error.strerror or str(error.os_error) or type(error.os_error).__name__
+        return f"{said}; is the API server running, and is this its address?"
+    return str(error)

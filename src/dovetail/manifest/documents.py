@@ -20,7 +20,13 @@ from dovetail.model.wire import Fault
 _SEPARATOR = re.compile(r"^---(?=\s|$)", re.MULTILINE)
 _END = re.compile(r"^\.\.\.(?=\s|$).*\Z", re.MULTILINE | re.DOTALL)
 _MOST_NODES = 200_000  # aliases that multiply must not exhaust memory
+_DEEPEST = 100  # levels; a manifest has about a dozen
 _MERGE = "tag:yaml.org,2002:merge"
+
+
+_TOO_DEEP = Fault(
+    "$", f"is nested more than {_DEEPEST} levels deep", None, "no manifest is; look for brackets that never close"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +96,19 @@ def _read_json(text: str, source: str) -> Document | None:
 
     try:
         content = json.loads(text, object_pairs_hook=unique)
-    except (ValueError, RecursionError):
+    except RecursionError:
+        return Document(source, 1, 1, None, (_TOO_DEEP,))
+    except ValueError:
         return None  # flow style is YAML too; its reader says what is wrong
+    if not _shallow(content, _DEEPEST):
+        return Document(source, 1, 1, None, (_TOO_DEEP,))
     return Document(source, 1, 1, content, tuple(repeated))
+
+
+def _shallow(content: Any, levels: int) -> bool:
+    """Whether nothing is nested deeper than so many levels."""
+    inner = content.values() if isinstance(content, dict) else content if isinstance(content, list) else ()
+    return levels > 0 and all(_shallow(each, levels - 1) for each in inner)
 
 
 def _read_yaml(text: str, source: str, index: int, line: int) -> Document | None:
@@ -108,7 +124,9 @@ def _read_yaml(text: str, source: str, index: int, line: int) -> Document | None
         problem = " ".join(filter(None, (error.context, error.problem)))
         broken = _broken(text, line, line + (mark.line if mark else 0), problem)
         return Document(source, index, line, None, (broken,))
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    except RecursionError:
+        return Document(source, index, line, None, (_TOO_DEEP,))
+    except (yaml.YAMLError, ValueError) as error:
         return Document(source, index, line, None, (_broken(text, line, line, str(error)),))
     finally:
         if reader is not None:
@@ -179,6 +197,8 @@ class _Reader:
             return self._scalar(node)
         if id(node) in self._open:
             raise ValueError("it contains itself through an alias")
+        if len(self._open) >= _DEEPEST:
+            raise RecursionError
         self._open.add(id(node))
         try:
             if isinstance(node, yaml.SequenceNode):

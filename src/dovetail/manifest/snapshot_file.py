@@ -90,7 +90,9 @@ def _parse(content: bytes) -> Any:
     if content.lstrip()[:1] in (b"{", b"["):
         try:
             return msgspec.json.decode(content)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        except RecursionError:
+            raise _useless("$", "is nested too deeply to be a snapshot", _WHOLE) from None
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise _useless("$", f"is not JSON: {error}", _WHOLE) from None
     try:
         return yaml.load(content, Loader=_Loader)  # noqa: S506 - a safe loader with other scalars
@@ -99,7 +101,9 @@ def _parse(content: bytes) -> Any:
         line = f" on line {mark.line + 1}" if mark else ""
         problem = " ".join(filter(None, (error.context, error.problem)))
         raise _useless("$", f"is not YAML{line}: {problem}", _WHOLE) from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    except RecursionError:
+        raise _useless("$", "is nested too deeply to be a snapshot", _WHOLE) from None
+    except (yaml.YAMLError, ValueError) as error:
         raise _useless("$", f"is neither JSON nor YAML: {error}", _WHOLE) from None
 
 

@@ -4,7 +4,7 @@ A document of a kind with a schema is held against that of its version, then aga
 is wrong it is looked over for what was probably not meant. `foreign` answers for the rest.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from dovetail.manifest import codec, semantics
@@ -65,14 +65,14 @@ def validate_nodepool(pool: NodePool) -> tuple[Fault, ...]:
     beyond = list(semantics.pool_faults(document))
     # The server does not tell which version an object was written in, so it may follow the rules of either.
     found = [examine(schema_of(Scope("NodePool", version)), document).faults for version in ("v1", "v1beta1")]
-    return _unique([*(found[0] if all(found) else ()), *beyond])
+    return _unique(_joined(found[0] if all(found) else (), beyond))
 
 
 def _checked(document: Plain, scope: Scope, before: Plain | None) -> Report:
     schema, known = schema_of(scope), without_nulls(document)
     filled = with_defaults(schema, known)
     found = examine(schema, filled) if before is None else examine(schema, filled, with_defaults(schema, before))
-    faults = [*found.faults, *semantics.metadata_faults(known), *_BEYOND_SCHEMA[scope.kind](known)]
+    faults = _joined(found.faults, [*semantics.metadata_faults(known), *_BEYOND_SCHEMA[scope.kind](known)])
     if not faults:
         value = _decoded(document, scope)
         faults.extend(value.faults if isinstance(value, Unreadable) else ())
@@ -110,6 +110,13 @@ def _unnamed(document: Plain) -> Iterator[Fault]:
     for name, example in (("apiVersion", "karpenter.sh/v1"), ("kind", "NodePool")):
         if not isinstance(document.get(name), str):
             yield Fault(name, "is required, as text", document.get(name), f"add it, such as {name}: {example}")
+
+
+def _joined(schema: Iterable[Fault], beyond: Iterable[Fault]) -> list[Fault]:
+    """What the schema says, then what is beyond it; a place that does not fit the schema is not looked at further."""
+    faults = list(schema)
+    told = {fault.path for fault in faults}
+    return [*faults, *(fault for fault in beyond if fault.path not in told)]
 
 
 def _unique(faults: list[Fault]) -> tuple[Fault, ...]:

@@ -26,14 +26,27 @@ _LABEL_REMEDY = "use at most 63 letters, digits, '.', '_' and '-', since it beco
 class InstanceTypesInvalid(ValueError):
     """The file cannot be used; `faults` says everything that is wrong with it."""
 
-    def __init__(self, faults: tuple[Fault, ...]) -> None:
-        super().__init__("\n".join(str(fault) for fault in faults))
+    def __init__(self, faults: tuple[Fault, ...], source: str = "") -> None:
+        super().__init__("\n".join(f"{source}: {fault}" if source else str(fault) for fault in faults))
         self.faults = faults
 
 
 def load_instance_types(source: Path | bytes) -> tuple[InstanceType, ...]:
     """Read a file, or its contents; `InstanceTypesInvalid` carries every fault."""
-    entries = _entries(source)
+    if isinstance(source, bytes):
+        return _load(source)
+    name = f"instance types file {source}"
+    try:
+        return _load(source.read_bytes())
+    except OSError as error:
+        problem = Fault("$", f"cannot be read: {error.strerror}", remedy="check --instance-types-file-path")
+        raise InstanceTypesInvalid((problem,), name) from None
+    except InstanceTypesInvalid as error:
+        raise InstanceTypesInvalid(error.faults, name) from None
+
+
+def _load(content: bytes) -> tuple[InstanceType, ...]:
+    entries = _entries(content)
     reader = _FileReader()
     blueprints = [reader.instance_type(f"[{at}]", entry) for at, entry in enumerate(entries)]
     if reader.faults:
@@ -41,12 +54,10 @@ def load_instance_types(source: Path | bytes) -> tuple[InstanceType, ...]:
     return tuple(build(blueprint) for blueprint in blueprints if blueprint is not None)
 
 
-def _entries(source: Path | bytes) -> list[Any]:
+def _entries(content: bytes) -> list[Any]:
     try:
-        data = msgspec.json.decode(source if isinstance(source, bytes) else source.read_bytes())
-    except OSError as error:
-        raise _useless(str(source), f"cannot be read: {error.strerror}", "check --instance-types-file-path") from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        data = msgspec.json.decode(content)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _useless("$", f"is not JSON: {error}", "write a JSON array of instance types") from None
     if not isinstance(data, list):
         raise _useless("$", "is not a list", "write a JSON array of instance types")
