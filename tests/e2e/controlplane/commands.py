@@ -39,6 +39,14 @@ class Ports:
             return cls(**numbers)
 
 
+AUDIT_POLICY = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived"],
+    "rules": [{"level": "Metadata", "userGroups": ["system:serviceaccounts:dovetail"]}, {"level": "None"}],
+}
+
+
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
     """Where everything of one control plane is found."""
@@ -49,6 +57,11 @@ class Layout:
     serving: KeyPair
     service_account_key: Path
     tokens: Path
+
+    @property
+    def audit_log(self) -> Path:
+        """What service accounts of the namespace `dovetail` asked of the API server, one request a line."""
+        return self.directory / "audit.log"
 
     @property
     def etcd_data(self) -> Path:
@@ -76,8 +89,12 @@ def etcd(layout: Layout) -> list[str]:
 
 
 def apiserver(layout: Layout, min_request_timeout: int) -> list[str]:
-    """Everything by RBAC; users by token, client certificate or service account."""
+    """Everything by RBAC; users by token, client certificate or service account. What `dovetail` asks is on record."""
+    policy = layout.directory / "audit-policy.json"
+    policy.write_text(json.dumps(AUDIT_POLICY))
     return [
+        f"--audit-policy-file={policy}",
+        f"--audit-log-path={layout.audit_log}",
         f"--etcd-servers=http://{LOOPBACK}:{layout.ports.etcd}",
         f"--bind-address={LOOPBACK}",
         f"--advertise-address={LOOPBACK}",

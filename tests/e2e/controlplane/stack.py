@@ -136,6 +136,18 @@ class ControlPlane:
         token: str = self.api.post(f"{accounts}/{name}/token", request).expect()["status"]["token"]
         return token
 
+    @property
+    def audit_log(self) -> Path:
+        """What service accounts of the namespace `dovetail` asked of the API server, one request a line."""
+        return self._layout.audit_log
+
+    def kustomize(self, directory: Path) -> str:
+        """What kubectl makes of a kustomization."""
+        argv = [str(self._binaries / "kubectl"), "kustomize", str(directory)]
+        done = subprocess.run(argv, capture_output=True, text=True, env=self._environment(), check=False)
+        assert done.returncode == 0, done.stderr.strip()
+        return done.stdout
+
     def has_service_account(self, namespace: str) -> bool:
         """Whether pods can be created in a namespace: admission wants its default service account."""
         return self.api.get(f"/api/v1/namespaces/{namespace}/serviceaccounts/default").ok

@@ -1,0 +1,21 @@
+# Two stages: what builds stays behind. The result runs as nobody in particular, on a read-only root file system.
+FROM python:3.13-slim AS build
+ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
+RUN python -m venv /opt/dovetail
+WORKDIR /src
+COPY requirements/run.lock requirements/run.lock
+RUN /opt/dovetail/bin/pip install --require-hashes -r requirements/run.lock
+COPY pyproject.toml README.md LICENSE ./
+COPY src src
+RUN /opt/dovetail/bin/pip install --no-deps --no-build-isolation . \
+ && /opt/dovetail/bin/pip uninstall --yes editables hatchling \
+ && /opt/dovetail/bin/dovetail --version
+
+FROM python:3.13-slim
+COPY --from=build /opt/dovetail /opt/dovetail
+ENV PATH=/opt/dovetail/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
+RUN mkdir -p /var/lib/dovetail && chown 65532:65532 /var/lib/dovetail
+USER 65532:65532
+EXPOSE 8080 8081
+ENTRYPOINT ["dovetail"]
+CMD ["run"]
