@@ -31,6 +31,7 @@ class Binder(Agent[str]):
         super().__init__(api, seed)
         self.landscape = Landscape()
         self._waiting: dict[Key, bool] = {}  # unbound pods; True: worth a try in the next cycle
+        self._refused: dict[str, dict[str, list[str]]] = {}  # why a site is out, by shape: for one cycle
 
     def hear(self, step: Step) -> None:
         """Keep the picture of nodes and bound pods; a change that may help wakes the waiting pods."""
@@ -65,6 +66,7 @@ class Binder(Agent[str]):
     def reconcile(self, key: str) -> None:  # noqa: ARG002 - there is one key
         """One cycle over every waiting pod worth a try."""
         hopeless: dict[str, str] = {}  # shapes that fitted nowhere in this cycle
+        self._refused.clear()
         bound = False
         for record in self._queue():
             pod = record.value(kinds.POD)
@@ -92,7 +94,7 @@ class Binder(Agent[str]):
         if shape in hopeless:
             self._mark(record, hopeless[shape])
             return False
-        site, message = self._choose(pod)
+        site, message = self._choose(pod, shape)
         if site is not None:
             del self._waiting[pod.key]
             self.landscape.assume(pod, site.node.name)
@@ -103,18 +105,20 @@ class Binder(Agent[str]):
             self._mark(record, message)
         return site is not None
 
-    def _choose(self, pod: Pod) -> tuple[Site | None, str]:
+    def _choose(self, pod: Pod, shape: str) -> tuple[Site | None, str]:
         refusals: list[list[str]] = []
         best: Site | None = None
         request, neighbourhood = nano_requests(pod.spec), Neighbourhood(pod, self.landscape)
+        refused = self._refused.setdefault(shape, {}) if shape else {}  # a cycle only fills sites, it empties none
         for site in self.landscape.sites():
-            if why := refusal(pod, request, site):
+            if why := refused.get(site.node.name) or refusal(pod, request, site):
                 refusals.append(why)
+                refused[site.node.name] = why
             elif neighbourly := neighbourhood.refusal(site):
                 refusals.append([neighbourly])
             elif best is None or site.load() < best.load():
                 best = site
-        return best, summary(refusals)
+        return best, summary(refusals) if best is None else ""
 
     def _mark(self, record: Record, message: str) -> None:
         status = record.plain["status"]

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dovetail.model.catalog import InstanceType, Offering
+from dovetail.model.labels import INSTANCE_TYPE
 from dovetail.model.nodeclaim import NodeClaim
 from dovetail.model.resources import fits
 
@@ -23,7 +24,8 @@ class Choice:
 def find_cheapest(claim: NodeClaim, catalog: Iterable[InstanceType], well_known: frozenset[str]) -> Choice | str:
     """The choice for a claim, or in words why there is none."""
     wanted = claim.requirements
-    matching = [each for each in catalog if each.requirements.intersects(wanted) is None]
+    named = wanted.get(INSTANCE_TYPE)  # claims name their types, so most of a catalogue is out at a glance
+    matching = [each for each in catalog if named.has(each.name) and each.requirements.intersects(wanted) is None]
     if not matching:
         return f"no instance type meets the requirements {wanted}"
     roomy = [each for each in matching if fits(claim.spec.resources.requests, each.allocatable)]
