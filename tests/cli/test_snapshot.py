@@ -56,7 +56,6 @@ def test_the_catalogue_is_the_one_asked_for(tmp_path):
         (["--seed", "1"], "add --demo"),
         (["--demo", "--context", "prod"], "not for the demo"),
         (["--kubeconfig", "/nowhere/config"], "/nowhere/config"),
-        (["--kubeconfig", "/dev/null", "--instance-types-file-path", "/nowhere/types.json"], "cannot be read"),
         (["--demo", "--at", "1m", "-o", "/nowhere/a.json"], "cannot be written: No such file"),
     ],
 )
@@ -65,3 +64,17 @@ def test_what_cannot_be_done_is_said_and_ends_with_two(arguments, words):
     assert result.exit_code == 2
     assert words in result.stderr
     assert "Traceback" not in result.output
+
+
+def test_instance_types_that_cannot_be_read_are_named_before_anything_is_asked(tmp_path):
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "here",
+        "contexts": [{"name": "here", "context": {"cluster": "c"}}],
+        "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
+    }
+    (tmp_path / "config").write_text(json.dumps(config))
+    result = snapshot("--kubeconfig", str(tmp_path / "config"), "--instance-types-file-path", "/nowhere/types.json")
+    assert result.exit_code == 2
+    assert "instance types file /nowhere/types.json: $: cannot be read" in result.stderr
