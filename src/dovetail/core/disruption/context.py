@@ -49,6 +49,7 @@ class Context:
     _allowances: dict[tuple[str, Reason], Allowance] = field(default_factory=dict)
     _sweeps: dict[bool, Sweep] = field(default_factory=dict)
     _candidates: dict[bool, tuple[list[Candidate], list[Refusal]]] = field(default_factory=dict)
+    _said: dict[str, dict[str, Refusal | None]] = field(default_factory=dict)
 
     def allowance(self, pool: str, reason: Reason) -> Allowance:
         """What a pool can still spend on a reason before this pass does anything."""
@@ -69,6 +70,18 @@ class Context:
         if eventual not in self._candidates:
             self._candidates[eventual] = find_candidates(self.snapshot, eventual=eventual, book=self.book)
         return self._candidates[eventual]
+
+    def said(self, candidate: Candidate) -> dict[str, Refusal | None]:
+        """What methods said of a candidate, by their names, in this pass or in one before it that still holds."""
+        known = self._said.get(candidate.name)
+        if known is None:
+            known = self._said[candidate.name] = {} if self._waiting else self._said_before(candidate)
+        return known
+
+    def _said_before(self, candidate: Candidate) -> dict[str, Refusal | None]:
+        snapshot = self.snapshot
+        catalogue = snapshot.catalogs.get(candidate.pool.name)
+        return self.simulations.said.entry(candidate, catalogue, self.gates, snapshot.at).by_method
 
     def budgets_of(self, pod: Pod) -> list[PodDisruptionBudget]:
         """The PodDisruptionBudgets that select a pod."""

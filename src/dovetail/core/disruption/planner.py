@@ -88,7 +88,10 @@ def consider(method: Method, context: Context) -> Proposal:
     interesting = []
     said = list(refusals)
     for candidate in candidates:
-        refusal = method.refusal(candidate, context)
+        known = context.said(candidate)
+        if method.name not in known:
+            known[method.name] = method.refusal(candidate, context)
+        refusal = known[method.name]
         if refusal is None:
             interesting.append(candidate)
         else:

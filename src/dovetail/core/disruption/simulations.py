@@ -7,8 +7,8 @@ does not touch. Anything else, pods that wait for a node included, and it is mad
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from dovetail.core.disruption.said import Said
 from dovetail.core.provisioning.eligibility import usable_pools
-from dovetail.core.scheduling.draft import Draft
 from dovetail.core.scheduling.rooms import all_taints, leaving
 from dovetail.core.scheduling.sweep import Sweep
 from dovetail.model.pod import Pod
@@ -39,11 +39,13 @@ class Simulations:
     def __init__(self) -> None:
         self._kept: dict[bool, tuple[View, Sweep]] = {}
         self._followed = 0
-        self.replacements: dict[str, tuple[tuple[object, ...], Draft | str]] = {}
-        """What each node would be replaced with, and what that was worked out from."""
+        self.savings: dict[str, tuple[tuple[object, ...], float | str]] = {}
+        """What replacing each node would save or why it is not worth it, and what that was worked out from."""
+        self.said = Said()
 
     def sweep(self, view: View, *, consolidating: bool) -> Sweep:
         """A sweep of this view, new or brought up to it."""
+        self.said.shrink(len(view.snapshot.nodes))
         other = self._kept.get(not consolidating)
         if other is not None and other[0].snapshot is view.snapshot and other[0].closed == view.closed:
             self._kept.pop(consolidating, None)
@@ -52,7 +54,7 @@ class Simulations:
         sweep = self._followed_to(view, *kept) if kept is not None else None
         if sweep is None:
             sweep = _made(view)
-            self.replacements.clear()
+            self.savings.clear()
         self._kept[consolidating] = view, sweep
         return sweep
 

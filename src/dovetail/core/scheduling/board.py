@@ -35,6 +35,7 @@ class Board:
         self._host_spreads = rulebook.host_spreads
         self._choosy_spreads = [tally for tally in rulebook.host_spreads if tally.choosy]
         self._eligible: dict[tuple[SpreadTally, Options], bool] = {}
+        self._counting: dict[int, list[Shape]] = {}  # by row: the shapes on it that some rule counts
 
     def left(self, row: int) -> list[int]:
         """What a room has free now."""
@@ -45,12 +46,16 @@ class Board:
         self.journal.undo(mark)
         self.drafts.clear()
 
-    def place(self, shape: Shape, row: int) -> None:
-        """A pod goes to a room."""
-        left = list(self.left(row))
+    def fill(self, shape: Shape, row: int) -> None:
+        """A pod takes its share of a room; if it is plain, that is all that changes."""
+        left = list(self.free.get(row) or self.base.free[row])
         for column, amount in shape.need:
             left[column] -= amount
         self.journal.put(self.free, row, left)
+
+    def place(self, shape: Shape, row: int) -> None:
+        """A pod goes to a room."""
+        self.fill(shape, row)
         if shape.ports:
             self.journal.put(self.ports, row, self.ports.get(row, frozenset()) | {*shape.ports})
         if shape.volumes.attachments:
@@ -60,13 +65,18 @@ class Board:
     def remove(self, row: int, spreads: Iterable[SpreadTally]) -> None:
         """A room goes with everything on it; `spreads` are the rules that will be asked while it is gone."""
         self.journal.put(self.removed, row, row)
-        for shape in self.base.placed(row):
+        counting = self._counting.get(row)
+        if counting is None:
+            counted_by = self.rulebook.counted_by
+            counting = self._counting[row] = [shape for shape in self.base.placed(row) if counted_by[shape]]
+        for shape in counting:
             self._count(shape, row, -1)
         for tally in spreads:
             tally.drop_row(row, self.journal)
 
     def refill(self, row: int, gone: Iterable[Shape], come: Iterable[Shape]) -> None:
         """The base state of a room has changed: other pods are on it, for good."""
+        self._counting.pop(row, None)
         for shape in gone:
             self._count(shape, row, -1)
         for shape in come:

@@ -24,7 +24,7 @@ class Gathering(Placing):
         """Place a plain pod: the row of its room, BEYOND for the draft (it may turn out not to fit), or None."""
         row = self._first_room(shape, stance)
         if row is not None:
-            self.board.place(shape, row)
+            self.board.fill(shape, row)
             return row
         if self.board.drafts:
             self._gathered.append((pod, shape))
@@ -35,10 +35,19 @@ class Gathering(Placing):
     def _first_room(self, shape: Shape, stance: Stance) -> int | None:
         board = self.board
         candidates = board.base.candidates(shape, stance)
-        known = id(candidates)
+        free, removed, known = board.free, board.removed, id(candidates)
         for position in range(self._start.get(known, 0), len(candidates)):
             row = candidates[position]
-            if self._has_room(shape, row):
+            if row in removed:
+                continue
+            left = free.get(row)
+            if left is not None:
+                for column, amount in shape.need:
+                    if left[column] < amount:
+                        break
+                else:
+                    left = None
+            if left is None:
                 self._start[known] = position
                 return row
         self._start[known] = len(candidates)

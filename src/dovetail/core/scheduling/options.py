@@ -37,7 +37,7 @@ class Options:
         self.types: npt.NDArray[np.intp] = kinds[order]
         self.prices: npt.NDArray[np.float64] = market.price[held][first[order]]
         self.net: npt.NDArray[np.int64] = market.net[self.types]
-        self._rows: list[list[int]] | None = None
+        self._rows: dict[int, list[int]] = {}
         self._frontier: list[tuple[float, int, list[int]]] | None = None
         self._dearest: npt.NDArray[np.float64] | None = None
         self.diversity = {
@@ -123,9 +123,10 @@ class Options:
 
     def holds(self, position: int, total: Sequence[int]) -> bool:
         """Whether the type at that position holds `total`."""
-        if self._rows is None:
-            self._rows = self.net.tolist()
-        return all(have >= asked for have, asked in zip(self._rows[position], total, strict=True))
+        row = self._rows.get(position)
+        if row is None:
+            row = self._rows[position] = self.net[position].tolist()
+        return not any(have < asked for have, asked in zip(row, total, strict=True))
 
     def left(self, total: Sequence[int], below: float = UNLIMITED, ports: Sequence[HostPort] = ()) -> list[int]:
         """Positions of all types that hold `total`, cheapest first; none if they are not diverse enough."""

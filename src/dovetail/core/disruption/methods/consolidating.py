@@ -88,6 +88,19 @@ def worth_it(candidates: Sequence[Candidate], draft: Draft, context: Context) ->
     return _cheaper(_as_launched(draft), candidates, price) or CANT_REPLACE
 
 
+def saving(candidate: Candidate, draft: Draft) -> float | str | None:
+    """What `worth_it` would save on one candidate, or why it is not; None if only that itself can tell."""
+    possible = draft.possible(CAPACITY_TYPE)
+    if draft.options.diversity or (candidate.capacity_type == SPOT and SPOT in possible):
+        return None
+    launched = _as_launched(draft)
+    options = launched.options
+    for position in options.left(launched.total, launched.below, launched.ports):
+        if options.dearest(position) < candidate.price:
+            return candidate.price - float(options.prices[position])
+    return CANT_REPLACE
+
+
 def _spot_to_spot(candidates: Sequence[Candidate], draft: Draft, price: float, context: Context) -> Draft | str:
     if not context.gates.spot_to_spot:
         return "SpotToSpotConsolidation is disabled, can't replace a spot node with a spot node"

@@ -1,16 +1,18 @@
 """Single-node consolidation: every node is looked at, and the best move is taken, not the first."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
-from dovetail.core.disruption.balance import approves
+from dovetail.core.disruption.balance import BALANCED, approves
 from dovetail.core.disruption.candidates import Candidate, least_disruptive
-from dovetail.core.disruption.command import Command
+from dovetail.core.disruption.command import Command, cheapest
 from dovetail.core.disruption.context import Context
 from dovetail.core.disruption.methods.base import Proposal
 from dovetail.core.disruption.methods.consolidating import (
     CANT_REPLACE,
     consolidation_refusal,
     consolidation_refusals,
+    saving,
     worth_it,
 )
 from dovetail.core.scheduling.draft import Draft
@@ -37,10 +39,10 @@ class SingleNode:
         """The move that saves most; among equals the one that hurts least."""
         purse = context.purse(self.reason)
         refusals: list[Refusal] = []
-        moves: list[Command] = []
+        moves: list[Move] = []
         for candidate in least_disruptive(candidates):
-            found = purse.refusal(candidate) or self._move(candidate, context)
-            if isinstance(found, Command):
+            found = purse.refusal(candidate) or _move(candidate, context)
+            if isinstance(found, Move):
                 moves.append(found)
             else:
                 refusals.append(found)
@@ -48,35 +50,59 @@ class SingleNode:
         for move in moves:
             if move is not best:
                 why = "could go, but another node saves more; one at a time"
-                refusals.append(Refusal("NotTheBest", f"node/{move.candidates[0].name}", why))
-        return Proposal((best,) if best is not None else (), tuple(refusals))
-
-    def _move(self, candidate: Candidate, context: Context) -> Command | Refusal:
-        about = f"node/{candidate.name}"
-        sweep = context.sweep(consolidating=True)
-        removal = sweep.remove(sweep.row(candidate.name))
-        if removal.kind == "stay":
-            if removal.blocker is None:
-                return Refusal("CantReplace", about, CANT_REPLACE)
-            why = f"{CANT_REPLACE}: {removal.blocker.key} has no other place"
-            return Refusal("Unschedulable", about, why)
-        replacements: tuple[Draft, ...] = ()
-        if removal.draft is not None:
-            narrowed = _narrowed(candidate, removal.draft, context)
-            if isinstance(narrowed, str):
-                return Refusal("CantReplace", about, narrowed)
-            replacements = (narrowed,)
-        command = Command(self.name, self.reason, (candidate,), replacements)
-        if not approves(command, context):
-            return Refusal("NotBalanced", about, "saves too little for the disruption it causes")
-        return command
+                refusals.append(Refusal("NotTheBest", f"node/{move.candidate.name}", why))
+        return Proposal((_command(best, context),) if best is not None else (), tuple(refusals))
 
 
-def _narrowed(candidate: Candidate, draft: Draft, context: Context) -> Draft | str:
-    """The replacement if it is worth it, or why it is not. The same draft for the same node is looked at once."""
-    kept = context.simulations.replacements
-    sources = (draft, candidate.node, candidate.instance_type, candidate.price, context.gates)
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A node that can go, and what that saves an hour. The draft is still as the sweep left it."""
+
+    candidate: Candidate
+    draft: Draft | None
+    saving: float
+
+
+def _move(candidate: Candidate, context: Context) -> Move | Refusal:
+    about = f"node/{candidate.name}"
+    sweep = context.sweep(consolidating=True)
+    removal = sweep.remove(sweep.row(candidate.name))
+    if removal.kind == "stay":
+        if removal.blocker is None:
+            return Refusal("CantReplace", about, CANT_REPLACE)
+        why = f"{CANT_REPLACE}: {removal.blocker.key} has no other place"
+        return Refusal("Unschedulable", about, why)
+    saved = candidate.price if removal.draft is None else _saving(candidate, removal.draft, context)
+    if isinstance(saved, str):
+        return Refusal("CantReplace", about, saved)
+    move = Move(candidate, removal.draft, saved)
+    if candidate.pool.consolidation_policy == BALANCED and not approves(_command(move, context), context):
+        return Refusal("NotBalanced", about, "saves too little for the disruption it causes")
+    return move
+
+
+def _command(move: Move, context: Context) -> Command:
+    replacements: tuple[Draft, ...] = ()
+    if move.draft is not None:
+        narrowed = worth_it((move.candidate,), move.draft, context)
+        assert isinstance(narrowed, Draft), f"a move that saves something is worth it: {narrowed}"
+        replacements = (narrowed,)
+    return Command(SingleNode.name, SingleNode.reason, (move.candidate,), replacements)
+
+
+def _saving(candidate: Candidate, draft: Draft, context: Context) -> float | str:
+    """What a replacement saves, or why it is not worth it. The same draft for the same node is looked at once."""
+    kept = context.simulations.savings
+    sources = (draft, candidate.node, candidate.instance_type, context.gates)
     known = kept.get(candidate.name)
     if known is None or not all(a is b for a, b in zip(known[0], sources, strict=True)):
-        known = kept[candidate.name] = sources, worth_it((candidate,), draft, context)
+        known = kept[candidate.name] = sources, _worked_out(candidate, draft, context)
     return known[1]
+
+
+def _worked_out(candidate: Candidate, draft: Draft, context: Context) -> float | str:
+    quick = saving(candidate, draft)
+    if quick is not None:
+        return quick
+    narrowed = worth_it((candidate,), draft, context)
+    return narrowed if isinstance(narrowed, str) else candidate.price - cheapest(narrowed)
