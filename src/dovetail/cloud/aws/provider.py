@@ -66,9 +66,9 @@ class AwsParts:
     keeper: NodeClassKeeper
 
 
-def assemble_aws(cluster: Cluster, clock: Clock, settings: Settings) -> AwsParts:
+def assemble_aws(cluster: Cluster, clock: Clock, settings: Settings, aws: Aws | None = None) -> AwsParts:
     """The parts over one cluster and one AWS account. Nothing is asked yet."""
-    aws, unavailable = Aws(), Unavailable(clock)
+    aws, unavailable = aws or Aws(), Unavailable(clock)
     prices = Prices(aws, clock, isolated=settings.isolated_vpc)
     margins = Margins(settings.vm_memory_overhead_percent, settings.reserved_enis)
     resolvers = Resolvers(

@@ -6,6 +6,7 @@ SDK retries by itself; what a failure means is for the caller to say.
 """
 
 import asyncio
+import os
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack
@@ -33,7 +34,7 @@ UNAUTHORIZED = frozenset(
 )
 UNREACHABLE = "Unreachable"
 NO_CREDENTIALS = "NoCredentials"
-_RETRIES = {"mode": "standard", "max_attempts": 4}
+_RETRIES = {"mode": "standard"}  # how often: AWS_MAX_ATTEMPTS, as the SDK reads it
 
 
 class AwsError(CloudError):
@@ -74,8 +75,10 @@ class RegionUnknown(CloudError):
 class Aws:
     """AWS as this process reaches it. `calls` counts requests by service and operation."""
 
-    def __init__(self) -> None:
-        self._session = get_session()
+    def __init__(self, session: Any = None) -> None:
+        self._session = session or get_session()
+        if not self.region and os.environ.get("AWS_REGION"):  # what pods are given; this SDK knows another name only
+            self._session.set_config_variable("region", os.environ["AWS_REGION"])
         self._stack = AsyncExitStack()
         self._clients: dict[tuple[str, str], Any] = {}
         self._opening = asyncio.Lock()

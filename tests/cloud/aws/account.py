@@ -1,0 +1,175 @@
+"""An AWS account behind the proxy with a cluster in it, and a provider that uses it: what stories about AWS share."""
+
+import asyncio
+import itertools
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+from aiobotocore.session import get_session
+
+from cloud.aws.proxy import Proxy, proxied
+from dovetail.cloud.aws.provider import AwsParts, AwsProvider, assemble_aws
+from dovetail.cloud.aws.session import Aws
+from dovetail.manifest.codec import decode_hook
+from dovetail.model.ec2nodeclass import EC2NodeClass
+from dovetail.model.kinds import EC2_NODE_CLASS
+from dovetail.model.wire import Key
+from dovetail.settings import Settings
+from dovetail.sim.world import World
+from dovetail.wiring import admit
+
+REGION = "us-east-1"
+VERSION = "1.31"
+NOON = datetime(2026, 3, 4, 12, tzinfo=UTC)
+_NUMBERS = itertools.count(1)
+_LOADER = []
+
+
+class Hands:
+    """A clock that is set by hand."""
+
+    def __init__(self, now=NOON):
+        self._now = now
+
+    def now(self):
+        return self._now
+
+    def pass_(self, **span):
+        self._now += timedelta(**span)
+
+
+@dataclass
+class Account:
+    """One cluster's share of the account; everything in it is tagged with the cluster's name."""
+
+    proxy: Proxy
+    clock: Hands
+    world: World
+    provider: AwsProvider
+    name: str
+    images: dict[str, str]
+    subnets: list[str]
+    group: str
+
+    @property
+    def parts(self) -> AwsParts:
+        return self.provider.parts
+
+    @property
+    def aws(self) -> Aws:
+        return self.provider.parts.aws
+
+    @property
+    def tags(self):
+        return {"karpenter.sh/discovery": self.name}
+
+    def node_class(self, version="v1", **spec):
+        """A class that selects what the account has; None takes a part away."""
+        terms = [{"tags": self.tags}]
+        usual = {"subnetSelectorTerms": terms, "securityGroupSelectorTerms": terms, "role": f"{self.name}-role"}
+        usual |= {"amiSelectorTerms": [{"alias": "al2023@latest"}]} if version == "v1" else {"amiFamily": "AL2023"}
+        return {
+            "apiVersion": f"karpenter.k8s.aws/{version}",
+            "kind": "EC2NodeClass",
+            "metadata": {"name": "default"},
+            "spec": {name: value for name, value in (usual | spec).items() if value is not None},
+        }
+
+    async def create(self, document) -> EC2NodeClass:
+        """The class as the API server holds it."""
+        value = msgspec.convert(admit(None, None, document), EC2NodeClass, dec_hook=decode_hook)
+        return await self.world.create(EC2_NODE_CLASS, value)
+
+    async def read(self, name="default") -> EC2NodeClass:
+        return await self.world.get(EC2_NODE_CLASS, Key("", name))
+
+    async def kept(self, claims=(), name="default"):
+        """Look after the class once, as the controller does."""
+        return await self.parts.keeper.keep(await self.read(name), claims)
+
+    async def new_image(self, parameter: str, architecture: str) -> str:
+        """Register an image and publish it under the parameter."""
+        number = next(_NUMBERS)
+        given = {"Name": f"{self.name}-image-{number}", "Architecture": architecture, "RootDeviceName": "/dev/xvda"}
+        made = await self.aws.call("ec2", "register_image", **given)
+        self.proxy.parameters[parameter] = made["ImageId"]
+        self.proxy.architectures[made["ImageId"]] = architecture
+        return made["ImageId"]
+
+
+def parameter(architecture: str, variant: str = "standard") -> str:
+    """Where EKS publishes the newest AL2023 image."""
+    return f"/aws/service/eks/optimized-ami/{VERSION}/amazon-linux-2023/{architecture}/{variant}/recommended/image_id"
+
+
+def living(story, moto, monkeypatch, **settings):
+    """Run a story on an account of its own, behind a proxy of its own."""
+
+    async def main():
+        async with opened(moto, monkeypatch, **settings) as account:
+            return await story(account)
+
+    return asyncio.run(main())
+
+
+@asynccontextmanager
+async def opened(moto, monkeypatch, **settings):
+    """An account with a cluster, two subnets, a security group, a role and two images."""
+    name = f"demo-{next(_NUMBERS)}"
+    async with proxied(moto) as proxy:
+        for variable, value in (
+            ("AWS_ENDPOINT_URL", proxy.address),
+            ("AWS_ACCESS_KEY_ID", "test"),
+            ("AWS_SECRET_ACCESS_KEY", "test"),
+            ("AWS_REGION", REGION),
+            ("AWS_MAX_ATTEMPTS", "1"),  # a retry would wait on the wall clock
+            ("AWS_EC2_METADATA_DISABLED", "true"),
+        ):
+            monkeypatch.setenv(variable, value)
+        monkeypatch.delenv("AWS_PROFILE", raising=False)
+        clock = Hands()
+        world = World(clock=clock)
+        wanted = Settings(provider="aws", cluster_name=name, **settings)
+        provider = AwsProvider(assemble_aws(world, clock, wanted, Aws(_session())))
+        account = Account(proxy, clock, world, provider, name, {}, [], "")
+        try:
+            await _furnish(account)
+            proxy.calls.clear()
+            proxy.asked.clear()
+            account.aws.calls.clear()
+            yield account
+        finally:
+            await provider.aclose()
+
+
+def _session():
+    """A session of one's own; what the SDK reads from disk is read once for all of them."""
+    session = get_session()
+    if not _LOADER:
+        _LOADER.append(session.get_component("data_loader"))
+    session.register_component("data_loader", _LOADER[0])
+    return session
+
+
+async def _furnish(account: Account) -> None:
+    aws, tags = account.aws, [{"Key": key, "Value": value} for key, value in account.tags.items()]
+    vpc = (await aws.call("ec2", "create_vpc", CidrBlock="10.0.0.0/16"))["Vpc"]["VpcId"]
+    for number, zone in enumerate(("a", "b")):
+        given = {"VpcId": vpc, "CidrBlock": f"10.0.{number}.0/24", "AvailabilityZone": f"{REGION}{zone}"}
+        made = await aws.call(
+            "ec2", "create_subnet", TagSpecifications=[{"ResourceType": "subnet", "Tags": tags}], **given
+        )
+        account.subnets.append(made["Subnet"]["SubnetId"])
+    group = {"GroupName": f"{account.name}-nodes", "Description": "nodes", "VpcId": vpc}
+    listed = [{"ResourceType": "security-group", "Tags": tags}]
+    account.group = (await aws.call("ec2", "create_security_group", TagSpecifications=listed, **group))["GroupId"]
+    await aws.call("iam", "create_role", RoleName=f"{account.name}-role", AssumeRolePolicyDocument="{}")
+    network = {"subnetIds": account.subnets}
+    role = "arn:aws:iam::123456789012:role/eks"
+    await aws.call(
+        "eks", "create_cluster", name=account.name, version=VERSION, roleArn=role, resourcesVpcConfig=network
+    )
+    for architecture in ("x86_64", "arm64"):
+        account.images[architecture] = await account.new_image(parameter(architecture), architecture)

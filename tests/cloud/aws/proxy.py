@@ -1,0 +1,195 @@
+"""An HTTP proxy in front of moto that does what moto cannot: refuse, throttle, sell prices, reserve capacity.
+
+It reads which operation a request is for, whatever protocol it comes in, counts it, and then answers itself or passes
+the request on. Answers to the long lists of instance types are kept, because moto takes seconds for them.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qs
+
+import aiohttp
+from aiohttp import web
+
+_KEPT: dict[tuple[str, bytes], tuple[int, bytes, str]] = {}
+_LONG_LISTS = {"DescribeInstanceTypes", "DescribeInstanceTypeOfferings"}
+_HOP_BY_HOP = {"transfer-encoding", "connection", "content-length", "content-encoding", "keep-alive"}
+EC2_XMLNS = "http://ec2.amazonaws.com/doc/2016-11-15/"
+
+
+@dataclass
+class Asked:
+    """A request as a rule sees it: the operation, and what was given with it."""
+
+    operation: str
+    given: dict[str, Any]
+    body: bytes
+
+
+Reply = web.Response | None
+"""None: pass the request on."""
+Rule = Callable[[Asked], Reply]
+
+
+@dataclass
+class Proxy:
+    """What the proxy was told to do, and what it saw."""
+
+    upstream: str
+    address: str = ""
+    calls: Counter[str] = field(default_factory=Counter)
+    asked: list[Asked] = field(default_factory=list)
+    parameters: dict[str, str] = field(default_factory=dict)
+    """SSM parameters by name, before those moto has."""
+    architectures: dict[str, str] = field(default_factory=dict)
+    """Of images that moto registered without saying what they run on."""
+    rules: dict[str, list[Rule]] = field(default_factory=dict)
+
+    def on(self, operation: str, rule: Rule) -> None:
+        """Ask `rule` about every request for the operation; the latest rule goes first."""
+        self.rules.setdefault(operation, []).insert(0, rule)
+
+    def refuse(self, operation: str, code: str, *, status: int = 400, times: int | None = None) -> None:
+        """Refuse the operation with AWS's code, `times` times or always."""
+        left = [times]
+
+        def rule(_asked: Asked) -> Reply:
+            if left[0] == 0:
+                return None
+            left[0] = None if left[0] is None else left[0] - 1
+            return ec2_error(code, status)
+
+        self.on(operation, rule)
+
+    def heal(self) -> None:
+        """Forget every rule."""
+        self.rules.clear()
+
+    def sells(self, prices: dict[str, float]) -> None:
+        """Answer the pricing API with these prices per hour."""
+        self.on("GetProducts", lambda _asked: json_reply({"PriceList": [product(*each) for each in prices.items()]}))
+
+    def reserves(self, *reservations: dict[str, Any]) -> None:
+        """Answer for capacity reservations with these, whatever was asked."""
+        items = "".join(f"<item>{_xml(each)}</item>" for each in reservations)
+        body = f"<capacityReservationSet>{items}</capacityReservationSet>"
+        self.on("DescribeCapacityReservations", lambda _asked: ec2_reply("DescribeCapacityReservations", body))
+
+    def answer(self, asked: Asked) -> Reply:
+        """What the rules say, the latest first; None passes the request on."""
+        for rule in self.rules.get(asked.operation, ()):
+            reply = rule(asked)
+            if reply is not None:
+                return reply
+        if asked.operation == "GetParameters" and self.parameters:
+            return self._held(asked.given.get("Names", []))
+        return None
+
+    def amend(self, operation: str, content: bytes) -> bytes:
+        """What moto answered, with what it left out."""
+        if operation == "DescribeImages":
+            for image, architecture in self.architectures.items():
+                told = f"<imageId>{image}</imageId>".encode()
+                content = content.replace(told, told + f"<architecture>{architecture}</architecture>".encode())
+        return content
+
+    def _held(self, names: list[str]) -> web.Response:
+        held = [
+            {"Name": name, "Value": self.parameters[name], "Type": "String"}
+            for name in names
+            if name in self.parameters
+        ]
+        return json_reply({"Parameters": held, "InvalidParameters": [n for n in names if n not in self.parameters]})
+
+
+def ec2_error(code: str, status: int = 400) -> web.Response:
+    """A refusal in the words of EC2's protocol."""
+    said = f"<Error><Code>{code}</Code><Message>{code}, says the proxy</Message></Error>"
+    text = f"<Response><Errors>{said}</Errors><RequestID>proxy</RequestID></Response>"
+    return web.Response(status=status, text=text, content_type="text/xml")
+
+
+def ec2_reply(operation: str, body: str) -> web.Response:
+    """An answer in EC2's protocol."""
+    text = f'<{operation}Response xmlns="{EC2_XMLNS}"><requestId>proxy</requestId>{body}</{operation}Response>'
+    return web.Response(text=text, content_type="text/xml")
+
+
+def json_reply(body: Any, status: int = 200) -> web.Response:
+    """An answer in the JSON protocols."""
+    return web.Response(status=status, body=json.dumps(body).encode(), content_type="application/x-amz-json-1.1")
+
+
+def product(name: str, price: float) -> str:
+    """One entry of the pricing API's list: text that holds JSON."""
+    dimensions = {"d": {"pricePerUnit": {"USD": str(price)}}}
+    terms = {"OnDemand": {"t": {"priceDimensions": dimensions}}}
+    return json.dumps({"product": {"attributes": {"instanceType": name}}, "terms": terms})
+
+
+def _xml(fields: dict[str, Any]) -> str:
+    return "".join(f"<{name}>{value}</{name}>" for name, value in fields.items())
+
+
+def read_request(request: web.Request, body: bytes) -> Asked:
+    """The operation of a request: named in a header (JSON), in the form (query), or by method and path (REST)."""
+    target = request.headers.get("X-Amz-Target", "")
+    if target:
+        return Asked(target.rpartition(".")[2], json.loads(body or b"{}"), body)
+    form = {name: values[0] for name, values in parse_qs(body.decode(errors="replace")).items()}
+    if "Action" in form:
+        return Asked(form["Action"], form, body)
+    return Asked(f"{request.method} {request.path}", {}, body)
+
+
+@asynccontextmanager
+async def proxied(upstream: str):
+    """A proxy in front of `upstream`, on the running loop."""
+    proxy = Proxy(upstream)
+    async with aiohttp.ClientSession(auto_decompress=False) as session:
+        app = web.Application(client_max_size=1 << 26)
+
+        async def handle(request: web.Request) -> web.StreamResponse:
+            return await _handle(proxy, session, request)
+
+        app.router.add_route("*", "/{path:.*}", handle)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        host, port = runner.addresses[0][:2]
+        proxy.address = f"http://{host}:{port}"
+        try:
+            yield proxy
+        finally:
+            await runner.cleanup()
+
+
+async def _handle(proxy: Proxy, session: aiohttp.ClientSession, request: web.Request) -> web.StreamResponse:
+    body = await request.read()
+    asked = read_request(request, body)
+    proxy.calls[asked.operation] += 1
+    proxy.asked.append(asked)
+    reply = proxy.answer(asked)
+    if reply is not None:
+        return reply
+    key = (proxy.upstream, body)
+    if asked.operation in _LONG_LISTS and key in _KEPT:
+        return _again(key)
+    headers = {name: value for name, value in request.headers.items() if name.lower() not in ("host", "content-length")}
+    url = f"{proxy.upstream}{request.rel_url}"
+    async with session.request(request.method, url, data=body, headers=headers) as answer:
+        content, kind = await answer.read(), answer.headers.get("Content-Type", "text/xml")
+        if asked.operation in _LONG_LISTS and answer.status == 200:
+            _KEPT[key] = (answer.status, content, kind)
+        passed = {name: value for name, value in answer.headers.items() if name.lower() not in _HOP_BY_HOP}
+        return web.Response(status=answer.status, body=proxy.amend(asked.operation, content), headers=passed)
+
+
+def _again(key: tuple[str, bytes]) -> web.Response:
+    status, content, kind = _KEPT[key]
+    return web.Response(status=status, body=content, headers={"Content-Type": kind})
