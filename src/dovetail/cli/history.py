@@ -37,7 +37,7 @@ def history(  # noqa: PLR0913 - one parameter an option
         typer.Option(
             "--ledger",
             metavar="PATH",
-            envvar="LEDGER",
+            envvar="DOVETAIL_LEDGER",
             help="The file `dovetail run` writes.",
             show_default="dovetail/ledger.db in the state directory",
         ),
@@ -63,7 +63,7 @@ def history(  # noqa: PLR0913 - one parameter an option
 
     place = find_place(ledger, os.environ)
     if place is None:
-        typer.echo("Error: the ledger is off (LEDGER=off); name a file with --ledger", err=True)
+        typer.echo("Error: the ledger is off (DOVETAIL_LEDGER=off); name a file with --ledger", err=True)
         raise typer.Exit(2)
     question = Question(
         node=node,

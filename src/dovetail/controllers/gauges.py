@@ -11,6 +11,7 @@ from typing import Any
 
 from dovetail.controllers.catalogs import find_catalogs
 from dovetail.controllers.context import Context
+from dovetail.controllers.transitions import Transitions
 from dovetail.core.disruption.allowance import allowance, count_nodes
 from dovetail.core.disruption.candidates import node_price
 from dovetail.core.disruption.progress import running_commands
@@ -31,8 +32,9 @@ Rows = dict[Row, float]
 class Gauges:
     """Everything that is shown rather than counted."""
 
-    def __init__(self, context: Context, reconcilers: Sequence[Reconciler[Any]]) -> None:
+    def __init__(self, context: Context, reconcilers: Sequence[Reconciler[Any]], transitions: Transitions) -> None:
         self._context = context
+        self._transitions = transitions
         self._reconcilers = reconcilers
         self._usages: dict[str, tuple[ClusterNode, dict[str, Resources]]] = {}
         self._unsynced_since: datetime | None = None
@@ -147,6 +149,9 @@ class Gauges:
         show = self._context.metrics.show
         show("karpenter_pods_state", {row: float(number) for row, number in states.items()})
         show("karpenter_pods_unbound_time_seconds", {(): _longest(waiting, snapshot.at)})
+        unbound, idle = self._transitions.waits()
+        show("karpenter_pods_provisioning_unbound_time_seconds", {(): unbound})
+        show("karpenter_pods_provisioning_unstarted_time_seconds", {(): idle})
         show("karpenter_pods_unstarted_time_seconds", {(): _longest([*waiting, *unstarted], snapshot.at)})
 
     def _conditions(self, now: datetime) -> None:

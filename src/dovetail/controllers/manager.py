@@ -55,7 +55,7 @@ class Manager:
         self.disruption = Disruption(context, self.executor)
         self.bookkeeper = Bookkeeper(context)
         self.transitions = Transitions(context)
-        self.gauges = Gauges(context, self._reconcilers())
+        self.gauges = Gauges(context, self._reconcilers(), self.transitions)
         for reconciler in self._reconcilers():
             reconciler.told = count_reconciles(context)
         self.node_classes = NodeClasses(context, ports.node_classes) if ports.node_classes is not None else None

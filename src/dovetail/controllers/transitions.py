@@ -18,7 +18,8 @@ class Transitions:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._first_seen: dict[str, datetime] = {}  # pods that wait for a node of ours, by uid
+        self._first_seen: dict[str, datetime] = {}  # pods that waited for a node of ours and do not run yet, by uid
+        self._bound: set[str] = set()  # of those, the ones with a node
         state = context.state
         followed: tuple[tuple[str, Informer[Any]], ...] = (
             ("nodeclaim", state.claims),
@@ -68,7 +69,7 @@ class Transitions:
     def _pod_changed(self, before: Pod | None, after: Pod | None) -> None:
         if after is None:
             if before is not None:
-                self._first_seen.pop(before.metadata.uid, None)
+                self._forget(before.metadata.uid)
             return
         uid, created_at = after.metadata.uid, after.metadata.creation_timestamp
         if after.provisionable and uid not in self._first_seen:
@@ -77,10 +78,15 @@ class Transitions:
             return
         seen_at = self._first_seen.get(uid)
         if after.node_name and not before.node_name:
+            self._bound.add(uid)
             self._took("bound", created_at, seen_at)
         if after.status.phase == "Running" and before.status.phase == "Pending":
             self._took("startup", created_at, seen_at)
-            self._first_seen.pop(uid, None)
+            self._forget(uid)
+
+    def _forget(self, uid: str) -> None:
+        self._first_seen.pop(uid, None)
+        self._bound.discard(uid)
 
     def _took(self, what: str, created_at: datetime, seen_at: datetime | None) -> None:
         observe = self._context.metrics.observe
@@ -88,10 +94,10 @@ class Transitions:
         if seen_at is not None:
             observe(f"karpenter_pods_provisioning_{what}_duration_seconds", self._since(seen_at))
 
-    def longest_wait(self) -> float:
-        """How long the pod longest in our care has had no node."""
-        earliest = min(self._first_seen.values(), default=None)
-        return self._since(earliest) if earliest is not None else 0.0
+    def waits(self) -> tuple[float, float]:
+        """How long the pod longest in our care has had no node, and how long it has not been running."""
+        unbound = (self._since(at) for uid, at in self._first_seen.items() if uid not in self._bound)
+        return max(unbound, default=0.0), max(map(self._since, self._first_seen.values()), default=0.0)
 
 
 Told = Callable[[str, str, float], None]

@@ -106,12 +106,6 @@ _PODS = (
     _gauge(
         "karpenter_pods_provisioning_unstarted_time_seconds", "", "Longest wait to run since the first look at a pod."
     ),
-    _gauge(
-        "karpenter_pods_provisioning_scheduling_undecided_time_seconds", "", "Longest wait of a pod for a decision."
-    ),
-    _histogram(
-        "karpenter_pods_scheduling_decision_duration_seconds", "", "From the first look at a waiting pod to a decision."
-    ),
     _counter("karpenter_pods_eviction_requests_total", "code", "Answers to evictions, by HTTP status."),
     _counter("karpenter_pods_drained_total", "reason", "Pods evicted, and why."),
     _counter("karpenter_pods_disruption_initiated_total", _DISRUPTED, "Pods that have to move, and why."),
@@ -171,14 +165,8 @@ _DISRUPTION = (
 _SCHEDULER = (
     _histogram("karpenter_scheduler_scheduling_duration_seconds", "controller", "How long one simulation took."),
     _gauge("karpenter_scheduler_queue_depth", "controller", "Pods the last simulation had to place."),
-    _gauge("karpenter_scheduler_unfinished_work_seconds", "controller", "How long the running simulation has taken."),
     _gauge("karpenter_scheduler_unschedulable_pods_count", "controller", "Pods for which no node can be bought."),
     _gauge("karpenter_scheduler_ignored_pods_count", "", "Pending pods that are not ours to help."),
-    _gauge(
-        "karpenter_scheduler_pending_pods_by_effective_zone_count",
-        "controller zone",
-        "Pending pods by the only zone they can run in, `flexible` or `none`.",
-    ),
 )
 _CLUSTER = (
     _gauge("karpenter_cluster_state_node_count", "", "Nodes and NodeClaims known."),
