@@ -99,13 +99,15 @@ class EvictionQueue:
         if before is not None and after is None:
             self._done(before.metadata.uid)
 
-    def _budget_changed(self, _before: PodDisruptionBudget | None, after: PodDisruptionBudget | None) -> None:
-        if after is None or after.status.disruptions_allowed <= 0 or not self._blocked:
+    def _budget_changed(self, before: PodDisruptionBudget | None, after: PodDisruptionBudget | None) -> None:
+        """A budget that opens lets as many go as it allows; one that is taken away stands against nobody."""
+        budget = after or before
+        if budget is None or not self._blocked:
             return
-        left = after.status.disruptions_allowed
+        left = len(self._blocked) if after is None else after.status.disruptions_allowed
         for uid in list(self._blocked):
             pod = self._pod(self._errands[uid]) if uid in self._errands else None
-            if left and pod is not None and matching(pod, [after]):
+            if left > 0 and pod is not None and matching(pod, [budget]):
                 left -= 1
                 del self._blocked[uid]
                 self.reconciler.add(uid)
