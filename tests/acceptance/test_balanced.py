@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from acceptance.fleet import ON_DEMAND, cluster, drifted, free, planned, running, said, taken, worker
+from acceptance.hearing import told
 from builders import HUGE, LARGE, SMALL, instance_type, nodepool
 from dovetail.core.disruption.balance import approves, score
 from dovetail.core.disruption.context import Context
@@ -176,3 +177,23 @@ def test_emptiness_and_drift_are_never_scored():
     assert planned(cluster(worker("a"), pools=BALANCED)) == [("emptiness", ["a"])]
     crowd = [running(f"x{each}", "a", cpu="180m", memory="100Mi") for each in range(20)]
     assert planned(cluster(drifted("a", *crowd), pools=BALANCED, types=(LARGE,))) == [("drift", ["a"])]
+
+
+def test_pools_of_a_move_that_approved_of_it_say_so_and_others_do_not():
+    """Several nodes: on each Balanced pool. Pools of another policy are not scored, and what is rejected is silent."""
+    red = free("red", consolidationPolicy="Balanced", template=ON_DEMAND)
+    blue = free("blue", template=ON_DEMAND)
+    nodes = [
+        worker(name, running(f"x{name}", name), pool=pool, type_="m.huge")
+        for name, pool in (("a", "red"), ("b", "red"), ("c", "blue"))
+    ]
+    heard = told(cluster(*nodes, pools=[red, blue]))
+    approved = [
+        each for each in heard.notices if each.reason == "ConsolidationApproved" and each.kind.name == "NodePool"
+    ]
+    assert {each.about.name for each in approved} == {"red"}
+    assert ">= threshold 0.50" in approved[0].message
+
+    crowded = worker("a", *[running(f"x{each}", "a", cpu="10m") for each in range(40)], type_="m.large")
+    quiet = worker("b", running("y", "b", cpu="3"), type_="m.large")
+    assert not told(cluster(crowded, quiet, pools=BALANCED)).said("ConsolidationApproved")

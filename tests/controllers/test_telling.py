@@ -9,10 +9,10 @@ import pytest
 
 import dovetail
 from acceptance.fleet import ON_DEMAND, cluster, drifted, free, pdb, running, shielded, worker
+from acceptance.hearing import Listener, told
 from builders import NOON, claim, nodepool, stamped
 from dovetail.controllers.telling import REMIND, Telling
 from dovetail.core.disruption.context import Context as Pass
-from dovetail.core.disruption.methods import METHODS
 from dovetail.core.disruption.planner import plan_pass
 from dovetail.core.disruption.validation import revalidate
 from dovetail.model.snapshot import ClusterNode
@@ -61,37 +61,6 @@ def test_every_documented_reason_has_one_who_says_it(reason):
 def test_words_that_are_not_ours_are_said_by_nobody(words):
     written = "".join(path.read_text() for path in SOURCE.rglob("*.py"))
     assert words.partition("<")[0].strip(". ") not in written
-
-
-class Listener:
-    """A recorder that keeps what it is told, and a clock beside it."""
-
-    def __init__(self):
-        self.notices = []
-        self.at = NOON
-
-    def publish(self, notice):
-        self.notices.append(notice)
-
-    def now(self):
-        return self.at
-
-    def said(self, reason):
-        return {(each.kind.name, each.message) for each in self.notices if each.reason == reason}
-
-
-def told(found, listener=None, telling=None):
-    """What one pass over all methods has to tell."""
-    listener = listener or Listener()
-    telling = telling or Telling(SimpleNamespace(recorder=listener, clock=listener))
-    look = Pass(found)
-    plan = plan_pass(look, thorough=True)
-    for method in METHODS:
-        telling.budgets(method.reason, look)
-        telling.refused(method.name, plan.refusals_by_method[method.name], look)
-        for command in plan.commands_by_method[method.name]:
-            telling.considered(command, look)
-    return listener
 
 
 def on_both(message):

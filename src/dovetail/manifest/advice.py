@@ -160,6 +160,9 @@ def _ignored_fields(pool: NodePool) -> Iterator[Fault]:
     if mark is not None and mark != "true":
         path = f"spec.template.metadata.annotations[{DO_NOT_DISRUPT}]"
         yield Fault(path, 'has no effect: on nodes only "true" counts', mark, 'write "true", or leave it out')
+    if pool.static:
+        problem = "no nodes are made for a fixed number, and none of them is disrupted"
+        yield Fault("spec.replicas", problem, pool.spec.replicas, "leave it out, so that nodes follow the pods")
     after = pool.spec.disruption.consolidate_after
     if pool.static and after is not None:
         yield Fault("spec.disruption.consolidateAfter", "has no effect on a static pool", str(after), "leave it out")

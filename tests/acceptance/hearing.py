@@ -1,0 +1,61 @@
+"""What a pass tells and counts: a recorder that keeps notices, metrics that keep figures, and one pass for both."""
+
+from collections import Counter
+from types import SimpleNamespace
+
+from builders import NOON
+from dovetail.controllers.telling import Telling
+from dovetail.core.disruption.context import Context as Pass
+from dovetail.core.disruption.methods import METHODS
+from dovetail.core.disruption.planner import plan_pass
+
+
+class Listener:
+    """A recorder that keeps what it is told, and a clock beside it."""
+
+    def __init__(self):
+        self.notices = []
+        self.at = NOON
+
+    def publish(self, notice):
+        self.notices.append(notice)
+
+    def now(self):
+        return self.at
+
+    def said(self, reason):
+        return {(each.kind.name, each.message) for each in self.notices if each.reason == reason}
+
+
+def told(found, listener=None, telling=None):
+    """What one pass over all methods has to tell."""
+    listener = listener or Listener()
+    telling = telling or Telling(SimpleNamespace(recorder=listener, clock=listener))
+    look = Pass(found)
+    plan = plan_pass(look, thorough=True)
+    for method in METHODS:
+        telling.budgets(method.reason, look)
+        telling.refused(method.name, plan.refusals_by_method[method.name], look)
+        for command in plan.commands_by_method[method.name]:
+            telling.considered(command, look)
+    return listener
+
+
+class Figures:
+    """Metrics as plain numbers."""
+
+    def __init__(self):
+        self.counts = Counter()
+        self.gauges = {}
+
+    def count(self, name, by=1.0, /, **labels):
+        self.counts[name, frozenset(labels.items())] += by
+
+    def observe(self, name, _seconds, /, **labels):
+        self.counts[name, frozenset(labels.items())] += 1
+
+    def show(self, name, rows, /):
+        self.gauges[name] = dict(rows)
+
+    def counted(self, name, **labels):
+        return self.counts[name, frozenset(labels.items())]
