@@ -1,0 +1,162 @@
+"""The catalogue over HTTP: what is sold where, at what price, and what is short for the moment."""
+
+from dovetail.cloud.aws import labels
+from dovetail.cloud.aws.catalog.tables import shipped_prices
+from dovetail.cloud.aws.catalog.unavailable import Sold
+from dovetail.model.nodepool import NodeClaimTemplate, NodeClaimTemplateSpec, NodeClassRef, NodePool, NodePoolSpec
+from dovetail.model.wire import ObjectMeta
+from dovetail.ports.errors import CloudError, NodeClassNotReady
+
+REF = NodeClassRef(group="karpenter.k8s.aws", kind="EC2NodeClass", name="default")
+POOL = NodePool(
+    metadata=ObjectMeta(name="default"),
+    spec=NodePoolSpec(template=NodeClaimTemplate(spec=NodeClaimTemplateSpec(node_class_ref=REF))),
+)
+
+
+async def types(account):
+    return {each.name: each for each in await account.provider.instance_types(POOL)}
+
+
+def sold(instance_type):
+    """The available offerings, as (capacity type, zone) with their price."""
+    return {(each.capacity_type, each.zone[-1]): each.price for each in instance_type.offerings if each.available}
+
+
+async def ready(account, **spec):
+    await account.create(account.node_class(**spec))
+    await account.kept()
+
+
+def test_types_are_sold_where_the_class_has_subnets(live):
+    async def story(account):
+        await ready(account)
+        found = await types(account)
+        assert len(found) > 1300
+        m5 = found["m5.large"]
+        shipped = shipped_prices("us-east-1")["m5.large"]
+        assert sold(m5) == {(bought, zone): shipped for bought in ("on-demand", "spot") for zone in "ab"}
+        assert {each.zone[-1] for each in m5.offerings} > {"a", "b"}  # elsewhere too, but not for this class
+        assert m5.requirements.get(labels.ZONE_ID).values >= {"use1-az6", "use1-az1"}
+        assert not sold(found["a1.large"])  # AL2023 does not start on the first Graviton
+        assert not sold(found["p4d.24xlarge"])  # there is no image for GPUs
+        assert sold(found["m6g.large"])
+        assert account.provider.supports(REF)
+        assert not account.provider.supports(NodeClassRef(group="karpenter.kwok.sh", kind="KWOKNodeClass", name="a"))
+
+    live(story)
+
+
+def test_prices_come_from_aws_and_stay_when_it_fails(live):
+    async def story(account):
+        await ready(account)
+        account.proxy.sells({"m5.large": 0.5})
+        assert await account.provider.refresh()
+        found = await types(account)
+        assert {price for (bought, _), price in sold(found["m5.large"]).items() if bought == "on-demand"} == {0.5}
+        assert {price for (bought, _), price in sold(found["m5.large"]).items() if bought == "spot"} == {0.00001}
+        assert sold(found["m5.xlarge"])["on-demand", "a"] == shipped_prices("us-east-1")["m5.xlarge"]
+        account.proxy.refuse("GetProducts", "ThrottlingException")
+        account.proxy.refuse("DescribeSpotPriceHistory", "RequestLimitExceeded", status=503)
+        assert not await account.provider.refresh()
+        assert sold((await types(account))["m5.large"]) == sold(found["m5.large"])
+
+    live(story)
+
+
+def test_an_isolated_network_never_asks_for_prices(live):
+    async def story(account):
+        assert await account.provider.refresh()
+        assert account.proxy.calls["GetProducts"] == 0
+
+    live(story, isolated_vpc=True)
+
+
+def test_what_ran_short_is_not_for_sale_for_three_minutes(live):
+    async def story(account):
+        await ready(account)
+        account.provider.avoid("m5.large", "us-east-1a", "spot")
+        short = await types(account)
+        assert ("spot", "a") not in sold(short["m5.large"])
+        assert {("spot", "b"), ("on-demand", "a")} <= set(sold(short["m5.large"]))
+        assert ("spot", "a") in sold(short["m5.xlarge"])
+        assert len(short["m5.large"].offerings) > 4  # unavailable, not gone
+        account.clock.pass_(minutes=2, seconds=59)
+        assert ("spot", "a") not in sold((await types(account))["m5.large"])
+        account.clock.pass_(seconds=1)
+        assert ("spot", "a") in sold((await types(account))["m5.large"])
+
+    live(story)
+
+
+def test_a_full_subnet_closes_its_zone_and_a_missing_role_all_spot(live):
+    async def story(account):
+        await ready(account)
+        account.parts.unavailable.mark_subnet(account.subnets[0])
+        assert {zone for _, zone in sold((await types(account))["m5.large"])} == {"b"}
+        account.parts.unavailable.mark_all_spot()
+        assert set(sold((await types(account))["m5.large"])) == {("on-demand", "b")}
+
+    live(story)
+
+
+def test_reserved_capacity_is_sold_for_next_to_nothing_while_it_lasts(live):
+    async def story(account):
+        place = {"capacityReservationId": "cr-1", "availabilityZone": "us-east-1a", "instanceType": "m5.large"}
+        more = {"state": "active", "availableInstanceCount": 2, "instanceMatchCriteria": "targeted"}
+        account.proxy.reserves(place | more)
+        await ready(account, capacityReservationSelectorTerms=[{"id": "cr-1"}])
+        [resolved] = (await account.read()).status.capacity_reservations
+        assert (resolved.id, resolved.instance_type, resolved.state) == ("cr-1", "m5.large", "active")
+        m5 = (await types(account))["m5.large"]
+        assert 0 < sold(m5)["reserved", "a"] < 0.000001
+        assert m5.requirements.get(labels.RESERVATION_ID).values == {"cr-1"}
+        account.parts.unavailable.mark(Sold("reserved", "cr-1", "us-east-1a"))
+        assert ("reserved", "a") not in sold((await types(account))["m5.large"])
+        account.proxy.reserves(place | more | {"availableInstanceCount": 0})
+        account.clock.pass_(minutes=5)
+        assert ("reserved", "a") not in sold((await types(account))["m5.large"])
+
+    live(story)
+
+
+def test_the_same_question_is_answered_from_memory(live):
+    async def story(account):
+        await ready(account)
+        first = await account.provider.instance_types(POOL)
+        account.proxy.calls.clear()
+        assert await account.provider.instance_types(POOL) is first
+        assert account.proxy.calls.total() == 0
+
+    live(story)
+
+
+def test_without_a_class_or_without_aws_there_is_no_catalogue(live):
+    async def story(account):
+        errors = []
+        for prepare in (None, ready):
+            if prepare is not None:
+                await prepare(account)
+                account.proxy.refuse("DescribeInstanceTypes", "UnauthorizedOperation", status=403)
+            try:
+                await account.provider.instance_types(POOL)
+            except CloudError as error:
+                errors.append(error)
+        assert isinstance(errors[0], NodeClassNotReady)
+        assert errors[1].unauthorized
+        account.proxy.heal()
+        assert await account.provider.instance_types(POOL)
+
+    live(story)
+
+
+def test_unhealthy_is_what_the_kubelet_and_the_monitoring_agent_say(live):
+    async def story(account):
+        tolerated = {
+            (each.condition_type, each.status): each.toleration.seconds for each in account.provider.repair_statements()
+        }
+        assert tolerated["Ready", "Unknown"] == 1800
+        assert tolerated["AcceleratedHardwareReady", "False"] == 600
+        assert len(tolerated) == 7
+
+    live(story)
