@@ -67,6 +67,9 @@ class Advisor:
     async def run(self) -> None:
         """Advise until cancelled."""
         await self._context.state.synced()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LOOK_SECONDS):
+                await self._context.state.switch.synced.wait()
         while True:
             seen = self._context.state.revision
             await guarded("advice", self.advise)

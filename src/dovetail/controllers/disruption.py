@@ -52,6 +52,7 @@ class Disruption:
     async def run(self) -> None:
         """Plan and act until cancelled."""
         await self._context.state.synced()
+        await self._context.state.switch.synced.wait()  # whether it is paused must be known
         while True:
             began, seen = self._context.clock.now(), self._context.state.revision
             acted = await guarded("disruption", self.run_pass)
