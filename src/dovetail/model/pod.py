@@ -158,6 +158,12 @@ class SchedulingGate(Wire, frozen=True, kw_only=True):
     name: str
 
 
+class PodResourceClaim(Wire, frozen=True, kw_only=True):
+    """Devices a pod asks for by a ResourceClaim, under the name its containers use."""
+
+    name: str = ""
+
+
 class PodSpec(Wire, frozen=True, kw_only=True):
     """The part of a pod that decides where it can run."""
 
@@ -175,6 +181,7 @@ class PodSpec(Wire, frozen=True, kw_only=True):
     priority_class_name: str = ""
     scheduler_name: str = "default-scheduler"
     scheduling_gates: tuple[SchedulingGate, ...] = ()
+    resource_claims: tuple[PodResourceClaim, ...] = ()
     termination_grace_period_seconds: int | None = None
 
 

@@ -15,6 +15,7 @@ from dovetail.model.snapshot import ClusterNode, Snapshot
 
 NOT_FOR_US = "ConfiguredElsewhere"
 INVALID = "InvalidPod"
+UNKNOWN_DEVICES = "it asks for devices by resourceClaims (Dynamic Resource Allocation), which no simulation here knows"
 AHEAD = timedelta(minutes=5)
 
 
@@ -42,7 +43,9 @@ def displaced_pods(snapshot: Snapshot) -> list[Pod]:
         for node in snapshot.nodes
         if node.deleting
         for pod in node.pods
-        if pod.reschedulable and (_ends_soon(node, snapshot) or not protection(pod, snapshot.at).active)
+        if pod.reschedulable
+        and not pod.spec.resource_claims
+        and (_ends_soon(node, snapshot) or not protection(pod, snapshot.at).active)
     ]
 
 
@@ -55,6 +58,8 @@ def _ends_soon(node: ClusterNode, snapshot: Snapshot) -> bool:
 def find_refusal(pod: Pod) -> Refusal | None:
     """Why no node can be brought for this pod, whatever there is to buy."""
     about = f"pod/{pod.key}"
+    if pod.spec.resource_claims:
+        return Refusal(INVALID, about, UNKNOWN_DEVICES)
     for expressions in _alternatives(pod):
         for expression in expressions:
             if expression.key == NODEPOOL and expression.operator == "DoesNotExist":

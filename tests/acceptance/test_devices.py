@@ -1,0 +1,22 @@
+"""Pods that ask for devices by resourceClaims: no simulation knows them, so nothing is bought or given up for them."""
+
+from acceptance.fleet import cluster, running, worker
+from builders import NOON, pod, stamped
+from dovetail.core.provisioning.eligibility import displaced_pods
+from dovetail.core.provisioning.plan import plan_provisioning
+
+CLAIMS = {"spec": {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "gpu"}]}}
+
+
+def test_nothing_is_bought_for_a_pod_that_asks_for_devices_and_it_is_told_why():
+    plan = plan_provisioning(cluster(pods=[pod("x", **CLAIMS)]))
+    assert not plan.launches
+    (refusal,) = plan.refusals
+    assert refusal.about == "pod/default/x"
+    assert "Dynamic Resource Allocation" in refusal.message
+
+
+def test_nothing_is_bought_ahead_for_one_whose_node_is_going():
+    going = {"metadata": {"name": "a", "deletionTimestamp": stamped(NOON)}}
+    plain, claiming = running("x", "a"), running("y", "a", **CLAIMS)
+    assert [each.name for each in displaced_pods(cluster(worker("a", plain, claiming, claim=going)))] == ["x"]
