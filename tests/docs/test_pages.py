@@ -69,20 +69,22 @@ def test_the_guide_to_validation_shows_what_the_command_prints(tmp_path):
     assert printed.returncode == 1
 
 
-def test_the_role_in_the_guide_lets_the_controllers_watch_all_they_look_at():
-    page = ROOT / "docs" / "guides" / "run-on-a-cluster.md"
-    role = next(
-        document
-        for block in blocks(page, "yaml")
-        for document in yaml.safe_load_all(block.text)
-        if document["kind"] == "ClusterRole"
-    )
+def test_the_role_lets_the_controllers_watch_all_they_look_at():
+    roles = yaml.safe_load_all((ROOT / "deploy" / "base" / "reading.yaml").read_text())
     allowed = {
         (group, resource)
-        for rule in role["rules"]
+        for role in roles
+        for rule in role.get("rules", ())
         if {"list", "watch"} <= set(rule["verbs"])
         for group in rule["apiGroups"]
         for resource in rule["resources"]
     }
-    needed = {(informer.kind.group, informer.kind.plural) for informer in ClusterState(cluster=None).informers}
+    state = ClusterState(cluster=None)
+    needed = {(each.kind.group, each.kind.plural) for each in (*state.informers, state.switch)}
     assert needed <= allowed
+
+
+def test_every_custom_resource_is_in_the_kustomization():
+    crds = ROOT / "deploy" / "crds"
+    listed = yaml.safe_load((crds / "kustomization.yaml").read_text())["resources"]
+    assert listed == sorted(each.name for each in crds.glob("*_*.yaml"))
