@@ -6,12 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builders import NOON, build, claim, nodepool, stamped
+from builders import NOON, build, claim, nodepool, snapshot, stamped
+from dovetail.core.disruption.explain_repair import explain_repair
 from dovetail.core.lifecycle.deadline import deadline_patch, read_deadline
 from dovetail.core.lifecycle.repair import Breaker, RepairTerms, find_ailments, read_breaker, symptoms
 from dovetail.model.kinds import NODE
 from dovetail.model.labels import TERMINATION_TIMESTAMP
 from dovetail.model.repair import GENERAL, RepairStatement, unready
+from dovetail.model.snapshot import ClusterNode
 
 PROVIDER = (*unready(timedelta(minutes=10)), *GENERAL)
 SINCE = datetime(2024, 11, 1, 15, 2, 48, tzinfo=UTC)
@@ -169,3 +171,47 @@ def test_a_deadline_is_only_ever_moved_forward(written, wanted, expected):
 def test_a_deadline_is_read_back_as_written():
     marked = claim(metadata={"annotations": deadline_patch(claim(), NOON)["metadata"]["annotations"]})
     assert read_deadline(marked) == NOON
+
+
+def sick(name, *conditions):
+    """A managed node of the default pool with these conditions."""
+    marks = {"karpenter.sh/nodepool": "default", "karpenter.sh/registered": "true"}
+    written = [{"type": kind, "status": status, "lastTransitionTime": stamped(SINCE)} for kind, status in conditions]
+    made = build(NODE, {"metadata": {"name": name, "labels": marks}, "status": {"conditions": written}})
+    return ClusterNode(made, claim(name))
+
+
+def explained(nodes, pool, **terms):
+    found = snapshot(nodes=nodes, pools=[pool])
+    return explain_repair(nodes[0], found, RepairTerms(PROVIDER, **terms))
+
+
+def test_explanation_names_every_ailment_and_the_first_instant():
+    told = explained([sick("a", ("DiskPressure", "True"), ("KernelDeadlock", "True"))], nodepool(repair={}))
+    assert [each.condition.type for each in told.ailments] == ["KernelDeadlock", "DiskPressure"]
+    assert told.due_at == SINCE + timedelta(minutes=10)
+    assert not told.breaker.open
+
+
+@pytest.mark.parametrize(
+    ("pool", "terms", "off"),
+    [
+        (nodepool(), {}, "nodepool default has no repair block"),
+        (nodepool(repair={}), {"gate": False}, "the feature gate NodeRepair is off"),
+        (nodepool(), {"without_block": True}, ""),
+    ],
+)
+def test_explanation_says_why_nobody_repairs_a_node(pool, terms, off):
+    told = explained([sick("a", ("Ready", "Unknown"))], pool, **terms)
+    assert told.off == off
+    assert (told.due_at is None) is bool(off)
+
+
+def test_explanation_says_that_the_breaker_is_open():
+    told = explained([sick(name, ("Ready", "False")) for name in "ab"] + [sick("c", READY)], nodepool(repair={}))
+    assert told.breaker == Breaker(2, 3)
+    assert told.breaker.open
+
+
+def test_a_healthy_node_needs_no_explanation():
+    assert explained([sick("a", READY)], nodepool(repair={})) is None

@@ -52,17 +52,30 @@ def explain(  # noqa: PLR0913 - one parameter an option
       dovetail explain pod ci/build-7 -o yaml
     """
     read = context_of(read_snapshot(snapshot, kubeconfig, context, settings), settings)
-    {Subject.NODE: _node, Subject.NODEPOOL: _nodepool, Subject.POD: _pod}[kind](name, read, output)
+    if kind is Subject.NODE:
+        _node(name, read, output, settings)
+    else:
+        {Subject.NODEPOOL: _nodepool, Subject.POD: _pod}[kind](name, read, output)
 
 
-def _node(name: str, context: "Context", output: Output) -> None:
+def _node(name: str, context: "Context", output: Output, settings: Settings) -> None:
+    from dataclasses import replace
+
     from dovetail.cli.view.explain import print_node
     from dovetail.core.disruption.explain import explain_node
+    from dovetail.core.disruption.explain_repair import explain_repair
+    from dovetail.core.lifecycle.repair import RepairTerms
 
     nodes = context.snapshot.nodes
     for node in nodes:
         if name == node.name or (node.claim is not None and name == node.claim.name):
-            print_node(explain_node(node, context), output)
+            terms = RepairTerms(
+                context.snapshot.repair_statements,
+                gate=settings.gate("NodeRepair"),
+                without_block=settings.repair_without_block == "provider",
+            )
+            repair = explain_repair(node, context.snapshot, terms)
+            print_node(replace(explain_node(node, context), repair=repair), output)
             return
     unknown("node", name, (node.name for node in nodes))
 

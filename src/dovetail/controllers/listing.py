@@ -29,7 +29,7 @@ async def list_snapshot(cluster: Cluster, cloud: CloudProvider, clock: Clock, na
     inventory = Inventory({kind: await _list(cluster, kind) for kind in INVENTORY})
     catalogs = await find_catalogs(cloud, inventory.of(NODE_POOL))
     built = build_snapshot(inventory, clock.now(), catalogs, WELL_KNOWN | cloud.well_known_labels)
-    return replace(built, pause=await _pause(cluster, namespace))
+    return replace(built, pause=await _pause(cluster, namespace), repair_statements=cloud.repair_statements())
 
 
 async def _pause(cluster: Cluster, namespace: str) -> str | None:

@@ -14,6 +14,7 @@ import msgspec
 
 from dovetail.manifest.catalog_wire import dump_catalogs, load_catalogs
 from dovetail.manifest.codec import from_plain, ordered
+from dovetail.manifest.repair_wire import dump_statements, load_statements
 from dovetail.model.inventory import INVENTORY, Inventory, build_snapshot, take_apart
 from dovetail.model.kinds import DAEMON_SET, NODE, NODE_CLAIM, NODE_POOL, POD, Kind
 from dovetail.model.labels import WELL_KNOWN
@@ -33,7 +34,17 @@ KEPT_ANNOTATIONS = (
 """Domains whose annotations are written."""
 _WRITTEN_FIRST: tuple[Kind[Any], ...] = (NODE_POOL, NODE_CLAIM, NODE, POD)
 _ORDER = (*_WRITTEN_FIRST, *(kind for kind in INVENTORY if kind not in _WRITTEN_FIRST))
-_FIELDS = ("apiVersion", "kind", "metadata", "nominated", "pause", "wellKnownLabels", "objects", "catalogs")
+_FIELDS = (
+    "apiVersion",
+    "kind",
+    "metadata",
+    "nominated",
+    "pause",
+    "repairStatements",
+    "wellKnownLabels",
+    "objects",
+    "catalogs",
+)
 _AGAIN = "take the snapshot again"
 _KINDS: Mapping[tuple[str, str], Kind[Any]] = {(kind.api_version, kind.name): kind for kind in INVENTORY}
 
@@ -57,6 +68,7 @@ def dump_snapshot(snapshot: Snapshot) -> Plain:
         "metadata": {"at": ordered(snapshot.at)},
         "nominated": sorted(snapshot.nominated),
         **({"pause": snapshot.pause} if snapshot.pause is not None else {}),
+        **dump_statements(snapshot.repair_statements),
         "wellKnownLabels": sorted(snapshot.well_known),
         "objects": [_dump_object(kind, each) for kind in _ORDER for each in inventory.of(kind)],
         "catalogs": dump_catalogs(snapshot.catalogs),
@@ -98,12 +110,14 @@ def load_snapshot(document: Any) -> Snapshot:
     catalogs = load_catalogs(document.get("catalogs", []), faults)
     well_known = _load_names(document.get("wellKnownLabels", sorted(WELL_KNOWN)), "wellKnownLabels", faults)
     nominated = _load_names(document.get("nominated", []), "nominated", faults)
+    statements = load_statements(document.get("repairStatements", []), faults)
     pause = document.get("pause")
     if not isinstance(pause, str | None):
         faults.append(Fault("pause", "is not text", pause, 'write "true", or the instant until which it lasts'))
     if faults or at is None:
         raise SnapshotInvalid(tuple(faults))
-    return replace(build_snapshot(inventory, at, catalogs, well_known), nominated=nominated, pause=pause)
+    built = build_snapshot(inventory, at, catalogs, well_known)
+    return replace(built, nominated=nominated, pause=pause, repair_statements=statements)
 
 
 def _check_envelope(document: Any) -> None:

@@ -19,6 +19,7 @@ from dovetail.model.nodepool import NodePool
 from dovetail.model.pause import PAUSE, SWITCH, Pause, read_pause
 from dovetail.model.pod import Pod
 from dovetail.model.quantity import Quantity
+from dovetail.model.repair import RepairStatement
 from dovetail.model.requests import spec_requests
 from dovetail.model.requirements import Requirements
 from dovetail.model.resources import NODES, Resources, add, subtract
@@ -178,6 +179,8 @@ class Snapshot:
     """Names of nodes that pods were just sent to; they are not disrupted for a moment."""
     pause: str | None = None
     """What the annotation that pauses everything says, if it is there."""
+    repair_statements: tuple[RepairStatement, ...] = ()
+    """The node conditions that the provider calls unhealthy."""
 
     def pause_of(self, pool: str) -> Pause | None:
         """The pause in force for a pool, its own or everybody's."""

@@ -8,6 +8,7 @@ from rich.text import Text
 
 from dovetail.cli.view.drain import drain_document, draw_drain
 from dovetail.cli.view.printing import counted, moment, plain_table, print_document, stamp, worth
+from dovetail.cli.view.repair import draw_repair, repair_document
 from dovetail.core.disruption.command import HOURS_PER_MONTH
 from dovetail.core.disruption.explain import MethodView, NodeExplanation, Obstacle
 from dovetail.core.disruption.explain_pod import PodExplanation
@@ -30,6 +31,7 @@ def _node_document(told: NodeExplanation) -> dict[str, Any]:
         "at": stamp(told.at),
         "methods": [_method_document(view) for view in told.methods],
         **({"draining": drain_document(told.draining)} if told.draining is not None else {}),
+        **({"repair": repair_document(told.repair)} if told.repair is not None else {}),
     }
 
 
@@ -59,6 +61,9 @@ def _node_text(console: Console, told: NodeExplanation) -> None:
     pool = f" of nodepool {told.node.nodepool_name}" if told.node.nodepool_name else ""
     console.print(f"Node {told.node.name}{pool} at {stamp(told.at)}", style="bold")
     console.print(f"{facts}{', ' if facts else ''}{counted(len(told.node.pods), 'pod')}", style="dim")
+    if told.repair is not None:
+        console.print()
+        draw_repair(console, told.repair, told.at)
     if told.draining is not None:
         console.print()
         draw_drain(console, told.draining)

@@ -13,6 +13,7 @@ from dovetail.core.disruption.candidates import Candidate, build_candidate, node
 from dovetail.core.disruption.command import Command
 from dovetail.core.disruption.context import Context
 from dovetail.core.disruption.draining import DrainView, explain_drain
+from dovetail.core.disruption.explain_repair import RepairView
 from dovetail.core.disruption.methods import METHODS
 from dovetail.core.disruption.methods.base import Method, Proposal
 from dovetail.core.disruption.planner import consider
@@ -65,6 +66,7 @@ class NodeExplanation:
     at: datetime
     methods: tuple[MethodView, ...]
     draining: DrainView | None = None  # what a node on its way out waits for
+    repair: RepairView | None = None  # what an unhealthy one waits for
 
 
 def explain_node(node: ClusterNode, context: Context) -> NodeExplanation:
