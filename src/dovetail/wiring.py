@@ -5,7 +5,7 @@ import logging
 import os
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -327,10 +327,13 @@ class Embedded:
 
 @asynccontextmanager
 async def embedded(options: WorldOptions, settings: Settings) -> AsyncIterator[Embedded]:
-    """The controllers alive on a world of their own. Must be entered on a virtual loop."""
+    """The controllers alive on a world of their own. Must be entered on a virtual loop. Only a ledger named is kept."""
     world = World(options, validate=admit)
-    parts = assemble(world, world.clock, settings, PrometheusMetrics())
-    async with world:
+    kept = replace(settings, ledger=settings.ledger or "off")
+    async with AsyncExitStack() as stack:
+        ledger = stack.enter_context(keeping(kept, world.clock, "embedded"))
+        parts = assemble(world, world.clock, settings, PrometheusMetrics(), ledger)
+        await stack.enter_async_context(world)
         running = asyncio.get_running_loop().create_task(parts.run(), name="dovetail")
         try:
             yield Embedded(world, parts)

@@ -124,3 +124,14 @@ def test_a_time_nobody_understands_is_refused_with_examples(path):
     result = history(path, "--since", "yesterday")
     assert result.exit_code == 2
     assert "7d" in result.output
+
+
+def test_a_demo_can_be_asked_afterwards(tmp_path):
+    path = tmp_path / "demo.db"
+    ended = CliRunner().invoke(
+        app, ["demo", "--plain", "--for", "3m", "--speed", "max", "-o", "json", "--ledger", str(path)]
+    )
+    assert ended.exit_code == 0
+    document = json.loads(history(path, "-o", "json").stdout)
+    assert {each["reason"] for each in document["decisions"]} == {"Provisioned"}
+    assert all(each["pods"] for each in document["decisions"])

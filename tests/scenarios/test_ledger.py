@@ -165,3 +165,49 @@ def test_what_ended_while_nobody_looked_is_unknown(path):
     lived(path, story, node_class(), pool())
     (command,) = history(path, act="disrupt")
     assert (command.outcome, command.note) == ("unknown", "the controller was not running when it ended")
+
+
+def turned_bad(life, node):
+    life.world.mishaps.turn(node.name, "NetworkUnavailable", "True")
+
+
+def warned(life, node):
+    life.world.mishaps.warn(node.name, "spot_interrupted")
+
+
+def vanished(life, node):
+    life.world.mishaps.vanish(node.name)
+
+
+def left_alone(life, node):
+    """It is the clock that takes it."""
+
+
+STEADY = {"requirements": ON_DEMAND, "expireAfter": "Never"}
+REPAIRING = {"repair": {"policies": [{"conditionType": "NetworkUnavailable", "toleration": "10m"}]}}
+ENDS = {
+    "Unhealthy": (node_pool(template=STEADY, **REPAIRING), turned_bad),
+    "Interrupted": (node_pool(template=STEADY), warned),
+    "GarbageCollected": (node_pool(template=STEADY), vanished),
+    "Expired": (node_pool(template={**STEADY, "expireAfter": "20m"}), left_alone),
+}
+
+
+@pytest.mark.parametrize("reason", ENDS)
+def test_a_node_that_goes_without_a_command_is_kept_with_its_reason_name_and_price(path, reason):
+    manifest, happens = ENDS[reason]
+
+    async def story(life):
+        await scaled_out(life)
+        node = life.nodes[0]
+        (claim,) = [each for each in life.claims if each.provider_id == node.provider_id]
+        happens(life, node)
+        await life.until(lambda: claim.name not in {each.name for each in life.claims}, within=3600)
+        await asyncio.sleep(5)
+        return node.name
+
+    name = lived(path, story, node_class(), manifest)
+    removal = next(each for each in history(path, node=name) if each.act == "remove")
+    assert (removal.reason, removal.nodes[0].node, removal.outcome) == (reason, name, "done")
+    assert removal.cost_before > 0
+    assert removal.cost_after == 0

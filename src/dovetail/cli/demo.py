@@ -76,6 +76,14 @@ Pools = Annotated[
 ]
 
 
+Kept = Annotated[
+    str,
+    typer.Option(
+        "--ledger", metavar="FILE", help="Write every decision there, for dovetail history.", show_default=False
+    ),
+]
+
+
 def demo(  # noqa: PLR0913 - one parameter an option
     *,
     length: Length = "2h",
@@ -85,6 +93,7 @@ def demo(  # noqa: PLR0913 - one parameter an option
     seed: Seed = 0,
     catalog: Sale = Catalog.REALISTIC,
     filename: Pools = "",
+    ledger: Kept = "",
 ) -> None:
     """Watch a cluster live: deployments scale out and in, and nodes come.
 
@@ -111,6 +120,7 @@ def demo(  # noqa: PLR0913 - one parameter an option
         seed=seed,
         catalog=catalog.value,
         nodepools=_nodepools(filename),
+        ledger=ledger,
     )
     with _on_terminal(console) if live else nullcontext() as draw:
         summary, took = _perform(asked, draw, _printer(console) if output is Output.TEXT and not live else _silent)

@@ -8,7 +8,7 @@ controllers start anew, what ended while nobody looked is said to be unknown.
 import asyncio
 
 from dovetail.controllers.context import Context
-from dovetail.controllers.entries import find_facts, launch_id, pod_names, removal_id
+from dovetail.controllers.entries import find_facts, known_facts, launch_id, pod_names, removal_id
 from dovetail.core.disruption.progress import running_commands
 from dovetail.core.lifecycle.interruption import RESPONSES
 from dovetail.model.command import REPLACES_ANNOTATION, read_record
@@ -42,6 +42,7 @@ class Bookkeeper:
         self._context = context
         self._opened: set[str] = set()  # uids of claims whose removal is written
         self._moving: dict[str, tuple[str, ...]] = {}  # pods on claims when they began to go, by uid
+        self._facts: dict[str, NodeFacts] = {}  # of claims that are there, by uid
         self._seen = LedgerHealth()
         self.reconciler: Reconciler[Key] = Reconciler("ledger", self.reconcile)
         self._off = isinstance(context.ledger, NoLedger)
@@ -85,10 +86,10 @@ class Bookkeeper:
         claim = context.state.claims.items.get(key)
         if claim is None or not context.manages(claim):
             return None
-        facts = await find_facts(context, claim)
+        facts = self._facts[claim.metadata.uid] = await find_facts(context, claim)
         if claim.deleting:
             self._open_removal(claim, facts)
-        elif claim.has(INITIALIZED) and REPLACES_ANNOTATION not in claim.metadata.annotations:
+        elif REPLACES_ANNOTATION not in claim.metadata.annotations:
             ending = Ending(outcome=Outcome.DONE, at=context.clock.now(), made=(facts,), cost_after=facts.price)
             context.ledger.close(launch_id(claim), ending)
         return None
@@ -137,12 +138,13 @@ class Bookkeeper:
             self._close(claim)
         self._opened.discard(uid)
         self._moving.pop(uid, None)
+        self._facts.pop(uid, None)
         context.endings.pop(uid, None)
 
     def _close(self, claim: NodeClaim) -> None:
         context, now = self._context, self._context.clock.now()
         if read_record(claim) is None:
-            self._open_removal(claim, NodeFacts(nodeclaim=claim.name, nodepool=claim.nodepool_name))
+            self._open_removal(claim, self._facts.get(claim.metadata.uid) or known_facts(claim))
             context.ledger.close(removal_id(claim), Ending(outcome=Outcome.DONE, at=now))
         if not claim.has(INITIALIZED):
             note = f"gone before it was ready: {self._reason(claim)[1]}"

@@ -6,6 +6,7 @@ id: a command by its record, a launch or a removal by the uid of its NodeClaim.
 
 import hashlib
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import datetime
 
 from dovetail.controllers.context import Context
@@ -85,16 +86,19 @@ def pod_names(pods: Iterable[Pod]) -> tuple[str, ...]:
 
 async def find_facts(context: Context, claim: NodeClaim) -> NodeFacts:
     """What a claim became, and what that costs, as far as anybody knows."""
+    return replace(known_facts(claim), price=await _price(context, claim))
+
+
+def known_facts(claim: NodeClaim) -> NodeFacts:
+    """What a claim says of itself."""
     labels = claim.metadata.labels
-    nodes = context.state.nodes_of(claim)
     return NodeFacts(
         nodeclaim=claim.name,
-        node=claim.status.node_name or (nodes[0].name if nodes else ""),
+        node=claim.status.node_name,
         nodepool=claim.nodepool_name,
         instance_type=labels.get(INSTANCE_TYPE, ""),
         capacity_type=labels.get(CAPACITY_TYPE, ""),
         zone=labels.get(ZONE, ""),
-        price=await _price(context, claim),
     )
 
 

@@ -29,6 +29,7 @@ class Plan:
     seed: int
     catalog: str
     nodepools: tuple[Plain, ...]
+    ledger: str = ""  # the file decisions are written to, if any
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,8 @@ async def _live(plan: Plan, pacer: Pacer, show: Callable[[Entry], None], opened:
     loop = asyncio.get_running_loop()
     interrupted = asyncio.Event()
     pacer.on_stop = interrupted.set
-    async with embedded(WorldOptions(seed=plan.seed), Settings(catalog=plan.catalog, disruption="on")) as cluster:
+    settings = Settings(catalog=plan.catalog, disruption="on", ledger=plan.ledger)
+    async with embedded(WorldOptions(seed=plan.seed), settings) as cluster:
         world = cluster.world
         feed = Feed(world, loop.time, show)
         tally = Tally(lambda number, slowest: feed.tell("settled", _settled(number, slowest)))
