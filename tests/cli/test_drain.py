@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from acceptance.fleet import cluster, pdb, running, shielded, worker
-from builders import NOON, node, pod, stamped
+from builders import NOON, claim, node, pod, stamped
 from dovetail.cli.app import app
 from dovetail.manifest.snapshot_file import snapshot_bytes
 from dovetail.model.snapshot import ClusterNode
@@ -77,10 +77,10 @@ def test_a_pod_that_fits_nowhere_else_is_told(drain):
 
 @pytest.mark.parametrize(
     ("name", "words"),
-    [("other", "somebody else's node"), ("young", "has not registered"), ("aa", "there is no node 'aa'")],
+    [("other", "somebody else's node"), ("default-9", "has no node yet"), ("aa", "there is no node 'aa'")],
 )
 def test_nodes_that_nobody_would_hold_or_knows_are_refused(name, words, drain):
-    found = cluster(held(worker("a")), worker("young"), ClusterNode(node("other"), None))
+    found = cluster(held(worker("a")), ClusterNode(None, claim("default-9")), ClusterNode(node("other"), None))
     result = drain(found, name)
     assert result.exit_code == 2
     assert words in result.stderr

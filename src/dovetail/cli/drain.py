@@ -64,6 +64,7 @@ def drain(  # noqa: PLR0913 - one parameter an option
         _print_preview(*preview, output)
     if looking:
         raise typer.Exit(1 if preview[0].stuck or preview[1].refusals else 0)
+    _check_held(found)
     if not found.deleting and not yes:
         _confirm(found.name)
     from dovetail.wiring import reach
@@ -86,17 +87,25 @@ def _patience(written: str | None) -> float | None:
 
 
 def _find(name: str, snapshot: "Snapshot") -> "ClusterNode":
-    from dovetail.model.labels import TERMINATION_FINALIZER
-
     found = next((each for each in snapshot.nodes if name in (each.name, each.claim.name if each.claim else "")), None)
     if found is None:
         unknown("node", name, (node.name for node in snapshot.nodes))
     if found.claim is None:
         fail(f"no NodeClaim belongs to node {name!r}: somebody else's node. Use:  kubectl drain {name}")
-    if found.node is None or TERMINATION_FINALIZER not in found.node.metadata.finalizers:
-        remedy = f"delete its claim instead:  kubectl delete nodeclaim {found.claim.name}"
-        fail(f"node {name!r} has not registered, so nothing holds it while it drains; {remedy}")
+    if found.node is None:
+        fail(f"nodeclaim {name!r} has no node yet. Use:  kubectl delete nodeclaim {found.claim.name}")
     return found
+
+
+def _check_held(node: "ClusterNode") -> None:
+    """A Node that no finalizer holds would be gone at once, and its pods with it."""
+    from dovetail.model.labels import TERMINATION_FINALIZER
+
+    assert node.node is not None
+    assert node.claim is not None
+    if TERMINATION_FINALIZER not in node.node.metadata.finalizers:
+        remedy = f"Use:  kubectl delete nodeclaim {node.claim.name}"
+        fail(f"node {node.name!r} has not registered, so nothing holds it while it drains. {remedy}")
 
 
 def _preview(node: "ClusterNode", snapshot: "Snapshot") -> "tuple[DrainView, Placement]":
