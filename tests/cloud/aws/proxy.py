@@ -1,7 +1,8 @@
 """An HTTP proxy in front of moto that does what moto cannot: refuse, throttle, sell prices, reserve capacity.
 
 It reads which operation a request is for, whatever protocol it comes in, counts it, and then answers itself or passes
-the request on. Answers to the long lists of instance types are kept, because moto takes seconds for them.
+the request on. Questions about all instance types are narrowed to a few unless told otherwise, because moto takes
+seconds to answer them.
 """
 
 import json
@@ -15,8 +16,10 @@ from urllib.parse import parse_qs
 import aiohttp
 from aiohttp import web
 
-_KEPT: dict[tuple[str, bytes], tuple[int, bytes, str]] = {}
-_LONG_LISTS = {"DescribeInstanceTypes", "DescribeInstanceTypeOfferings"}
+NARROW = ("a1.large", "c5.xlarge", "g5.xlarge", "m5.large", "m5.xlarge", "m5.2xlarge", "m6g.large", "p4d.24xlarge")
+"""The instance types a story has unless it asks for all."""
+_BY_TYPE = {"DescribeInstanceTypes", "DescribeSpotPriceHistory"}
+_BY_FILTER = {"DescribeInstanceTypeOfferings"}
 _HOP_BY_HOP = {"transfer-encoding", "connection", "content-length", "content-encoding", "keep-alive"}
 EC2_XMLNS = "http://ec2.amazonaws.com/doc/2016-11-15/"
 
@@ -47,6 +50,8 @@ class Proxy:
     """SSM parameters by name, before those moto has."""
     architectures: dict[str, str] = field(default_factory=dict)
     """Of images that moto registered without saying what they run on."""
+    narrow: tuple[str, ...] = NARROW
+    """The instance types there are; empty for all that moto knows."""
     rules: dict[str, list[Rule]] = field(default_factory=dict)
 
     def on(self, operation: str, rule: Rule) -> None:
@@ -88,6 +93,17 @@ class Proxy:
         if asked.operation == "GetParameters" and self.parameters:
             return self._held(asked.given.get("Names", []))
         return None
+
+    def narrowed(self, asked: Asked) -> bytes:
+        """The request, asking for no more types than the story needs."""
+        if not self.narrow or "NextToken" in asked.given:
+            return asked.body
+        if asked.operation in _BY_TYPE:
+            return asked.body + "".join(f"&InstanceType.{n}={t}" for n, t in enumerate(self.narrow, 1)).encode()
+        if asked.operation in _BY_FILTER:
+            values = "".join(f"&Filter.1.Value.{n}={t}" for n, t in enumerate(self.narrow, 1))
+            return asked.body + f"&Filter.1.Name=instance-type{values}".encode()
+        return asked.body
 
     def amend(self, operation: str, content: bytes) -> bytes:
         """What moto answered, with what it left out."""
@@ -177,19 +193,10 @@ async def _handle(proxy: Proxy, session: aiohttp.ClientSession, request: web.Req
     reply = proxy.answer(asked)
     if reply is not None:
         return reply
-    key = (proxy.upstream, body)
-    if asked.operation in _LONG_LISTS and key in _KEPT:
-        return _again(key)
+    body = proxy.narrowed(asked)
     headers = {name: value for name, value in request.headers.items() if name.lower() not in ("host", "content-length")}
     url = f"{proxy.upstream}{request.rel_url}"
     async with session.request(request.method, url, data=body, headers=headers) as answer:
-        content, kind = await answer.read(), answer.headers.get("Content-Type", "text/xml")
-        if asked.operation in _LONG_LISTS and answer.status == 200:
-            _KEPT[key] = (answer.status, content, kind)
+        content = await answer.read()
         passed = {name: value for name, value in answer.headers.items() if name.lower() not in _HOP_BY_HOP}
         return web.Response(status=answer.status, body=proxy.amend(asked.operation, content), headers=passed)
-
-
-def _again(key: tuple[str, bytes]) -> web.Response:
-    status, content, kind = _KEPT[key]
-    return web.Response(status=status, body=content, headers={"Content-Type": kind})

@@ -30,6 +30,7 @@ async def ready(account, **spec):
 
 def test_types_are_sold_where_the_class_has_subnets(live):
     async def story(account):
+        account.proxy.narrow = ()
         await ready(account)
         found = await types(account)
         assert len(found) > 1300
