@@ -1,0 +1,117 @@
+"""Node classes are looked after when they change, when a claim of theirs goes, and when their time has come."""
+
+import asyncio
+
+import pytest
+
+from dovetail.controllers.context import Context
+from dovetail.controllers.nodeclasses import NodeClasses
+from dovetail.controllers.state import ClusterState
+from dovetail.model.ec2nodeclass import EC2NodeClass
+from dovetail.model.kinds import EC2_NODE_CLASS, NODE_CLAIM
+from dovetail.model.nodeclaim import NodeClaim, NodeClaimSpec
+from dovetail.model.nodepool import NodeClassRef
+from dovetail.model.wire import Key, ObjectMeta
+from dovetail.ports.cloud import Kept
+from dovetail.ports.cluster import Patch
+from dovetail.settings import Settings
+from dovetail.sim.loop import run
+from dovetail.sim.world import World
+
+REF = NodeClassRef(group="karpenter.k8s.aws", kind="EC2NodeClass", name="default")
+
+
+class Keeper:
+    """Notes what it was asked to look after."""
+
+    node_class_kind = EC2_NODE_CLASS
+
+    def __init__(self):
+        self.kept = []
+
+    async def keep(self, node_class, claims):
+        names = tuple(claim.name for claim in claims)
+        self.kept.append((node_class.name, names))
+        return Kept(600.0, "Waiting" if node_class.deleting and names else "")
+
+
+class Cloud:
+    well_known_labels = frozenset()
+
+    def supports(self, ref):
+        return ref.kind == "EC2NodeClass"
+
+
+class Recorder:
+    def __init__(self):
+        self.reasons = []
+
+    def publish(self, notice):
+        self.reasons.append(notice.reason)
+
+
+@pytest.fixture
+def lived():
+    """Run a story on a world with one class in it."""
+
+    def living(story):
+        async def main():
+            world, keeper, recorder = World(), Keeper(), Recorder()
+            held = ObjectMeta(name="default", finalizers=("karpenter.k8s.aws/termination",))
+            await world.create(EC2_NODE_CLASS, EC2NodeClass(metadata=held))
+            state = ClusterState(world)
+            context = Context(
+                cluster=world, cloud=Cloud(), clock=world.clock, recorder=recorder, state=state, settings=Settings()
+            )
+            classes = NodeClasses(context, keeper)
+            loops = [classes.run(), *(informer.run() for informer in state.informers)]
+            tasks = [asyncio.create_task(loop) for loop in loops]
+            try:
+                await asyncio.sleep(1)
+                await story(world, keeper, recorder)
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+
+        run(main(), limit=3600)
+
+    return living
+
+
+def test_a_class_is_looked_after_at_once_and_again_when_its_time_has_come(lived):
+    async def story(world, keeper, recorder):
+        assert keeper.kept == [("default", ())]
+        await asyncio.sleep(600)
+        assert len(keeper.kept) == 2
+        assert recorder.reasons == []
+
+    lived(story)
+
+
+def test_what_the_keeper_writes_does_not_wake_it(lived):
+    async def story(world, keeper, recorder):
+        status = Patch({"status": {"instanceProfile": "a"}}, subresource="status")
+        await world.patch(EC2_NODE_CLASS, Key("", "default"), status)
+        await asyncio.sleep(1)
+        assert len(keeper.kept) == 1
+        await world.patch(EC2_NODE_CLASS, Key("", "default"), Patch({"spec": {"role": "a"}}))
+        await asyncio.sleep(1)
+        assert len(keeper.kept) == 2
+
+    lived(story)
+
+
+def test_a_class_that_waits_is_looked_at_when_its_last_claim_goes(lived):
+    async def story(world, keeper, recorder):
+        claim = NodeClaim(metadata=ObjectMeta(name="one"), spec=NodeClaimSpec(node_class_ref=REF))
+        await world.create(NODE_CLAIM, claim)
+        await world.delete(EC2_NODE_CLASS, Key("", "default"))
+        await asyncio.sleep(1)
+        assert keeper.kept[-1] == ("default", ("one",))
+        assert recorder.reasons == ["WaitingOnNodeClaimTermination"]
+        await world.delete(NODE_CLAIM, Key("", "one"))
+        await asyncio.sleep(1)
+        assert keeper.kept[-1] == ("default", ())
+
+    lived(story)
