@@ -246,7 +246,16 @@ def shift(parts: Parts, settings: Settings, stopped: asyncio.Event) -> Shift:
     if not settings.disable_leader_election:
         seat = Seat(Key(own_namespace(settings), settings.leader_election_name), f"{gethostname()}_{uuid4().hex[:12]}")
         election = Election(parts.office, seat, SystemClock(), SystemRandom(), _seconds_asleep_included)
-    return Shift(parts.gate, parts.run, stopped, _die, election)
+
+    async def lead() -> None:
+        office = (settings.leader_election_name,)
+        parts.metrics.show("leader_election_master_status", {office: 1.0})
+        try:
+            await parts.run()
+        finally:
+            parts.metrics.show("leader_election_master_status", {office: 0.0})
+
+    return Shift(parts.gate, lead, stopped, _die, election)
 
 
 def own_namespace(settings: Settings) -> str:

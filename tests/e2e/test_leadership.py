@@ -2,8 +2,10 @@
 
 import os
 import signal
+import socket
 import sys
 import time
+import urllib.request
 
 from e2e.controlplane.api import eventually
 from e2e.running import DOVETAIL, NODE_CLASS, NODE_POOL, apply, claims, deployment, running, settled
@@ -22,6 +24,12 @@ def replica(cluster, name, **variables):
     return cluster.launch(name, DOVETAIL, "run", "--kubeconfig", str(cluster.kubeconfig), env=environment)
 
 
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
 def say(figure):
     """For those who run it with -s."""
     sys.stdout.write(f"\n{figure}\n")
@@ -35,8 +43,11 @@ def two(cluster, test):
     """The leader, and the one that stands by."""
     first = replica(cluster, f"first-{test}")
     eventually(lambda: leads(first), "the first leads", within=30)
-    second = replica(cluster, f"second-{test}")
+    port = free_port()
+    second = replica(cluster, f"second-{test}", HEALTH_PROBE_PORT=str(port))
     eventually(lambda: "waiting to lead" in second.log.read_text(), "the second stands by", within=30)
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5) as reply:
+        assert reply.status == 200, "one that stands by is ready, or no rollout would ever end"
     for manifest in (NODE_CLASS, NODE_POOL):
         apply(cluster, manifest)
     return first, second

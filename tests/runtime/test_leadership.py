@@ -287,6 +287,46 @@ def test_a_graceful_end_hands_the_office_over_at_once():
     play(story)
 
 
+class SlowWrites(Calm):
+    """What is written takes three seconds, or for ever."""
+
+    def __init__(self, seconds=3.0):
+        self.seconds = seconds
+
+    async def before(self, kind):
+        if kind is NODE:
+            await asyncio.sleep(self.seconds)
+
+
+def test_a_write_under_way_is_finished_before_the_office_is_given_back_and_none_follows():
+    async def story(world, loop):
+        replica = Replica(world, "a", SlowWrites())
+        leading = asyncio.ensure_future(replica.run())
+        await asyncio.sleep(8)
+        replica.stopped.set()
+        acted, stopped_at = len(replica.acting), loop.time()
+        assert await leading is Ending.STOPPED
+        assert len(replica.acting) == acted + 1
+        assert holder(world) == ""
+        assert loop.time() - stopped_at < 4
+
+    play(story)
+
+
+def test_a_write_that_hangs_does_not_keep_the_process_from_ending():
+    async def story(world, loop):
+        replica = Replica(world, "a", SlowWrites(3600.0))
+        leading = asyncio.ensure_future(replica.run())
+        await asyncio.sleep(8)
+        replica.stopped.set()
+        stopped_at = loop.time()
+        assert await leading is Ending.STOPPED
+        assert loop.time() - stopped_at < 6
+        assert holder(world) == ""
+
+    play(story)
+
+
 def test_one_that_is_stopped_while_it_waits_never_acts():
     async def story(world, _loop):
         first, second = Replica(world, "a"), Replica(world, "b")
