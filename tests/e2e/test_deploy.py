@@ -24,6 +24,8 @@ JUSTIFIED = {
     ("list", "karpenter.kwok.sh", "kwoknodeclasses"),
 }
 """Granted, and not asked for in the story below."""
+ELSEWHERE = {"karpenter.k8s.aws"}
+"""Groups of the provider that does not run here."""
 
 
 @pytest.fixture
@@ -112,7 +114,8 @@ def test_acting_the_controller_scales_and_consolidates_under_exactly_its_role(in
     used = {action for action, _ in asked(cluster)}
     assert {action for action, refused in asked(cluster) if refused} == set()
     assert used <= granted(documents)
-    assert granted(documents) - used <= JUSTIFIED
+    idle = {(verb, group, resource) for verb, group, resource in granted(documents) - used if group not in ELSEWHERE}
+    assert idle <= JUSTIFIED
 
 
 @pytest.mark.parametrize("installed", ["base"], indirect=True)
