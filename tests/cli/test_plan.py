@@ -45,7 +45,7 @@ def test_commands_come_first_then_every_node_left_alone_with_its_refusal(kept):
     assert " ".join(lines[3].split()) == "delete (emptiness) Empty a 0 730.00 nothing default: 1 of 1"
     assert "Saves $730.00 a month." in lines
     told = {line.split()[0]: line for line in lines[lines.index("LEFT ALONE  LASTS       BECAUSE") + 1 :]}
-    assert "budget '1' of nodepool default allows 1 for Empty, 1 in use" in told["b"]
+    assert "budget '1' of nodepool default allows 1 for Empty: 0 in use, 1 ahead of it" in told["b"]
     assert "do-not-disrupt" in told["c"]
     assert (told["b"].split()[1], told["c"].split()[1]) == ("may", "permanent")
 

@@ -117,7 +117,9 @@ def _lasting(refusal: Refusal) -> dict[str, Any]:
 
 def _most_telling(why: Mapping[str, Refusal]) -> Refusal:
     """What the first method says that could have taken the node; else what it still waits for; else the last word."""
-    ordered = [(method.name, why[method.name]) for method in METHODS if method.name in why]
+    # What a set of nodes lacks says less of one of them than what it lacks itself.
+    methods = sorted((method.name for method in METHODS), key=lambda name: name == "multi-node")
+    ordered = [(name, why[name]) for name in methods if name in why]
     if not ordered:
         return Refusal("AnotherFirst", "", "another command goes first")
     concerned = [said for _, said in ordered if said.code not in _UNCONCERNED and said.code != "Waiting"]

@@ -166,8 +166,9 @@ class Purse:
             why = f"nodepool {pool} has a budget that cannot be understood, so nothing is disrupted: {allowed.fault}"
             return Refusal("BudgetUnreadable", about, why, permanent=True)
         nodes = allowed.bound_by.spec.nodes if allowed.bound_by is not None else ""
-        used = allowed.disrupting + self._spent.get(pool, 0)
-        why = f"budget {nodes!r} of nodepool {pool} allows {allowed.limit} for {self._reason}, {used} in use"
+        ahead = self._spent.get(pool, 0)
+        use = f"{allowed.disrupting} in use" + (f", {ahead} ahead of it" if ahead else "")
+        why = f"budget {nodes!r} of nodepool {pool} allows {allowed.limit} for {self._reason}: {use}"
         closing = self._closing(pool, allowed)
         return Refusal("Budget", about, why, closing, permanent=allowed.limit == 0 and closing is None)
 
