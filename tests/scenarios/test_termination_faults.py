@@ -1,0 +1,70 @@
+"""A process that dies during a drain, and calls that fail: the next one ends it, and no budget is broken meanwhile."""
+
+import asyncio
+
+import pytest
+
+from dovetail.sim.kinds import NODE, NODE_CLAIM
+from leaving import QUIET, Diary, nothing_left
+from scenarios.test_faults import Crash, Faults
+from stories import budget, deployment, live, node_class, node_pool, seeded
+
+
+def disk():
+    volume = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": "disk"},
+        "spec": {"csi": {"driver": "disk.example.com", "volumeHandle": "disk"}},
+    }
+    claim = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "data", "namespace": "default"},
+        "spec": {"volumeName": "disk", "storageClassName": ""},
+        "status": {"phase": "Bound"},
+    }
+    return volume, claim
+
+
+VOLUMES = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
+BOUNDED = node_pool(template={"terminationGracePeriod": "10m"}, disruption=QUIET)
+SCENE = (node_class(), BOUNDED, *disk(), deployment(replicas=3, volumes=VOLUMES), budget(maxUnavailable=1))
+
+
+@pytest.mark.parametrize("after_effect", [False, True])
+@pytest.mark.parametrize("at", range(1, 16, 2))
+def test_a_crash_at_any_call_of_a_drain_is_made_good_by_the_next_process(at, after_effect):
+    async def story(life):
+        await life.until(lambda: life.running(3) and life.settled())
+        nodes, claims, diary = life.nodes, life.claims, Diary(life.world)
+        crash = life.world.interference = Crash(at, after_effect=after_effect)
+        for node in nodes:
+            life.world.api.delete(NODE, node.key)
+        for _ in range(600):
+            if crash.died.is_set():
+                break
+            await asyncio.sleep(0.25)
+        await life.restart()
+        await life.until(lambda: nothing_left(life, nodes, claims) and life.running(3) and life.settled(), within=900)
+        assert diary.broken_budgets() == []
+        return crash.died.is_set()
+
+    assert live(story, *SCENE, options=seeded(at)) or after_effect  # a mere look has no effect to die after
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_failing_calls_make_a_drain_slower_and_nothing_else(seed):
+    async def story(life):
+        await life.until(lambda: life.running(3) and life.settled())
+        nodes, claims, diary = life.nodes, life.claims, Diary(life.world)
+        faults = life.world.interference = Faults(seed)
+        for claim in claims:
+            life.world.api.delete(NODE_CLAIM, claim.key)
+        await life.until(lambda: nothing_left(life, nodes, claims), within=900)
+        faults.quiet = True
+        await life.until(lambda: life.running(3) and life.settled(), within=900)
+        assert diary.broken_budgets() == []
+        return faults.injected
+
+    assert live(story, *SCENE, options=seeded(seed)) > 3
