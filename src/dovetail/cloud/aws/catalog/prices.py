@@ -18,6 +18,13 @@ log = logging.getLogger(__name__)
 _PRICING_REGIONS = (("cn-", "cn-northwest-1"), ("ap-", "ap-south-1"), ("eu-", "eu-central-1"))
 _HOME = "us-east-1"
 _LINUX = "Linux/UNIX"
+_PLAIN_LINUX = {
+    "serviceCode": "AmazonEC2",
+    "operatingSystem": "Linux",
+    "preInstalledSw": "NA",
+    "capacitystatus": "Used",
+    "marketoption": "OnDemand",
+}
 _TENANCIES = (("Shared", "Compute Instance"), ("Dedicated", "Compute Instance (bare metal)"))
 
 
@@ -65,29 +72,22 @@ class Prices:
         region = self._aws.region
         if self._isolated or region.startswith("us-gov-"):
             return  # the pricing API cannot be reached from there
-        found: dict[str, float] = {}
-        for tenancy, product_family in _TENANCIES:
-            filters = [
-                {"Type": "TERM_MATCH", "Field": field, "Value": value}
-                for field, value in (
-                    ("regionCode", region),
-                    ("serviceCode", "AmazonEC2"),
-                    ("operatingSystem", "Linux"),
-                    ("preInstalledSw", "NA"),
-                    ("capacitystatus", "Used"),
-                    ("marketoption", "OnDemand"),
-                    ("tenancy", tenancy),
-                    ("productFamily", product_family),
-                )
-            ]
-            pages = self._aws.pages(
-                "pricing", "get_products", region=_pricing_region(region), ServiceCode="AmazonEC2", Filters=filters
-            )
-            currency = "CNY" if region.startswith("cn-") else "USD"
-            async for page in pages:
-                found.update(pair for each in page["PriceList"] for pair in _read_product(each, currency))
+        found = await self.ask_on_demand(region)
         if found:
             self._on_demand = {**self._known(), **found}
+
+    async def ask_on_demand(self, region: str) -> Mapping[str, float]:
+        """What the pricing API says of a region now, by instance type."""
+        found: dict[str, float] = {}
+        currency = "CNY" if region.startswith("cn-") else "USD"
+        for tenancy, product_family in _TENANCIES:
+            fields = {**_PLAIN_LINUX, "regionCode": region, "tenancy": tenancy, "productFamily": product_family}
+            filters = [{"Type": "TERM_MATCH", "Field": name, "Value": value} for name, value in fields.items()]
+            home = _pricing_region(region)
+            pages = self._aws.pages("pricing", "get_products", region=home, ServiceCode="AmazonEC2", Filters=filters)
+            async for page in pages:
+                found.update(pair for each in page["PriceList"] for pair in _read_product(each, currency))
+        return found
 
     async def _refresh_spot(self) -> None:
         newest: dict[tuple[str, str], tuple[datetime, float]] = {}

@@ -1,7 +1,7 @@
 """Shipped tables: what EC2's API does not tell of an instance type, and prices for when nobody can be asked.
 
 `facts` has the baseline network bandwidth and how many branch interfaces a trunk takes, which only documentation and
-the VPC CNI publish. `prices` are on-demand prices by region. `bench/aws_tables.py` writes both anew.
+the VPC CNI publish. `prices` are on-demand prices by region. `renewing` writes the prices anew.
 """
 
 import gzip

@@ -1,0 +1,60 @@
+"""What the process says when the aws provider cannot work, and that it is asked for by name alone."""
+
+import subprocess
+import sys
+
+import pytest
+
+from cloud.aws.account import Hands
+from dovetail.settings import Settings
+from dovetail.wiring import ProviderUnusable, find_supply
+
+CLOUDLESS = """
+import sys
+sys.modules["aiobotocore"] = None
+import dovetail.wiring as wiring
+from dovetail.settings import Settings
+try:
+    wiring.find_supply(None, None, Settings(provider="aws", cluster_name="demo"))
+except wiring.ProviderUnusable as error:
+    print(error)
+"""
+
+
+@pytest.fixture(autouse=True)
+def nowhere(monkeypatch):
+    """No region, no profile."""
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_CONFIG_FILE", "/nonexistent")
+
+
+def test_without_the_extra_the_remedy_is_told():
+    printed = subprocess.run([sys.executable, "-c", CLOUDLESS], capture_output=True, text=True, check=True)
+    assert "pip install dovetail[aws]" in printed.stdout
+
+
+@pytest.mark.parametrize(
+    ("settings", "remedy"),
+    [
+        (Settings(provider="aws"), "--cluster-name (CLUSTER_NAME)"),
+        (Settings(provider="aws", cluster_name="demo"), "set AWS_REGION"),
+    ],
+)
+def test_what_is_missing_is_named_with_the_remedy(settings, remedy):
+    with pytest.raises(ProviderUnusable, match=r"aws|AWS") as caught:
+        find_supply(None, Hands(), settings)
+    assert remedy in str(caught.value)
+
+
+def test_the_region_of_a_pod_is_enough(monkeypatch):
+    monkeypatch.setenv("AWS_REGION", "eu-west-1")
+    supply = find_supply(None, Hands(), Settings(provider="aws", cluster_name="demo"))
+    assert supply.supplier.name == "aws"
+    assert supply.keeper is supply.supplier.parts.keeper
+    assert supply.supplier.parts.aws.region == "eu-west-1"
+
+
+def test_the_sdk_is_loaded_for_nobody_else():
+    code = "import sys, dovetail.wiring; print([name for name in sys.modules if 'boto' in name])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
