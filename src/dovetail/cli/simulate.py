@@ -77,6 +77,9 @@ Html = Annotated[
 ]
 
 
+Timeline = Annotated[bool, typer.Option("--timeline", help="Also list when each node came, was disrupted and went.")]
+
+
 def simulate(  # noqa: PLR0913 - one parameter an option
     *,
     scenario: Source,
@@ -87,6 +90,7 @@ def simulate(  # noqa: PLR0913 - one parameter an option
     sweeps: Sweeps = [],  # noqa: B006 - typer copies it
     dask: Dask = None,
     html: Html = None,
+    timeline: Timeline = False,
     output: OutputOption = Output.TEXT,
 ) -> None:
     """Live through a scenario with the real controllers on virtual time, and report cost, evictions and waits.
@@ -115,7 +119,7 @@ def simulate(  # noqa: PLR0913 - one parameter an option
     if rows:
         print_comparison(rows, {"variants": as_document(rows), "runs": reports}, output)
     else:
-        print_report(reports[0], output)
+        print_report(reports[0], output, timeline=timeline)
 
 
 def _understood(source: Path, asked: dict[str, Any]) -> "tuple[list[Variant], tuple[Arrival, ...]]":
@@ -152,7 +156,7 @@ def _run(variants: "list[Variant]", trace: "tuple[Arrival, ...]", dask: str | No
     for outcome in outcomes if len(outcomes) == 1 else ():
         virtual = outcome.report["simulatedSeconds"]
         ratio = virtual / max(outcome.real_seconds, 1e-9)
-        typer.echo(f"{virtual / 86400:g} days in {outcome.real_seconds:.1f} s: {ratio:,.0f} times as fast", err=True)
+        typer.echo(f"{virtual / 3600:,g} hours in {outcome.real_seconds:.1f} s: {ratio:,.0f} times as fast", err=True)
     return outcomes
 
 

@@ -8,6 +8,7 @@ from dovetail.sim.scenario.document import Scenario
 from dovetail.sim.scenario.meter import DAY, HOUR, Meter, PoolFigures
 
 Report = dict[str, Any]
+MOST_MOMENTS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,16 @@ def report_of(scenario: Scenario, meter: Meter, samples: Sequence[Sample], misse
                 "pending": each.pending,
             }
             for each in samples
+        ],
+        "timeline": [
+            {
+                "at": round(each.at, 3),
+                "what": each.what,
+                "node": each.node,
+                "nodePool": each.pool,
+                "reason": each.reason,
+            }
+            for each in meter.timeline[:MOST_MOMENTS]
         ],
         "missed": list(missed),
     }

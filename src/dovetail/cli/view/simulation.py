@@ -13,15 +13,17 @@ Report = dict[str, Any]
 BETTER_LOW = {"cost", "overLowerBound", "evictions", "disruptions", "pendingPodHours", "p95Seconds"}
 
 
-def print_report(report: Report, output: str) -> None:
-    """One run."""
-    print_document(report, output, lambda console: _report(console, report))
+def print_report(report: Report, output: str, *, timeline: bool = False) -> None:
+    """One run; with `timeline`, every node that came and went."""
+    print_document(report, output, lambda console: _report(console, report, timeline=timeline))
 
 
-def _report(console: Console, report: Report) -> None:
-    days = report["simulatedSeconds"] / 86400
+def _report(console: Console, report: Report, *, timeline: bool) -> None:
     console.print(
-        Text.assemble((report["scenario"], "bold"), f": {days:g} days from {report['start']}, seed {report['seed']}")
+        Text.assemble(
+            (report["scenario"], "bold"),
+            f": {_length(report['simulatedSeconds'])} from {report['start']}, seed {report['seed']}",
+        )
     )
     console.print()
     _summary(console, report)
@@ -29,6 +31,9 @@ def _report(console: Console, report: Report) -> None:
     _days(console, report["days"])
     console.print()
     _pools(console, report["nodePools"])
+    if timeline:
+        console.print()
+        _timeline(console, report["timeline"])
     for line in report["missed"]:
         console.print(Text(f"Not done: {line}", style="yellow"))
 
@@ -75,6 +80,22 @@ def _pools(console: Console, pools: Mapping[str, Mapping[str, Any]]) -> None:
         numbers = [str(pool[key]) for key in ("nodesBorn", "nodesGone", "mostNodes", "mostLeavingAtOnce")]
         table.add_row(name, f"${pool['cost']:,.2f}", *numbers, reasons)
     console.print(table)
+
+
+def _timeline(console: Console, moments: Sequence[Mapping[str, Any]]) -> None:
+    table = plain_table("AFTER", "WHAT", "NODE", "NODEPOOL", "REASON")
+    for each in moments:
+        table.add_row(_after(each["at"]), each["what"], each["node"], each["nodePool"], each["reason"] or "-")
+    console.print(table)
+
+
+def _length(seconds: float) -> str:
+    return f"{seconds / 86400:g} days" if seconds > 86400 else f"{seconds / 3600:g} hours"
+
+
+def _after(seconds: float) -> str:
+    days, rest = divmod(round(seconds), 86400)
+    return (f"{days}d " if days else "") + f"{rest // 3600:02}:{rest % 3600 // 60:02}:{rest % 60:02}"
 
 
 def print_comparison(rows: Sequence[Row], document: Mapping[str, Any], output: str) -> None:

@@ -91,7 +91,7 @@ class Workload(_Part, frozen=True):
     runs: Runs | None = None
     annotations: dict[str, str] = {}
     labels: dict[str, str] = {}
-    pod: dict[str, object] = {}
+    pod: dict[str, Any] = {}
     max_unavailable: int | str | None = None
 
 
@@ -101,7 +101,7 @@ class Patched(_Part, frozen=True):
     kind: str
     name: str
     namespace: str = ""
-    patch: dict[str, object] = {}
+    patch: dict[str, Any] = {}
 
 
 class Struck(_Part, frozen=True):
@@ -121,7 +121,7 @@ class Happening(_Part, frozen=True):
     fail: Struck | None = None
     delete_nodes: Struck | None = None
     patch: Patched | None = None
-    apply: dict[str, object] | None = None
+    apply: dict[str, Any] | None = None
 
 
 class Scenario(_Part, frozen=True):
@@ -168,7 +168,7 @@ def read_scenario(written: object, name: str) -> Scenario:
     values: Plain = {"name": str((written.get("metadata") or {}).get("name") or name)}
     for field, model in _LISTS.items():
         values[field] = _items(spec.get(field), model, f"spec.{field}", faults)
-    plain = {"lasts" if key == "for" else key: spec[key] for key in spec if key in _FIELDS - set(_LISTS)}
+    plain = {key: spec[key] for key in spec if key in _FIELDS - set(_LISTS)}
     scalars = _convert(plain, _Scalars, "spec", faults)
     if scalars is not None:
         values |= {key: getattr(scalars, key) for key in scalars.__struct_fields__}
@@ -180,7 +180,7 @@ def read_scenario(written: object, name: str) -> Scenario:
 
 class _Scalars(_Part, frozen=True):
     start: datetime = EPOCH
-    lasts: Span = msgspec.field(default_factory=lambda: Span("7d"))
+    lasts: Span = msgspec.field(name="for", default_factory=lambda: Span("7d"))
     seed: int = 0
     catalog: str = "realistic"
     settings: dict[str, str] = {}
@@ -198,14 +198,14 @@ def _header(written: Plain) -> Iterable[Fault]:
         yield Fault(field, "is not known here; a scenario has apiVersion, kind, metadata and spec")
 
 
-def _items(written: object, model: type[S], path: str, faults: list[Fault]) -> tuple[S, ...]:
+def _items(written: object, model: type[S], path: str, faults: list[Fault]) -> tuple[S | None, ...]:
+    """Each item, None where it could not be read: positions stay what they are in the file."""
     if written is None:
         return ()
     if not isinstance(written, list):
         faults.append(Fault(path, "must be a list"))
         return ()
-    read = (_convert(item, model, f"{path}[{index}]", faults) for index, item in enumerate(written))
-    return tuple(item for item in read if item is not None)
+    return tuple(_convert(item, model, f"{path}[{index}]", faults) for index, item in enumerate(written))
 
 
 def _convert(plain: object, model: type[S], path: str, faults: list[Fault]) -> S | None:
@@ -236,6 +236,8 @@ def _sense(values: Plain) -> Iterable[Fault]:
         yield Fault("spec.for", "must be longer than nothing")
     seen: set[tuple[str, str]] = set()
     for index, each in enumerate(values.get("workloads", ())):
+        if each is None:
+            continue
         path = f"spec.workloads[{index}]"
         ways = [each.replicas is not None, bool(each.turns), each.daily is not None, each.runs is not None]
         if sum(ways) != 1:
@@ -245,7 +247,8 @@ def _sense(values: Plain) -> Iterable[Fault]:
         seen.add((each.namespace, each.name))
         yield from _numbers(each, path)
     for index, happening in enumerate(values.get("happenings", ())):
-        yield from _event(happening, f"spec.happenings[{index}]")
+        if happening is not None:
+            yield from _event(happening, f"spec.happenings[{index}]")
 
 
 def _event(happening: Happening, path: str) -> Iterable[Fault]:

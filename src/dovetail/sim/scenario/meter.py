@@ -44,6 +44,17 @@ class PoolFigures:
     most_nodes: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """Something that happened to a node."""
+
+    at: float
+    what: str  # launched, disrupted or gone
+    node: str  # the NodeClaim's name
+    pool: str
+    reason: str = ""
+
+
 @dataclass(slots=True)
 class Meter:
     """What has happened so far."""
@@ -59,6 +70,7 @@ class Meter:
     gone_by_day: Counter[int] = field(default_factory=Counter)
     pending_by_day: defaultdict[int, float] = field(default_factory=lambda: defaultdict(float))
     running: dict[str, Billed] = field(default_factory=dict)  # by provider id
+    timeline: list[Moment] = field(default_factory=list)
     pending_since: dict[str, float] = field(default_factory=dict)  # by pod uid
     _leaving: dict[str, str] = field(default_factory=dict)  # pool by claim name
     _ended: set[str] = field(default_factory=set)
@@ -119,10 +131,13 @@ class Meter:
         pool = self.pools[claim.nodepool_name]
         if step.type == "DELETED":
             self._leaving.pop(claim.name, None)
+            self.timeline.append(Moment(step.at, "gone", claim.name, claim.nodepool_name))
         elif claim.deleting and claim.name not in self._leaving:
             self._leaving[claim.name] = claim.nodepool_name
             reason = find(claim.status.conditions, DISRUPTION_REASON)
-            pool.disrupted[reason.reason if reason is not None else OTHER] += 1
+            why = reason.reason if reason is not None else OTHER
+            pool.disrupted[why] += 1
+            self.timeline.append(Moment(step.at, "disrupted", claim.name, claim.nodepool_name, why))
             leaving = sum(each == claim.nodepool_name for each in self._leaving.values())
             pool.most_leaving = max(pool.most_leaving, leaving)
 
@@ -130,6 +145,7 @@ class Meter:
         instance = claim.provider_id
         if instance in self.running or instance in self._ended:
             return
+        self.timeline.append(Moment(at, "launched", claim.name, claim.nodepool_name))
         self.running[instance] = Billed(claim.nodepool_name, self.price_of(claim), at)
         pool = self.pools[claim.nodepool_name]
         pool.launched += 1

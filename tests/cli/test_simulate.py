@@ -1,0 +1,110 @@
+"""`dovetail simulate`: documented instants, figures that add up, what-if, and the same report wherever it runs."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from dovetail.cli.app import app
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "scenarios"
+GRACE = "nodepool/default.spec.disruption.consolidationGracePeriod"
+
+
+def typed(*arguments):
+    return CliRunner().invoke(app, ["simulate", *map(str, arguments)])
+
+
+def told(*arguments):
+    result = typed(*arguments, "-o", "json")
+    assert result.exit_code == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+def moments(report, what):
+    return [each["at"] for each in report["timeline"] if each["what"] == what]
+
+
+def test_the_grace_period_timeline():
+    """A node settles at 5 minutes; it is invisible to consolidation until 35, and looked at again soon after."""
+    report = told(EXAMPLES / "grace-period.yaml")
+    (disrupted,) = moments(report, "disrupted")
+    assert 35 * 60 < disrupted <= 35 * 60 + 30
+    assert report["evictions"] == 0
+
+
+def test_without_the_grace_period_the_node_goes_half_a_minute_after_its_pods():
+    (disrupted,) = moments(told(EXAMPLES / "grace-period.yaml", "--set", f"{GRACE}=Never"), "disrupted")
+    assert 5 * 60 + 30 <= disrupted <= 6 * 60 + 10
+
+
+def test_the_layered_protection_timeline():
+    """Protected for 4 hours, then open to disruption; by force in time for 72 hours after the node was asked to go."""
+    report = told(EXAMPLES / "layered-protection.yaml")
+    gone = {each["nodePool"]: each["at"] for each in report["timeline"] if each["what"] == "gone"}
+    assert 4 * 3600 < gone["graceful"] < 4 * 3600 + 120
+    grace = 30
+    assert 72 * 3600 + 6 * 60 - grace <= gone["stuck"] <= 72 * 3600 + 6 * 60
+
+
+def test_cost_is_what_the_nodes_were_there_for():
+    report = told(EXAMPLES / "grace-period.yaml")
+    price = next(each["cost"] for each in report["samples"]) / report["samples"][-1]["nodes"]
+    launched, gone = moments(report, "launched"), moments(report, "gone")
+    hours = (4 * 3600 - sum(launched) - (3600 - gone[0])) / 3600
+    assert report["cost"]["total"] == pytest.approx(price * hours, rel=0.01)
+    assert report["cost"]["total"] >= report["cost"]["lowerBound"]
+    assert sum(day["cost"] for day in report["days"]) == pytest.approx(report["cost"]["total"], abs=1e-3)
+
+
+def test_the_same_seed_gives_the_same_report_and_another_gives_another():
+    week = EXAMPLES / "web-week.yaml"
+    first, again, other = (told(week, "--for", "3h", "--set", f"scenario.seed={seed}") for seed in (5, 5, 6))
+    assert first == again
+    assert first != other
+
+
+def test_variants_stand_side_by_side_and_the_html_needs_nothing_else(tmp_path):
+    page = tmp_path / "report.html"
+    result = typed(EXAMPLES / "grace-period.yaml", "--compare", "--set", f"{GRACE}=Never", "--html", page, "-o", "json")
+    assert result.exit_code == 0, result.stderr
+    base, without = json.loads(result.stdout)["variants"]
+    assert base["variant"] == "baseline"
+    assert without["difference"]["cost"] == pytest.approx(without["cost"] - base["cost"], abs=1e-3)
+    assert without["cost"] < base["cost"]
+    text = page.read_text()
+    assert "<svg" in text
+    assert "http://" not in text.replace("http-equiv", "")
+    assert "<script" not in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["--set", "nodepool/other.spec.weight=1"], "has no nodepool/other; it has"),
+        (["--set", "consolidateAfter=5m"], "is not of the form"),
+        (["--set", "nodepool/default.spec.disruption.budgets[7].nodes=1"], "there is no item 7"),
+        (["--set", "nodepool/default.spec.disruption.consolidateAfter=soon"], "consolidateAfter"),
+        (["--set", "scenario.catalog=cheap"], "catalog"),
+        (["--compare"], "--compare needs at least one --set"),
+        (["--sweep", f"{GRACE}=1m,2m", "--compare"], "--sweep stands alone"),
+        (["--seeds", "many"], "--seeds must be"),
+        (["--for", "never"], "spec.for"),
+        (["--dask", "tcp://127.0.0.1:1"], "no Dask scheduler answers"),
+    ],
+)
+def test_what_cannot_be_run_is_said_before_anything_runs(arguments, why):
+    result = typed(EXAMPLES / "grace-period.yaml", *arguments)
+    assert result.exit_code == 2
+    assert why in result.stderr
+
+
+def test_a_missing_file_and_a_wrong_document_are_said(tmp_path):
+    assert "No such file" in typed(tmp_path / "none.yaml").stderr
+    bad = tmp_path / "bad.yaml"
+    bad.write_text("kind: Pod\nspec: {workloads: [{name: a}], trace: t.csv}\n")
+    result = typed(bad)
+    assert result.exit_code == 2
+    assert "apiVersion" in result.stderr
+    assert "spec.workloads[0]: needs exactly one of" in result.stderr
