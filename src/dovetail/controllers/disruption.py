@@ -74,6 +74,8 @@ class Disruption:
         """One pass; says whether anything was started. What did not hold leaves the turn to the methods after it."""
         await self._executor.tidy()
         context = await self._pass()
+        if self._telling.blind(context):
+            return False
         self._telling.paused(context)
         for method in METHODS:
             plan = self._ask(method, context)
@@ -97,6 +99,8 @@ class Disruption:
         for command in commands:
             self._telling.considered(command, context)
             checked = await self._checked(command)
+            if self._telling.blind(context):
+                return started
             if isinstance(checked, Refusal):
                 count_rejected(self._context.metrics, command, checked)
                 log.info("command rejected", extra={"what": str(command), "why": checked.message})

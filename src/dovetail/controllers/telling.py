@@ -23,6 +23,7 @@ from dovetail.core.disruption.notices import (
     refused,
     rejected,
     unreadable_budget,
+    unreadable_objects,
 )
 from dovetail.model.kinds import NODE, NODE_CLAIM, NODE_POOL
 from dovetail.model.pause import UNREAD
@@ -50,6 +51,18 @@ class Telling:
             said = refused(method, refusal, node) if node is not None else None
             if node is not None and said is not None:
                 self._on_node(node, *said)
+
+    def blind(self, look: Pass) -> bool:
+        """Whether pods or their budgets cannot be read: a node may be neither as empty nor as free as it looks."""
+        state = self._context.state
+        odd = [
+            f"{informer.kind.name} {key} ({bad.faults[0] if bad.faults else 'no reason known'})"
+            for informer in (state.pods, state.pdbs)
+            for key, bad in sorted(informer.unreadable.items())
+        ]
+        for pool in look.snapshot.nodepools.values() if odd else ():
+            self._publish(Notice(NODE_POOL, pool, BLOCKED, unreadable_objects(odd), warning=True))
+        return bool(odd)
 
     def paused(self, look: Pass) -> None:
         """Pools whose nodes are left alone because people said so."""

@@ -4,6 +4,8 @@ Keeps Karpenter's reasons and texts. What follows the documented text, after a h
 Publishes nothing.
 """
 
+from collections.abc import Sequence
+
 from dovetail.core.disruption.balance import THRESHOLD, Balance
 from dovetail.core.disruption.command import Command
 from dovetail.model.labels import INSTANCE_TYPE
@@ -18,6 +20,7 @@ CANDIDATE = "ConsolidationCandidate"
 REJECTED = "ConsolidationRejected"
 APPROVED = "ConsolidationApproved"
 
+_SHOWN = 3
 _OF_THE_NODE = frozenset(
     {"NodeMissing", "NotInitialized", "Deleting", "Nominated", "DoNotDisruptNode", "NoNodePool", "NodePoolMissing"}
 )
@@ -49,6 +52,12 @@ def blocking_budget(reason: Reason) -> str:
 def unreadable_budget(fault: str) -> str:
     """What a NodePool is told when its budgets cannot be understood."""
     return f"No node is disrupted, because the NodePool cannot be understood: {fault}"
+
+
+def unreadable_objects(odd: Sequence[str]) -> str:
+    """What NodePools are told while pods or PodDisruptionBudgets cannot be understood."""
+    more = f" and {len(odd) - _SHOWN} more" if len(odd) > _SHOWN else ""
+    return f"No node is disrupted while this cannot be read, correct or delete it: {'; '.join(odd[:_SHOWN])}{more}"
 
 
 def considered(command: Command, node: str) -> str:
