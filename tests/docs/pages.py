@@ -43,7 +43,7 @@ def links(page):
 
 def shell_words(page, command):
     """Every call of a command: in blocks of shell, in pipes, and inline."""
-    lines = [line for block in blocks(page, "sh") for line in block.text.splitlines()]
+    lines = [line for block in blocks(page, "sh") for line in block.text.replace("\\\n", " ").splitlines()]
     calls = [part.split(" # ")[0] for line in [*lines, *_INLINE.findall(prose(page))] for part in line.split("|")]
     return [Piece(name_of(page), call.strip()) for call in calls if call.strip().startswith(f"{command} ")]
 
