@@ -19,7 +19,7 @@ from dovetail.model.wire import Key, ObjectMeta
 from dovetail.model.workload import Lease, LeaseSpec
 from dovetail.ports.clock import Clock
 from dovetail.ports.cluster import Cluster, Patch
-from dovetail.ports.errors import NotFound
+from dovetail.ports.errors import Denied, NotFound
 
 log = logging.getLogger(__name__)
 
@@ -120,6 +120,8 @@ class Election:
         except Exception as error:  # noqa: BLE001 - any failure at all is a renewal that failed
             self._known = None
             facts = {"lease": str(self.seat.key), "error": str(error) or type(error).__name__}
+            if isinstance(error, Denied):
+                facts["remedy"] = f"grant create on leases, and get and patch on {self.seat.key.name}"
             log.warning("lease not renewed" if self.holds() else "lease not taken", extra=facts)
             return None
 
