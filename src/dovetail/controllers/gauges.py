@@ -4,6 +4,7 @@ Reads the state the controllers have anyway and changes nothing. The number of s
 types and resource types, never with pods, and with nodes only where each node was asked for.
 """
 
+import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
@@ -27,6 +28,8 @@ from dovetail.runtime.reconciler import Reconciler
 RESOURCE_TYPES = 16  # told apart; an exotic cluster has more names than anybody charts
 Row = tuple[str, ...]
 Rows = dict[Row, float]
+Usage = tuple[tuple[str, str, float], ...]  # metric, resource, amount
+TURN = 500  # nodes worked through before others have theirs
 
 
 class Gauges:
@@ -36,7 +39,7 @@ class Gauges:
         self._context = context
         self._transitions = transitions
         self._reconcilers = reconcilers
-        self._usages: dict[str, tuple[ClusterNode, dict[str, Resources]]] = {}
+        self._usages: dict[str, tuple[ClusterNode, Usage]] = {}
         self._unsynced_since: datetime | None = None
 
     async def refresh(self) -> None:
@@ -46,8 +49,10 @@ class Gauges:
         snapshot = context.state.snapshot(context.clock.now(), await find_catalogs(context.cloud, pools))
         self._cluster(snapshot)
         self._pools(snapshot)
-        self._nodes(snapshot)
+        await asyncio.sleep(0)  # on large clusters the others want their turn
+        await self._nodes(snapshot)
         self._pods(snapshot)
+        await asyncio.sleep(0)
         self._conditions(snapshot.at)
         depths: Rows = {(each.name,): float(each.depth) for each in self._reconcilers}
         context.metrics.show("workqueue_depth", depths)
@@ -88,16 +93,17 @@ class Gauges:
         for metric, rows in shown.items():
             self._context.metrics.show(metric, rows)
 
-    def _nodes(self, snapshot: Snapshot) -> None:
+    async def _nodes(self, snapshot: Snapshot) -> None:
         wanted = self._context.settings.node_metrics
         if wanted == "off":
             return
         sums: dict[str, defaultdict[Row, float]] = {name: defaultdict(float) for name in _NODE_GAUGES}
-        for node in snapshot.nodes:
+        for number, node in enumerate(snapshot.nodes):
+            if number % TURN == TURN - 1:
+                await asyncio.sleep(0)
             labels = _each_node(node) if wanted == "node" else _of_pool(node)
-            for metric, resources in self._usage(node).items():
-                for kind, amount in _figures(resources).items():
-                    sums[metric][*labels, kind] += amount
+            for metric, kind, amount in self._usage(node):
+                sums[metric][*labels, kind] += amount
         for metric, rows in sums.items():
             self._context.metrics.show(metric, rows)
         self._utilization(sums)
@@ -114,7 +120,7 @@ class Gauges:
         rows: Rows = {(kind,): 100.0 * used[kind] / amount for kind, amount in there.items() if amount > 0}
         self._context.metrics.show("karpenter_cluster_utilization_percent", rows)
 
-    def _usage(self, node: ClusterNode) -> dict[str, Resources]:
+    def _usage(self, node: ClusterNode) -> Usage:
         """What a node has and what is asked of it; worked out once for as long as nothing about it changes."""
         known = self._usages.get(node.name)
         if known is not None and known[0] is node:
@@ -131,8 +137,14 @@ class Gauges:
                 kind: amount for kind, amount in subtract(node.capacity, node.allocatable).items() if kind != "nodes"
             },
         }
-        self._usages[node.name] = (node, found)
-        return found
+        usage = tuple(
+            (metric, kind, amount)
+            for metric, each in found.items()
+            for kind, amount in _figures(each).items()
+            if amount
+        )
+        self._usages[node.name] = (node, usage)
+        return usage
 
     def _pods(self, snapshot: Snapshot) -> None:
         states: Counter[Row] = Counter()
