@@ -1,18 +1,18 @@
 """The catalogue of a region, asked for at the start and every twelve hours, and made up for each node class.
 
 What does not depend on the moment (labels, capacity, overhead) is worked out once for each shape of class; offerings
-are worked out again whenever prices, shortages, subnets or images change.
+are worked out again whenever prices, subnets or images change; a shortage changes only the type it is about.
 """
 
 import asyncio
 import logging
 from collections import OrderedDict, defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dovetail.cloud.aws.catalog.machine import Machine, read_machine
-from dovetail.cloud.aws.catalog.offerings import Market, Offerings
+from dovetail.cloud.aws.catalog.offerings import Market, Offerings, without_shortages
 from dovetail.cloud.aws.catalog.prices import Prices
 from dovetail.cloud.aws.catalog.requirements import requirements_of
 from dovetail.cloud.aws.catalog.room import Margins, capacity_of, overhead_of
@@ -56,13 +56,13 @@ class Catalog:
         self._prices = prices
         self._unavailable = unavailable
         self._margins = margins
-        self._offerings = Offerings(prices, unavailable)
+        self._offerings = Offerings(prices)
         self._machines: tuple[Machine, ...] = ()
         self._zones: Mapping[str, frozenset[str]] = {}
         self._loading = asyncio.Lock()
-        self._version = 0
         self._blueprints: OrderedDict[Shape, tuple[Blueprint, ...]] = OrderedDict()
         self._made: OrderedDict[Any, tuple[InstanceType, ...]] = OrderedDict()
+        self._marked: OrderedDict[Any, tuple[InstanceType, ...]] = OrderedDict()
 
     async def ready(self) -> None:
         """Return once the region's types are known; `AwsError` if they cannot be had."""
@@ -85,21 +85,27 @@ class Catalog:
         read = (read_machine(each, facts_by_type()) for each in said)
         self._machines = tuple(sorted((each for each in read if each is not None), key=lambda each: each.name))
         self._zones = {name: frozenset(zones) for name, zones in offered.items()}
-        self._version += 1
         self._blueprints.clear()
         self._made.clear()
+        self._marked.clear()
         log.info("catalogue loaded", extra={"instance_types": len(self._machines)})
 
     async def instance_types(self, node_class: EC2NodeClass, market: Market) -> tuple[InstanceType, ...]:
         """Every type of the region as nodes of this class see it."""
         await self.ready()
         shape, amis = shape_of(node_class.spec), node_class.status.amis
-        versions = (self._version, self._prices.version, self._unavailable.version)
-        key = (shape, amis, market, versions)
+        key = (shape, amis, market, self._prices.version)
         if key not in self._made:
             blueprints = self._blueprints_of(shape)
             _keep(self._made, key, tuple(self._instance_type(each, shape, amis, market) for each in blueprints))
-        return self._made[key]
+        marked = (key, self._unavailable.version)
+        if marked not in self._marked:
+            _keep(self._marked, marked, tuple(map(self._with_shortages, self._made[key])))
+        return self._marked[marked]
+
+    def _with_shortages(self, instance_type: InstanceType) -> InstanceType:
+        offerings = without_shortages(instance_type.name, instance_type.offerings, self._unavailable)
+        return instance_type if offerings is instance_type.offerings else replace(instance_type, offerings=offerings)
 
     def machine(self, name: str) -> Machine | None:
         """The machine of that name, if the region has it."""

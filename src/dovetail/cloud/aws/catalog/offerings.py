@@ -1,11 +1,12 @@
 """The offerings of an instance type for one node class: each zone that has the type, each way to buy it there.
 
+Shortages are laid over them afterwards (`without_shortages`), so that one costs no more than the type it is about.
 An offering that cannot be had now is listed as unavailable, never left out: drift is judged against the whole list.
 One nobody knows a price of is unavailable and costs nothing, so that no move seems to save money by leaving it.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from dovetail.cloud.aws import labels
 from dovetail.cloud.aws.catalog.machine import Machine
@@ -34,11 +35,10 @@ class Market:
 
 
 class Offerings:
-    """Makes offerings from prices and shortages."""
+    """Makes offerings from prices."""
 
-    def __init__(self, prices: Prices, unavailable: Unavailable) -> None:
+    def __init__(self, prices: Prices) -> None:
         self._prices = prices
-        self._unavailable = unavailable
 
     def of(self, machine: Machine, zones: frozenset[str], market: Market, *, usable: bool) -> tuple[Offering, ...]:
         """Every offering of a type that is sold in `zones`. `usable`: whether the class can start such a machine."""
@@ -53,14 +53,8 @@ class Offerings:
     def _offering(self, machine: Machine, zone: str, capacity_type: str, market: Market, usable: bool) -> Offering:
         spot = capacity_type == SPOT
         price = self._prices.spot(machine.name, zone) if spot else self._prices.on_demand(machine.name)
-        available = (
-            usable
-            and price is not None
-            and zone in market.zones
-            and not self._unavailable.covers(Sold(capacity_type, machine.name, zone))
-        )
         requirements = Requirements.of([*_place(zone, capacity_type, market), *_UNRESERVED])
-        return Offering(requirements, price or 0.0, available)
+        return Offering(requirements, price or 0.0, usable and price is not None and zone in market.zones)
 
     def _reserved(self, machine: Machine, market: Market, *, usable: bool) -> Iterator[Offering]:
         price = (self._prices.on_demand(machine.name) or 0.0) / _RESERVED_DISCOUNT
@@ -77,9 +71,23 @@ class Offerings:
                 [*place, *(Requirement.of(key, IN, (value,)) for key, value in said.items())]
             )
             left = market.reserved_counts.get(each.id, 0)
-            short = self._unavailable.covers(Sold(RESERVED, each.id, each.availability_zone))
             there = usable and each.availability_zone in market.zones and each.state != "expiring"
-            yield Offering(requirements, price, there and left > 0 and not short)
+            yield Offering(requirements, price, there and left > 0)
+
+
+def without_shortages(name: str, offerings: tuple[Offering, ...], short: Unavailable) -> tuple[Offering, ...]:
+    """The offerings of the named type, those that are short for the moment marked so; the same tuple if none is."""
+    reserved = any(each.capacity_type == RESERVED for each in offerings)
+    if not reserved and not short.may_cover(name):
+        return offerings
+    marked = tuple(replace(each, available=False) if short.covers(_sold(name, each)) else each for each in offerings)
+    return offerings if marked == offerings else marked
+
+
+def _sold(name: str, offering: Offering) -> Sold:
+    """A reservation runs short by itself, whatever else there is of its type."""
+    reservation = offering.requirements.labels().get(labels.RESERVATION_ID)
+    return Sold(offering.capacity_type, reservation or name, offering.zone)
 
 
 def _place(zone: str, capacity_type: str, market: Market) -> list[Requirement]:

@@ -12,6 +12,7 @@ from dovetail.model.labels import SPOT
 from dovetail.ports.clock import Clock
 
 LIFETIME = timedelta(minutes=3)
+_ALL_SPOT = ("all", SPOT)
 
 
 class Sold(NamedTuple):
@@ -37,7 +38,7 @@ class Unavailable:
 
     def mark_all_spot(self) -> None:
         """No spot at all: the account lacks the role for it."""
-        self._note(("all", SPOT))
+        self._note(_ALL_SPOT)
 
     def mark_subnet(self, subnet_id: str) -> None:
         """The subnet has no addresses left."""
@@ -50,6 +51,12 @@ class Unavailable:
     def covers_subnet(self, subnet_id: str) -> bool:
         """Whether the subnet was full a moment ago."""
         return self._is_short(("subnet", subnet_id))
+
+    def may_cover(self, instance_type: str) -> bool:
+        """Whether any offering of the type could be short; quick to say no. Reservations count by their own id."""
+        return any(
+            what.instance_type == instance_type if isinstance(what, Sold) else what == _ALL_SPOT for what in self._until
+        )
 
     @property
     def version(self) -> int:
