@@ -17,6 +17,7 @@ from dovetail.core.disruption.notices import (
     CANDIDATE,
     PAUSED,
     REJECTED,
+    TOLD,
     approved,
     blocking_budget,
     considered,
@@ -33,7 +34,7 @@ from dovetail.model.snapshot import ClusterNode
 from dovetail.ports.cluster import Notice
 
 REMIND = timedelta(minutes=10)
-REMEMBERED = 100_000
+REMEMBERED = 200_000
 
 
 class Telling:
@@ -45,8 +46,12 @@ class Telling:
 
     def refused(self, method: str, refusals: Iterable[Refusal], look: Pass) -> None:
         """What stands in the way of a method, on each node."""
-        nodes = {node.name: node for node in look.snapshot.nodes}
-        for refusal in refusals:
+        now = self._context.clock.now()
+        fresh = [
+            each for each in refusals if each.code in TOLD and self._is_news((each.about, each.code, each.message), now)
+        ]
+        nodes = {node.name: node for node in look.snapshot.nodes} if fresh else {}
+        for refusal in fresh:
             node = nodes.get(refusal.about.removeprefix("node/"))
             said = refused(method, refusal, node) if node is not None else None
             if node is not None and said is not None:
@@ -108,12 +113,16 @@ class Telling:
             self._publish(Notice(NODE_CLAIM, node.claim, reason, message))
 
     def _publish(self, notice: Notice) -> None:
-        now = self._context.clock.now()
         same = (notice.kind.name, notice.about.metadata.uid, notice.reason, notice.message)
+        if self._is_news(same, self._context.clock.now()):
+            self._context.recorder.publish(notice)
+
+    def _is_news(self, same: tuple[str, ...], now: datetime) -> bool:
+        """Whether this was not said a while ago; from now on it was."""
         last_at = self._told_at.get(same)
         if last_at is not None and now - last_at < REMIND:
-            return
+            return False
         if len(self._told_at) >= REMEMBERED:
-            self._told_at = {key: at for key, at in self._told_at.items() if now - at < REMIND}
+            self._told_at.clear()  # the recorder still does not repeat what was said a moment ago
         self._told_at[same] = now
-        self._context.recorder.publish(notice)
+        return True

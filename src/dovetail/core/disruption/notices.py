@@ -25,15 +25,18 @@ _OF_THE_NODE = frozenset(
     {"NodeMissing", "NotInitialized", "Deleting", "Nominated", "DoNotDisruptNode", "NoNodePool", "NodePoolMissing"}
 )
 _OF_PODS = frozenset({"DoNotDisruptPod", "PodDisruptionBudget"})
+_BLOCKING = _OF_THE_NODE | _OF_PODS
 _OF_CONSOLIDATION = frozenset(
     {"ConsolidationDisabled", "PolicyWhenEmpty", "LabelMissing", "InstanceTypeUnknown", "CantReplace", "Unschedulable"}
 )
+TOLD = _BLOCKING | _OF_CONSOLIDATION
+"""Codes of refusals that are told on nodes; the others are nobody's concern, or told on their NodePool."""
 _CONSOLIDATION = frozenset({"emptiness", "multi-node", "single-node"})
 
 
 def refused(method: str, refusal: Refusal, node: ClusterNode) -> tuple[str, str] | None:
     """Reason and message of the event for a refusal; None for what is nobody's concern, or told elsewhere."""
-    if refusal.code in _OF_THE_NODE | _OF_PODS:
+    if refusal.code in _BLOCKING:
         return BLOCKED, _capital(refusal.message) + _lasting(refusal)
     if refusal.code == "Unschedulable" and method not in _CONSOLIDATION:
         return BLOCKED, _capital(refusal.message)
