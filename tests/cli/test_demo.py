@@ -41,7 +41,10 @@ def test_another_seed_is_another_story():
 
 def test_the_whole_story_scales_drains_cleans_up_and_leaves_no_pod_waiting():
     told = demo("--speed", "max").stdout
-    for happening in ("claim ", "launch ", "join ", "ready ", "drained ", "garbage collected", "Next steps"):
+    for happening in (
+        *("claim ", "launch ", "join ", "ready ", "drained ", "garbage collected", "Next steps"),
+        *("reclaimed in 2m", "spot interrupted; drained ahead of it", "KernelDeadlock is True since"),
+    ):
         assert happening in told
     assert "still pending" not in told
     assert "2h0m0s" in told
@@ -109,7 +112,7 @@ def test_a_node_class_of_another_provider_is_played_by_kwok_and_said_so(version)
     pool["spec"]["template"]["spec"]["nodeClassRef"] = {**group, "kind": "EC2NodeClass", "name": "default"}
     result = demo("--for", "2m", "-o", "json", "-f", "-", stdin=yaml.safe_dump(pool))
     assert "EC2NodeClass default is played by a KWOKNodeClass" in result.stderr
-    assert json.loads(result.stdout)["nodes"]["launched"] == 2
+    assert json.loads(result.stdout)["nodes"]["launched"] > 0
 
 
 def test_faulty_nodepools_are_refused_with_every_fault():

@@ -98,8 +98,9 @@ def demo(  # noqa: PLR0913 - one parameter an option
     """Watch a cluster live: deployments scale out and in, and nodes come.
 
     Two hours pass in about a minute. Traffic rises and falls, a burst and a
-    batch of Jobs come in, somebody deletes a node, a machine vanishes. The
-    controllers are the real ones; the cluster is simulated in memory.
+    batch of Jobs come in, a spot machine is wanted back, somebody deletes a
+    node, a kernel deadlocks, a machine vanishes. The controllers are the real
+    ones; the cluster is simulated in memory.
 
     [bold]Examples[/bold]
       dovetail demo                          two hours, in about a minute

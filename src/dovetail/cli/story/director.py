@@ -5,15 +5,17 @@ Nothing is done here that belongs to the controllers: what follows from a step i
 
 import asyncio
 import random
+from collections.abc import Callable
 
 from dovetail.cli.story.feed import Feed
 from dovetail.cli.story.names import counted, short_name
 from dovetail.cli.story.script import Plain, Story, StoryStep
 from dovetail.model import kinds
+from dovetail.model.labels import CAPACITY_TYPE, NODEPOOL, SPOT
 from dovetail.model.node import Node
 from dovetail.model.pod import Pod
 from dovetail.model.wire import Key
-from dovetail.ports.cluster import Deletion, Patch
+from dovetail.ports.cluster import Patch
 from dovetail.sim.kinds import JOBS, NODE, NODE_POOL
 from dovetail.sim.world import World
 
@@ -58,6 +60,10 @@ class Director:
             self._lose_instance()
         elif step.act == "change-template":
             self._change_template(round_number)
+        elif step.act == "reclaim-spot":
+            self._reclaim_spot()
+        elif step.act == "deadlock-kernel":
+            self._deadlock_kernel()
 
     def _scale(self, name: str, number: int) -> str:
         replicas = max(1, round(number * self._rng.uniform(1 - _SWING, 1 + _SWING)))
@@ -88,8 +94,23 @@ class Director:
         if node is not None:
             pods = self._load(node)
             self._feed.tell("lost", f"{short_name(node.name)}: instance vanished with {counted(pods, 'pod')}")
-            self._world.api.patch(NODE, node.key, Patch({"metadata": {"finalizers": None}}))
-            self._world.api.delete(NODE, node.key, Deletion(uid=node.metadata.uid))
+            self._world.mishaps.vanish(node.name)
+
+    def _reclaim_spot(self) -> None:
+        """Gone after two minutes, whoever is still on it."""
+        node = self._busiest(lambda node: node.metadata.labels.get(CAPACITY_TYPE) == SPOT)
+        if node is not None:
+            pods = self._load(node)
+            self._feed.tell("cloud", f"{short_name(node.name)}: reclaimed in 2m, {counted(pods, 'pod')} on it")
+            self._world.mishaps.reclaim_spot(node.name)
+
+    def _deadlock_kernel(self) -> None:
+        """An agent on the node reports what nothing on it can mend."""
+        repaired = {pool.name for pool in self._world.values(kinds.NODE_POOL) if pool.spec.repair is not None}
+        node = self._busiest(lambda node: not repaired or node.metadata.labels.get(NODEPOOL) in repaired)
+        if node is not None:
+            self._feed.tell("sick", f"{short_name(node.name)}: KernelDeadlock is True")
+            self._world.mishaps.turn(node.name, "KernelDeadlock", "True", "AUFSUmountHung")
 
     def _change_template(self, round_number: int) -> None:
         """Every pool's nodes get one more label from now on: those that lack it have drifted."""
@@ -100,8 +121,9 @@ class Director:
             )
             self._world.api.patch(NODE_POOL, pool.key, Patch(label))
 
-    def _busiest(self) -> Node | None:
-        ready = [node for node in self._world.values(kinds.NODE) if node.ready and not node.deleting]
+    def _busiest(self, wanted: Callable[[Node], bool] = lambda _: True) -> Node | None:
+        nodes = self._world.values(kinds.NODE)
+        ready = [node for node in nodes if node.ready and not node.deleting and wanted(node)]
         if not ready:
             self._feed.tell("user", "there is no node to choose")
         return max(ready, key=lambda node: (self._load(node), node.name), default=None)

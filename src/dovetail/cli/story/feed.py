@@ -22,6 +22,9 @@ from dovetail.sim.world import World
 _KEPT = 200  # entries; what the tallest terminal can show
 _SILENCE = 600.0  # seconds before a warning about the same thing is told again
 _DRAIN_PREFIX = "Failed to drain node, "
+_TOLD_BY_THE_LOG = frozenset(
+    {"SpotInterrupted", "TerminatingOnInterruption", "TerminationGracePeriodExpiring", "NodeRepair"}
+)
 _OWN_FIELDS = frozenset(vars(logging.makeLogRecord({})))
 
 
@@ -44,17 +47,21 @@ class Feed(logging.Handler):
         self._time = time
         self._show = show
         self._evicted: Counter[str] = Counter()
+        self._forced: Counter[str] = Counter()
         self._asked_at: dict[str, float] = {}
         self._instances: set[str] = set()  # told of already: a launch that is repeated gives the same instance
         self._warned_at: dict[tuple[str, str], float] = {}
         self._by_message: Mapping[str, Callable[[dict[str, Any]], None]] = {
             "disrupting nodes": self._disrupting,
+            "interrupted": self._interrupted,
+            "repairing node": self._repairing,
             "created nodeclaim": self._created,
             "launched nodeclaim": self._launched,
             "registered nodeclaim": self._registered,
             "initialized nodeclaim": self._initialized,
             "deleting nodeclaim": self._deleting,
             "evicted pod": self._pod_evicted,
+            "deleted pod": self._pod_forced,
             "deleted node": self._node_deleted,
             "deleted nodeclaim": self._claim_deleted,
         }
@@ -79,6 +86,13 @@ class Feed(logging.Handler):
     def _disrupting(self, fields: dict[str, Any]) -> None:
         what = short_names(str(fields["what"]))
         self.tell("disrupt", f"{fields['reason']}: {what}")
+
+    def _interrupted(self, fields: dict[str, Any]) -> None:
+        why = str(fields["kind"]).replace("_", " ")
+        self.tell("notice", f"{fields['nodeclaim']}: {why}; drained ahead of it, replaced at once")
+
+    def _repairing(self, fields: dict[str, Any]) -> None:
+        self.tell("repair", f"{short_name(fields['node'])}: {fields['why']}; replaced by force")
 
     def _created(self, fields: dict[str, Any]) -> None:
         name, requests = fields["nodeclaim"], fields["requests"]
@@ -110,9 +124,14 @@ class Feed(logging.Handler):
     def _pod_evicted(self, fields: dict[str, Any]) -> None:
         self._evicted[fields["node"]] += 1
 
+    def _pod_forced(self, fields: dict[str, Any]) -> None:
+        self._forced[fields["node"]] += 1
+
     def _node_deleted(self, fields: dict[str, Any]) -> None:
-        evicted = self._evicted.pop(fields["node"], 0)
-        self.tell("drained", f"{short_name(fields['node'])}: {counted(evicted, 'pod')} evicted, node deleted")
+        evicted, forced = self._evicted.pop(fields["node"], 0), self._forced.pop(fields["node"], 0)
+        moved = f"{counted(evicted, 'pod')} evicted" if evicted or not forced else ""
+        parts = [moved, f"{counted(forced, 'pod')} deleted by force" if forced else "", "node deleted"]
+        self.tell("drained", f"{short_name(fields['node'])}: {', '.join(filter(None, parts))}")
 
     def _claim_deleted(self, fields: dict[str, Any]) -> None:
         self._asked_at.pop(fields["nodeclaim"], None)
@@ -123,6 +142,8 @@ class Feed(logging.Handler):
         if step.type == "DELETED" or event.get("type") != "Warning":
             return
         about, message = event["involvedObject"], event["message"]
+        if event["reason"] in _TOLD_BY_THE_LOG:
+            return
         if event["reason"] == "FailedDraining":
             self.tell("drain", f"{short_name(about['name'])}: {message.removeprefix(_DRAIN_PREFIX)}")
             return

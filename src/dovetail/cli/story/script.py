@@ -15,7 +15,7 @@ from dovetail.manifest.documents import read_documents
 from dovetail.model.duration import Duration
 
 Plain = dict[str, Any]
-Act = Literal["", "delete-node", "lose-instance", "change-template"]
+Act = Literal["", "delete-node", "lose-instance", "change-template", "reclaim-spot", "deadlock-kernel"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
