@@ -3,7 +3,7 @@
 import pytest
 
 from cloud.aws.account import NOON, parameter
-from dovetail.cloud.aws.labels import CLASS_HASH, CLASS_HASH_VERSION, TERMINATION_FINALIZER
+from dovetail.cloud.aws.labels import CLASS_HASH, CLASS_HASH_VERSION, INSTANCE_PROFILE_NAME, TERMINATION_FINALIZER
 from dovetail.cloud.aws.session import AwsError
 from dovetail.model.conditions import find, is_true
 from dovetail.model.kinds import EC2_NODE_CLASS, NODE_CLAIM
@@ -172,6 +172,52 @@ def test_a_profile_that_was_cut_short_is_finished(live):
 def claim(name="one", **annotations):
     metadata = ObjectMeta(name=name, annotations=annotations, creation_timestamp=NOON)
     return NodeClaim(metadata=metadata, spec=NodeClaimSpec(node_class_ref=REF))
+
+
+def test_another_role_makes_another_profile_and_the_old_one_goes_when_nobody_needs_it(live):
+    """moto stamps profiles with the real time, so the story's clock is set by it."""
+
+    async def story(account):
+        await account.create(account.node_class())
+        await account.kept()
+        first = (await account.read()).status.instance_profile
+        await account.aws.call("iam", "create_role", RoleName="other", AssumeRolePolicyDocument="{}")
+        await account.world.patch(EC2_NODE_CLASS, Key("", "default"), Patch({"spec": {"role": "other"}}))
+        account.clock.pass_(days=365)
+        exists = account.parts.resolvers.profiles._found
+        for claims, kept in (
+            ([claim()], True),
+            ([claim(**{INSTANCE_PROFILE_NAME: first})], True),
+            ([], False),
+        ):
+            await account.kept(claims)
+            assert await exists(first) is kept
+            account.clock.pass_(minutes=15)
+        second = (await account.read()).status.instance_profile
+        assert second != first
+        assert await exists(second)
+
+    live(story)
+
+
+def test_an_idle_hour_costs_what_one_class_costs_whatever_the_cluster(live):
+    async def story(account):
+        await account.create(account.node_class())
+        await account.kept()
+        account.proxy.calls.clear()
+        for _ in range(60):
+            account.clock.pass_(minutes=1)
+            await account.kept([claim(f"claim-{number}") for number in range(100)])
+        assert dict(account.proxy.calls) == {
+            "DescribeSubnets": 60,
+            "DescribeSecurityGroups": 12,
+            "DescribeImages": 12,
+            "GetParameters": 12,
+            "ListInstanceProfiles": 4,
+            f"GET /clusters/{account.name}": 4,
+        }
+
+    live(story)
 
 
 def test_a_deleted_class_waits_for_its_claims_and_leaves_nothing_behind(live):

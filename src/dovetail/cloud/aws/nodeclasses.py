@@ -12,7 +12,7 @@ import msgspec
 
 from dovetail.cloud.aws.cluster import EksCluster
 from dovetail.cloud.aws.hashing import HASH_VERSION, class_hash
-from dovetail.cloud.aws.labels import CLASS_HASH, CLASS_HASH_VERSION, TERMINATION_FINALIZER
+from dovetail.cloud.aws.labels import CLASS_HASH, CLASS_HASH_VERSION, INSTANCE_PROFILE_NAME, TERMINATION_FINALIZER
 from dovetail.cloud.aws.resolving import conditions as judging
 from dovetail.cloud.aws.resolving.groups import SecurityGroups
 from dovetail.cloud.aws.resolving.images import Images
@@ -71,7 +71,7 @@ class NodeClassKeeper:
             return await self._let_go(node_class, claims)
         node_class = await self._mark(node_class)
         node_class = await self._stamp(node_class, claims)
-        status, trouble = await self._resolve(node_class)
+        status, trouble = await self._resolve(node_class, _profiles_in_use(claims))
         await self._report(node_class, status)
         if trouble is not None:
             raise trouble
@@ -113,7 +113,9 @@ class NodeClassKeeper:
         patch = Patch({"metadata": {"annotations": written}}, claim.metadata.resource_version)
         await self._cluster.patch(NODE_CLAIM, claim.key, patch)
 
-    async def _resolve(self, node_class: EC2NodeClass) -> tuple[EC2NodeClassStatus, AwsError | None]:
+    async def _resolve(
+        self, node_class: EC2NodeClass, in_use: frozenset[str] | None
+    ) -> tuple[EC2NodeClassStatus, AwsError | None]:
         """The status as it should be, and what kept it from being complete."""
         found = _Findings(node_class.status)
         steps = (
@@ -121,7 +123,7 @@ class NodeClassKeeper:
             (model.CAPACITY_RESERVATIONS_READY, self._reservations),
             (model.SUBNETS_READY, self._subnets),
             (model.SECURITY_GROUPS_READY, self._groups),
-            (model.INSTANCE_PROFILE_READY, self._profile),
+            (model.INSTANCE_PROFILE_READY, lambda node_class: self._profile(node_class, in_use)),
         )
         for condition, step in steps:
             await found.take(condition, step(node_class))
@@ -149,8 +151,8 @@ class NodeClassKeeper:
         found = await self._resolvers.groups.find(node_class.spec.security_group_selector_terms)
         return {"security_groups": found}, judging.judge_groups(len(found))
 
-    async def _profile(self, node_class: EC2NodeClass) -> tuple[dict[str, Any], Verdict]:
-        name = await self._resolvers.profiles.ensure(node_class)
+    async def _profile(self, node_class: EC2NodeClass, in_use: frozenset[str] | None) -> tuple[dict[str, Any], Verdict]:
+        name = await self._resolvers.profiles.ensure(node_class, in_use)
         return {"instance_profile": name}, judging.judge_profile(name)
 
     async def _validate(self, node_class: EC2NodeClass, found: "_Findings") -> Verdict:
@@ -202,6 +204,12 @@ class _Findings:
             return
         self.status = msgspec.structs.replace(self.status, **resolved)
         self.verdicts.append(verdict)
+
+
+def _profiles_in_use(claims: Sequence[NodeClaim]) -> frozenset[str] | None:
+    """What the instances of these claims were started with; None if one does not tell."""
+    told = [claim.metadata.annotations.get(INSTANCE_PROFILE_NAME, "") for claim in claims]
+    return frozenset(told) if all(told) else None
 
 
 def _some(claims: Sequence[NodeClaim]) -> list[str]:
