@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -10,6 +11,7 @@ from dovetail.observe import metrics as observed
 from dovetail.observe.metric_table import METRICS, Kind
 from dovetail.observe.metrics import PrometheusMetrics
 
+ROOT = Path(__file__).parents[2]
 CREATED = "karpenter_nodeclaims_created_total"
 LIMIT = "karpenter_nodepools_limit"
 
@@ -97,3 +99,17 @@ def test_names_are_as_prometheus_wants_them():
         assert not {"pod", "name", "namespace", "uid"} & set(metric.labels) or metric.name.startswith(
             ("workqueue", "leader")
         )
+
+
+def test_nothing_is_declared_that_nobody_measures():
+    sources = [path for path in (ROOT / "src").rglob("*.py") if path.name != "metric_table.py"]
+    text = "".join(path.read_text() for path in sources)
+    patterns = [re.sub(r"\\{[^}]*\\}", "[a-z]+", re.escape(each)) for each in re.findall(r'f"([a-z_{}]+)"', text)]
+    patterns = [each for each in patterns if each.startswith(("karpenter_", "operator_"))]
+    prefixed = [f"operator_[a-z]+{each}" for each in re.findall(r'f"\{prefix\}(_[a-z_]+)"', text)]
+    silent = {
+        name
+        for name in METRICS
+        if f'"{name}"' not in text and not any(re.fullmatch(each, name) for each in (*patterns, *prefixed))
+    }
+    assert silent == set()

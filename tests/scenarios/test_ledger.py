@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from contextlib import contextmanager
 
 import pytest
@@ -204,10 +205,36 @@ def test_a_node_that_goes_without_a_command_is_kept_with_its_reason_name_and_pri
         happens(life, node)
         await life.until(lambda: claim.name not in {each.name for each in life.claims}, within=3600)
         await asyncio.sleep(5)
-        return node.name
+        return node.name, life.world.values(EVENT)
 
-    name = lived(path, story, node_class(), manifest)
+    name, events = lived(path, story, node_class(), manifest)
     removal = next(each for each in history(path, node=name) if each.act == "remove")
     assert (removal.reason, removal.nodes[0].node, removal.outcome) == (reason, name, "done")
     assert removal.cost_before > 0
     assert removal.cost_after == 0
+    told = [event for event in events if event.metadata.annotations.get(DECISION) == removal.id]
+    assert {event.involved_object.kind for event in told} == (set() if happens is vanished else {"Node", "NodeClaim"})
+
+
+def found_out(ledger):
+    """Its own thread finds out, in its own time."""
+    while not ledger.health().trouble:
+        time.sleep(0.005)
+
+
+def test_a_full_disk_is_told_on_the_pools_and_stops_nobody(tmp_path):
+    (tmp_path / "taken").write_text("a file where the directory should be")
+
+    async def story(life):
+        await scaled_out(life)
+        found_out(life.ledger)
+        life.parts.manager.bookkeeper.check()
+        await life.parts.recorder.flush()
+        figures = life.parts.metrics.render().decode()
+        return life.events("LedgerFailing"), figures
+
+    events, figures = lived(tmp_path / "taken" / "ledger.db", story, node_class(), pool())
+    (event,) = events
+    assert (event.type, event.involved_object.kind) == ("Warning", "NodePool")
+    assert "--ledger" in event.message
+    assert "dovetail_ledger_failing 1.0" in figures

@@ -13,7 +13,7 @@ from dovetail.controllers.context import Context
 from dovetail.core.disruption.candidates import Candidate, node_price
 from dovetail.core.disruption.command import Command
 from dovetail.model.catalog import InstanceType
-from dovetail.model.command import Record
+from dovetail.model.command import Record, read_record
 from dovetail.model.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
 from dovetail.model.nodeclaim import NodeClaim
 from dovetail.model.pod import Pod
@@ -30,6 +30,12 @@ def launch_id(claim: NodeClaim) -> str:
 def removal_id(claim: NodeClaim) -> str:
     """The decision that takes this claim away, unless a command does."""
     return _digest(f"remove {claim.metadata.uid}")
+
+
+def decision_of(claim: NodeClaim) -> str:
+    """Under which id this claim goes: that of the command that takes it away, else its own removal."""
+    record = read_record(claim)
+    return record.id if record is not None else removal_id(claim)
 
 
 def _digest(text: str) -> str:

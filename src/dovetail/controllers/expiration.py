@@ -2,13 +2,15 @@
 
 import logging
 from datetime import timedelta
+from typing import Any
 
 from dovetail.controllers.accounting import count_removal
 from dovetail.controllers.context import Context
+from dovetail.controllers.entries import decision_of
 from dovetail.core.lifecycle.expiration import expires_at
-from dovetail.model.kinds import NODE, NODE_CLAIM
+from dovetail.model.kinds import NODE, NODE_CLAIM, Kind
 from dovetail.model.nodeclaim import NodeClaim
-from dovetail.model.wire import Key
+from dovetail.model.wire import Key, KubeObject
 from dovetail.ports.cluster import Notice
 from dovetail.runtime.reconciler import Reconciler
 
@@ -51,9 +53,11 @@ class Expiration:
 
     def _tell(self, claim: NodeClaim) -> None:
         context = self._context
-        log.info("deleting expired nodeclaim", extra={"nodeclaim": claim.name})
+        decision = decision_of(claim)
+        log.info("deleting expired nodeclaim", extra={"nodeclaim": claim.name, "decision": decision})
         nodes = context.state.nodes_of(claim)
-        context.recorder.publish(Notice(NODE_CLAIM, claim, "DisruptionTerminating", "Disrupting NodeClaim: Expired"))
-        for node in nodes:
-            context.recorder.publish(Notice(NODE, node, "DisruptionTerminating", "Disrupting Node: Expired"))
+        told: list[tuple[Kind[Any], KubeObject]] = [(NODE_CLAIM, claim), *((NODE, node) for node in nodes)]
+        for kind, about in told:
+            message = f"Disrupting {kind.name}: Expired"
+            context.recorder.publish(Notice(kind, about, "DisruptionTerminating", message, decision=decision))
         count_removal(context, claim, "expired")

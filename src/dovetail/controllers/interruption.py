@@ -12,6 +12,7 @@ from typing import Any
 
 from dovetail.controllers.accounting import count_removal
 from dovetail.controllers.context import Context
+from dovetail.controllers.entries import decision_of
 from dovetail.core.lifecycle.deadline import deadline_patch
 from dovetail.core.lifecycle.interruption import Response, drain_by, respond
 from dovetail.model.kinds import NODE, NODE_CLAIM, Kind
@@ -138,7 +139,10 @@ class Interruptions:
             claim = await context.patch_claim(claim, patch)
         if not claim.deleting:
             await context.delete_claim(claim)
-            log.warning("interrupted", extra={"nodeclaim": claim.name, "kind": str(interruption.kind)})
+            log.warning(
+                "interrupted",
+                extra={"nodeclaim": claim.name, "kind": str(interruption.kind), "decision": decision_of(claim)},
+            )
             count_removal(context, claim, interruption.kind)
             self._tell(claim, Response("TerminatingOnInterruption", "Interruption triggered termination for the {}"))
 
@@ -147,7 +151,8 @@ class Interruptions:
         told.extend((NODE, node) for node in self._context.state.nodes_of(claim))
         for kind, about in told:
             message = response.message.format(kind.name)
-            self._context.recorder.publish(Notice(kind, about, response.event, message, warning=response.warning))
+            notice = Notice(kind, about, response.event, message, warning=response.warning, decision=decision_of(claim))
+            self._context.recorder.publish(notice)
 
 
 def _instance_id(claim: NodeClaim) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 from dovetail.controllers.accounting import count_removal
 from dovetail.controllers.context import Context
+from dovetail.controllers.entries import decision_of
 from dovetail.core.lifecycle.deadline import deadline_patch
 from dovetail.core.lifecycle.repair import Ailment, Breaker, RepairTerms, find_ailments, read_breaker, symptoms
 from dovetail.model.kinds import NODE, NODE_CLAIM, NODE_POOL, Kind
@@ -109,10 +110,13 @@ class NodeRepair:
             return
         await context.delete_claim(claim)
         said = f"{ailment.condition.type} is {ailment.condition.status} since {ailment.since:%Y-%m-%dT%H:%M:%SZ}"
-        log.warning("repairing node", extra={"node": node.name, "nodeclaim": claim.name, "why": said})
+        decision = decision_of(claim)
+        log.warning(
+            "repairing node", extra={"node": node.name, "nodeclaim": claim.name, "decision": decision, "why": said}
+        )
         for kind, about in ((NODE, node), (NODE_CLAIM, claim)):
             message = f"Replacing the node by force: {said}"
-            context.recorder.publish(Notice(kind, about, "NodeRepair", message, warning=True))
+            context.recorder.publish(Notice(kind, about, "NodeRepair", message, warning=True, decision=decision))
         self._count(claim, ailment)
 
     def _count(self, claim: NodeClaim, ailment: Ailment) -> None:

@@ -12,7 +12,6 @@ from enum import StrEnum
 DURATIONS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 LIFETIMES = (60.0, 300.0, 900.0, 3600.0, 4 * 3600.0, 12 * 3600.0, 86400.0, 3 * 86400.0, 7 * 86400.0, 30 * 86400.0)
 SCORES = (0.1, 0.25, 0.33, 0.5, 1.0, 2.0, 5.0, 10.0)
-SIZES = (1.0, 2.0, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1000.0)
 
 
 class Kind(StrEnum):
@@ -179,35 +178,12 @@ _CLOUD = (
     _counter(
         "karpenter_cloudprovider_errors_total", "controller method provider error", "Calls to the provider that failed."
     ),
-    _gauge("karpenter_cloudprovider_instance_type_cpu_cores", "instance_type", "vCPUs of a type."),
-    _gauge("karpenter_cloudprovider_instance_type_memory_bytes", "instance_type", "Memory of a type."),
-    _gauge(
-        "karpenter_cloudprovider_instance_type_offering_available",
-        "instance_type capacity_type zone",
-        "1 when the offering can be had.",
-        _NODES,
-    ),
-    _gauge(
-        "karpenter_cloudprovider_instance_type_offering_price_estimate",
-        "instance_type capacity_type zone",
-        "Price an hour.",
-        _NODES,
-    ),
-    _counter(
-        "karpenter_cloudprovider_instance_launch_failures_total",
-        "instance_type capacity_type zone error",
-        "Launches that failed.",
-    ),
-    _counter("karpenter_cloudprovider_instance_termination_failures_total", "error", "Terminations that failed."),
-    _histogram("karpenter_cloudprovider_batcher_batch_size", "batcher", "Requests in one batch.", SIZES),
-    _histogram("karpenter_cloudprovider_batcher_batch_time_seconds", "batcher", "How long a batch was gathered."),
 )
 _INTERRUPTION = (
     _counter("karpenter_interruption_received_messages_total", "message_type", "Messages received."),
     _counter("karpenter_interruption_deleted_messages_total", "", "Messages dealt with."),
     _histogram("karpenter_interruption_message_queue_duration_seconds", "", "Age of messages when received."),
     _counter("karpenter_interruption_instance_status_unhealthy_total", "category", "Failed status checks found."),
-    _gauge("karpenter_ec2nodeclasses_userdata_bytes", "nodeclass", "Size of the user data."),
 )
 _OPERATOR = tuple(
     metric
