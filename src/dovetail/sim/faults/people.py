@@ -151,7 +151,7 @@ class People:
         """Take away everything that may rightly keep a cluster from coming to rest."""
         world = self._world
         for pool in world.store.all(NODE_POOL):
-            calm = {"budgets": [{"nodes": "100%"}], "expireAfter": "Never", "consolidateAfter": "1m"}
+            calm = {"budgets": [{"nodes": "100%"}], "expireAfter": "Never"}
             world.api.patch(NODE_POOL, pool.key, Patch({"spec": {"limits": None, "disruption": calm}}))
         for budget in world.store.all(PDB):
             self._loosen(budget)

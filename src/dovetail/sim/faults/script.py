@@ -93,6 +93,13 @@ ACTIONS: tuple[tuple[str, int, Draw], ...] = (
     ("delete pod", 1, _which),
 )
 
+STIRRING = {"change template", "scale", "delete node", "delete pool"}
+AMBUSHES = tuple(
+    each
+    for each in FAULTS
+    if each[0] in {"crash", "timeout after effect", "instance never joins", "shortage", "watch lags", "instance dies"}
+)
+
 
 def draw_story(seed: int) -> Story:
     """The story of a seed."""
@@ -101,9 +108,21 @@ def draw_story(seed: int) -> Story:
     pieces = draw_scene(seed)
     for number in range(dice.randint(6, 16)):
         pieces.append(_drawn(seed, f"a{number}", ACTIONS, dice.uniform(BEGIN, peace_at)))
+    pieces += _ambushes(seed, pieces, peace_at)
     instants = _instants(dice, peace_at)
     pieces += [_drawn(seed, f"f{number}", FAULTS, at) for number, at in enumerate(instants)]
     return Story(seed, tuple(pieces), peace_at)
+
+
+def _ambushes(seed: int, pieces: list[Piece], peace_at: float) -> list[Piece]:
+    """What sets nodes moving is often followed by a fault while they move."""
+    found = []
+    for number, piece in enumerate(each for each in pieces if each.what in STIRRING):
+        dice = random.Random(f"{seed}/ambush/{piece.id}")  # noqa: S311 - reproducible, not secret
+        at = piece.at + dice.uniform(2, 60)
+        if dice.random() < 0.6 and at < peace_at:
+            found.append(_drawn(seed, f"x{number}", AMBUSHES, at))
+    return found
 
 
 def _instants(dice: random.Random, peace_at: float) -> list[float]:

@@ -137,7 +137,7 @@ class Trial:
             supervisor.run_short(shortage, begins=False)
         self._people.make_peace()
         ends_at = loop.time() + TIME_TO_SETTLE
-        await asyncio.sleep(300.0)
+        await asyncio.sleep(5 * LOOK_EVERY)
         while not self._over() and unrest(self._world):
             if loop.time() >= ends_at:
                 self._history.violations.extend(verdicts(self._world, loop.time()))
@@ -145,6 +145,8 @@ class Trial:
             await asyncio.sleep(LOOK_EVERY)
 
     def _over(self) -> bool:
+        for law in self._laws:
+            law.look()
         if self._supervisor.broken is not None:
             self._history.broken(ALIVE, f"they stopped by themselves: {self._supervisor.broken!r}")
         return bool(self._history.violations)

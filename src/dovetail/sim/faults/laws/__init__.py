@@ -10,6 +10,7 @@ from dovetail.sim.faults.laws.costs import ConsolidationSaves
 from dovetail.sim.faults.laws.deletions import DeletionsHaveACause
 from dovetail.sim.faults.laws.drains import PodsAreAsked
 from dovetail.sim.faults.laws.limits import LimitsHold
+from dovetail.sim.faults.laws.marks import MarksAreTakenBack
 from dovetail.sim.faults.laws.protections import ProtectedPodsStay
 
 LAWS: tuple[type[Law], ...] = (
@@ -19,6 +20,7 @@ LAWS: tuple[type[Law], ...] = (
     DeletionsHaveACause,
     LimitsHold,
     ConsolidationSaves,
+    MarksAreTakenBack,
 )
 
 

@@ -31,6 +31,9 @@ class Law:
     def about_to(self, call: Call) -> None:
         """The controllers are about to do this."""
 
+    def look(self) -> None:
+        """Some time has passed."""
+
     def broken(self, message: str) -> None:
         """It does not hold."""
         self.history.broken(self.name, message)
