@@ -39,11 +39,12 @@ from dovetail.ports.cluster import Cluster
 from dovetail.ports.errors import ApiError, CloudError, Invalid
 from dovetail.ports.interruption import InterruptionSource
 from dovetail.ports.ledger import Ledger, NoLedger
+from dovetail.runtime.aside import Aside, ElectionAside
 from dovetail.runtime.backoff import Backoff
 from dovetail.runtime.gate import Gate, GatedCloud, GatedCluster
 from dovetail.runtime.leadership import Election, Seat
 from dovetail.runtime.lenient import LenientCluster
-from dovetail.runtime.shift import Shift
+from dovetail.runtime.shift import Office, Shift
 from dovetail.settings import Settings
 from dovetail.sim.world import World, WorldOptions
 
@@ -111,9 +112,8 @@ def _aws_supply(cluster: Cluster, clock: Clock, settings: Settings) -> Supply:
 
 @dataclass(frozen=True)
 class Parts:
-    """Everything that runs on one cluster. `office` is the cluster without the gate: only for the Lease."""
+    """Everything that runs on one cluster."""
 
-    office: Cluster
     cluster: Cluster
     supplier: Supplier
     recorder: EventRecorder
@@ -170,7 +170,7 @@ def assemble(
         gate.close("dry run")
     else:
         gate.open()
-    office, cluster = cluster, (LenientCluster if settings.dry_run else GatedCluster)(cluster, gate)
+    cluster = (LenientCluster if settings.dry_run else GatedCluster)(cluster, gate)
     supply = find_supply(cluster, clock, settings)
     recorder = EventRecorder(cluster, clock, metrics=metrics)
     ports = Ports(
@@ -183,7 +183,7 @@ def assemble(
         interruptions=supply.interruptions,
         node_classes=supply.keeper,
     )
-    return Parts(office, cluster, supply.supplier, recorder, Manager(ports, settings), metrics, gate, settings.dry_run)
+    return Parts(cluster, supply.supplier, recorder, Manager(ports, settings), metrics, gate, settings.dry_run)
 
 
 def endpoints(parts: Parts, settings: Settings) -> Endpoints:
@@ -238,24 +238,43 @@ async def on_cluster(kubeconfig: Path | None, context: str | None, settings: Set
         await cluster.aclose()
 
 
-def shift(parts: Parts, settings: Settings, stopped: asyncio.Event) -> Shift:
-    """What the process does from here to its end: wait for the lead unless told not to, and work until stopped."""
+@asynccontextmanager
+async def standing(kubeconfig: Path | None, context: str | None, settings: Settings) -> AsyncIterator[Office | None]:
+    """The office to be won before acting, with a client and a thread of its own: neither load nor throttling matter."""
+    if settings.dry_run or settings.disable_leader_election:
+        yield None
+        return
+    clock, aside = SystemClock(), Aside("leadership")
+    try:
+        cluster = await aside.call(connect(kubeconfig, context, clock, SystemRandom()))
+        try:
+            yield ElectionAside(await aside.call(_election(cluster, clock, settings)), aside)
+        finally:
+            await aside.call(cluster.aclose())
+    finally:
+        await aside.aclose()
+
+
+async def _election(cluster: Cluster, clock: Clock, settings: Settings) -> Election:
+    """On the loop that it will run on."""
+    seat = Seat(Key(own_namespace(settings), settings.leader_election_name), f"{gethostname()}_{uuid4().hex[:12]}")
+    return Election(cluster, seat, clock, SystemRandom(), _seconds_asleep_included)
+
+
+def shift(parts: Parts, settings: Settings, stopped: asyncio.Event, office: Office | None) -> Shift:
+    """What the process does from here to its end: wait for the office, if there is one, and work until stopped."""
     if settings.dry_run:
         return Shift(Gate(), parts.run, stopped, _die)  # the gate in front of the cluster stays closed
-    election = None
-    if not settings.disable_leader_election:
-        seat = Seat(Key(own_namespace(settings), settings.leader_election_name), f"{gethostname()}_{uuid4().hex[:12]}")
-        election = Election(parts.office, seat, SystemClock(), SystemRandom(), _seconds_asleep_included)
 
     async def lead() -> None:
-        office = (settings.leader_election_name,)
-        parts.metrics.show("leader_election_master_status", {office: 1.0})
+        name = (settings.leader_election_name,)
+        parts.metrics.show("leader_election_master_status", {name: 1.0})
         try:
             await parts.run()
         finally:
-            parts.metrics.show("leader_election_master_status", {office: 0.0})
+            parts.metrics.show("leader_election_master_status", {name: 0.0})
 
-    return Shift(parts.gate, lead, stopped, _die, election)
+    return Shift(parts.gate, lead, stopped, _die, office)
 
 
 def own_namespace(settings: Settings) -> str:

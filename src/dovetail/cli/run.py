@@ -50,7 +50,7 @@ async def _run(kubeconfig: Path | None, context: str | None, settings: Settings)
     from dovetail.observe.endpoints import PortUnusable
     from dovetail.ports.errors import Denied
     from dovetail.runtime.shift import Ending
-    from dovetail.wiring import ProviderUnusable, endpoints, on_cluster, shift
+    from dovetail.wiring import ProviderUnusable, endpoints, on_cluster, shift, standing
 
     log = logging.getLogger(__name__)
     loop = asyncio.get_running_loop()
@@ -61,7 +61,8 @@ async def _run(kubeconfig: Path | None, context: str | None, settings: Settings)
         async with on_cluster(kubeconfig, context, settings) as parts, endpoints(parts, settings).served():
             await _check_access(parts.cluster, settings)
             log.info("dovetail starts", extra={"provider": settings.provider, "dry_run": settings.dry_run})
-            ending = await shift(parts, settings, stopped).run()
+            async with standing(kubeconfig, context, settings) as office:
+                ending = await shift(parts, settings, stopped, office).run()
     except (AccessFault, Denied, InstanceTypesInvalid, PortUnusable, ProviderUnusable, Unprepared) as error:
         typer.echo(f"Error: {error}", err=True)
         return 2

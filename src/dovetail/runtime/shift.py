@@ -9,10 +9,10 @@ import logging
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 from dovetail.runtime.gate import Gate
-from dovetail.runtime.leadership import Election, Terms
+from dovetail.runtime.leadership import Terms
 
 log = logging.getLogger(__name__)
 FINISH_SECONDS = 5.0
@@ -21,6 +21,36 @@ LOOK_SECONDS = 1.0
 """How often the office is looked at: timers do not count while the machine sleeps."""
 
 Work = Callable[[], Coroutine[Any, Any, None]]
+
+
+class Office(Protocol):
+    """What is held while working; an Election."""
+
+    @property
+    def terms(self) -> Terms:
+        """How long it lasts."""
+        ...
+
+    @property
+    def left(self) -> float:
+        """Seconds for which it is certain."""
+        ...
+
+    def holds(self) -> bool:
+        """Whether it is held, in this instant."""
+        ...
+
+    async def win(self) -> None:
+        """Wait for it."""
+        ...
+
+    async def keep(self) -> None:
+        """Renew it until it is lost."""
+        ...
+
+    async def release(self) -> None:
+        """Give it back."""
+        ...
 
 
 class Ending(StrEnum):
@@ -38,7 +68,7 @@ class Shift:
     work: Work
     stopped: asyncio.Event
     die: Callable[[], NoReturn]
-    election: Election | None = None
+    election: Office | None = None
 
     async def run(self) -> Ending:
         """Wait for the office, work, and end in order. What the work cannot handle is raised."""
@@ -52,7 +82,7 @@ class Shift:
         finally:
             stopping.cancel()
 
-    async def _won(self, election: Election, stopping: "asyncio.Task[Any]") -> bool:
+    async def _won(self, election: Office, stopping: "asyncio.Task[Any]") -> bool:
         standing = asyncio.get_running_loop().create_task(election.win(), name="election")
         try:
             await asyncio.wait({standing, stopping}, return_when=asyncio.FIRST_COMPLETED)
