@@ -28,6 +28,7 @@ class Keeper:
 
     def __init__(self):
         self.kept = []
+        self.told = []
 
     async def keep(self, node_class, claims):
         names = tuple(claim.name for claim in claims)
@@ -63,7 +64,7 @@ def lived():
             context = Context(
                 cluster=world, cloud=Cloud(), clock=world.clock, recorder=recorder, state=state, settings=Settings()
             )
-            classes = NodeClasses(context, keeper)
+            classes = NodeClasses(context, keeper, keeper.told.append)
             loops = [classes.run(), *(informer.run() for informer in state.informers)]
             tasks = [asyncio.create_task(loop) for loop in loops]
             try:
@@ -95,6 +96,7 @@ def test_what_the_keeper_writes_does_not_wake_it(lived):
         await world.patch(EC2_NODE_CLASS, Key("", "default"), status)
         await asyncio.sleep(1)
         assert len(keeper.kept) == 1
+        assert keeper.told == ["default", "default"]  # but pools hear of it
         await world.patch(EC2_NODE_CLASS, Key("", "default"), Patch({"spec": {"role": "a"}}))
         await asyncio.sleep(1)
         assert len(keeper.kept) == 2

@@ -58,7 +58,11 @@ class Manager:
         self.gauges = Gauges(context, self._reconcilers(), self.transitions)
         for reconciler in self._reconcilers():
             reconciler.told = count_reconciles(context)
-        self.node_classes = NodeClasses(context, ports.node_classes) if ports.node_classes is not None else None
+        self.node_classes = (
+            NodeClasses(context, ports.node_classes, self.nodepools.node_class_changed)
+            if ports.node_classes is not None
+            else None
+        )
         self.advisor = Advisor(context, self.nodepools, self.marking)
         self._dry = settings.dry_run
         self._disrupts = settings.disruption == "on"

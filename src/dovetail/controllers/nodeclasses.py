@@ -1,10 +1,11 @@
 """Has the provider look after its node classes, one at a time, whenever one changes or a claim of it goes.
 
-Nothing is decided here: the provider resolves, reports and lets go. Only a provider whose classes need care brings a
-keeper; without one there is nothing to run.
+Nothing is decided here: the provider resolves, reports and lets go, and NodePools are told by name what changed. Only a
+provider whose classes need care brings a keeper; without one there is nothing to run.
 """
 
 import asyncio
+from collections.abc import Callable
 
 from dovetail.controllers.context import Context
 from dovetail.model.nodeclaim import NodeClaim
@@ -20,15 +21,17 @@ UNREADABLE_SECONDS = 60.0
 class NodeClasses:
     """One reconciliation at a time for each node class."""
 
-    def __init__(self, context: Context, keeper: NodeClassKeeper) -> None:
+    def __init__(self, context: Context, keeper: NodeClassKeeper, changed: Callable[[str], None]) -> None:
         self._context = context
         self._keeper = keeper
+        self._changed = changed
         self.informer: Informer[KubeObject] = Informer(context.cluster, keeper.node_class_kind)
         self.reconciler: Reconciler[Key] = Reconciler("nodeclass", self.reconcile)
         self.informer.listen(self._class_changed)
         context.state.claims.listen(self._claim_changed)
 
     def _class_changed(self, before: KubeObject | None, after: KubeObject | None) -> None:
+        self._changed((after or before or KubeObject()).name)
         if after is not None:
             if before is None or _written(before) != _written(after):
                 self.reconciler.add(after.key)

@@ -68,6 +68,12 @@ class NodePools:
         self._health[claim.nodepool_name].note(succeeded=succeeded)
         self.reconciler.add(Key("", claim.nodepool_name))
 
+    def node_class_changed(self, name: str) -> None:
+        """A node class of that name changed, so pools that refer to it may have become ready, or not."""
+        for pool in self._context.state.nodepools.items.values():
+            if pool.node_class_ref.name == name:
+                self.reconciler.add(pool.key)
+
     async def run(self) -> None:
         """Work until cancelled."""
         await self._context.state.synced()
