@@ -5,7 +5,7 @@ node of a NodePool ends as a Candidate or as a Refusal; none is dropped silently
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from dovetail.core.disruption.cost import BASE_COST, lifetime_left
@@ -68,17 +68,20 @@ def find_candidates(
     book.turn_to(snapshot)
     candidates: list[Candidate] = []
     refusals: list[Refusal] = []
+    pools = {name for name in snapshot.nodepools if name in snapshot.catalogs and snapshot.pause_of(name) is None}
     for node in snapshot.nodes:
         if node.claim is None:
             continue
-        refusal = node_refusal(node, snapshot)
+        facts = book.of(node)
+        free = facts.sound and node.nodepool_name in pools and node.name not in snapshot.nominated
+        refusal = None if free else node_refusal(node, snapshot)
         if refusal is None and not (eventual and node.claim.spec.termination_grace_period is not None):
-            blocks = _blocks(book.of(node), snapshot)
+            blocks = _blocks(facts, snapshot) if facts.annotated or facts.guarded else ()
             refusal = blocks[0] if blocks else None
         if refusal is not None:
             refusals.append(refusal)
         else:
-            candidates.append(_candidate(book.of(node), snapshot))
+            candidates.append(_candidate(facts, snapshot, book))
     return candidates, refusals
 
 
@@ -157,24 +160,30 @@ def _blocks(facts: Facts, snapshot: Snapshot) -> list[Refusal]:
 
 def build_candidate(node: ClusterNode, snapshot: Snapshot) -> Candidate:
     """A node with what its disruption would cost and save."""
-    return _candidate(_facts(node, snapshot), snapshot)
+    return _candidate(_facts(node, snapshot), snapshot, FactBook())
 
 
-def _candidate(facts: Facts, snapshot: Snapshot) -> Candidate:
+def _candidate(facts: Facts, snapshot: Snapshot, book: FactBook) -> Candidate:
+    """The candidate of the last pass, if it would be the same again."""
     node = facts.node
     assert node.claim is not None, "only managed nodes become candidates"
     instance_type = snapshot.types_by_pool.get(node.nodepool_name, {}).get(node.labels.get(INSTANCE_TYPE, ""))
     pool = snapshot.nodepools[node.nodepool_name]
-    return Candidate(
+    weight = facts.burden * lifetime_left(node.claim, snapshot.at, pool.spec.disruption.expire_after)
+    known = book.candidates.get(node.name)
+    if known is not None and known.node is node and known.pool is pool and known.instance_type is instance_type:
+        return known if known.weight == weight else replace(known, weight=weight)
+    known = book.candidates[node.name] = Candidate(
         node=node,
         claim=node.claim,
         pool=pool,
         instance_type=instance_type,
         price=node_price(node, instance_type),
         cost=facts.cost,
-        weight=facts.burden * lifetime_left(node.claim, snapshot.at, pool.spec.disruption.expire_after),
+        weight=weight,
         moving=facts.moving,
     )
+    return known
 
 
 def node_price(node: ClusterNode, instance_type: InstanceType | None) -> float:

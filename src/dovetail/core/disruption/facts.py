@@ -6,13 +6,18 @@ their selectors alone; what they allow is read anew every time.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from dovetail.core.disruption.cost import burden, disruption_cost
 from dovetail.core.disruption.pdbs import tolerates_disruption
+from dovetail.model.command import RECORD_ANNOTATION, REPLACES_ANNOTATION
 from dovetail.model.labels import DO_NOT_DISRUPT
 from dovetail.model.pod import Pod
 from dovetail.model.snapshot import ClusterNode, Snapshot
 from dovetail.model.wire import LabelSelector
+
+if TYPE_CHECKING:
+    from dovetail.core.disruption.candidates import Candidate
 
 Selected = tuple[str, str, LabelSelector | None]
 
@@ -22,6 +27,7 @@ class Facts:
     """The pods of one node, as disruption looks at them."""
 
     node: ClusterNode
+    sound: bool  # nothing that is written on it or its claim stands in the way of its disruption
     annotated: tuple[Pod, ...]  # say something about being disrupted
     guarded: tuple[tuple[Pod, tuple[int, ...]], ...]  # those some budgets select, with the positions of these
     moving: tuple[Pod, ...]
@@ -39,6 +45,8 @@ class FactBook:
         self._snapshot: Snapshot | None = None
         self._selecting: dict[tuple[str, int], tuple[object, tuple[int, ...]]] = {}
         self._tolerating: dict[int, tuple[object, bool]] = {}
+        self.candidates: dict[str, Candidate] = {}
+        """Those of the last pass, by name."""
 
     def turn_to(self, snapshot: Snapshot) -> None:
         """From now on, nodes of this snapshot are asked about."""
@@ -54,6 +62,7 @@ class FactBook:
                     self._by_namespace.setdefault(namespace, []).append((position, selector))
         if len(self._facts) > 2 * len(snapshot.nodes):
             self._facts.clear()  # nodes come and go
+            self.candidates.clear()
         self._selecting, self._tolerating = {}, {}
         self._snapshot = snapshot
 
@@ -68,6 +77,7 @@ class FactBook:
         guarded = ((pod, self.guards(pod)) for pod in node.pods if pod.active and not pod.mirror)
         return Facts(
             node=node,
+            sound=_is_sound(node),
             annotated=tuple(pod for pod in node.pods if DO_NOT_DISRUPT in pod.metadata.annotations),
             guarded=tuple((pod, guards) for pod, guards in guarded if guards and not self._tolerates(pod)),
             moving=tuple(pod for pod in node.pods if pod.reschedulable),
@@ -93,3 +103,13 @@ class FactBook:
         if known is None:
             known = self._tolerating[id(tolerations)] = (tolerations, tolerates_disruption(pod))
         return known[1]
+
+
+def _is_sound(node: ClusterNode) -> bool:
+    claim, itself = node.claim, node.node
+    if claim is None or itself is None or not node.initialized or node.deleting or itself.deleting:
+        return False
+    written = claim.metadata.annotations
+    if RECORD_ANNOTATION in written or REPLACES_ANNOTATION in written:
+        return False
+    return itself.metadata.annotations.get(DO_NOT_DISRUPT) != "true" and bool(node.nodepool_name)

@@ -32,7 +32,7 @@ SOFT = "PreferNoSchedule"
 Asked = tuple[tuple[Toleration, ...], bool, tuple[Alternative, ...], tuple[Alternative, ...], Need]
 
 
-FEW_ROOMS = 3
+FEW_ROOMS = 2
 """Lists of candidates up to this length are short: who is on them is looked at one by one."""
 
 

@@ -53,6 +53,20 @@ class Gathering(Placing):
         self._start[known] = len(candidates)
         return None
 
+    def _find_draft(self, pod: Pod, attempt: Attempt) -> Draft | None:
+        """There is one draft, or none yet: nothing to choose from."""
+        if not self.board.drafts:
+            return self._open(pod, attempt)
+        draft = self.board.drafts[0]
+        step = self.joining.step(draft, attempt)
+        if not isinstance(step, Step):
+            return None
+        self._take(0, [(pod, attempt.shape)], step)
+        return draft
+
+    def _take(self, position: int, pods: list[tuple[Pod, Shape]], step: Step) -> None:
+        self.board.take(self.board.drafts[position], pods, step)
+
     def settle(self) -> Pod | None:
         """Let the draft take everybody who was gathered; the first one it has no room for, or None."""
         if not self._gathered:

@@ -30,26 +30,30 @@ class Homeless:
         self._joining: Joining = board.joining
         self._shop = shop
         self._homes: dict[Shape, tuple[Stance, Sequence[int]]] = {}
+        self._by_row: dict[int, list[tuple[Entry, Sequence[int]]]] = {}
 
     def blocker(self, row: int, moving: Iterable[Entry], below: float | None) -> Pod | None:
         """The first pod of those that cannot all have a place when a room goes, if that can be seen at once."""
-        nowhere: list[Entry] = []
-        hardly: list[Entry] = []
-        rooms: set[int] = set()
-        for entry in moving:
-            homes = self._rooms(entry[1])
-            if len(homes) <= FEW_ROOMS:
-                others = [each for each in homes if each != row]
-                rooms.update(others)
-                (hardly if others else nowhere).append(entry)
-        if not nowhere and not hardly:
+        few = [each for each in self._homes_on(row, moving) if len(each[1]) <= FEW_ROOMS]
+        if not few:
             return None
-        least = self._left_over(nowhere, hardly, rooms)
+        nowhere = [entry for entry, homes in few if not homes or (len(homes) == 1 and homes[0] == row)]
+        least = self._left_over(row, few)
         if max(least, default=0) <= 0:
             return None
         if below is not None and any(self._held(market, nowhere, least, below) for market in self._base.markets):
             return None
-        return min(nowhere or hardly, key=queue_order)[0]
+        return min(nowhere or [entry for entry, _ in few], key=queue_order)[0]
+
+    def _homes_on(self, row: int, moving: Iterable[Entry]) -> list[tuple[Entry, Sequence[int]]]:
+        known = self._by_row.get(row)
+        if known is None:
+            known = self._by_row[row] = [(entry, self._rooms(entry[1])) for entry in moving]
+        return known
+
+    def forget(self, row: int) -> None:
+        """Other pods are on a room."""
+        self._by_row.pop(row, None)
 
     def _rooms(self, shape: Shape) -> Sequence[int]:
         known = self._homes.get(shape)
@@ -58,22 +62,23 @@ class Homeless:
             known = self._homes[shape] = stance, self._base.candidates(shape, stance)
         return known[1]
 
-    def _left_over(self, nowhere: list[Entry], hardly: list[Entry], rooms: set[int]) -> list[int]:
-        """The least that a new node would have to hold."""
-        alone = [0] * len(self._base.units.names)
-        for _, shape in nowhere:
+    def _left_over(self, row: int, few: list[tuple[Entry, Sequence[int]]]) -> list[int]:
+        """The least that a new node would have to hold: of the pods with fewest rooms, what these do not take."""
+        asked = [0] * len(self._base.units.names)
+        least = list(asked)
+        rooms: set[int] = set()
+        few = sorted(few, key=_number_of_homes) if len(few) > 1 else few
+        for (_, shape), homes in few:
             for column, amount in shape.need:
-                alone[column] += amount
-        if not hardly:
-            return alone
-        together = list(alone)
-        for _, shape in hardly:
-            for column, amount in shape.need:
-                together[column] += amount
-        for row in rooms:
-            for column, amount in enumerate(self._base.free[row]):
-                together[column] -= max(0, amount)
-        return list(map(max, alone, together))
+                asked[column] += amount
+            for home in homes:
+                if home != row and home not in rooms:
+                    rooms.add(home)
+                    for column, amount in enumerate(self._base.free[home]):
+                        asked[column] -= max(0, amount)
+            for column, amount in enumerate(asked):
+                least[column] = max(least[column], amount)
+        return least
 
     def _held(self, market: Market, nowhere: list[Entry], least: list[int], below: float) -> bool:
         options: Options | str = self._shop.root(market)
@@ -87,3 +92,7 @@ class Homeless:
             if len(stance.alternatives) == 1:
                 options = options.narrow(stance.alternatives[0])
         return not isinstance(options, str) and options.find(least, below) >= 0
+
+
+def _number_of_homes(each: tuple[Entry, Sequence[int]]) -> int:
+    return len(each[1])

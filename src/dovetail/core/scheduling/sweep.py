@@ -91,6 +91,7 @@ class Sweep:
         self._bound = {shape: not self._free(shape) for shape in shapes}
         self._plain = {shape: plain_stance(self._board, shape) for shape in shapes}
         self._queues: dict[int, Queue] = {}
+        self._price_by_row: dict[int, float | None] = {}
         self._answers: dict[int, Answer[Removal]] = {}
         self._sets: dict[tuple[tuple[int, ...], Bounds], Answer[Together]] = {}
         self.expecting = self._give_room_to_the_waiting()
@@ -150,7 +151,7 @@ class Sweep:
 
     def _look(self, row: int) -> Answer[Removal]:
         moving = self._moving_by_row[row]
-        price = self._price(self._base.rooms.nodes[row])
+        price = self._price(row)
         if not moving:
             return Answer(Removal("delete", price), (row,), ())
         shapes = tuple([shape for _, shape in moving])
@@ -178,7 +179,7 @@ class Sweep:
     ) -> tuple[Pod | None, tuple[Draft, ...], list[tuple[Shape, int]]]:
         """Without these rows: who finds no place, what has to be bought, and who ends where."""
         board = self._board
-        spreads = dict.fromkeys(tally for _, shape in queue for tally in self._spreads[shape])
+        spreads = dict.fromkeys([tally for _, shape in queue for tally in self._spreads[shape]])
         mark = board.journal.mark()
         for row in rows:
             board.remove(row, spreads)
@@ -240,6 +241,7 @@ class Sweep:
         if row in self._moving_by_row:
             self._moving_by_row[row] = self._moving(row)
             self._queues.pop(row, None)
+            self._homeless.forget(row)
             if any(shape not in self._bound for _, shape in self._moving_by_row[row]):
                 return False
         board.refill(row, gone, come)
@@ -271,10 +273,13 @@ class Sweep:
         always |= self._rulebook.asking(counting) if counting else set()
         return Change(row, *map(frozenset, (touched, always, cramped)))
 
-    def _price(self, node: ClusterNode) -> float | None:
-        labels = node.labels
-        bought = labels.get(INSTANCE_TYPE, ""), labels.get(ZONE, ""), labels.get(CAPACITY_TYPE, "")
-        return self._prices.get(node.nodepool_name, {}).get(bought)
+    def _price(self, row: int) -> float | None:
+        if row not in self._price_by_row:
+            node = self._base.rooms.nodes[row]
+            labels = node.labels
+            bought = labels.get(INSTANCE_TYPE, ""), labels.get(ZONE, ""), labels.get(CAPACITY_TYPE, "")
+            self._price_by_row[row] = self._prices.get(node.nodepool_name, {}).get(bought)
+        return self._price_by_row[row]
 
 
 def _without(shapes: Iterable[Shape], others: Iterable[Shape]) -> list[Shape]:

@@ -126,11 +126,12 @@ class SpreadTally(Tally):
             if hosts < self.rule.min_domains or hosts > len(self.counts):
                 return 0
             return min(self.counts.values(), default=0)
-        known = {*self.bins, *self.provided}
-        if not known or len(known) < self.rule.min_domains:
+        if self.rule.min_domains and len({*self.bins, *self.provided}) < self.rule.min_domains:
             return 0
         counts = self.counts
-        return min(counts.get(domain, 0) for domain in known)
+        if len(counts) < max(len(self.bins), len(self.provided)):
+            return 0  # some known domain has none
+        return min([counts.get(domain, 0) for known in (self.bins, self.provided) for domain in known], default=0)
 
 
 class NearTally:
