@@ -9,7 +9,7 @@ STAMP  := $(VENV)/.installed
 export DOVETAIL_E2E_CACHE ?= $(HOME)/.cache/dovetail-e2e
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check unit e2e e2e-binaries bench format generate picture lock clean
+.PHONY: help demo test check unit torture e2e e2e-binaries bench format generate picture lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -42,6 +42,9 @@ check: $(STAMP) ## format, lint, types, layers
 
 unit: $(STAMP) ## the test suite
 	$(BIN)/pytest -n auto -m "not e2e" $(ARGS)
+
+torture: $(RUNS) ## live through SEEDS simulated clusters full of faults
+	@$(BIN)/dovetail torture --seeds $(or $(SEEDS),50) $(ARGS)
 
 e2e-binaries: $(STAMP) ## build the control plane into the cache, once per machine
 	@$(BIN)/python tests/e2e/components/build.py

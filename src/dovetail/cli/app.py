@@ -15,6 +15,7 @@ from dovetail.cli.plan import plan
 from dovetail.cli.run import run
 from dovetail.cli.simulate import simulate
 from dovetail.cli.snapshot import snapshot
+from dovetail.cli.torture import torture
 from dovetail.cli.validate import validate
 
 EPILOG = "Exit codes: 0 all is well, 1 something was found wrong, 2 the command could not do its work."
@@ -54,6 +55,7 @@ app.command(rich_help_panel="Look")(explain)
 app.command(rich_help_panel="Look")(budgets)
 app.command(rich_help_panel="Look")(history)
 app.command(rich_help_panel="Look")(simulate)
+app.command(rich_help_panel="Look")(torture)
 app.command(rich_help_panel="Act")(run)
 app.command(rich_help_panel="Act")(drain)
 app.command(rich_help_panel="Install")(crds)

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from dovetail.sim.faults.trial import Figures, Outcome
     from dovetail.wiring import Parts
 
+SOLD = frozenset(f"{family}-{cpu}x-amd64-linux" for family in "csm" for cpu in (1, 2, 4, 8))
+"""Stories are small, and so is what they can buy."""
 SHOWN = 3  # stories are long; the first few broken laws usually have one cause
 
 
@@ -24,8 +26,12 @@ class _Parts:
     """The real controllers on the kwok provider, as a process of a story."""
 
     def __init__(self, parts: "Parts") -> None:
+        from dovetail.cloud.kwok.availability import Availability
+
         self._parts = parts
         self._short: list[Any] = []
+        sold = [each for each in parts.provider.availability.catalog if each.name in SOLD]
+        parts.provider.availability = Availability(tuple(sold))
 
     async def run(self) -> None:
         """Run until cancelled."""
@@ -86,7 +92,7 @@ def torture(
     only: Annotated[
         str, typer.Option("--only", help="With --seed: nothing but these pieces of the story, by name, with commas.")
     ] = "",
-    jobs: Annotated[int, typer.Option("--jobs", min=1, help="Processes to use.")] = os.cpu_count() or 1,
+    jobs: Annotated[int, typer.Option("--jobs", min=0, help="Processes to use; 0 is one for each core.")] = 0,
 ) -> None:
     """Live through simulated clusters full of faults and check the laws every one of them must keep.
 
@@ -95,7 +101,7 @@ def torture(
     """
     if seed is not None:
         raise typer.Exit(_replay(seed, [each.strip() for each in only.split(",") if each.strip()]))
-    raise typer.Exit(_run_all(range(first, first + seeds), jobs))
+    raise typer.Exit(_run_all(range(first, first + seeds), jobs or os.cpu_count() or 1))
 
 
 def _replay(seed: int, only: list[str]) -> int:

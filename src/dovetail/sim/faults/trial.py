@@ -20,7 +20,7 @@ from dovetail.sim.loop import run
 from dovetail.sim.store import Step
 from dovetail.sim.world import Call, World, WorldOptions
 
-TIME_TO_SETTLE = 1.5 * 3600.0
+TIME_TO_SETTLE = 3600.0
 LOOK_EVERY = 10.0
 ALIVE = "the controllers go on"
 _CALLS = {"conflict", "unavailable", "throttled", "timeout before effect", "timeout after effect", "slow call", "crash"}
