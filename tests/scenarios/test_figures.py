@@ -135,3 +135,22 @@ def test_each_node_is_told_apart_only_where_that_was_asked_for():
     assert named("off")[0] == set()
     told, there = named("node")
     assert told == there
+
+
+def test_what_is_over_is_not_remembered():
+    async def story(life):
+        await scaled(life, 8)
+        life.world.apply(deployment(replicas=0))
+        await life.until(lambda: not life.nodes and not life.pods)
+        await asyncio.sleep(60)
+        manager = life.parts.manager
+        return manager.executor._ended, manager.executor._planned, manager.transitions._first_seen, manager.bookkeeper
+
+    ended, planned, seen, bookkeeper = live(story, node_class(), pool(), settings=ACTING)
+    assert not ended
+    assert not planned
+    assert not seen
+    assert not bookkeeper._context.endings
+    assert not bookkeeper._opened
+    assert not bookkeeper._moving
+    assert not bookkeeper._facts

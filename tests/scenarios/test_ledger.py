@@ -216,6 +216,23 @@ def test_a_node_that_goes_without_a_command_is_kept_with_its_reason_name_and_pri
     assert {event.involved_object.kind for event in told} == (set() if happens is vanished else {"Node", "NodeClaim"})
 
 
+def test_a_reason_that_is_noted_a_moment_after_the_claim_began_to_go_counts(path):
+    """The watch may tell of a deletion before the delete itself is answered."""
+
+    async def story(life):
+        await scaled_out(life)
+        claim = life.claims[0]
+        await life.world.delete(NODE_CLAIM, claim.key)
+        await asyncio.sleep(1)
+        life.parts.manager.bookkeeper._context.endings[claim.metadata.uid] = "expired"
+        await life.until(lambda: claim.name not in {each.name for each in life.claims})
+        await asyncio.sleep(5)
+        return claim.name
+
+    name = lived(path, story, node_class(), pool())
+    assert [each.reason for each in history(path, node=name) if each.act == "remove"] == ["Expired"]
+
+
 def found_out(ledger):
     """Its own thread finds out, in its own time."""
     while not ledger.health().trouble:

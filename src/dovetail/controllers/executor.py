@@ -50,8 +50,9 @@ class Executor:
         self.reconciler: Reconciler[str] = Reconciler("disruption.queue", self.reconcile, workers=100)
         context.state.claims.listen(self._claim_changed)
 
-    def _claim_changed(self, _before: NodeClaim | None, after: NodeClaim | None) -> None:
-        for record in running_commands([after]) if after is not None else ():
+    def _claim_changed(self, before: NodeClaim | None, after: NodeClaim | None) -> None:
+        changed = after or before  # one that is gone may have been the last of its command
+        for record in running_commands([changed]) if changed is not None else ():
             self.reconciler.add(record)
 
     async def run(self) -> None:
@@ -104,7 +105,7 @@ class Executor:
         state = running_commands(self._context.state.claims.items.values()).get(command)
         if state is None:
             if self._planned.pop(command, None) is not None:
-                self._context.ledger.close(command, self._ending(Outcome.FAILED, "it could not be written down"))
+                self._context.ledger.close(command, self._ending(Outcome.FAILED, "nothing of it is left on any node"))
             self._ended.discard(command)
             return None
         verdict = judge(state, planned=bool(self._planned.get(command)), now=self._context.clock.now())
