@@ -1,10 +1,14 @@
 """The catalogue over HTTP: what is sold where, at what price, and what is short for the moment."""
 
+from msgspec.structs import replace
+
 from dovetail.cloud.aws import labels
 from dovetail.cloud.aws.catalog.tables import shipped_prices
 from dovetail.cloud.aws.catalog.unavailable import Sold
+from dovetail.model.kinds import EC2_NODE_CLASS
 from dovetail.model.nodepool import NodeClaimTemplate, NodeClaimTemplateSpec, NodeClassRef, NodePool, NodePoolSpec
-from dovetail.model.wire import ObjectMeta
+from dovetail.model.wire import Key, ObjectMeta
+from dovetail.ports.cluster import Patch
 from dovetail.ports.errors import CloudError, NodeClassNotReady
 
 REF = NodeClassRef(group="karpenter.k8s.aws", kind="EC2NodeClass", name="default")
@@ -117,6 +121,19 @@ def test_reserved_capacity_is_sold_for_next_to_nothing_while_it_lasts(live):
         account.proxy.reserves(place | more | {"availableInstanceCount": 0})
         account.clock.pass_(minutes=5)
         assert ("reserved", "a") not in sold((await types(account))["m5.large"])
+
+    live(story)
+
+
+def test_kubelet_settings_of_a_v1beta1_pool_count_unless_the_class_has_its_own(live):
+    async def story(account):
+        await ready(account)
+        template = replace(POOL.spec.template.spec, kubelet={"maxPods": 7})
+        pool = replace(POOL, spec=replace(POOL.spec, template=replace(POOL.spec.template, spec=template)))
+        for own, pods in ((None, 7), ({"maxPods": 9}, 9)):
+            await account.world.patch(EC2_NODE_CLASS, Key("", "default"), Patch({"spec": {"kubelet": own}}))
+            found = {each.name: each for each in await account.provider.instance_types(pool)}
+            assert found["m5.large"].capacity["pods"].units == pods
 
     live(story)
 

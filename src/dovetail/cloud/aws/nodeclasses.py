@@ -133,7 +133,8 @@ class NodeClassKeeper:
         return msgspec.structs.replace(found.status, conditions=conditions), found.trouble
 
     async def _images(self, node_class: EC2NodeClass) -> tuple[dict[str, Any], Verdict]:
-        kubernetes = (await self._resolvers.cluster.facts()).kubernetes
+        aliased = any(term.alias for term in node_class.spec.image_terms)  # only those depend on the version
+        kubernetes = (await self._resolvers.cluster.facts()).kubernetes if aliased else ""
         images = await self._resolvers.images.find(node_class.spec, kubernetes)
         amis = tuple(image.resolved for image in images)
         return {"amis": amis}, judging.judge_images(node_class.spec, len(amis), kubernetes)

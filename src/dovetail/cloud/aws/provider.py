@@ -6,8 +6,11 @@ classes in `nodeclasses`.
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+
+from msgspec.structs import replace
 
 from dovetail.cloud.aws.catalog.catalog import Catalog
 from dovetail.cloud.aws.catalog.offerings import Market
@@ -131,7 +134,7 @@ class AwsProvider:
         node_class = await self.read_class(pool.node_class_ref)
         if node_class is None:
             raise NodeClassNotReady(f"EC2NodeClass {pool.node_class_ref.name!r} does not exist")
-        return await self.types_of(node_class)
+        return await self.types_of(with_kubelet(node_class, pool.spec.template.spec.kubelet))
 
     async def types_of(self, node_class: EC2NodeClass) -> tuple[InstanceType, ...]:
         """Every type of the region as nodes of this class see it."""
@@ -207,6 +210,13 @@ class AwsProvider:
             reservations=tuple(each.resolved for each in reservations),
             reserved_counts={each.resolved.id: each.left for each in reservations},
         )
+
+
+def with_kubelet(node_class: EC2NodeClass, kubelet: Mapping[str, object] | None) -> EC2NodeClass:
+    """The class as a pool or claim means it that brings its own kubelet settings, as v1beta1 has them."""
+    if not kubelet or node_class.spec.kubelet is not None:
+        return node_class
+    return replace(node_class, spec=replace(node_class.spec, kubelet=kubelet))
 
 
 def readiness(node_class: EC2NodeClass) -> Condition:
