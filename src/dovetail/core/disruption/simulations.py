@@ -16,6 +16,8 @@ from dovetail.model.snapshot import ClusterNode, Snapshot
 
 MOST_CHANGED = 0.05
 """The share of the nodes above which following is no cheaper than a new start."""
+ALWAYS_FOLLOWED = 3
+"""So many nodes may change in the smallest of clusters."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,8 @@ class Simulations:
                 if not leaving(new):
                     changed.append(new)
         self._followed += len(changed)
-        if len(changed) > MOST_CHANGED * len(view.snapshot.nodes) or self._followed > len(view.snapshot.nodes):
+        nodes = len(view.snapshot.nodes)
+        if len(changed) > max(ALWAYS_FOLLOWED, MOST_CHANGED * nodes) or self._followed > max(nodes, 10):
             self._followed = 0  # a new start now and then lets go of what only former pods had
             return None
         done = all(sweep.follow(sweep.row(node.name), node, closed=node.name in view.closed) for node in changed)
