@@ -6,7 +6,15 @@ import pytest
 
 from builders import NOON, build, claim, node, pod, stamped
 from dovetail.core.lifecycle.detachment import awaiting_words, find_attached
-from dovetail.core.lifecycle.drain import Tier, drain_patch, grace_left, must_be_forced, plan_drain, tier_of
+from dovetail.core.lifecycle.drain import (
+    Tier,
+    drain_patch,
+    grace_left,
+    must_be_forced,
+    plan_drain,
+    tier_of,
+    waiting_words,
+)
 from dovetail.core.lifecycle.expiration import expires_at
 from dovetail.core.lifecycle.graceperiod import grace_period_patch
 from dovetail.model.kinds import PERSISTENT_VOLUME_CLAIM, VOLUME_ATTACHMENT
@@ -194,3 +202,23 @@ def test_volumes_are_waited_for_unless_the_drain_leaves_their_pod_alone():
 def test_at_most_five_volumes_are_named():
     words = awaiting_words(tuple("abcdefg"))
     assert words == "Awaiting deletion of bound volumeattachments (a, b, c, d, e and 2 more)"
+
+
+def test_the_event_tells_how_many_wait_and_the_longest_protection():
+    plain, job, forever = (
+        pod("plain", on="n"),
+        pod("job", on="n", metadata=FOUR_HOURS),
+        pod("forever", on="n", metadata=PROTECTED),
+    )
+
+    def words(*pods):
+        return waiting_words(plan_drain(on_node(*pods), NOON), NOON).removeprefix("Failed to drain node, ")
+
+    assert words(plain) == "1 pod is waiting to be evicted"
+    held = "protected by karpenter.sh/do-not-disrupt"
+    assert words(plain, job) == (
+        f"2 pods are waiting to be evicted, 1 {held} (Pod=default/job, until 2026-01-05T16:00:00Z)"
+    )
+    assert words(job, forever) == (
+        f"2 pods are waiting to be evicted, 2 {held} (Pod=default/forever, permanent: somebody has to change it)"
+    )

@@ -82,7 +82,9 @@ def test_a_stuck_budget_holds_a_node_for_as_long_as_it_stands_and_says_so():
         assert life.pods[0].metadata.uid == pod.metadata.uid
         assert not life.pods[0].deleting
         told = [event.message for event in life.events("FailedDraining") if "PDB" in event.message]
-        facts = f"Pod={pod.key}, PodDisruptionBudget=[default/web], permanent: somebody has to change it"
+        since = life.nodes[0].metadata.deletion_timestamp.strftime("%Y-%m-%dT%H:%M:%SZ")
+        lasting = f"permanent: somebody has to change it, since {since}"
+        facts = f"Pod={pod.key}, PodDisruptionBudget=[default/web], {lasting}"
         assert set(told) == {f"Failed to drain node, evicting pod violates a PDB ({facts})"}
         asked = calls.made["evict", "Pod", pod.key]
         assert asked <= 24 * 360 + 10  # every ten seconds, once it has backed off

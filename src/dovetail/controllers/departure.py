@@ -11,7 +11,7 @@ from dovetail.controllers.context import Context
 from dovetail.controllers.eviction import Errand, EvictionQueue
 from dovetail.core.lifecycle.deadline import read_deadline
 from dovetail.core.lifecycle.detachment import awaiting_words, find_attached
-from dovetail.core.lifecycle.drain import MINIMUM_DRAIN, Drain, plan_drain
+from dovetail.core.lifecycle.drain import MINIMUM_DRAIN, Drain, plan_drain, waiting_words
 from dovetail.core.lifecycle.patches import conditions_patch
 from dovetail.model.conditions import ConditionList, Verdict, find
 from dovetail.model.kinds import NODE
@@ -80,9 +80,7 @@ class Departure:
             errand = Errand(pod.key, pod.metadata.uid, node.key, reason, deadline)
             self._evictions.ask(errand, urgent=pod in drain.force)
         if not drain.done:
-            number = len(drain.waiting)
-            are = "pods are" if number > 1 else "pod is"
-            message = f"Failed to drain node, {number} {are} waiting to be evicted"
+            message = waiting_words(drain, self._context.clock.now())
             self._tell(node, "FailedDraining", message, warning=True, dedupe=(node.metadata.uid,))
             return self._until(drain.changes_at)
         if claim is None or claim.has(DRAINED):

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from dovetail.controllers.context import Context
+from dovetail.core.disruption.draining import blocked_since
 from dovetail.core.disruption.pdbs import find_block, matching
 from dovetail.core.lifecycle.drain import grace_left, grace_of, must_be_forced
 from dovetail.core.lifecycle.graceperiod import stamp
@@ -199,14 +200,16 @@ class EvictionQueue:
         return after
 
     def _tell(self, pod: Pod, errand: Errand, why: str) -> None:
-        """On the node: which pod, which budget, and whether waiting helps. Once for each budget."""
+        """On the node: which pod, which budget, since when, and whether waiting helps. Once for each budget."""
         node: Node | None = self._context.state.nodes.items.get(errand.node)
         if node is None:
             return
-        budgets = self._context.state.pdbs.items.values()
-        names = " ".join(sorted(str(budget.key) for budget in matching(pod, budgets)))
+        budgets = matching(pod, self._context.state.pdbs.items.values())
+        names = " ".join(sorted(str(budget.key) for budget in budgets))
         block = find_block(pod, budgets)
         lasting = "permanent: somebody has to change it" if block is not None and block.permanent else "transient"
+        since = blocked_since(pod, budgets, node.metadata.deletion_timestamp)
+        lasting += f", since {stamp(since)}" if since is not None else ""
         message = f"Failed to drain node, {why} (Pod={pod.key}, PodDisruptionBudget=[{names}], {lasting})"
         dedupe = (node.metadata.uid, why, names)
         self._context.recorder.publish(Notice(NODE, node, "FailedDraining", message, warning=True, dedupe=dedupe))

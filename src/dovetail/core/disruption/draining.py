@@ -140,16 +140,16 @@ def _blocked(pod: Pod, pdbs: Sequence[PodDisruptionBudget], instants: _Instants)
     if block is None:
         return None
     forced_at = instants.forced_at(pod)
-    since = max((each for each in (instants.since, _closed_at(pod, pdbs)) if each is not None), default=None)
+    since = blocked_since(pod, pdbs, instants.since)
     permanent = block.permanent and forced_at is None
     return PodView(pod, PodState.BLOCKED, block.message, since, forced_at, permanent=permanent)
 
 
-def _closed_at(pod: Pod, pdbs: Iterable[PodDisruptionBudget]) -> datetime | None:
-    """Since when the budgets of a pod allow nothing, as they say themselves."""
+def blocked_since(pod: Pod, pdbs: Iterable[PodDisruptionBudget], began_at: datetime | None) -> datetime | None:
+    """Since when its budgets, as they say themselves, stand against the drain of a pod; not before that began."""
     said = [find(budget.status.conditions, "DisruptionAllowed") for budget in matching(pod, pdbs)]
     closed = [each.last_transition_time for each in said if each is not None and each.status == "False"]
-    return max((each for each in closed if each is not None), default=None)
+    return max((each for each in (began_at, *closed) if each is not None), default=None)
 
 
 def _step(node: ClusterNode) -> str:

@@ -8,12 +8,12 @@ its own grace before the deadline; budgets and protection do not count any more 
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import IntEnum
 from typing import Any
 
 from dovetail.core.lifecycle.patches import missing, wire
-from dovetail.model.labels import EXCLUDE_FROM_LOAD_BALANCERS
+from dovetail.model.labels import DO_NOT_DISRUPT, EXCLUDE_FROM_LOAD_BALANCERS
 from dovetail.model.node import Node
 from dovetail.model.pod import Pod
 from dovetail.model.protection import protection
@@ -28,6 +28,7 @@ DEFAULT_GRACE = timedelta(seconds=30)
 DISRUPTION_TAINTS = (DISRUPTED_TAINT, DISRUPTION_TAINT)
 CRITICAL = frozenset({"system-cluster-critical", "system-node-critical"})
 _MOMENT = timedelta(milliseconds=1)
+_FOR_EVER = datetime.max.replace(tzinfo=UTC)
 
 
 class Tier(IntEnum):
@@ -125,6 +126,18 @@ def _changes_at(waiting: Iterable[Pod], now: datetime, deadline: datetime | None
         if until is not None:
             instants.append(until)
     return min((instant for instant in instants if instant > now), default=None)
+
+
+def waiting_words(drain: Drain, now: datetime) -> str:
+    """How many pods are waited for, and the one whose own protection lasts longest: for a time, or for ever."""
+    number = len(drain.waiting)
+    words = f"Failed to drain node, {number} {'pods are' if number > 1 else 'pod is'} waiting to be evicted"
+    held = [(protection(pod, now), pod) for pod in drain.waiting if protection(pod, now).active]
+    if not held:
+        return words
+    lasting, pod = max(held, key=lambda each: each[0].until or _FOR_EVER)
+    until = f"until {lasting.until:%Y-%m-%dT%H:%M:%SZ}" if lasting.until else "permanent: somebody has to change it"
+    return f"{words}, {len(held)} protected by {DO_NOT_DISRUPT} (Pod={pod.key}, {until})"
 
 
 def taints_patch(node: Node) -> dict[str, Any]:
