@@ -146,6 +146,9 @@ def _blocks(facts: Facts, snapshot: Snapshot) -> list[Refusal]:
         if protected.active:
             why = f'pod has "{DO_NOT_DISRUPT}" annotation (Pod={pod.key})'
             blocks.append(Refusal("DoNotDisruptPod", about, why, protected.until, permanent=protected.until is None))
+        if pod.spec.resource_claims and pod.reschedulable:
+            why = f"pod asks for devices by resourceClaims, which no simulation here knows (Pod={pod.key})"
+            blocks.append(Refusal("UnknownDevices", about, why, permanent=True))
     for pod, guards in facts.guarded:
         if len(guards) == 1 and snapshot.pdbs[guards[0]].status.disruptions_allowed > 0:
             continue

@@ -136,7 +136,7 @@ def _of_pods(node: ClusterNode, snapshot: Snapshot) -> Iterator[Obstacle]:
             message = f"protected by pod {pod.key}{fault}"
             yield Obstacle("DoNotDisruptPod", message, protected.until, permanent=protected.until is None)
     for block in pod_blocks(node, snapshot):
-        if block.code == "PodDisruptionBudget":
+        if block.code != "DoNotDisruptPod":
             yield _from_refusal(block)
 
 

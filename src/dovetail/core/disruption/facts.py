@@ -28,7 +28,7 @@ class Facts:
 
     node: ClusterNode
     sound: bool  # nothing that is written on it or its claim stands in the way of its disruption
-    annotated: tuple[Pod, ...]  # say something about being disrupted
+    annotated: tuple[Pod, ...]  # say something about being disrupted, or ask for devices nobody can simulate
     guarded: tuple[tuple[Pod, tuple[int, ...]], ...]  # those some budgets select, with the positions of these
     moving: tuple[Pod, ...]
     cost: float
@@ -78,7 +78,9 @@ class FactBook:
         return Facts(
             node=node,
             sound=_is_sound(node),
-            annotated=tuple(pod for pod in node.pods if DO_NOT_DISRUPT in pod.metadata.annotations),
+            annotated=tuple(
+                pod for pod in node.pods if DO_NOT_DISRUPT in pod.metadata.annotations or pod.spec.resource_claims
+            ),
             guarded=tuple((pod, guards) for pod, guards in guarded if guards and not self._tolerates(pod)),
             moving=tuple(pod for pod in node.pods if pod.reschedulable),
             cost=disruption_cost(node.pods),

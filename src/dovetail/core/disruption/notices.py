@@ -24,7 +24,7 @@ _SHOWN = 3
 _OF_THE_NODE = frozenset(
     {"NodeMissing", "NotInitialized", "Deleting", "Nominated", "DoNotDisruptNode", "NoNodePool", "NodePoolMissing"}
 )
-_OF_PODS = frozenset({"DoNotDisruptPod", "PodDisruptionBudget"})
+_OF_PODS = frozenset({"DoNotDisruptPod", "PodDisruptionBudget", "UnknownDevices"})
 _BLOCKING = _OF_THE_NODE | _OF_PODS
 _OF_CONSOLIDATION = frozenset(
     {"ConsolidationDisabled", "PolicyWhenEmpty", "LabelMissing", "InstanceTypeUnknown", "CantReplace", "Unschedulable"}
