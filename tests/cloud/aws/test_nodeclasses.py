@@ -241,11 +241,16 @@ def test_a_deleted_class_waits_for_its_claims_and_leaves_nothing_behind(live):
 def test_claims_of_another_version_are_stamped_anew_and_do_not_drift(live):
     async def story(account):
         await account.create(account.node_class())
-        old = await account.world.create(NODE_CLAIM, claim(**{CLASS_HASH: "1", CLASS_HASH_VERSION: "v6"}))
-        await account.kept([old])
-        stamped = (await account.world.get(NODE_CLAIM, old.key)).metadata.annotations
-        made = (await account.read()).metadata.annotations
-        assert (stamped[CLASS_HASH], stamped[CLASS_HASH_VERSION]) == (made[CLASS_HASH], "dovetail-v1")
+        theirs = {CLASS_HASH: "1", CLASS_HASH_VERSION: "v6"}
+        old = await account.world.create(NODE_CLAIM, claim(**theirs))
+        gone = await account.world.create(NODE_CLAIM, claim("drifted", **theirs))
+        drifted = {"status": {"conditions": [{"type": "Drifted", "status": "True"}]}}
+        gone = await account.world.patch(NODE_CLAIM, gone.key, Patch(drifted, subresource="status"))
+        await account.kept([old, gone])
+        made = (await account.read()).metadata.annotations[CLASS_HASH]
+        for each, fingerprint in ((old, made), (gone, "1")):  # what has drifted already stays so
+            stamped = (await account.world.get(NODE_CLAIM, each.key)).metadata.annotations
+            assert (stamped[CLASS_HASH], stamped[CLASS_HASH_VERSION]) == (fingerprint, "dovetail-v1")
 
     live(story)
 

@@ -81,6 +81,15 @@ def test_a_shortage_lasts_three_minutes_from_its_last_mark(marked, later):
         assert not unavailable.covers(Sold("on-demand", "m5.large", zone))
 
 
+@pytest.mark.parametrize(("seconds", "short"), [(179, True), (180, False)])
+def test_a_shortage_is_over_at_three_minutes_exactly(seconds, short):
+    clock = Hands()
+    unavailable = Unavailable(clock)
+    unavailable.mark(Sold("spot", "m5.large", "a"))
+    clock.pass_(seconds=seconds)
+    assert unavailable.covers(Sold("spot", "m5.large", "a")) is short
+
+
 def test_the_version_moves_when_a_shortage_begins_and_when_it_ends():
     clock = Hands()
     unavailable = Unavailable(clock)
