@@ -13,7 +13,7 @@ from stories import live, node_class, node_pool
 
 NODES = 1000
 NOTICE = 120.0
-CALLS_PER_NODE = 32  # for the old node's end and the new node's start together; one pod a node
+CALLS_PER_NODE = 36  # for the old node's end and the new node's start together; one pod a node
 TYPE = "c-1x-amd64-linux"
 CPU = [{"key": "karpenter.kwok.sh/instance-cpu", "operator": "In", "values": ["1"]}]
 POOL = node_pool(template={"expireAfter": "Never", "requirements": CPU}, disruption={"consolidateAfter": "Never"})
