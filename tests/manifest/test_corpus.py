@@ -11,7 +11,8 @@ from manifest.corpus import CASES
 from manifest.ec2nodeclass_corpus import EC2_CASES, ec2_class
 from manifest.seed_examples import EXAMPLES, JOB, NODE, PODS
 
-EXAMPLE_FILES = Path(__file__).parents[2] / "examples" / "nodepools"
+EXAMPLES_DIR = Path(__file__).parents[2] / "examples"
+EXAMPLE_FILES = [*EXAMPLES_DIR.glob("nodepools/*.yaml"), *EXAMPLES_DIR.glob("aws/*.yaml")]
 
 
 @pytest.mark.parametrize("case", [*EXAMPLES, *CASES, *EC2_CASES], ids=str)
@@ -61,7 +62,7 @@ def test_names_in_the_corpus_are_unique():
     assert len(names) == len(set(names))
 
 
-@pytest.mark.parametrize("path", sorted(EXAMPLE_FILES.glob("*.yaml")), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", sorted(EXAMPLE_FILES), ids=lambda path: path.name)
 def test_our_examples_are_without_fault_or_warning(path):
     for document in read_documents(path.read_text(encoding="utf-8"), path.name):
         report = faults_of(document.content)
