@@ -95,7 +95,7 @@ def as_deployed(cluster, documents, test):
 
 
 @pytest.mark.parametrize("installed", ["acting"], indirect=True)
-def test_acting_the_controller_scales_and_consolidates_under_exactly_its_role(installed, namespace):
+def test_acting_the_controller_scales_consolidates_and_pauses_under_exactly_its_role(installed, namespace):
     cluster, documents = installed
     with as_deployed(cluster, documents, namespace):
         for manifest in (NODE_CLASS, pool()):
@@ -109,7 +109,12 @@ def test_acting_the_controller_scales_and_consolidates_under_exactly_its_role(in
             "a smaller node carries what is left",
             within=180,
         )
+        cluster.kubectl("create", "configmap", "dovetail", "-n", "dovetail")
+        cluster.kubectl("annotate", "configmap", "dovetail", "-n", "dovetail", "dovetail.sh/pause=true")
         cluster.kubectl("scale", "deployment", "web", "-n", namespace, "--replicas=0")
+        eventually(lambda: "DisruptionPaused" in cluster.kubectl("get", "events", "-A"), "the pause is told", within=60)
+        assert nodes(cluster)
+        cluster.kubectl("annotate", "configmap", "dovetail", "-n", "dovetail", "dovetail.sh/pause-")
         eventually(lambda: not nodes(cluster) and not claims(cluster), "every node is gone", within=120)
     used = {action for action, _ in asked(cluster)}
     assert {action for action, refused in asked(cluster) if refused} == set()

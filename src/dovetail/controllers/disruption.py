@@ -47,6 +47,7 @@ class Disruption:
         self._book = FactBook()
         self._figures = PassFigures(context.metrics)
         self._telling = Telling(context)
+        self._met_nominations = False  # in the last pass; whoever takes a later snapshot forgets those that are over
         self._gates = read_gates(context.settings.feature_gates, context.settings.preference_policy)
 
     async def run(self) -> None:
@@ -64,7 +65,7 @@ class Disruption:
         """Wait while nothing has changed and no clock has run out since the pass began, but not for ever."""
         state = self._context.state
         snapshot = state.snapshot(began, await self._catalogs())
-        turn = began if snapshot.nominated else next_turn(snapshot, self._backing_off()) or began + REST
+        turn = began if self._met_nominations else next_turn(snapshot, self._backing_off()) or began + REST
         latest = min(turn, began + REST)
         with suppress(TimeoutError):
             async with asyncio.timeout((latest - self._context.clock.now()).total_seconds()):
@@ -77,6 +78,7 @@ class Disruption:
         if self._telling.blind(context):
             return False
         self._telling.paused(context)
+        self._met_nominations = bool(context.snapshot.nominated)
         for method in METHODS:
             plan = self._ask(method, context)
             self._telling.budgets(method.reason, context)
