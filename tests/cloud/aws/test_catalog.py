@@ -1,15 +1,21 @@
 """The catalogue over HTTP: what is sold where, at what price, and what is short for the moment."""
 
+import asyncio
+
+import pytest
 from msgspec.structs import replace
 
 from dovetail.cloud.aws import labels
+from dovetail.cloud.aws.catalog.freshness import keep_fresh
 from dovetail.cloud.aws.catalog.tables import shipped_prices
 from dovetail.cloud.aws.catalog.unavailable import Sold
+from dovetail.cloud.aws.session import AwsError
 from dovetail.model.kinds import EC2_NODE_CLASS
 from dovetail.model.nodepool import NodeClaimTemplate, NodeClaimTemplateSpec, NodeClassRef, NodePool, NodePoolSpec
 from dovetail.model.wire import Key, ObjectMeta
 from dovetail.ports.cluster import Patch
 from dovetail.ports.errors import CloudError, NodeClassNotReady
+from dovetail.sim.loop import run
 
 REF = NodeClassRef(group="karpenter.k8s.aws", kind="EC2NodeClass", name="default")
 POOL = NodePool(
@@ -56,22 +62,59 @@ def test_prices_come_from_aws_and_stay_when_it_fails(live):
     async def story(account):
         await ready(account)
         account.proxy.sells({"m5.large": 0.5})
-        assert await account.provider.refresh()
+        prices = account.parts.prices
+        await prices.refresh_on_demand()
+        await prices.refresh_spot()
         found = await types(account)
         assert {price for (bought, _), price in sold(found["m5.large"]).items() if bought == "on-demand"} == {0.5}
         assert {price for (bought, _), price in sold(found["m5.large"]).items() if bought == "spot"} == {0.00001}
         assert sold(found["m5.xlarge"])["on-demand", "a"] == shipped_prices("us-east-1")["m5.xlarge"]
         account.proxy.refuse("GetProducts", "ThrottlingException")
         account.proxy.refuse("DescribeSpotPriceHistory", "RequestLimitExceeded", status=503)
-        assert not await account.provider.refresh()
+        for refresh in (prices.refresh_on_demand, prices.refresh_spot):
+            with pytest.raises(AwsError):
+                await refresh()
         assert sold((await types(account))["m5.large"]) == sold(found["m5.large"])
+
+    live(story)
+
+
+def test_what_fails_is_asked_again_later_and_later_and_what_is_told_twice_a_day():
+    minutes, failures = [], 4
+
+    async def refresh():
+        minutes.append(round(asyncio.get_running_loop().time() / 60))
+        if len(minutes) <= failures:
+            raise AwsError("pricing.get_products", "AccessDeniedException", "no")
+
+    async def story():
+        asking = asyncio.create_task(keep_fresh("prices", refresh))
+        await asyncio.sleep(25 * 3600)
+        asking.cancel()
+        await asyncio.wait([asking])
+
+    run(story(), limit=26 * 3600)
+    assert [minute - minutes[0] for minute in minutes] == [0, 1, 3, 7, 15, 15 + 720, 15 + 1440]
+
+
+def test_the_provider_keeps_all_of_it_fresh(live):
+    async def story(account):
+        account.proxy.sells({"m5.large": 0.5})
+        running = asyncio.create_task(account.provider.run())
+        wanted = {"DescribeInstanceTypes", "DescribeInstanceTypeOfferings", "DescribeSpotPriceHistory", "GetProducts"}
+        async with asyncio.timeout(30):
+            while account.parts.prices.version < 2 or not wanted <= set(account.proxy.calls):  # noqa: ASYNC110 - sockets
+                await asyncio.sleep(0.01)
+        running.cancel()
+        await asyncio.wait([running])
+        assert account.parts.prices.on_demand("m5.large") == 0.5
 
     live(story)
 
 
 def test_an_isolated_network_never_asks_for_prices(live):
     async def story(account):
-        assert await account.provider.refresh()
+        await account.parts.prices.refresh_on_demand()
         assert account.proxy.calls["GetProducts"] == 0
 
     live(story, isolated_vpc=True)

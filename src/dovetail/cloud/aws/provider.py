@@ -5,7 +5,6 @@ classes in `nodeclasses`.
 """
 
 import asyncio
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -13,6 +12,7 @@ from datetime import timedelta
 from msgspec.structs import replace
 
 from dovetail.cloud.aws.catalog.catalog import Catalog
+from dovetail.cloud.aws.catalog.freshness import keep_fresh
 from dovetail.cloud.aws.catalog.offerings import Market
 from dovetail.cloud.aws.catalog.prices import Prices
 from dovetail.cloud.aws.catalog.room import Margins
@@ -36,12 +36,9 @@ from dovetail.model.wire import Condition, Key
 from dovetail.ports.clock import Clock
 from dovetail.ports.cloud import NodeClassState, RepairStatement
 from dovetail.ports.cluster import Cluster
-from dovetail.ports.errors import CloudError, NodeClassNotReady, NotFound
+from dovetail.ports.errors import NodeClassNotReady, NotFound
 from dovetail.settings import Settings
 
-log = logging.getLogger(__name__)
-REFRESH_SECONDS = 12 * 3600.0
-RETRY_SECONDS = 60.0
 _SOON, _LATER = timedelta(minutes=10), timedelta(minutes=30)
 _UNHEALTHY = (
     ("Ready", "False", _LATER),
@@ -173,18 +170,11 @@ class AwsProvider:
 
     async def run(self) -> None:
         """Keep the catalogue and the prices fresh until cancelled."""
-        while True:
-            told = await self.refresh()
-            await asyncio.sleep(REFRESH_SECONDS if told else RETRY_SECONDS)
-
-    async def refresh(self) -> bool:
-        """Ask for types, offerings and prices anew; whether all were told. What was not stays as it was."""
-        try:
-            await self.parts.catalog.refresh()
-        except CloudError as error:
-            log.warning("catalogue not refreshed", extra={"error": str(error)})
-            return False
-        return await self.parts.prices.refresh()
+        prices = self.parts.prices
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(keep_fresh("instance types", self.parts.catalog.refresh))
+            tasks.create_task(keep_fresh("on-demand prices", prices.refresh_on_demand))
+            tasks.create_task(keep_fresh("spot prices", prices.refresh_spot))
 
     async def aclose(self) -> None:
         """Close every connection to AWS."""

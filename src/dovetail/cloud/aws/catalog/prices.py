@@ -5,16 +5,13 @@ once, spot is thought to cost as much as on demand; from then on, spot without a
 """
 
 import json
-import logging
 from collections.abc import Iterator, Mapping
 from datetime import datetime
-from typing import Any
 
 from dovetail.cloud.aws.catalog.tables import shipped_prices
-from dovetail.cloud.aws.session import Aws, AwsError
+from dovetail.cloud.aws.session import Aws
 from dovetail.ports.clock import Clock
 
-log = logging.getLogger(__name__)
 _PRICING_REGIONS = (("cn-", "cn-northwest-1"), ("ap-", "ap-south-1"), ("eu-", "eu-central-1"))
 _HOME = "us-east-1"
 _LINUX = "Linux/UNIX"
@@ -49,32 +46,20 @@ class Prices:
             return self.on_demand(instance_type)
         return self._spot.get((instance_type, zone))
 
-    async def refresh(self) -> bool:
-        """Ask for both; whether both were told."""
-        done = [await self._attempt(each) for each in (self._refresh_on_demand, self._refresh_spot)]
-        return all(done)
-
-    async def _attempt(self, refresh: Any) -> bool:
-        try:
-            await refresh()
-        except AwsError as error:
-            log.warning("prices not refreshed", extra={"operation": error.operation, "error": str(error)})
-            return False
-        self.version += 1
-        return True
-
     def _known(self) -> Mapping[str, float]:
         if not self._on_demand:
             self._on_demand = shipped_prices(self._aws.region)
         return self._on_demand
 
-    async def _refresh_on_demand(self) -> None:
+    async def refresh_on_demand(self) -> None:
+        """Ask the pricing API. What it does not list keeps the price it had."""
         region = self._aws.region
         if self._isolated or region.startswith("us-gov-"):
             return  # the pricing API cannot be reached from there
         found = await self.ask_on_demand(region)
         if found:
             self._on_demand = {**self._known(), **found}
+            self.version += 1
 
     async def ask_on_demand(self, region: str) -> Mapping[str, float]:
         """What the pricing API says of a region now, by instance type."""
@@ -89,7 +74,8 @@ class Prices:
                 found.update(pair for each in page["PriceList"] for pair in _read_product(each, currency))
         return found
 
-    async def _refresh_spot(self) -> None:
+    async def refresh_spot(self) -> None:
+        """Ask for the spot prices of now, all at once."""
         newest: dict[tuple[str, str], tuple[datetime, float]] = {}
         pages = self._aws.pages(
             "ec2", "describe_spot_price_history", StartTime=self._clock.now(), ProductDescriptions=[_LINUX]
@@ -101,6 +87,7 @@ class Prices:
                     newest[key] = (told_at, float(each["SpotPrice"]))
         if newest:
             self._spot = {key: price for key, (_, price) in newest.items()}
+            self.version += 1
 
 
 def _pricing_region(region: str) -> str:
