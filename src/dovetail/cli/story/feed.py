@@ -95,8 +95,11 @@ class Feed(logging.Handler):
         self.tell("repair", f"{short_name(fields['node'])}: {fields['why']}; replaced by force")
 
     def _created(self, fields: dict[str, Any]) -> None:
-        name, requests = fields["nodeclaim"], fields["requests"]
+        name, requests = fields["nodeclaim"], fields.get("requests")
         self._asked_at[name] = self._time()
+        if requests is None:
+            self.tell("claim", f"{name}: ahead of a node that is going")
+            return
         wanted = f"cpu {requests.get('cpu', '0')}, memory {requests.get('memory', '0')}"
         self.tell("claim", f"{name}: for {counted(fields['pods'], 'pod')} ({wanted}); {fields['instance_types']}")
 
