@@ -1,8 +1,8 @@
 """However hostile the API server and the clocks are, two replicas never act at once."""
 
 import asyncio
-import logging
 import random
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
@@ -18,7 +18,6 @@ from dovetail.runtime.shift import Ending, Shift
 from dovetail.sim.loop import run
 from dovetail.sim.world import World
 
-log = logging.getLogger(__name__)
 KEY = Key("default", "leader")
 FAILURES = (Unavailable("500"), Conflict("409"), Throttled("429", 1.0), OSError("reset"))
 
@@ -160,12 +159,10 @@ class Replica:
 
     async def work(self):
         while True:
-            try:
+            with suppress(ApiError):
                 by = {"metadata": {"labels": {"by": self.election.seat.identity}}}
                 await self.cluster.patch(NODE, Key("", "n"), Patch(by))
                 self.acting.append(asyncio.get_running_loop().time())
-            except ApiError:
-                pass
             await asyncio.sleep(0.5)
 
 
@@ -348,10 +345,8 @@ def test_work_that_does_not_stop_takes_the_process_with_it_before_the_lease_ends
 
         async def stubborn():
             while not enough.is_set():
-                try:
+                with suppress(asyncio.CancelledError):
                     await enough.wait()
-                except asyncio.CancelledError:
-                    log.info("not now")
 
         replica.work = stubborn
         leading = asyncio.ensure_future(replica.run())
