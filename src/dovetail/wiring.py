@@ -39,6 +39,7 @@ from dovetail.ports.cluster import Cluster
 from dovetail.ports.errors import ApiError, CloudError, Invalid
 from dovetail.ports.interruption import InterruptionSource
 from dovetail.ports.ledger import Ledger, NoLedger
+from dovetail.ports.metrics import Metrics, NoMetrics
 from dovetail.runtime.aside import Aside, ElectionAside
 from dovetail.runtime.backoff import Backoff
 from dovetail.runtime.gate import Gate, GatedCloud, GatedCluster
@@ -89,16 +90,17 @@ class Supply:
     keeper: NodeClassKeeper | None = None
 
 
-def find_supply(cluster: Cluster, clock: Clock, settings: Settings) -> Supply:
+def find_supply(cluster: Cluster, clock: Clock, settings: Settings, metrics: Metrics | None = None) -> Supply:
     """The provider the settings ask for; `ProviderUnusable` if it cannot work."""
     if settings.provider == "aws":
-        return _aws_supply(cluster, clock, settings)
+        return _aws_supply(cluster, clock, settings, metrics or NoMetrics())
     provider = KwokProvider(cluster, select_catalog(settings.catalog, settings.instance_types_file_path), clock)
     return Supply(supplier=provider, interruptions=(StagedInterruptions(cluster, clock),))
 
 
-def _aws_supply(cluster: Cluster, clock: Clock, settings: Settings) -> Supply:
+def _aws_supply(cluster: Cluster, clock: Clock, settings: Settings, metrics: Metrics) -> Supply:
     try:
+        from dovetail.cloud.aws.interruption.sources import find_sources  # noqa: PLC0415 - see below
         from dovetail.cloud.aws.provider import AwsProvider, assemble_aws  # noqa: PLC0415 - an extra, not always there
     except ModuleNotFoundError as error:
         raise ProviderUnusable(f"the aws provider needs {error.name}; pip install dovetail[aws]") from error
@@ -107,7 +109,7 @@ def _aws_supply(cluster: Cluster, clock: Clock, settings: Settings) -> Supply:
     parts = assemble_aws(cluster, clock, settings)
     if not parts.aws.region:
         raise ProviderUnusable("no AWS region is known; set AWS_REGION, or a region in the profile")
-    return Supply(supplier=AwsProvider(parts), keeper=parts.keeper)
+    return Supply(supplier=AwsProvider(parts), interruptions=find_sources(parts, metrics), keeper=parts.keeper)
 
 
 @dataclass(frozen=True)
@@ -171,7 +173,7 @@ def assemble(
     else:
         gate.open()
     cluster = (LenientCluster if settings.dry_run else GatedCluster)(cluster, gate)
-    supply = find_supply(cluster, clock, settings)
+    supply = find_supply(cluster, clock, settings, metrics)
     recorder = EventRecorder(cluster, clock, metrics=metrics)
     ports = Ports(
         cluster=cluster,

@@ -182,6 +182,7 @@ _CLOUD = (
 _INTERRUPTION = (
     _counter("karpenter_interruption_received_messages_total", "message_type", "Messages received."),
     _counter("karpenter_interruption_deleted_messages_total", "", "Messages dealt with."),
+    _counter("dovetail_interruption_messages_set_aside_total", "", "Messages nobody could read, deleted unhandled."),
     _histogram("karpenter_interruption_message_queue_duration_seconds", "", "Age of messages when received."),
     _counter("karpenter_interruption_instance_status_unhealthy_total", "category", "Failed status checks found."),
 )
