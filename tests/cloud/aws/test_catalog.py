@@ -12,6 +12,7 @@ from dovetail.cloud.aws.catalog.unavailable import Sold
 from dovetail.cloud.aws.session import AwsError
 from dovetail.model.kinds import EC2_NODE_CLASS
 from dovetail.model.nodepool import NodeClaimTemplate, NodeClaimTemplateSpec, NodeClassRef, NodePool, NodePoolSpec
+from dovetail.model.repair import GENERAL
 from dovetail.model.wire import Key, ObjectMeta
 from dovetail.ports.cluster import Patch
 from dovetail.ports.errors import CloudError, NodeClassNotReady
@@ -218,6 +219,7 @@ def test_unhealthy_is_what_the_kubelet_and_the_monitoring_agent_say(live):
         }
         assert tolerated["Ready", "Unknown"] == 1800
         assert tolerated["AcceleratedHardwareReady", "False"] == 600
-        assert len(tolerated) == 7
+        assert tolerated["KernelDeadlock", "True"] == 600
+        assert len(tolerated) == 7 + len(GENERAL)
 
     live(story)

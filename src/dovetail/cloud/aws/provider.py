@@ -32,9 +32,10 @@ from dovetail.model.ec2nodeclass import GROUP, NODE_CLASS_KIND, EC2NodeClass
 from dovetail.model.kinds import EC2_NODE_CLASS
 from dovetail.model.nodeclaim import NodeClaim
 from dovetail.model.nodepool import NodeClassRef, NodePool
+from dovetail.model.repair import GENERAL, RepairStatement
 from dovetail.model.wire import Condition, Key
 from dovetail.ports.clock import Clock
-from dovetail.ports.cloud import NodeClassState, RepairStatement
+from dovetail.ports.cloud import NodeClassState
 from dovetail.ports.cluster import Cluster
 from dovetail.ports.errors import NodeClassNotReady, NotFound
 from dovetail.settings import Settings
@@ -158,8 +159,8 @@ class AwsProvider:
         raise NotImplementedError(claim.name)
 
     def repair_statements(self) -> tuple[RepairStatement, ...]:
-        """The node conditions that make a node unhealthy; all but Ready come from the EKS node monitoring agent."""
-        return tuple(RepairStatement(*each) for each in _UNHEALTHY)
+        """The node conditions that make a node unhealthy: those of EKS' node monitoring agent, and the general ones."""
+        return (*(RepairStatement(*each) for each in _UNHEALTHY), *GENERAL)
 
     def avoid(self, instance_type: str, zone: str, capacity_type: str) -> None:
         """Show an offering as unavailable for three minutes from now."""
