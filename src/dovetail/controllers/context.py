@@ -1,5 +1,6 @@
 """What every controller is handed: ports, state and settings, and the few writes they share."""
 
+import asyncio
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,10 +11,11 @@ from dovetail.model.nodeclaim import NodeClaim
 from dovetail.ports.clock import Clock
 from dovetail.ports.cloud import CloudProvider, NodeClassKeeper
 from dovetail.ports.cluster import Cluster, Deletion, Patch, Recorder
-from dovetail.ports.errors import NotFound
+from dovetail.ports.errors import ApiError, NotFound, OutcomeUnknown
 from dovetail.ports.interruption import InterruptionSource
 from dovetail.ports.ledger import Ledger, NoLedger
 from dovetail.ports.metrics import Metrics, NoMetrics
+from dovetail.runtime.backoff import Backoff
 from dovetail.settings import Settings
 
 
@@ -43,7 +45,37 @@ class Context(Ports):
     async def patch_claim(self, claim: NodeClaim, body: dict[str, Any], *, status: bool = False) -> NodeClaim:
         """Patch the very version that was read; the answer is what the next decision sees."""
         patch = Patch(body, claim.metadata.resource_version, "status" if status else "")
-        return self.state.observe(NODE_CLAIM, await self.cluster.patch(NODE_CLAIM, claim.key, patch))
+        try:
+            written = await self.cluster.patch(NODE_CLAIM, claim.key, patch)
+        except OutcomeUnknown:
+            await self._look_again()
+            raise
+        return self.state.observe(NODE_CLAIM, written)
+
+    async def create_claim(self, claim: NodeClaim) -> NodeClaim:
+        """Create it; the answer is what the next decision sees."""
+        try:
+            created = await self.cluster.create(NODE_CLAIM, claim)
+        except OutcomeUnknown:
+            await self._look_again()
+            raise
+        return self.state.observe(NODE_CLAIM, created)
+
+    async def _look_again(self) -> None:
+        """Nobody can tell whether a write took effect, and watches lag: read all claims before anything is repeated.
+
+        An API server that does not answer this either is waited for: without having looked, nothing more is done.
+        """
+        backoff = Backoff(first=0.2, limit=10.0)
+        while True:
+            try:
+                listing = await self.cluster.list(NODE_CLAIM)
+            except ApiError:
+                await asyncio.sleep(backoff.next())
+            else:
+                for each in listing.items:
+                    self.state.observe(NODE_CLAIM, each)
+                return
 
     async def patch_node(self, node: Node, body: dict[str, Any]) -> Node:
         """Patch the very version that was read."""

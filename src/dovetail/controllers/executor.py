@@ -191,9 +191,8 @@ class Executor:
         while planned and len(state.replacements) + len(planned) > state.record.replacements:
             planned.pop()  # a create that seemed to fail had taken effect
         while planned:
-            claim = await self._context.cluster.create(NODE_CLAIM, planned[0])
+            claim = await self._context.create_claim(planned[0])
             planned.pop(0)
-            self._context.state.observe(NODE_CLAIM, claim)
             message = f"Launching NodeClaim: {state.record.reason}"
             notice = Notice(NODE_CLAIM, claim, "DisruptionLaunching", message, decision=command)
             count_created(self._context.metrics, claim, state.record.reason)

@@ -15,7 +15,7 @@ from dovetail.controllers.entries import launch_entry, launch_id
 from dovetail.controllers.figures import count_created
 from dovetail.core.provisioning.eligibility import NOT_FOR_US
 from dovetail.core.provisioning.plan import Launch, ProvisioningPlan, plan_provisioning
-from dovetail.model.kinds import NODE_CLAIM, NODE_POOL, POD
+from dovetail.model.kinds import NODE_POOL, POD
 from dovetail.model.nodeclaim import NodeClaim
 from dovetail.model.nodepool import NodePool
 from dovetail.model.pod import Pod
@@ -121,11 +121,10 @@ class Provisioner:
     async def _launch(self, launch: Launch) -> None:
         context = self._context
         try:
-            claim = await context.cluster.create(NODE_CLAIM, launch.claim)
+            claim = await context.create_claim(launch.claim)
         except WorldError as error:
             log.warning("nodeclaim not created", extra={"nodepool": launch.claim.nodepool_name, "error": str(error)})
             return
-        context.state.observe(NODE_CLAIM, claim)
         count_created(context.metrics, claim, "provisioned")
         context.ledger.open(launch_entry(claim, launch.pods, context.clock.now()))
         types = claim.spec.requirements[-1].values
