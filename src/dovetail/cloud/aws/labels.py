@@ -71,6 +71,8 @@ CLUSTER_NAME_TAG = "eks:eks-cluster-name"
 NODEPOOL_TAG = NODEPOOL
 NODECLAIM_TAG = "karpenter.sh/nodeclaim"
 NODE_CLASS_TAG = NODE_CLASS_LABEL
+CLAIM_UID_TAG = "dovetail.sh/nodeclaim-uid"
+"""By which a launch finds the instance that an earlier try made for the same NodeClaim."""
 PROVIDER_PREFIX = "aws:///"
 
 NVIDIA_GPU = "nvidia.com/gpu"

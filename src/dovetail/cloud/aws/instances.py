@@ -1,0 +1,190 @@
+"""The instances of this cluster: described, listed and terminated, many at a time.
+
+What is asked one by one is gathered and asked together; ids are asked for through a filter, so that one that is gone
+spoils nothing. The list is what the cluster's own tags mark. What was seen last is kept for questions that bear to be
+answered a little late; nothing that ends an instance relies on it.
+"""
+
+import re
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from dovetail.cloud.aws.batching import Batched, chunks
+from dovetail.cloud.aws.labels import CLAIM_UID_TAG, CLUSTER_NAME_TAG, NODE_CLASS_TAG, NODEPOOL_TAG, PROVIDER_PREFIX
+from dovetail.cloud.aws.resolving.selecting import Filter, named
+from dovetail.cloud.aws.session import Aws, AwsError
+from dovetail.model.labels import ON_DEMAND, RESERVED, SPOT
+
+_MOST_VALUES = 200  # that a filter takes
+_PAGE = {"PageSize": 1000}
+_GOING = frozenset({"shutting-down", "terminated"})
+_PRESENT = ("pending", "running", "stopping", "stopped", "shutting-down")
+_NOT_FOUND = ("InvalidInstanceID.NotFound", "InvalidInstanceID.Malformed")
+_ID = re.compile(r"i-[0-9a-zA-Z-]+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ec2Instance:
+    """An instance as EC2 told of it last."""
+
+    id: str
+    instance_type: str
+    zone: str
+    capacity_type: str
+    state: str
+    image_id: str
+    subnet_id: str
+    security_groups: frozenset[str]
+    reservation_id: str = ""
+    launched_at: datetime | None = None
+    tags: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def provider_id(self) -> str:
+        """As nodes and claims name it."""
+        return f"{PROVIDER_PREFIX}{self.zone}/{self.id}"
+
+    @property
+    def terminating(self) -> bool:
+        """Whether it is on its way out, or gone."""
+        return self.state in _GOING
+
+
+def instance_id(provider_id: str) -> str:
+    """The id at the end of `aws:///<zone>/<id>`; empty if it is nothing of the kind."""
+    place, _, id_ = provider_id.removeprefix(PROVIDER_PREFIX).partition("/")
+    return id_ if provider_id.startswith(PROVIDER_PREFIX) and place and _ID.fullmatch(id_) else ""
+
+
+class Instances:
+    """Asks EC2 about instances, and ends them."""
+
+    def __init__(self, aws: Aws, cluster_name: str) -> None:
+        self._aws = aws
+        self._cluster_name = cluster_name
+        self._known: dict[str, Ec2Instance] = {}
+        self._asked_to_end: set[str] = set()
+        self._by_id: Batched[str, Ec2Instance] = Batched(self._describe)
+        self._by_claim: Batched[str, tuple[Ec2Instance, ...]] = Batched(self._describe_claims)
+        self._endings: Batched[str, bool] = Batched(self._end)
+
+    async def get(self, id_: str) -> Ec2Instance | None:
+        """One instance as it is now; None once it is terminated."""
+        return await self._by_id.ask(id_)
+
+    async def known(self, id_: str) -> Ec2Instance | None:
+        """One instance as it was seen last, minutes ago at most."""
+        return self._known.get(id_) or await self._by_id.ask(id_)
+
+    async def of_claim(self, uid: str) -> tuple[Ec2Instance, ...]:
+        """Every instance that was launched for a claim, those that are gone included as long as EC2 tells of them."""
+        return await self._by_claim.ask(uid) or ()
+
+    async def list(self) -> tuple[Ec2Instance, ...]:
+        """Every instance of the cluster that is not gone, by id."""
+        filters = [
+            named("tag-key", NODEPOOL_TAG),
+            named("tag-key", NODE_CLASS_TAG),
+            named(f"tag:{CLUSTER_NAME_TAG}", self._cluster_name),
+            named("instance-state-name", *_PRESENT),
+        ]
+        found = {each.id: each async for each in self._read(filters)}
+        self._known = found
+        self._asked_to_end.intersection_update(found)
+        return tuple(each for _, each in sorted(found.items()))
+
+    async def terminate(self, id_: str) -> bool:
+        """Ask for its end, once; True if it is gone."""
+        if id_ not in self._asked_to_end:
+            return bool(await self._endings.ask(id_))
+        if await self._by_id.ask(id_) is not None:
+            return False
+        self._forget(id_)
+        return True
+
+    def note(self, instance: Ec2Instance) -> None:
+        """Keep what was learned elsewhere."""
+        self._known[instance.id] = instance
+
+    async def aclose(self) -> None:
+        """Ask nothing any more."""
+        for each in (self._by_id, self._by_claim, self._endings):
+            await each.aclose()
+
+    def _forget(self, id_: str) -> None:
+        self._known.pop(id_, None)
+        self._asked_to_end.discard(id_)
+
+    async def _describe(self, ids: Sequence[str]) -> Mapping[str, Ec2Instance]:
+        found: dict[str, Ec2Instance] = {}
+        for some in chunks(ids, _MOST_VALUES):
+            filters = [named("instance-id", *some), named("instance-state-name", *_PRESENT)]
+            found |= {each.id: each async for each in self._read(filters)}
+        self._known |= found
+        return found
+
+    async def _describe_claims(self, uids: Sequence[str]) -> Mapping[str, tuple[Ec2Instance, ...]]:
+        found: dict[str, tuple[Ec2Instance, ...]] = {}
+        for some in chunks(uids, _MOST_VALUES):
+            async for each in self._read([named(f"tag:{CLAIM_UID_TAG}", *some)]):
+                uid = each.tags[CLAIM_UID_TAG]
+                found[uid] = (*found.get(uid, ()), each)
+        return found
+
+    async def _read(self, filters: Sequence[Filter]) -> AsyncIterator[Ec2Instance]:
+        pages = self._aws.pages("ec2", "describe_instances", Filters=filters, PaginationConfig=_PAGE)
+        async for page in pages:
+            for reservation in page["Reservations"]:
+                for said in reservation["Instances"]:
+                    yield read_instance(said)
+
+    async def _end(self, ids: Sequence[str]) -> Mapping[str, bool]:
+        """Terminate all of them at once. EC2 refuses the whole request for one it does not know, and names that."""
+        gone: dict[str, bool] = {}
+        left = list(ids)
+        while left:
+            try:
+                answer = await self._aws.call("ec2", "terminate_instances", InstanceIds=left)
+            except AwsError as error:
+                if error.code not in _NOT_FOUND:
+                    raise
+                unknown = set(_ID.findall(error.message)) & set(left) or set(left[:1])
+                gone |= dict.fromkeys(unknown, True)
+                left = [id_ for id_ in left if id_ not in unknown]
+                continue
+            states = {each["InstanceId"]: each["CurrentState"]["Name"] for each in answer["TerminatingInstances"]}
+            gone |= {id_: states.get(id_) == "terminated" for id_ in left}
+            break
+        self._asked_to_end.update(id_ for id_, is_gone in gone.items() if not is_gone)
+        for id_ in (id_ for id_, is_gone in gone.items() if is_gone):
+            self._forget(id_)
+        return gone
+
+
+def read_instance(said: Mapping[str, Any]) -> Ec2Instance:
+    """One entry of DescribeInstances."""
+    reservation = said.get("CapacityReservationId", "")
+    spot = said.get("InstanceLifecycle") == SPOT
+    return Ec2Instance(
+        id=said["InstanceId"],
+        instance_type=said["InstanceType"],
+        zone=said["Placement"]["AvailabilityZone"],
+        capacity_type=SPOT if spot else RESERVED if reservation else ON_DEMAND,
+        state=said["State"]["Name"],
+        image_id=said.get("ImageId", ""),
+        subnet_id=said.get("SubnetId", ""),
+        security_groups=frozenset(_groups(said)),
+        reservation_id=reservation,
+        launched_at=said.get("LaunchTime"),
+        tags={each["Key"]: each["Value"] for each in said.get("Tags", ())},
+    )
+
+
+def _groups(said: Mapping[str, Any]) -> Iterator[str]:
+    listed: Iterable[Mapping[str, Any]] = said.get("SecurityGroups") or [
+        group for interface in said.get("NetworkInterfaces", ()) for group in interface.get("Groups", ())
+    ]
+    for group in listed:
+        yield group["GroupId"]

@@ -1,0 +1,228 @@
+"""Launches one instance for a NodeClaim, and never a second one.
+
+Before anything is asked for, instances that carry the claim's uid are looked for. The token of a request is the claim's
+uid and the number of the try, and only a try that is known to have launched nothing is followed by the next: whoever
+starts over, in this process or the next, is given the answers of the tries before. If EC2 has seen the token with other
+words, somebody asked before us, and the instance has a minute to appear before that try counts as failed.
+"""
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from dovetail.cloud.aws import labels
+from dovetail.cloud.aws.catalog.unavailable import Unavailable
+from dovetail.cloud.aws.cluster import EksCluster
+from dovetail.cloud.aws.hashing import class_hash
+from dovetail.cloud.aws.instances import Ec2Instance, Instances
+from dovetail.cloud.aws.launching.addresses import Addresses
+from dovetail.cloud.aws.launching.choosing import Purchase, plan_purchase
+from dovetail.cloud.aws.launching.failures import SHORTAGES, FleetError, judge, reason_of, remember
+from dovetail.cloud.aws.launching.fleet import Bid, Bought, bought, errors_of, fleet_request, tags_of
+from dovetail.cloud.aws.launching.machines import Start, image_of, template_data
+from dovetail.cloud.aws.launching.templates import LaunchTemplates, is_gone, template
+from dovetail.cloud.aws.launching.userdata import boot_of
+from dovetail.cloud.aws.resolving.subnets import Subnets
+from dovetail.cloud.aws.session import Aws, AwsError
+from dovetail.model.catalog import InstanceType
+from dovetail.model.ec2nodeclass import EC2NodeClass
+from dovetail.model.labels import WELL_KNOWN
+from dovetail.model.nodeclaim import NodeClaim
+from dovetail.model.resources import PODS
+from dovetail.ports.clock import Clock
+from dovetail.ports.errors import InsufficientCapacity, LaunchFailed
+
+SETTLING = timedelta(minutes=1)
+"""How long an instance may take to appear in EC2's own lists."""
+_MISMATCH = "IdempotentParameterMismatch"
+_REMEMBERED = 5000
+_KNOWN = WELL_KNOWN | labels.INSTANCE_LABELS | labels.OFFERING_LABELS
+
+
+@dataclass(frozen=True, kw_only=True)
+class Yard:
+    """What a launch needs."""
+
+    aws: Aws
+    clock: Clock
+    cluster: EksCluster
+    subnets: Subnets
+    instances: Instances
+    templates: LaunchTemplates
+    unavailable: Unavailable
+
+
+@dataclass
+class _Tries:
+    """How far the launches of one claim have come, as this process knows."""
+
+    number: int = 0
+    unsettled_since: datetime | None = None
+
+
+@dataclass(frozen=True)
+class _Order:
+    """One launch: who it is for, and all that may be bought for it."""
+
+    claim: NodeClaim
+    purchase: Purchase
+    bids: tuple[Bid, ...]
+    tags: Mapping[str, str]
+
+
+class Launcher:
+    """Launches instances."""
+
+    def __init__(self, yard: Yard) -> None:
+        self._yard = yard
+        self._addresses = Addresses(yard.clock, yard.unavailable)
+        self._tries: OrderedDict[str, _Tries] = OrderedDict()
+
+    async def find(self, claim: NodeClaim) -> Ec2Instance | None:
+        """The instance that was launched for the claim before; `InsufficientCapacity` if it is on its way out again."""
+        found = await self._yard.instances.of_claim(claim.metadata.uid)
+        alive = sorted((each for each in found if not each.terminating), key=lambda each: each.id)
+        if found and not alive:
+            raise InsufficientCapacity(f"instance {found[0].id} was terminated before it became a node")
+        return alive[0] if alive else None
+
+    async def launch(self, claim: NodeClaim, node_class: EC2NodeClass, types: Sequence[InstanceType]) -> Ec2Instance:
+        """Launch one instance, or give the one that an earlier try launched."""
+        purchase = plan_purchase(claim, types, _KNOWN)
+        if isinstance(purchase, str):
+            raise InsufficientCapacity(purchase)
+        order = await self._order(claim, node_class, purchase)
+        subnets = sorted({bid.subnet_id for bid in order.bids})
+        pods = min(int(bid.option.instance_type.capacity[PODS].units) for bid in order.bids)
+        held = self._addresses.take(subnets, pods)
+        landed = ""
+        try:
+            got = await self._buy(order)
+            landed = got.subnet_id
+        finally:
+            self._addresses.give_back(held, [each for each in subnets if each != landed], pods)
+        self._yard.instances.note(got)
+        return got
+
+    async def _order(self, claim: NodeClaim, node_class: EC2NodeClass, purchase: Purchase) -> _Order:
+        yard = self._yard
+        name = yard.cluster.name
+        facts = await yard.cluster.facts()
+        tags = tags_of(claim, node_class, name, class_hash(node_class))
+        shared = {key: value for key, value in tags.items() if key in _shared(name) or key in node_class.spec.tags}
+        boot = boot_of(claim, purchase.capacity_type, node_class.spec, (name, facts))
+        start = Start(node_class, purchase, boot, shared, efa=labels.EFA in claim.spec.resources.requests)
+        zones = self._addresses.choose(await yard.subnets.find(node_class.spec.subnet_selector_terms))
+        bids = tuple(
+            Bid(option, zones[option.offering.zone], template(name, node_class.name, template_data(option, start)))
+            for option in purchase.options
+            if option.offering.zone in zones and image_of(option, node_class)
+        )
+        if not bids:
+            raise InsufficientCapacity("no subnet has addresses left in a zone that could be bought in")
+        return _Order(claim, purchase, bids, tags)
+
+    async def _buy(self, order: _Order) -> Ec2Instance:
+        """Ask for the fleet; once more with new templates if EC2 says that they are gone."""
+        for last in (False, True):
+            answer = await self._ask(order, last=last)
+            if isinstance(answer, Ec2Instance):
+                return answer
+            if answer is None:
+                continue
+            errors = errors_of(answer, order.bids)
+            remember(errors, order.purchase.capacity_type, self._yard.unavailable)
+            got = bought(answer, order.bids)
+            if got is not None:
+                return self._launched(order, got)
+            self._of(order.claim).number += 1
+            if not last and errors and all(is_gone(error.code) for error in errors):
+                self._forget_templates(order)
+                continue
+            raise judge(errors, order.purchase.capacity_type)
+        raise AssertionError("the second try answers or raises")
+
+    async def _ask(self, order: _Order, *, last: bool) -> Mapping[str, Any] | Ec2Instance | None:
+        """EC2's answer, the instance of an earlier try, or None if the templates have to be made again."""
+        for each in {bid.template.name: bid.template for bid in order.bids}.values():
+            await self._ensure(each)
+        tries = self._of(order.claim)
+        token = f"{order.claim.metadata.uid}-{tries.number}"
+        request = fleet_request(order.purchase, order.bids, order.tags, token)
+        try:
+            return await self._yard.aws.call("ec2", "create_fleet", **request)
+        except AwsError as error:
+            if error.code == _MISMATCH:
+                return await self._settled(order.claim, tries)
+            if is_gone(error.code) and not last:
+                self._forget_templates(order)
+                return None
+            if error.code in SHORTAGES:
+                remember(_all_short(order, error), order.purchase.capacity_type, self._yard.unavailable)
+                raise InsufficientCapacity(str(error)) from error
+            raise LaunchFailed(reason_of(error.code, error.message), str(error)) from error
+
+    async def _ensure(self, wanted: Any) -> None:
+        try:
+            await self._yard.templates.ensure(wanted)
+        except AwsError as error:
+            raise LaunchFailed(reason_of(error.code, error.message), str(error)) from error
+
+    async def _settled(self, claim: NodeClaim, tries: _Tries) -> Ec2Instance:
+        """The instance that somebody asked for in other words, once it is to be seen."""
+        found = await self.find(claim)
+        if found is not None:
+            return found
+        now = self._yard.clock.now()
+        tries.unsettled_since = tries.unsettled_since or now
+        if now - tries.unsettled_since >= SETTLING:
+            tries.number, tries.unsettled_since = tries.number + 1, None
+        raise LaunchFailed("LaunchUnsettled", "an earlier launch may still bring an instance; waiting for it to appear")
+
+    def _forget_templates(self, order: _Order) -> None:
+        for bid in order.bids:
+            self._yard.templates.forget(bid.template)
+
+    def _launched(self, order: _Order, got: Bought) -> Ec2Instance:
+        option, data = got.bid.option, got.bid.template.data
+        groups = data.get("SecurityGroupIds") or [g for each in data["NetworkInterfaces"] for g in each["Groups"]]
+        return Ec2Instance(
+            id=got.instance_id,
+            instance_type=option.instance_type.name,
+            zone=option.offering.zone,
+            capacity_type=order.purchase.capacity_type,
+            state="pending",
+            image_id=data["ImageId"],
+            subnet_id=got.bid.subnet_id,
+            security_groups=frozenset(groups),
+            reservation_id=option.reservation_id,
+            launched_at=self._yard.clock.now(),
+            tags=order.tags,
+        )
+
+    def _of(self, claim: NodeClaim) -> _Tries:
+        tries = self._tries.setdefault(claim.metadata.uid, _Tries())
+        while len(self._tries) > _REMEMBERED:
+            self._tries.popitem(last=False)
+        return tries
+
+
+def _shared(cluster_name: str) -> frozenset[str]:
+    """Tags that do not differ between the claims of a class."""
+    return frozenset({labels.cluster_tag(cluster_name), labels.CLUSTER_NAME_TAG, labels.NODE_CLASS_TAG})
+
+
+def _all_short(order: _Order, error: AwsError) -> list[FleetError]:
+    """A refusal that names nothing is about all that was asked for."""
+    return [
+        FleetError(
+            code=error.code,
+            message=error.message,
+            instance_type=bid.option.instance_type.name,
+            zone=bid.option.offering.zone,
+            reservation_id=bid.option.reservation_id,
+        )
+        for bid in order.bids
+    ]

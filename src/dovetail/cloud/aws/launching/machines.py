@@ -1,0 +1,141 @@
+"""What is in a launch template: everything EC2 needs to start one kind of machine for a claim."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dovetail.cloud.aws import labels
+from dovetail.cloud.aws.launching.choosing import Option, Purchase
+from dovetail.cloud.aws.launching.userdata import Boot, user_data
+from dovetail.cloud.aws.resolving.images import image_for
+from dovetail.model.ec2nodeclass import BlockDevice, BlockDeviceMapping, EC2NodeClass, EC2NodeClassSpec, MetadataOptions
+from dovetail.model.quantity import Quantity
+from dovetail.model.resources import PODS
+
+_GIB = 1 << 30
+_DEVICES = {"Bottlerocket": (("/dev/xvda", 4), ("/dev/xvdb", 20)), "Custom": ()}
+_WINDOWS = (("/dev/sda1", 50),)
+_USUAL = (("/dev/xvda", 20),)
+
+
+@dataclass(frozen=True)
+class Start:
+    """What all machines of one launch share."""
+
+    node_class: EC2NodeClass
+    purchase: Purchase
+    boot: Boot
+    tags: Mapping[str, str]  # of what the instance brings along
+    efa: bool = False  # whether the claim asks for such interfaces
+
+
+def image_of(option: Option, node_class: EC2NodeClass) -> str:
+    """The image a machine is started from; empty if none suits it."""
+    found = image_for(option.instance_type.requirements, node_class.status.amis)
+    return found.id if found is not None else ""
+
+
+def template_data(option: Option, start: Start) -> dict[str, Any]:
+    """The content of the template the option is launched from."""
+    spec, status = start.node_class.spec, start.node_class.status
+    pods = int(option.instance_type.capacity[PODS].units)
+    boot = replace(start.boot, kubelet={**start.boot.kubelet, "maxPods": pods})
+    listed = [{"Key": key, "Value": value} for key, value in sorted(start.tags.items())]
+    groups = [group.id for group in status.security_groups]
+    interfaces = _interfaces(option, start, groups)
+    data: dict[str, Any] = {
+        "ImageId": image_of(option, start.node_class),
+        "IamInstanceProfile": {"Name": status.instance_profile},
+        "UserData": user_data(spec, boot),
+        "BlockDeviceMappings": _volumes(spec),
+        "MetadataOptions": _metadata(spec.metadata_options or MetadataOptions()),
+        "Monitoring": {"Enabled": bool(spec.detailed_monitoring)},
+        "CapacityReservationSpecification": _reservation(option),
+        "TagSpecifications": [{"ResourceType": "network-interface", "Tags": listed}],
+        **({"NetworkInterfaces": interfaces} if interfaces else {"SecurityGroupIds": groups}),
+        **({"CpuOptions": _capitalised(spec.cpu_options)} if spec.cpu_options else {}),
+    }
+    if start.purchase.capacity_block:
+        data["InstanceMarketOptions"] = {"MarketType": "capacity-block"}
+    if (group := spec.placement_group_selector) is not None:
+        data["Placement"] = {"GroupId": group.id} if group.id else {"GroupName": group.name}
+    return data
+
+
+def _reservation(option: Option) -> dict[str, Any]:
+    """Nobody draws on a reservation by accident."""
+    if not option.reservation_id:
+        return {"CapacityReservationPreference": "none"}
+    return {"CapacityReservationTarget": {"CapacityReservationId": option.reservation_id}}
+
+
+def _interfaces(option: Option, start: Start, groups: Sequence[str]) -> list[dict[str, Any]]:
+    spec = start.node_class.spec
+    wanted = [
+        {
+            "NetworkCardIndex": each.network_card_index,
+            "DeviceIndex": each.device_index,
+            "InterfaceType": each.interface_type,
+        }
+        for each in spec.network_interfaces
+    ]
+    if start.efa and not wanted:
+        count = int(option.instance_type.capacity.get(labels.EFA, Quantity.of(0)).units)
+        wanted = [
+            {"NetworkCardIndex": card, "DeviceIndex": min(card, 1), "InterfaceType": "efa"} for card in range(count)
+        ]
+    if not wanted and (spec.associate_public_ip_address is not None or spec.ip_prefix_count is not None):
+        wanted = [{"NetworkCardIndex": 0, "DeviceIndex": 0, "InterfaceType": "interface"}]
+    for interface in wanted:
+        interface["Groups"] = list(groups)
+        first = interface["DeviceIndex"] == 0 and interface["NetworkCardIndex"] == 0
+        if first and spec.associate_public_ip_address is not None:
+            interface["AssociatePublicIpAddress"] = spec.associate_public_ip_address
+        if first and spec.ip_prefix_count is not None:
+            interface["Ipv4PrefixCount"] = spec.ip_prefix_count
+    return wanted
+
+
+def _volumes(spec: EC2NodeClassSpec) -> list[dict[str, Any]]:
+    mappings = spec.block_device_mappings or tuple(_default_volumes(spec.family))
+    return [{"DeviceName": each.device_name, "Ebs": _volume(each.ebs)} for each in mappings if each.ebs is not None]
+
+
+def _default_volumes(family: str) -> list[BlockDeviceMapping]:
+    devices = _WINDOWS if family.startswith("Windows") else _DEVICES.get(family, _USUAL)
+    return [
+        BlockDeviceMapping(
+            device_name=device, ebs=BlockDevice(encrypted=True, volume_type="gp3", volume_size=f"{size}Gi")
+        )
+        for device, size in devices
+    ]
+
+
+def _volume(ebs: BlockDevice) -> dict[str, Any]:
+    size = -(-int(Quantity.parse(ebs.volume_size).units) // _GIB) if ebs.volume_size else None
+    told = {
+        "DeleteOnTermination": True if ebs.delete_on_termination is None else ebs.delete_on_termination,
+        "Encrypted": ebs.encrypted,
+        "Iops": ebs.iops,
+        "KmsKeyId": ebs.kms_key_id or None,
+        "SnapshotId": ebs.snapshot_id or None,
+        "Throughput": ebs.throughput,
+        "VolumeInitializationRate": ebs.volume_initialization_rate,
+        "VolumeSize": size,
+        "VolumeType": ebs.volume_type or None,
+    }
+    return {name: value for name, value in told.items() if value is not None}
+
+
+def _metadata(options: MetadataOptions) -> dict[str, Any]:
+    return {
+        "HttpEndpoint": options.http_endpoint,
+        "HttpProtocolIpv6": options.http_protocol_ipv6,
+        "HttpPutResponseHopLimit": options.http_put_response_hop_limit,
+        "HttpTokens": options.http_tokens,
+        "InstanceMetadataTags": "disabled",
+    }
+
+
+def _capitalised(said: Mapping[str, object]) -> dict[str, object]:
+    return {name[:1].upper() + name[1:]: value for name, value in said.items()}
