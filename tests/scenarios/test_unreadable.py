@@ -6,7 +6,9 @@ import pytest
 
 from dovetail.model.kinds import POD
 from dovetail.model.wire import Key
-from stories import ACTING, deployment, live, node_class, pool
+from dovetail.ports.cluster import Patch
+from dovetail.sim.kinds import NODE, NODE_CLAIM
+from stories import ACTING, ON_DEMAND, deployment, live, node_class, node_pool, pool
 
 
 def odd_pod(node):
@@ -54,3 +56,56 @@ def test_the_odd_pod_is_one_nobody_can_read():
         assert not life.world.values(POD)
 
     live(story, node_class(), pool(), settings=ACTING)
+
+
+def test_a_drain_waits_while_a_pod_cannot_be_read():
+    """It may run on that very node, and nobody would have asked it to go."""
+
+    async def story(life):
+        await life.until(lambda: life.running(3) and life.settled())
+        (node,) = life.nodes
+        made = life.world.apply(odd_pod(node.name))
+        await asyncio.sleep(5)
+        life.world.api.delete(NODE, node.key)
+        await asyncio.sleep(600)
+        assert node.name in [each.name for each in life.nodes]
+        assert {pod.node_name for pod in life.pods} != {node.name}  # all others have gone already
+        assert any("default/odd" in event.message for event in life.events("FailedDraining"))
+        life.world.api.delete(made.resource, Key("default", "odd"))
+        await life.until(lambda: life.running(3) and node.name not in [each.name for each in life.nodes], within=60)
+
+    live(story, node_class(), pool(), deployment(replicas=3))
+
+
+def test_a_drain_with_a_deadline_does_not_outlast_it_for_a_pod_that_cannot_be_read():
+    async def story(life):
+        await life.until(lambda: life.running(3) and life.settled())
+        (node,) = life.nodes
+        life.world.apply(odd_pod(node.name))
+        await asyncio.sleep(5)
+        life.world.api.delete(NODE, node.key)
+        await asyncio.sleep(290)
+        assert node.name in [each.name for each in life.nodes]
+        await life.until(lambda: node.name not in [each.name for each in life.nodes], within=15)
+
+    bounded = node_pool(template={"requirements": ON_DEMAND, "terminationGracePeriod": "5m"})
+    live(story, node_class(), bounded, deployment(replicas=3))
+
+
+def test_an_instance_is_not_taken_from_under_a_node_that_cannot_be_read():
+    async def story(life):
+        await life.until(lambda: life.running(3) and life.settled())
+        (node,), (claim,) = life.nodes, life.claims
+        life.world.api.patch(
+            NODE, node.key, Patch({"status": {"capacity": {"example.com/odd": "about-four"}}}, "", "status")
+        )
+        await asyncio.sleep(5)
+        assert node.key in life.parts.manager.state.nodes.unreadable
+        life.world.api.delete(NODE_CLAIM, claim.key)
+        await asyncio.sleep(600)
+        assert not life.world.store.find(NODE, node.key).deleting
+        assert any(node.name in event.message for event in life.events("FailedDraining"))
+        life.world.api.patch(NODE, node.key, Patch({"status": {"capacity": {"example.com/odd": None}}}, "", "status"))
+        await life.until(lambda: claim.name not in [each.name for each in life.claims], within=90)
+
+    live(story, node_class(), pool(), deployment(replicas=3))

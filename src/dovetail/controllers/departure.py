@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from dovetail.controllers.context import Context
 from dovetail.controllers.eviction import Errand, EvictionQueue
 from dovetail.core.lifecycle.deadline import read_deadline
-from dovetail.core.lifecycle.detachment import awaiting_words, find_attached
+from dovetail.core.lifecycle.detachment import awaiting_words, find_attached, named
 from dovetail.core.lifecycle.drain import MINIMUM_DRAIN, Drain, plan_drain, waiting_words
 from dovetail.core.lifecycle.patches import conditions_patch
 from dovetail.model.conditions import ConditionList, Verdict, find
@@ -47,6 +47,7 @@ class Departure:
         now, deadline = self._context.clock.now(), read_deadline(claim) if claim is not None else None
         drain = plan_drain(self._joined(node), now, deadline)
         wait = self._drained(node, claim, drain, deadline)
+        wait = self._unread(node, deadline) if wait is None else wait
         if wait is not None:
             await self.judge(claim, [DRAINING])
             return wait
@@ -89,13 +90,23 @@ class Departure:
         left = began_at + MINIMUM_DRAIN - self._context.clock.now()
         return left.total_seconds() if left > timedelta() else None
 
+    def _unread(self, node: Node, deadline: datetime | None) -> float | None:
+        """A pod nobody can read may run on this very node: it stays until that is cleared up, or its deadline is."""
+        odd = self._context.state.pods.unreadable
+        if not odd or (deadline is not None and self._context.clock.now() >= deadline):
+            return None
+        message = f"Failed to drain node, it may run pods that cannot be read ({named(map(str, sorted(odd)))})"
+        self._tell(node, "FailedDraining", message, warning=True, dedupe=(node.metadata.uid, "unreadable"))
+        return self._until(deadline)
+
     def _joined(self, node: Node) -> ClusterNode:
         return self._context.state.cluster_node(node)
 
     def _attached(self, node: Node, now: datetime) -> tuple[str, ...]:
         state = self._context.state
         found = state.attachments_of(node.name)
-        return find_attached(self._joined(node), found, state.volume_claims.items, now) if found else ()
+        attached = find_attached(self._joined(node), found, state.volume_claims.items, now) if found else ()
+        return (*attached, *(key.name for key in sorted(state.attachments.unreadable)))  # those may be of any node
 
     def _until(self, instant: datetime | None) -> float:
         left = LOOK_AGAIN if instant is None else min(LOOK_AGAIN, instant - self._context.clock.now())

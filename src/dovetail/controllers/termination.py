@@ -30,6 +30,7 @@ from dovetail.runtime.reconciler import Reconciler
 
 log = logging.getLogger(__name__)
 INSTANCE_SECONDS = 5.0
+UNREADABLE_SECONDS = 30.0
 EXPIRING = "TerminationGracePeriodExpiring"
 
 
@@ -107,6 +108,8 @@ class Termination:
                     await context.delete_node(node)
             if nodes:
                 return None  # the node's own end wakes us
+            if self._hides_its_node(claim):
+                return UNREADABLE_SECONDS
         if claim.provider_id and not await self._terminated(claim):
             return INSTANCE_SECONDS
         await self._let_claim_go(context.state.claims.items.get(key, claim))
@@ -114,6 +117,15 @@ class Termination:
 
     def _holds(self, held: KubeObject) -> bool:
         return TERMINATION_FINALIZER in held.metadata.finalizers
+
+    def _hides_its_node(self, claim: NodeClaim) -> bool:
+        """Whether the claim's node cannot be read: what runs on it is not known, so its instance stays until due."""
+        deadline, key = read_deadline(claim), Key("", claim.status.node_name)
+        if key not in self._context.state.nodes.unreadable or (deadline and self._context.clock.now() >= deadline):
+            return False
+        message = f"Failed to drain node, {key} cannot be read: correct it, or delete it if nothing runs there"
+        self._context.recorder.publish(Notice(NODE_CLAIM, claim, "FailedDraining", message, warning=True))
+        return True
 
     def _announce_deadline(self, claim: NodeClaim) -> None:
         deadline = read_deadline(claim)

@@ -37,8 +37,14 @@ def find_attached(
 
 def awaiting_words(attached: tuple[str, ...]) -> str:
     """What is waited for, as events and conditions tell it."""
-    more = f" and {len(attached) - MOST_NAMED} more" if len(attached) > MOST_NAMED else ""
-    return f"Awaiting deletion of bound volumeattachments ({', '.join(attached[:MOST_NAMED])}{more})"
+    return f"Awaiting deletion of bound volumeattachments ({named(attached)})"
+
+
+def named(things: Iterable[str]) -> str:
+    """A few of these by name, the others by number."""
+    names = tuple(things)
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return f"{', '.join(names[:MOST_NAMED])}{more}"
 
 
 def _volumes(pod: Pod, claims: Mapping[Key, PersistentVolumeClaim]) -> Iterable[str]:
