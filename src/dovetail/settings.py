@@ -117,6 +117,12 @@ class Settings:
     kube_client_burst: int = _knob(300, "Requests to the API server that may be made at once.")
     metrics_port: int = _knob(8080, "Where `/metrics` is served for Prometheus; 0 for nowhere.")
     health_probe_port: int = _knob(8081, "Where `/healthz` and `/readyz` are served; 0 for nowhere.")
+    dashboard_port: int = _knob(8088, "Where the page is served; 0 for nowhere.")
+    dashboard_address: str = _knob(
+        "127.0.0.1",
+        "The address of the page. Any but this machine's own needs a token.",
+    )
+    dashboard_token_file: str = _knob("", "A file with the token that has to be shown to see the page; none if empty.")
     node_metrics: str = _knob(
         "pool",
         "What gauges about nodes are told for: nothing, each pool, or each node.",

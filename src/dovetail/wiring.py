@@ -4,10 +4,11 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from random import SystemRandom
 from socket import gethostname
@@ -17,9 +18,11 @@ from uuid import uuid4
 from dovetail.cloud.kwok.catalog import select_catalog
 from dovetail.cloud.kwok.interruptions import StagedInterruptions
 from dovetail.cloud.kwok.provider import KwokProvider
+from dovetail.controllers.catalogs import find_catalogs
 from dovetail.controllers.context import Ports
 from dovetail.controllers.listing import list_snapshot
 from dovetail.controllers.manager import Manager
+from dovetail.controllers.state import ClusterState
 from dovetail.kube.access import find_access
 from dovetail.kube.connect import connect
 from dovetail.kube.transport import Limits
@@ -321,17 +324,38 @@ async def reach(kubeconfig: Path | None, context: str | None, settings: Settings
 
 async def take_snapshot(kubeconfig: Path | None, context: str | None, settings: Settings) -> Snapshot:
     """A real cluster as it is now, read once. Needs no more than permission to list; writes nothing."""
-    clock = SystemClock()
-    limits = Limits(qps=settings.kube_client_qps, burst=settings.kube_client_burst)
-    cluster = await connect(kubeconfig, context, clock, SystemRandom(), limits)
-    try:
-        supplier = find_supply(cluster, clock, settings).supplier
+    async with reach(kubeconfig, context, settings) as found:
+        supplier = find_supply(found.cluster, found.clock, settings).supplier
         try:
-            return await list_snapshot(cluster, supplier, clock, own_namespace(settings))
+            return await list_snapshot(found.cluster, supplier, found.clock, own_namespace(settings))
         finally:
             await supplier.aclose()
-    finally:
-        await cluster.aclose()
+
+
+Look = Callable[[], Awaitable[Snapshot]]
+
+
+@asynccontextmanager
+async def watched(
+    kubeconfig: Path | None, context: str | None, settings: Settings
+) -> AsyncIterator[tuple[ClusterState, Look]]:
+    """What informers know of a real cluster once they run, and how to look at it. Nothing can be written."""
+    gate = Gate()
+    gate.close("only looking")
+    async with reach(kubeconfig, context, settings) as found:
+        cluster = LenientCluster(found.cluster, gate)
+        supplier = find_supply(cluster, found.clock, settings).supplier
+        try:
+            state = ClusterState(cluster, supplier.well_known_labels, own_namespace(settings))
+            yield state, partial(look, state, supplier, found.clock)
+        finally:
+            await supplier.aclose()
+
+
+async def look(state: ClusterState, cloud: CloudProvider, clock: Clock) -> Snapshot:
+    """What informers know, as a snapshot."""
+    catalogs = await find_catalogs(cloud, state.nodepools.items.values())
+    return replace(state.snapshot(clock.now(), catalogs), repair_statements=cloud.repair_statements())
 
 
 def admit(_resource: object, before: Plain | None, after: Plain) -> Plain:

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from dovetail.cli.app import app
 
-QUIET = ["--metrics-port", "0", "--health-probe-port", "0", "--ledger", "off"]
+QUIET = ["--metrics-port", "0", "--health-probe-port", "0", "--dashboard-port", "0", "--ledger", "off"]
 
 
 def run(*arguments, **variables):

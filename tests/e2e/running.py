@@ -50,7 +50,7 @@ def crds():
     return subprocess.run([DOVETAIL, "crds"], check=True, capture_output=True, text=True).stdout
 
 
-ALONE = {"METRICS_PORT": "0", "HEALTH_PROBE_PORT": "0", "DOVETAIL_LEDGER": "off"}
+ALONE = {"METRICS_PORT": "0", "HEALTH_PROBE_PORT": "0", "DOVETAIL_DASHBOARD_PORT": "0", "DOVETAIL_LEDGER": "off"}
 """Several controllers share the machine: none takes a port or a file that another would."""
 
 

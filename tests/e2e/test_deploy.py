@@ -80,6 +80,7 @@ def as_deployed(cluster, documents, test):
         **os.environ,
         "DOVETAIL_LOG_FORMAT": "text",
         "METRICS_PORT": "0",
+        "DOVETAIL_DASHBOARD_PORT": "0",
         "HEALTH_PROBE_PORT": "0",
         "DOVETAIL_LEDGER": "off",
         "LEADER_ELECTION_NAMESPACE": "dovetail",  # in a pod it is found

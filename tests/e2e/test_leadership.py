@@ -18,6 +18,7 @@ def replica(cluster, name, **variables):
         **os.environ,
         "DOVETAIL_LOG_FORMAT": "text",
         "METRICS_PORT": "0",
+        "DOVETAIL_DASHBOARD_PORT": "0",
         "HEALTH_PROBE_PORT": "0",
         **variables,
     }

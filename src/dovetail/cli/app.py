@@ -7,6 +7,7 @@ import typer
 
 from dovetail.cli.budgets import budgets
 from dovetail.cli.crds import crds
+from dovetail.cli.dashboard import dashboard
 from dovetail.cli.demo import demo
 from dovetail.cli.drain import drain
 from dovetail.cli.explain import explain
@@ -54,6 +55,7 @@ app.command(rich_help_panel="Look")(plan)
 app.command(rich_help_panel="Look")(explain)
 app.command(rich_help_panel="Look")(budgets)
 app.command(rich_help_panel="Look")(history)
+app.command(rich_help_panel="Look")(dashboard)
 app.command(rich_help_panel="Look")(simulate)
 app.command(rich_help_panel="Look")(torture)
 app.command(rich_help_panel="Act")(run)

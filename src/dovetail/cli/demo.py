@@ -84,6 +84,19 @@ Kept = Annotated[
 ]
 
 
+Port = Annotated[
+    int | None,
+    typer.Option(
+        "--dashboard-port",
+        min=0,
+        max=65535,
+        metavar="NUMBER",
+        help="Serve the page there, and go on after the story until Ctrl-C; 0 serves none.",
+        show_default="8088 with a live view, until the story ends",
+    ),
+]
+
+
 def demo(  # noqa: PLR0913 - one parameter an option
     *,
     length: Length = "2h",
@@ -94,6 +107,7 @@ def demo(  # noqa: PLR0913 - one parameter an option
     catalog: Sale = Catalog.REALISTIC,
     filename: Pools = "",
     ledger: Kept = "",
+    dashboard_port: Port = None,
 ) -> None:
     """Watch a cluster live: deployments scale out and in, and nodes come.
 
@@ -107,10 +121,14 @@ def demo(  # noqa: PLR0913 - one parameter an option
       dovetail demo --speed 30 --seed 7      slower, and another story
       dovetail demo --for 24h --speed max    a day, as fast as it goes
       dovetail demo -f nodepool.yaml         with your own NodePools
+      dovetail demo --dashboard-port 8088    with a page that stays
       dovetail demo --plain -o json          only the summary, for scripts
     """
+    from dataclasses import replace
+
     from rich.console import Console
 
+    from dovetail.cli.story.page import demo_page
     from dovetail.cli.story.performance import Plan
 
     console = Console(highlight=False, emoji=False)
@@ -123,10 +141,14 @@ def demo(  # noqa: PLR0913 - one parameter an option
         nodepools=_nodepools(filename),
         ledger=ledger,
     )
-    with _on_terminal(console) if live else nullcontext() as draw:
-        summary, took = _perform(asked, draw, _printer(console) if output is Output.TEXT and not live else _silent)
-    _print_summary(console, summary, output)
-    typer.echo(f"Took {took:.1f} s of real time.", err=True)
+    with demo_page(asked, dashboard_port, live=live) as page:
+        asked = replace(asked, ledger=page.ledger, page=page.address)
+        with _on_terminal(console) if live else nullcontext() as draw:
+            show = _printer(console) if output is Output.TEXT and not live else _silent
+            summary, took = _perform(asked, draw, show, page.opened)
+        _print_summary(console, summary, output)
+        typer.echo(f"Took {took:.1f} s of real time.", err=True)
+        page.stay()
 
 
 def _seconds(text: str) -> float:
@@ -176,7 +198,10 @@ def _nodepools(filename: str) -> tuple[dict[str, Any], ...]:
 
 
 def _perform(
-    plan: "Plan", draw: "Callable[[Stage, float], None] | None", show: "Callable[[Entry], None]"
+    plan: "Plan",
+    draw: "Callable[[Stage, float], None] | None",
+    show: "Callable[[Entry], None]",
+    seen: "Callable[[Stage], None]",
 ) -> "tuple[Summary, float]":
     import time
 
@@ -186,6 +211,7 @@ def _perform(
     pacer = Pacer(plan.speed, time.monotonic, time.sleep)
 
     def opened(stage: "Stage") -> None:
+        seen(stage)
         if draw is not None:
             pacer.draw = lambda now: draw(stage, now)
 

@@ -69,8 +69,8 @@ def history(  # noqa: PLR0913 - one parameter an option
         node=node,
         nodepool=nodepool,
         reason=reason,
-        since=_instant("--since", since, _now),
-        until=_instant("--until", until, _now),
+        since=instant("--since", since, _now),
+        until=instant("--until", until, _now),
     )
     try:
         found = read_history(place, question)
@@ -86,7 +86,7 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
-def _instant(option: str, text: str, now: "Callable[[], datetime]") -> datetime | None:
+def instant(option: str, text: str, now: "Callable[[], datetime]") -> datetime | None:
     """A span back from now, a date, or an instant; a date without a time zone is in UTC."""
     from datetime import UTC, timedelta
 

@@ -45,7 +45,9 @@ def run(
 async def _run(kubeconfig: Path | None, context: str | None, settings: Settings) -> int:
     import logging
 
+    from dovetail.cli.dashboard_documents import page_of
     from dovetail.cloud.kwok.catalog import InstanceTypesInvalid
+    from dovetail.dashboard.access import AccessUnsafe
     from dovetail.kube.endpoint import AccessFault
     from dovetail.observe.endpoints import PortUnusable
     from dovetail.ports.errors import Denied
@@ -58,12 +60,24 @@ async def _run(kubeconfig: Path | None, context: str | None, settings: Settings)
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stopped.set)
     try:
-        async with on_cluster(kubeconfig, context, settings) as parts, endpoints(parts, settings).served():
+        async with (
+            on_cluster(kubeconfig, context, settings) as parts,
+            endpoints(parts, settings).served(),
+            page_of(parts, settings),
+        ):
             await _check_access(parts.cluster, settings)
             log.info("dovetail starts", extra={"provider": settings.provider, "dry_run": settings.dry_run})
             async with standing(kubeconfig, context, settings) as office:
                 ending = await shift(parts, settings, stopped, office).run()
-    except (AccessFault, Denied, InstanceTypesInvalid, PortUnusable, ProviderUnusable, Unprepared) as error:
+    except (
+        AccessFault,
+        AccessUnsafe,
+        Denied,
+        InstanceTypesInvalid,
+        PortUnusable,
+        ProviderUnusable,
+        Unprepared,
+    ) as error:
         typer.echo(f"Error: {error}", err=True)
         return 2
     log.info("dovetail stopped", extra={"why": ending})

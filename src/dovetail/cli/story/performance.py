@@ -2,9 +2,10 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from dovetail.cli.story.director import Director
 from dovetail.cli.story.feed import Entry, Feed
@@ -14,10 +15,11 @@ from dovetail.cli.story.script import Plain, load_story, load_workloads
 from dovetail.cli.story.summary import Summary
 from dovetail.cli.story.tally import Tally
 from dovetail.controllers.state import ClusterState
+from dovetail.model.snapshot import Snapshot
 from dovetail.settings import Settings
 from dovetail.sim.loop import run
 from dovetail.sim.world import World, WorldOptions
-from dovetail.wiring import embedded
+from dovetail.wiring import embedded, look
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +32,7 @@ class Plan:
     catalog: str
     nodepools: tuple[Plain, ...]
     ledger: str = ""  # the file decisions are written to, if any
+    page: str = ""  # where the page is, if it is served
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +45,7 @@ class Stage:
     feed: Feed
     tally: Tally
     director: Director
+    look: Callable[[], Awaitable[Snapshot]]
 
 
 def perform(plan: Plan, pacer: Pacer, show: Callable[[Entry], None], opened: Callable[[Stage], None]) -> Summary:
@@ -61,7 +65,9 @@ async def _live(plan: Plan, pacer: Pacer, show: Callable[[Entry], None], opened:
         tally.watch(world)
         director = Director(world, feed, load_story(), load_workloads())
         director.prepare(plan.nodepools)
-        opened(Stage(plan, world, cluster.parts.manager.state, feed, tally, director))
+        state = cluster.parts.manager.state
+        seen = partial(look, state, cluster.parts.supplier, world.clock)
+        opened(Stage(plan, world, state, feed, tally, director, seen))
         with _listening(feed):
             playing = loop.create_task(director.play())
             try:

@@ -19,11 +19,12 @@ _MOST = "black on bright_green"
 
 def print_calendar(pool: str, calendar: Calendar, output: str) -> None:
     """Print it in the form asked for."""
-    document = _document(pool, calendar)
+    document = calendar_document(pool, calendar)
     print_document(document, output, lambda console: draw_map(console, pool, calendar))
 
 
-def _document(pool: str, calendar: Calendar) -> dict[str, Any]:
+def calendar_document(pool: str, calendar: Calendar) -> dict[str, Any]:
+    """What budgets allow in each hour, as plain data."""
     return {
         "nodepool": pool,
         "nodes": calendar.total,

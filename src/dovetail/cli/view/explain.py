@@ -21,10 +21,11 @@ from dovetail.model.reason import VOLUNTARY
 
 def print_node(told: NodeExplanation, output: str) -> None:
     """What stands between a node and each method."""
-    print_document(_node_document(told), output, lambda console: _node_text(console, told))
+    print_document(node_document(told), output, lambda console: _node_text(console, told))
 
 
-def _node_document(told: NodeExplanation) -> dict[str, Any]:
+def node_document(told: NodeExplanation) -> dict[str, Any]:
+    """What every method makes of a node, as plain data."""
     return {
         "node": told.node.name,
         "nodepool": told.node.nodepool_name,
@@ -97,10 +98,11 @@ def lifting(obstacle: Obstacle, now: datetime) -> tuple[str, str]:
 
 def print_pool(told: PoolExplanation, output: str) -> None:
     """What a NodePool allows now."""
-    print_document(_pool_document(told), output, lambda console: _pool_text(console, told))
+    print_document(pool_document(told), output, lambda console: _pool_text(console, told))
 
 
-def _pool_document(told: PoolExplanation) -> dict[str, Any]:
+def pool_document(told: PoolExplanation) -> dict[str, Any]:
+    """What a NodePool allows now, as plain data."""
     return {
         "nodepool": told.pool.name,
         "at": stamp(told.at),
@@ -197,10 +199,11 @@ def _force(view: BudgetView, now: datetime) -> Text:
 
 def print_pod(told: PodExplanation, output: str) -> None:
     """Where a pod is, and what keeps it there."""
-    print_document(_pod_document(told), output, lambda console: _pod_text(console, told))
+    print_document(pod_document(told), output, lambda console: _pod_text(console, told))
 
 
-def _pod_document(told: PodExplanation) -> dict[str, Any]:
+def pod_document(told: PodExplanation) -> dict[str, Any]:
+    """Where a pod is and what keeps it there, as plain data."""
     return {
         "pod": str(told.pod.key),
         "at": stamp(told.at),

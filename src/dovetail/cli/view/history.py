@@ -16,9 +16,14 @@ _VERBS = {"launch": "launched", "disrupt": "disrupted", "remove": "removed"}
 
 def print_history(decisions: Sequence[Decision], output: str, node: str = "") -> None:
     """Print them, newest first, in the form asked for."""
-    document = {"decisions": [_plain(each) for each in decisions]}
+    document = history_document(decisions)
     form = "text" if output == "wide" else output
     print_document(document, form, lambda console: draw_history(console, decisions, wide=output == "wide", node=node))
+
+
+def history_document(decisions: Iterable[Decision]) -> dict[str, Any]:
+    """The decisions as plain data."""
+    return {"decisions": [_plain(each) for each in decisions]}
 
 
 def _plain(decision: Decision) -> dict[str, Any]:

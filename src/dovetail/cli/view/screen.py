@@ -65,12 +65,13 @@ def screen(stage: Stage, now: float, console: Console) -> Layout:
 
 def _header(stage: Stage, now: float) -> Group:
     plan = stage.plan
+    page = f"  {plan.page}" if plan.page else ""
     speed = "as fast as it goes" if plan.speed is None else f"{plan.speed:g}x"
     total = Duration.of(timedelta(seconds=plan.seconds))
     first = Text.assemble(
         (" Dovetail ", "bold reverse"),
         (f" {clock(now)}", "bold"),
-        (f" of {total}  speed {speed}  seed {plan.seed}  {plan.catalog}  Ctrl-C ends", "dim"),
+        (f" of {total}  speed {speed}  seed {plan.seed}  {plan.catalog}  Ctrl-C ends{page}", "dim"),
     )
     second = Text.assemble((" Now: ", "dim"), (stage.director.title, "bold"))
     return Group(_one_line(first), _one_line(second))

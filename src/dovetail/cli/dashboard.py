@@ -1,0 +1,96 @@
+"""`dovetail dashboard`: the page, for a live cluster or a snapshot. Reads only."""
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dovetail.cli.reading import ContextOption, KubeconfigOption, SnapshotOption, fail, read_snapshot
+from dovetail.cli.settings_options import with_settings
+from dovetail.settings import Settings
+
+if TYPE_CHECKING:
+    from dovetail.dashboard.board import Board
+
+
+@with_settings
+def dashboard(
+    *,
+    snapshot: SnapshotOption = None,
+    kubeconfig: KubeconfigOption = None,
+    context: ContextOption = None,
+    browser: Annotated[bool, typer.Option("--open", help="Open it in a browser.")] = False,
+    settings: Settings,
+) -> None:
+    """Serve a page that shows every node, what it costs, how full it is and what it waits for.
+
+    Live for a cluster, with permission to get, list and watch; or for a snapshot. Nothing is ever written. Only this
+    machine can see it, unless there is a token. `dovetail run` and `dovetail demo` serve the same page.
+
+    [bold]Examples[/bold]
+      dovetail dashboard                             the current context
+      dovetail dashboard --snapshot cluster.json.gz
+      dovetail dashboard --dashboard-port 9000 --open
+    """
+    from dovetail.cli.dashboard_documents import make_page
+    from dovetail.dashboard.access import AccessUnsafe
+    from dovetail.dashboard.board import Board
+    from dovetail.observe.endpoints import PortUnusable
+    from dovetail.observe.ledger import find_place
+    from dovetail.observe.log import LogSettings, configure
+
+    configure(LogSettings(level="warning", form="text"), sys.stderr)
+    board = Board()
+    if snapshot is not None:
+        board.publish(read_snapshot(snapshot, kubeconfig, context, settings))
+    try:
+        # the ledger of this machine has nothing to do with a snapshot, unless it is named
+        kept = settings.ledger or ("off" if snapshot is not None else "")
+        page = make_page(board, settings, find_place(kept, os.environ), settings.dashboard_port)
+        with page.served() as address:
+            typer.echo(f"The page is at {address} until Ctrl-C.", err=True)
+            if browser:
+                typer.launch(address)
+            asyncio.run(_until_stopped(board, kubeconfig, context, settings))
+    except (AccessUnsafe, PortUnusable, ValueError) as error:
+        fail(str(error))
+
+
+async def _until_stopped(board: "Board", kubeconfig: Path | None, context: str | None, settings: Settings) -> None:
+    """A snapshot stays as it is; a cluster is watched."""
+    from dovetail.cloud.kwok.catalog import InstanceTypesInvalid
+    from dovetail.ports.errors import WorldError
+
+    stopped = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    waiting = asyncio.create_task(stopped.wait())
+    if board.latest.snapshot is not None:
+        await waiting
+        return
+    watching = asyncio.create_task(_watch(board, kubeconfig, context, settings))
+    await asyncio.wait([waiting, watching], return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
+    watching.cancel()
+    await asyncio.wait([watching])
+    if not watching.cancelled():
+        try:
+            watching.result()
+        except (InstanceTypesInvalid, WorldError, OSError) as error:
+            fail(str(error))
+
+
+async def _watch(board: "Board", kubeconfig: Path | None, context: str | None, settings: Settings) -> None:
+    """Keep the board up to date with a live cluster."""
+    from dovetail.cli.dashboard_documents import PAUSE_SECONDS
+    from dovetail.dashboard.board import keep_publishing
+    from dovetail.wiring import watched
+
+    async with watched(kubeconfig, context, settings) as (state, take), asyncio.TaskGroup() as tasks:
+        for informer in (*state.informers, state.switch):
+            tasks.create_task(informer.run(), name=f"informer:{informer.kind.plural}")
+        tasks.create_task(keep_publishing(board, state, take, PAUSE_SECONDS))

@@ -1,0 +1,123 @@
+"""What hands the page the command line's own documents, so that the two cannot differ."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dovetail.settings import Settings
+
+if TYPE_CHECKING:
+    from dovetail.dashboard.access import Access
+    from dovetail.dashboard.answers import Documents
+    from dovetail.dashboard.board import Board
+    from dovetail.dashboard.page import Page
+    from dovetail.wiring import Parts
+
+PAUSE_SECONDS = 1.0
+
+
+def make_page(board: "Board", settings: Settings, ledger: Path | None, port: int) -> "Page":
+    """The page as the settings ask for it; `AccessUnsafe` if it would be open to everybody."""
+    from dovetail.controllers.disruption import read_gates
+    from dovetail.dashboard.answers import Terms
+    from dovetail.dashboard.page import Page
+
+    terms = Terms(
+        read_gates(settings.feature_gates, settings.preference_policy),
+        repair_gate=settings.gate("NodeRepair"),
+        repair_without_block=settings.repair_without_block == "provider",
+    )
+    return Page(board=board, documents=documents(ledger), terms=terms, access=access_of(settings), port=port)
+
+
+@asynccontextmanager
+async def page_of(parts: "Parts", settings: Settings) -> AsyncIterator[None]:
+    """The page of a controller, served while inside unless its port is 0. While another one leads it says so."""
+    from dovetail.dashboard.board import Board, keep_publishing
+    from dovetail.observe.ledger import find_place
+    from dovetail.wiring import SystemClock, look
+
+    if not settings.dashboard_port:
+        yield
+        return
+    board, state = Board(), parts.manager.state
+    take = partial(look, state, parts.supplier, SystemClock())
+    page = make_page(board, settings, find_place(settings.ledger, os.environ), settings.dashboard_port)
+    with page.served():
+        publishing = asyncio.create_task(keep_publishing(board, state, take, PAUSE_SECONDS), name="page")
+        try:
+            yield
+        finally:
+            publishing.cancel()
+            await asyncio.wait([publishing])
+
+
+def access_of(settings: Settings) -> "Access":
+    """Where the page may be seen, and by whom."""
+    from dovetail.dashboard.access import Access, AccessUnsafe
+
+    token = ""
+    if settings.dashboard_token_file:
+        place = Path(settings.dashboard_token_file)
+        try:
+            token = place.read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise AccessUnsafe(f"the token of the page cannot be read from {place}: {error}") from None
+        if not token:
+            raise AccessUnsafe(f"{place} holds no token; write one into it, for example with: openssl rand -hex 24")
+    return Access(settings.dashboard_address, token)
+
+
+def documents(ledger: Path | None) -> "Documents":
+    """The documents of the commands that look."""
+    from dovetail.cli.view.budgets import calendar_document
+    from dovetail.cli.view.explain import node_document, pod_document, pool_document
+    from dovetail.cli.view.plan import plan_document
+    from dovetail.dashboard.answers import Documents
+
+    def history(asked: Mapping[str, str], now: datetime) -> dict[str, Any]:
+        return _history(ledger, asked, now)
+
+    return Documents(
+        plan=plan_document,
+        node=node_document,
+        nodepool=pool_document,
+        pod=pod_document,
+        calendar=calendar_document,
+        history=history,
+    )
+
+
+def _history(ledger: Path | None, asked: Mapping[str, str], now: datetime) -> dict[str, Any]:
+    import typer
+
+    from dovetail.cli.history import instant
+    from dovetail.cli.view.history import history_document
+    from dovetail.dashboard.answers import Unanswerable
+    from dovetail.observe.history import NoLedgerThere, Question, read_history
+
+    if ledger is None:
+        raise Unanswerable("no ledger is kept here, so no decision can be told of")
+    most = asked.get("most", "0")
+    if not most.isascii() or not most.isdigit():
+        raise Unanswerable(f"most must be a number, got {most!r}", 400)
+    try:
+        question = Question(
+            node=asked.get("node", ""),
+            nodepool=asked.get("nodepool", ""),
+            reason=asked.get("reason", ""),
+            act=asked.get("act", ""),
+            since=instant("since", asked.get("since", ""), lambda: now),
+            until=instant("until", asked.get("until", ""), lambda: now),
+            most=int(most),
+        )
+        return history_document(read_history(ledger, question))
+    except typer.BadParameter as error:
+        raise Unanswerable(error.message, 400) from None
+    except NoLedgerThere as error:
+        raise Unanswerable(str(error)) from None

@@ -1,0 +1,72 @@
+"""The page of a story: served by a thread of its own while virtual time goes by, and after it if asked to stay."""
+
+import asyncio
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import typer
+
+from dovetail.cli.dashboard_documents import make_page
+from dovetail.cli.story.performance import Plan, Stage
+from dovetail.dashboard.board import Board, keep_publishing
+from dovetail.observe.endpoints import PortUnusable
+from dovetail.settings import Settings
+
+_PAUSE_SECONDS = 5.0  # virtual
+
+
+@dataclass(frozen=True)
+class DemoPage:
+    """Where the page is; nothing of it, if the address is empty."""
+
+    ledger: str
+    address: str = ""
+    board: Board | None = None
+    stays: bool = False
+    showing: "list[asyncio.Task[None]]" = field(default_factory=list)  # a task nobody holds may vanish
+
+    def opened(self, stage: Stage) -> None:
+        """Show this stage from now on. On the loop of the story."""
+        if self.board is not None:
+            showing = keep_publishing(self.board, stage.state, stage.look, _PAUSE_SECONDS)
+            self.showing.append(asyncio.get_running_loop().create_task(showing, name="page"))
+
+    def stay(self) -> None:
+        """Go on until Ctrl-C, if that was asked for."""
+        if not self.stays:
+            return
+        typer.echo(f"The page stays at {self.address} until Ctrl-C.", err=True)
+        ended = threading.Event()
+        before = {number: signal.signal(number, lambda *_: ended.set()) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            while not ended.wait(0.2):  # a wait without an end would not hear signals everywhere
+                pass
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+@contextmanager
+def demo_page(plan: Plan, port: int | None, *, live: bool) -> Iterator[DemoPage]:
+    """Serve the page: always when it was asked for, and with a live view unless it was refused."""
+    if port == 0 or (port is None and not live):
+        yield DemoPage(plan.ledger)
+        return
+    settings, board = Settings(), Board()
+    with TemporaryDirectory(prefix="dovetail-demo-") as place:
+        ledger = plan.ledger or str(Path(place) / "ledger.db")
+        page = make_page(board, settings, Path(ledger), port or settings.dashboard_port)
+        try:
+            with page.served() as address:
+                yield DemoPage(ledger, address, board, stays=port is not None)
+                return
+        except PortUnusable as error:
+            typer.echo(f"{'Error: ' * (port is not None)}{error}", err=True)
+            if port is not None:
+                raise typer.Exit(2) from None
+    yield DemoPage(plan.ledger)

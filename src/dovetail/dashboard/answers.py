@@ -1,0 +1,187 @@
+"""What the page is told when it asks: the same documents the command line prints, for the cluster as it is shown.
+
+How a document looks is handed in, so that it cannot differ from the command line. Thinking is done in one thread, one
+question after the other: what a pass works out serves every question about the same sight.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from dovetail.core.bound import BoundUnavailable, lower_bound
+from dovetail.core.disruption.allowance import count_nodes
+from dovetail.core.disruption.context import Context, Gates
+from dovetail.core.disruption.explain import NodeExplanation, explain_node
+from dovetail.core.disruption.explain_pod import PodExplanation, explain_pod, find_pod
+from dovetail.core.disruption.explain_pool import PoolExplanation, explain_pool
+from dovetail.core.disruption.explain_repair import explain_repair
+from dovetail.core.disruption.facts import FactBook
+from dovetail.core.disruption.planner import Plan, plan_pass
+from dovetail.core.disruption.simulations import Simulations
+from dovetail.core.disruption.windows import Calendar, draw_calendar
+from dovetail.core.lifecycle.repair import RepairTerms
+from dovetail.dashboard.board import Board, Sight
+from dovetail.dashboard.details import node_details
+from dovetail.dashboard.savings import add_up
+from dovetail.dashboard.tiles import price_of, stamp
+from dovetail.model.snapshot import ClusterNode, Snapshot
+from dovetail.model.wire import Key
+
+Plain = dict[str, Any]
+DAYS = 7
+MOST_DAYS = 366
+
+
+class Unanswerable(Exception):
+    """There is no such thing, or it cannot be asked like that; the message says which."""
+
+    def __init__(self, message: str, status: int = 404) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+@dataclass(frozen=True, kw_only=True)
+class Documents:
+    """How things look as plain data, and where decisions are read from."""
+
+    plan: Callable[[Plan, Snapshot], Plain]
+    node: Callable[[NodeExplanation], Plain]
+    nodepool: Callable[[PoolExplanation], Plain]
+    pod: Callable[[PodExplanation], Plain]
+    calendar: Callable[[str, Calendar], Plain]
+    history: Callable[[Mapping[str, str], datetime], Plain]
+    """Decisions for a question as the command line puts it, seen from an instant. May raise `Unanswerable`."""
+
+
+@dataclass(frozen=True)
+class Terms:
+    """Under which the controllers would decide."""
+
+    gates: Gates
+    repair_gate: bool = True
+    repair_without_block: bool = False
+
+
+class Answers:
+    """Answers about the latest sight. Not for several threads at once."""
+
+    def __init__(self, board: Board, documents: Documents, terms: Terms) -> None:
+        self._board = board
+        self._documents = documents
+        self._terms = terms
+        self._simulations = Simulations()
+        self._book = FactBook()
+        self._pass: tuple[int, Context] | None = None
+        self._plan: tuple[int, Plain] | None = None
+        self._floor: tuple[int, float | None] | None = None
+
+    def plan(self) -> Plain:
+        """What the next pass would do, and why not more."""
+        sight, context = self._context()
+        if self._plan is None or self._plan[0] != sight.number:
+            plan = plan_pass(context, thorough=True)
+            self._plan = (sight.number, self._documents.plan(plan, context.snapshot))
+        return self._plan[1]
+
+    def explain_node(self, name: str) -> Plain:
+        """What stands between a node and each method."""
+        _, context = self._context()
+        node = self._find(name, context.snapshot)
+        terms = RepairTerms(
+            context.snapshot.repair_statements,
+            gate=self._terms.repair_gate,
+            without_block=self._terms.repair_without_block,
+        )
+        repair = explain_repair(node, context.snapshot, terms)
+        return self._documents.node(replace(explain_node(node, context), repair=repair))
+
+    def node(self, name: str) -> Plain:
+        """What a node is, and the pods on it."""
+        snapshot = self._context()[1].snapshot
+        node = self._find(name, snapshot)
+        return node_details(node, snapshot)
+
+    def explain_nodepool(self, name: str) -> Plain:
+        """What a NodePool allows now."""
+        _, context = self._context()
+        pool = context.snapshot.nodepools.get(name)
+        if pool is None:
+            raise Unanswerable(f"there is no nodepool {name!r}")
+        return self._documents.nodepool(explain_pool(pool, context))
+
+    def explain_pod(self, namespace: str, name: str) -> Plain:
+        """Where a pod is, and what keeps it there."""
+        _, context = self._context()
+        found = find_pod(context.snapshot, Key(namespace, name))
+        if found is None:
+            raise Unanswerable(f"there is no pod {namespace}/{name}")
+        return self._documents.pod(explain_pod(*found, context))
+
+    def budgets(self, name: str, asked: Mapping[str, str]) -> Plain:
+        """What a NodePool allows, hour by hour."""
+        snapshot = self._context()[1].snapshot
+        pool = snapshot.nodepools.get(name)
+        if pool is None:
+            raise Unanswerable(f"there is no nodepool {name!r}")
+        days = asked.get("days", str(DAYS))
+        if not days.isascii() or not days.isdigit() or not 1 <= int(days) <= MOST_DAYS:
+            raise Unanswerable(f"days must be a number from 1 to {MOST_DAYS}, got {days!r}", 400)
+        try:
+            start = datetime.fromisoformat(asked["from"]) if "from" in asked else snapshot.at
+        except ValueError:
+            raise Unanswerable(f"from must be a date such as 2026-01-31, got {asked['from']!r}", 400) from None
+        first = start.replace(hour=0, minute=0, second=0, microsecond=0, tzinfo=UTC)
+        total = count_nodes(snapshot.nodes_by_pool.get(name, ())).total
+        return self._documents.calendar(name, draw_calendar(pool, total, first, int(days) * 24))
+
+    def history(self, asked: Mapping[str, str]) -> Plain:
+        """Decisions, newest first."""
+        snapshot = self._board.latest.snapshot
+        return self._documents.history(asked, snapshot.at if snapshot is not None else datetime.now(UTC))
+
+    def savings(self, asked: Mapping[str, str]) -> Plain:
+        """What the cluster costs, what it could cost at least, and what decisions saved."""
+        sight, context = self._context()
+        snapshot = context.snapshot
+        if self._floor is None or self._floor[0] != sight.number:
+            self._floor = (sight.number, _floor(snapshot))
+        managed = [node for node in snapshot.nodes if node.managed]
+        try:
+            decisions = self._documents.history({**asked, "act": "disrupt"}, snapshot.at)["decisions"]
+            trouble = None
+        except Unanswerable as error:
+            decisions, trouble = [], str(error)
+        return {
+            "at": stamp(snapshot.at),
+            "costPerHour": round(sum(price_of(node, snapshot) for node in managed), 6),
+            "lowerBoundPerHour": self._floor[1],
+            "ledger": trouble,
+            **add_up(decisions),
+        }
+
+    def snapshot(self) -> Snapshot:
+        """The cluster as it is shown."""
+        return self._context()[1].snapshot
+
+    def _context(self) -> tuple[Sight, Context]:
+        sight = self._board.latest
+        if sight.snapshot is None:
+            raise Unanswerable("; ".join(sight.missing), 503)
+        if self._pass is None or self._pass[0] != sight.number:
+            context = Context(sight.snapshot, self._terms.gates, simulations=self._simulations, book=self._book)
+            self._pass = (sight.number, context)
+        return sight, self._pass[1]
+
+    def _find(self, name: str, snapshot: Snapshot) -> ClusterNode:
+        for node in snapshot.nodes:
+            if name == node.name or (node.claim is not None and name == node.claim.name):
+                return node
+        raise Unanswerable(f"there is no node {name!r}")
+
+
+def _floor(snapshot: Snapshot) -> float | None:
+    try:
+        return round(lower_bound(snapshot), 6)
+    except BoundUnavailable:
+        return None

@@ -1,0 +1,103 @@
+"""Where the loop that knows the cluster leaves what it sees, and the page's own thread picks it up.
+
+Snapshots are immutable, so handing one over is all the sharing there is. Nothing is taken while nobody looks.
+"""
+
+import asyncio
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Protocol
+
+from dovetail.model.snapshot import Snapshot
+
+INTEREST_SECONDS = 60.0
+STALE_PAUSES = 10
+"""After so many pauses without a change it is looked at again: clocks run out by themselves."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """The cluster as it was seen, or why nothing is to be seen yet."""
+
+    number: int
+    snapshot: Snapshot | None
+    missing: tuple[str, ...] = ()
+
+
+class Board:
+    """Holds the latest sight; any thread may leave one."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._latest = Sight(0, None, ("the cluster has not been read yet",))
+        self._listener: Callable[[], object] | None = None
+        self._asked_at = float("-inf")
+
+    @property
+    def latest(self) -> Sight:
+        """What was seen last."""
+        return self._latest
+
+    def publish(self, snapshot: Snapshot | None, missing: tuple[str, ...] = ()) -> None:
+        """Leave a sight."""
+        with self._lock:
+            self._latest = Sight(self._latest.number + 1, snapshot, missing)
+            listener = self._listener
+        if listener is not None:
+            listener()
+
+    def listen(self, loop: asyncio.AbstractEventLoop, heard: Callable[[], object]) -> None:
+        """Call `heard` on that loop after every sight."""
+
+        def tell() -> None:
+            with suppress(RuntimeError):  # the page is being closed
+                loop.call_soon_threadsafe(heard)
+
+        with self._lock:
+            self._listener = tell
+
+    def ask(self) -> None:
+        """Somebody looks."""
+        self._asked_at = time.monotonic()
+
+    @property
+    def wanted(self) -> bool:
+        """Whether somebody looks, or did a moment ago."""
+        return time.monotonic() - self._asked_at < INTEREST_SECONDS
+
+
+class Source(Protocol):
+    """Something that changes, and says when."""
+
+    @property
+    def revision(self) -> int:
+        """Grows with every change."""
+        ...
+
+    def unsynced(self) -> tuple[str, ...]:
+        """What is not known yet, as sentences."""
+        ...
+
+
+async def keep_publishing(board: Board, source: Source, take: Callable[[], Awaitable[Snapshot]], pause: float) -> None:
+    """Publish whatever changed while somebody looks, until cancelled; at the end once more, for those who stay."""
+    shown: int | None = None
+    idle = 0
+    try:
+        while True:
+            revision, missing = source.revision, source.unsynced()
+            if missing:
+                if board.latest.missing != missing:
+                    board.publish(None, missing)
+            elif shown is None or (board.wanted and (revision != shown or idle >= STALE_PAUSES)):
+                board.publish(await take())
+                shown, idle = revision, 0
+            else:
+                idle += 1
+            await asyncio.sleep(pause)
+    finally:
+        if not source.unsynced():
+            board.publish(await take())

@@ -1,0 +1,211 @@
+"""The routes of the page: its own files, the documents it asks for, and the stream of what changes. Only GET.
+
+Every answer forbids scripts, styles and connections from anywhere else. A wrong question is answered with a sentence.
+"""
+
+import asyncio
+import hashlib
+from collections.abc import Callable
+from concurrent.futures import Executor
+from importlib import resources
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from dovetail.dashboard.access import COOKIE, OPEN, Access, Handler
+from dovetail.dashboard.answers import Answers, Unanswerable
+from dovetail.dashboard.board import Board
+from dovetail.dashboard.feed import Feed
+from dovetail.manifest.snapshot_file import snapshot_bytes
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+MEDIA = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+BREATH_SECONDS = 10.0  # a sign of life for proxies and for the page
+MOST_STREAMS = 200
+YEAR_SECONDS = 365 * 24 * 3600
+
+
+class Site:
+    """Everything that can be asked for. Thinking is done by `thinker`, one question at a time."""
+
+    def __init__(self, access: Access, answers: Answers, thinker: Executor) -> None:
+        self.feed = Feed()
+        self._access = access
+        self._answers = answers
+        self._thinker = thinker
+        self._streams = 0
+        self._files = _files()
+
+    def application(self, board: Board) -> web.Application:
+        """To be run by a server."""
+
+        @web.middleware
+        async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
+            board.ask()
+            try:
+                response = await self._guarded(request, handler)
+            except Unanswerable as error:
+                response = _sentence(str(error), error.status)
+            except web.HTTPException as error:
+                response = _sentence(error.reason, error.status)
+            if not response.prepared:
+                response.headers.update(HEADERS)
+            return response
+
+        application = web.Application(middlewares=[guard])
+        for path, name in (("/", "index.html"), *((f"/{name}", name) for name in self._files)):
+            application.router.add_get(path, self._file(name))
+        self._add_documents(application.router)
+        return application
+
+    def _add_documents(self, router: web.UrlDispatcher) -> None:
+        answers = self._answers
+        router.add_get("/api/session", self._session)
+        router.add_get("/api/cluster", self._cluster)
+        router.add_get("/api/events", self._events)
+        router.add_get("/api/snapshot", self._snapshot)
+        documents: dict[str, Callable[[web.Request], dict[str, Any]]] = {
+            "/api/plan": lambda _: answers.plan(),
+            "/api/node/{name}": lambda asked: answers.node(asked.match_info["name"]),
+            "/api/explain/node/{name}": lambda asked: answers.explain_node(asked.match_info["name"]),
+            "/api/explain/nodepool/{name}": lambda asked: answers.explain_nodepool(asked.match_info["name"]),
+            "/api/explain/pod/{namespace}/{name}": lambda asked: answers.explain_pod(
+                asked.match_info["namespace"], asked.match_info["name"]
+            ),
+            "/api/budgets/{name}": lambda asked: answers.budgets(asked.match_info["name"], asked.query),
+            "/api/history": lambda asked: answers.history(asked.query),
+            "/api/savings": lambda asked: answers.savings(asked.query),
+        }
+        for path, answer in documents.items():
+            router.add_get(path, self._document(answer))
+
+    async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        if request.method not in {"GET", "HEAD"}:
+            raise web.HTTPMethodNotAllowed(request.method, ["GET", "HEAD"], reason="this page only reads")
+        if not self._access.trusts_host(request):
+            raise web.HTTPMisdirectedRequest(reason="ask for localhost; other names need a token")
+        if request.path not in OPEN and not self._access.admits(request):
+            if request.path in {"/", "/index.html"}:
+                return self._answer_file("login.html", request, status=401)
+            raise web.HTTPUnauthorized(reason="show the token of this page: Authorization: Bearer TOKEN")
+        return await handler(request)
+
+    def _file(self, name: str) -> Handler:
+        async def answer(request: web.Request) -> web.StreamResponse:
+            return self._answer_file(name, request)
+
+        return answer
+
+    def _answer_file(self, name: str, request: web.Request, status: int = 200) -> web.Response:
+        content, media, tag = self._files[name]
+        headers = {"Cache-Control": "no-cache", "ETag": tag}
+        if status == 200 and request.headers.get("If-None-Match") == tag:
+            return web.Response(status=304, headers=headers)
+        response = web.Response(body=content, status=status, headers={**headers, "Content-Type": media})
+        response.enable_compression()
+        return response
+
+    async def _session(self, request: web.Request) -> web.StreamResponse:
+        """A cookie for whoever showed the token."""
+        response = _json(b'{"admitted":true}')
+        if self._access.token and self._access.knows(request):
+            secure = request.secure or request.headers.get("X-Forwarded-Proto") == "https"
+            response.set_cookie(
+                COOKIE, self._access.session, httponly=True, samesite="Strict", secure=secure, max_age=YEAR_SECONDS
+            )
+        return response
+
+    async def _cluster(self, _request: web.Request) -> web.StreamResponse:
+        return _json(msgspec.json.encode(self.feed.whole()))
+
+    async def _snapshot(self, _request: web.Request) -> web.StreamResponse:
+        content = await self._think(lambda: snapshot_bytes(self._answers.snapshot()))
+        response = _json(content)
+        response.headers["Content-Disposition"] = 'attachment; filename="snapshot.json"'
+        return response
+
+    def _document(self, answer: Callable[[web.Request], dict[str, Any]]) -> Handler:
+        async def answered(request: web.Request) -> web.StreamResponse:
+            return _json(await self._think(lambda: msgspec.json.encode(answer(request))))
+
+        return answered
+
+    async def _think(self, work: Callable[[], bytes]) -> bytes:
+        return await asyncio.get_running_loop().run_in_executor(self._thinker, work)
+
+    async def _events(self, request: web.Request) -> web.StreamResponse:
+        """Frames as they come, after those that were missed."""
+        if self._streams >= MOST_STREAMS:
+            raise Unanswerable(f"{MOST_STREAMS} pages are open already", 503)
+        response = web.StreamResponse(
+            headers={**HEADERS, "Content-Type": "text/event-stream", "Cache-Control": "no-store"}
+        )
+        await response.prepare(request)
+        mark = request.headers.get("Last-Event-ID") or request.query.get("since", "")
+        self._streams += 1
+        try:
+            await response.write(b"retry: 1000\n\n")
+            while True:
+                mark = await self._catch_up(response, mark)
+                if not await self.feed.news(BREATH_SECONDS):
+                    await response.write(b"event: breath\ndata: {}\n\n")
+        except (ConnectionError, asyncio.CancelledError):
+            return response
+        finally:
+            self._streams -= 1
+
+    async def _catch_up(self, response: web.StreamResponse, mark: str) -> str:
+        missed = self.feed.since(mark)
+        if missed is None:
+            await response.write(f"event: anew\nid: {self.feed.mark}\ndata: {{}}\n\n".encode())
+            return self.feed.mark
+        for number, frame in missed:
+            mark = f"{self.feed.run}-{number}"
+            await response.write(b"event: frame\nid: %b\ndata: %b\n\n" % (mark.encode(), frame))
+        return mark
+
+
+def _json(content: bytes) -> web.Response:
+    response = web.Response(
+        body=content, headers={"Content-Type": "application/json; charset=utf-8", "Cache-Control": "no-store"}
+    )
+    response.enable_compression()
+    return response
+
+
+def _sentence(message: str, status: int) -> web.Response:
+    response = _json(msgspec.json.encode({"error": message}))
+    response.set_status(status)
+    if status == 405:
+        response.headers["Allow"] = "GET, HEAD"
+    if status == 401:
+        response.headers["WWW-Authenticate"] = 'Bearer realm="dovetail"'
+    return response
+
+
+def _files() -> dict[str, tuple[bytes, str, str]]:
+    """The page's own files: content, media type and a tag that changes with the content."""
+    found = {}
+    for each in sorted(resources.files("dovetail.dashboard").joinpath("static").iterdir(), key=lambda each: each.name):
+        media = MEDIA.get("." + each.name.rpartition(".")[2])
+        if media is not None:
+            content = each.read_bytes()
+            found[each.name] = (content, media, f'"{hashlib.sha256(content).hexdigest()[:16]}"')
+    return found

@@ -1,0 +1,136 @@
+"""One node as the cluster view shows it: what it is, what it costs, how full it is, how far it has come.
+
+What it waits for comes from the plan, in the plan's own words; nothing here decides anything.
+"""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+from dovetail.core.disruption.candidates import node_price
+from dovetail.model.catalog import InstanceType
+from dovetail.model.command import read_record
+from dovetail.model.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
+from dovetail.model.nodeclaim import REGISTERED
+from dovetail.model.resources import CPU, MEMORY, PODS, Resources
+from dovetail.model.snapshot import ClusterNode, Snapshot
+
+Plain = dict[str, Any]
+NO_TYPES: Mapping[str, InstanceType] = {}
+
+
+def state_of(each: ClusterNode) -> str:
+    """How far a node has come, in one word."""
+    claim, node = each.claim, each.node
+    if each.deleting or (node is not None and node.deleting):
+        return "Draining"
+    if claim is not None and node is None:
+        if claim.has(REGISTERED):
+            return "Lost"
+        return "Registering" if claim.provider_id else "Launching"
+    if not each.registered:
+        return "Registering"
+    if not each.initialized or node is None or not node.ready:
+        return "NotReady"
+    return "Disrupting" if claim is not None and read_record(claim) is not None else "Ready"
+
+
+def price_of(each: ClusterNode, snapshot: Snapshot) -> float:
+    """What a node costs an hour, as the planner counts it."""
+    types = snapshot.types_by_pool.get(each.nodepool_name, NO_TYPES)
+    return node_price(each, types.get(each.labels.get(INSTANCE_TYPE, "")))
+
+
+def amount(name: str, amounts: Resources) -> float:
+    """Cores, bytes or pods as a number."""
+    found = amounts.get(name)
+    return 0.0 if found is None else round(found.nano / 1e9, 3)
+
+
+def stamp(instant: datetime | None) -> str | None:
+    """An instant for scripts."""
+    return None if instant is None else f"{instant:%Y-%m-%dT%H:%M:%SZ}"
+
+
+class Tiles:
+    """Tiles of one snapshot after the other; a node that is the very same object is not looked at again."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[ClusterNode, Plain]] = {}
+
+    def of(self, snapshot: Snapshot, said: Mapping[str, Plain]) -> dict[str, Plain]:
+        """A tile for every node, by name. `said`: what the plan says of each."""
+        known: dict[str, tuple[ClusterNode, Plain]] = {}
+        tiles: dict[str, Plain] = {}
+        for each in snapshot.nodes:
+            before = self._known.get(each.name)
+            facts = before[1] if before is not None and before[0] is each else _facts(each)
+            known[each.name] = (each, facts)
+            price = round(price_of(each, snapshot), 6)
+            tiles[each.name] = {**facts, "price": price, **said.get(each.name, {})}
+        self._known = known
+        return tiles
+
+
+def _facts(each: ClusterNode) -> Plain:
+    labels, speaker = each.labels, each.node or each.claim
+    assert speaker is not None
+    running = [pod for pod in each.pods if not pod.terminal]
+    return {
+        "name": each.name,
+        "pool": each.nodepool_name,
+        "type": labels.get(INSTANCE_TYPE, ""),
+        "capacity": labels.get(CAPACITY_TYPE, ""),
+        "zone": labels.get(ZONE, ""),
+        "state": state_of(each),
+        "managed": each.managed,
+        "created": stamp((each.claim or speaker).metadata.creation_timestamp),
+        "cpu": [amount(CPU, each.requested), amount(CPU, each.allocatable)],
+        "memory": [amount(MEMORY, each.requested), amount(MEMORY, each.allocatable)],
+        "pods": [len(running), int(amount(PODS, each.allocatable))],
+    }
+
+
+def said_in(plan: Mapping[str, Any]) -> dict[str, Plain]:
+    """What a plan says of each node: that it goes, or what stands in the way."""
+    said: dict[str, Plain] = {}
+    for left in plan["leftAlone"]:
+        codes = [each["code"] for each in left["why"].values() if each["message"] == left["because"]]
+        said[left["node"]] = {
+            "because": left["because"],
+            "code": codes[0] if codes else "",
+            "until": left["until"],
+            "permanent": left["permanent"],
+        }
+    for command in plan["commands"]:
+        verb = "replaced" if command["replacements"] else "deleted"
+        for name in command["nodes"]:
+            said[name] = {"because": f"{command['reason']}: would be {verb} in the next pass", "code": "Next"}
+    return said
+
+
+def summary_of(snapshot: Snapshot, tiles: Iterable[Plain]) -> Plain:
+    """The cluster in a few numbers."""
+    states: dict[str, int] = {}
+    pools: dict[str, Plain] = {
+        name: {"name": name, "nodes": 0, "costPerHour": 0.0} for name in sorted(snapshot.nodepools)
+    }
+    cost = 0.0
+    for tile in tiles:
+        states[tile["state"]] = states.get(tile["state"], 0) + 1
+        if tile["managed"]:
+            cost += tile["price"]
+            pool = pools.setdefault(tile["pool"], {"name": tile["pool"], "nodes": 0, "costPerHour": 0.0})
+            pool["nodes"] += 1
+            pool["costPerHour"] = round(pool["costPerHour"] + tile["price"], 6)
+    waiting = [pod for pod in snapshot.unbound_pods if not pod.terminal]
+    return {
+        "at": stamp(snapshot.at),
+        "nodes": sum(states.values()),
+        "states": states,
+        "pods": sum(tile["pods"][0] for tile in tiles),
+        "pending": len(waiting),
+        "costPerHour": round(cost, 6),
+        "pools": [pool for pool in pools.values() if pool["name"]],
+        "paused": snapshot.pause,
+    }
