@@ -16,6 +16,9 @@ from urllib.parse import parse_qs
 import aiohttp
 from aiohttp import web
 
+from cloud.aws.fleets import Fleets
+from cloud.aws.fleets import reply as fleet_reply
+
 NARROW = ("a1.large", "c5.xlarge", "g5.xlarge", "m5.large", "m5.xlarge", "m5.2xlarge", "m6g.large", "p4d.24xlarge")
 """The instance types a story has unless it asks for all."""
 _BY_TYPE = {"DescribeInstanceTypes", "DescribeSpotPriceHistory"}
@@ -53,6 +56,7 @@ class Proxy:
     narrow: tuple[str, ...] = NARROW
     """The instance types there are; empty for all that moto knows."""
     rules: dict[str, list[Rule]] = field(default_factory=dict)
+    fleets: Fleets = field(default_factory=Fleets)
 
     def on(self, operation: str, rule: Rule) -> None:
         """Ask `rule` about every request for the operation; the latest rule goes first."""
@@ -196,6 +200,15 @@ async def _handle(proxy: Proxy, session: aiohttp.ClientSession, request: web.Req
     body = proxy.narrowed(asked)
     headers = {name: value for name, value in request.headers.items() if name.lower() not in ("host", "content-length")}
     url = f"{proxy.upstream}{request.rel_url}"
+
+    async def forward(body: bytes) -> tuple[int, bytes]:
+        async with session.post(url, data=body, headers=headers) as answer:
+            return answer.status, await answer.read()
+
+    if asked.operation == "CreateFleet":
+        return fleet_reply(*await proxy.fleets.create(asked.given, body, forward))
+    if asked.operation == "CreateLaunchTemplate":
+        proxy.fleets.learn(asked.given)
     async with session.request(request.method, url, data=body, headers=headers) as answer:
         content = await answer.read()
         passed = {name: value for name, value in answer.headers.items() if name.lower() not in _HOP_BY_HOP}

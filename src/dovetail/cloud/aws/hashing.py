@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from dovetail.cloud.aws.labels import CLASS_HASH, CLASS_HASH_VERSION
 from dovetail.model.ec2nodeclass import EC2NodeClass, MetadataOptions
 
 HASH_VERSION = "dovetail-v1"
@@ -25,6 +26,12 @@ DYNAMIC = frozenset(
     }
 )
 """Fields that do not count as they are written; the family and the metadata options count as they are meant."""
+
+
+def stamped_hash(node_class: EC2NodeClass) -> str:
+    """The fingerprint that the class is stamped with, which instances made from it now are stamped with too."""
+    stamp = node_class.metadata.annotations
+    return stamp[CLASS_HASH] if stamp.get(CLASS_HASH_VERSION) == HASH_VERSION else class_hash(node_class)
 
 
 def class_hash(node_class: EC2NodeClass) -> str:

@@ -8,7 +8,7 @@ answered a little late; nothing that ends an instance relies on it.
 import re
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from dovetail.cloud.aws.batching import Batched, chunks
@@ -165,7 +165,7 @@ class Instances:
 
 def read_instance(said: Mapping[str, Any]) -> Ec2Instance:
     """One entry of DescribeInstances."""
-    reservation = said.get("CapacityReservationId", "")
+    reservation, launched_at = said.get("CapacityReservationId", ""), said.get("LaunchTime")
     spot = said.get("InstanceLifecycle") == SPOT
     return Ec2Instance(
         id=said["InstanceId"],
@@ -177,7 +177,7 @@ def read_instance(said: Mapping[str, Any]) -> Ec2Instance:
         subnet_id=said.get("SubnetId", ""),
         security_groups=frozenset(_groups(said)),
         reservation_id=reservation,
-        launched_at=said.get("LaunchTime"),
+        launched_at=launched_at.astimezone(UTC) if launched_at is not None else None,
         tags={each["Key"]: each["Value"] for each in said.get("Tags", ())},
     )
 

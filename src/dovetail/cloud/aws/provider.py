@@ -1,10 +1,11 @@
 """The AWS provider as the controllers see it: what can be bought, node classes, and what makes a node unhealthy.
 
 This module only puts parts together. Resolving is in `resolving/`, the catalogue in `catalog/`, the care of node
-classes in `nodeclasses`.
+classes in `nodeclasses`, buying in `launching/`, what is bought in `instances`, what has drifted in `drifting`.
 """
 
 import asyncio
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -18,7 +19,12 @@ from dovetail.cloud.aws.catalog.prices import Prices
 from dovetail.cloud.aws.catalog.room import Margins
 from dovetail.cloud.aws.catalog.unavailable import Sold, Unavailable
 from dovetail.cloud.aws.cluster import EksCluster
+from dovetail.cloud.aws.drifting import DriftUnknown, resolved_drift, static_drift
+from dovetail.cloud.aws.instances import Instances, instance_id
 from dovetail.cloud.aws.labels import INSTANCE_LABELS, NODE_CLASS_LABEL, OFFERING_LABELS
+from dovetail.cloud.aws.launching.launcher import Launcher, Yard
+from dovetail.cloud.aws.launching.results import launched, seen
+from dovetail.cloud.aws.launching.templates import LaunchTemplates
 from dovetail.cloud.aws.nodeclasses import NodeClassKeeper, Resolvers
 from dovetail.cloud.aws.resolving.groups import SecurityGroups
 from dovetail.cloud.aws.resolving.images import Images
@@ -37,8 +43,18 @@ from dovetail.model.wire import Condition, Key
 from dovetail.ports.clock import Clock
 from dovetail.ports.cloud import NodeClassState
 from dovetail.ports.cluster import Cluster
-from dovetail.ports.errors import NodeClassNotReady, NotFound
+from dovetail.ports.errors import (
+    CloudError,
+    InstanceNotFound,
+    InsufficientCapacity,
+    LaunchFailed,
+    NodeClassNotReady,
+    NotFound,
+)
 from dovetail.settings import Settings
+
+log = logging.getLogger(__name__)
+TIDY_SECONDS = 60.0
 
 _SOON, _LATER = timedelta(minutes=10), timedelta(minutes=30)
 _UNHEALTHY = (
@@ -65,6 +81,9 @@ class AwsParts:
     catalog: Catalog
     resolvers: Resolvers
     keeper: NodeClassKeeper
+    instances: Instances
+    templates: LaunchTemplates
+    launcher: Launcher
 
 
 def assemble_aws(cluster: Cluster, clock: Clock, settings: Settings, aws: Aws | None = None) -> AwsParts:
@@ -80,6 +99,19 @@ def assemble_aws(cluster: Cluster, clock: Clock, settings: Settings, aws: Aws | 
         profiles=InstanceProfiles(aws, clock, settings.cluster_name),
         cluster=EksCluster(aws, clock, settings.cluster_name, settings.cluster_endpoint),
     )
+    instances = Instances(aws, settings.cluster_name)
+    templates = LaunchTemplates(aws, clock, settings.cluster_name)
+    yard = Yard(
+        aws=aws,
+        clock=clock,
+        cluster=resolvers.cluster,
+        subnets=resolvers.subnets,
+        instances=instances,
+        templates=templates,
+        unavailable=unavailable,
+    )
+    keeper = NodeClassKeeper(cluster, clock, resolvers)
+    keeper.cleanups.append(templates.remove_all)
     return AwsParts(
         aws=aws,
         clock=clock,
@@ -89,7 +121,10 @@ def assemble_aws(cluster: Cluster, clock: Clock, settings: Settings, aws: Aws | 
         unavailable=unavailable,
         catalog=Catalog(aws, prices, unavailable, margins),
         resolvers=resolvers,
-        keeper=NodeClassKeeper(cluster, clock, resolvers),
+        keeper=keeper,
+        instances=instances,
+        templates=templates,
+        launcher=Launcher(yard),
     )
 
 
@@ -98,6 +133,7 @@ class AwsProvider:
 
     def __init__(self, parts: AwsParts) -> None:
         self.parts = parts
+        self._adopting = False
 
     @property
     def name(self) -> str:
@@ -140,23 +176,50 @@ class AwsProvider:
 
     async def launch(self, claim: NodeClaim) -> Instance:
         """Launch an instance for the claim, or return the one launched for it before."""
-        raise NotImplementedError(claim.name)
+        found = await self.parts.launcher.find(claim)
+        node_class = await self.read_class(claim.spec.node_class_ref)
+        if found is None:
+            node_class = _ready(node_class, claim.spec.node_class_ref.name)
+        elif node_class is None:
+            return seen(found)
+        meant = with_kubelet(node_class, claim.spec.kubelet)
+        types = await self.types_of(meant)
+        if found is None:
+            found = await self.parts.launcher.launch(claim, meant, types)
+        return launched(found, types, node_class, claim)
 
     async def terminate(self, claim: NodeClaim) -> None:
-        """Begin to terminate the claim's instance."""
-        raise NotImplementedError(claim.name)
+        """Begin to terminate the claim's instance; `InstanceNotFound` once EC2 does not tell of it any more."""
+        id_ = instance_id(claim.provider_id)
+        if not id_ or await self.parts.instances.terminate(id_):
+            raise InstanceNotFound(f"instance {claim.provider_id} is gone")
 
     async def get(self, provider_id: str) -> Instance:
-        """One instance."""
-        raise NotImplementedError(provider_id)
+        """One instance as it is now, terminating ones included and marked."""
+        id_ = instance_id(provider_id)
+        found = await self.parts.instances.get(id_) if id_ else None
+        if found is None:
+            raise InstanceNotFound(f"there is no instance {provider_id}")
+        return seen(found)
 
     async def list(self) -> tuple[Instance, ...]:
-        """Every instance of this cluster."""
-        raise NotImplementedError
+        """Every instance of this cluster, terminating ones included and marked."""
+        return tuple(map(seen, await self.parts.instances.list()))
 
     async def drift(self, claim: NodeClaim) -> str:
         """Why the instance no longer matches its node class, or empty."""
-        raise NotImplementedError(claim.name)
+        node_class = await self.read_class(claim.spec.node_class_ref)
+        if node_class is None:
+            return ""
+        if static := static_drift(claim, node_class):
+            return static
+        if readiness(node_class).observed_generation != node_class.metadata.generation:
+            raise DriftUnknown(f"EC2NodeClass {node_class.name!r} has not been looked at since it changed")
+        id_ = instance_id(claim.provider_id)
+        instance = await self.parts.instances.known(id_) if id_ else None
+        if instance is None:
+            raise InstanceNotFound(f"there is no instance {claim.provider_id}")
+        return resolved_drift(node_class, instance, await self.types_of(with_kubelet(node_class, claim.spec.kubelet)))
 
     def repair_statements(self) -> tuple[RepairStatement, ...]:
         """The node conditions that make a node unhealthy: those of EKS' node monitoring agent, and the general ones."""
@@ -167,18 +230,32 @@ class AwsProvider:
         self.parts.unavailable.mark(Sold(capacity_type, instance_type, zone))
 
     async def recover(self) -> None:
-        """Nothing: a launch is found again by its token."""
+        """Take over launch templates that were left; a launch itself is found again by tag and token."""
+        self._adopting = True
 
     async def run(self) -> None:
-        """Keep the catalogue and the prices fresh until cancelled."""
+        """Keep the catalogue and the prices fresh, and launch templates few, until cancelled."""
         prices = self.parts.prices
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(keep_fresh("instance types", self.parts.catalog.refresh))
             tasks.create_task(keep_fresh("on-demand prices", prices.refresh_on_demand))
             tasks.create_task(keep_fresh("spot prices", prices.refresh_spot))
+            tasks.create_task(self._tidy())
+
+    async def _tidy(self) -> None:
+        while True:
+            await asyncio.sleep(TIDY_SECONDS)
+            try:
+                if self._adopting:
+                    await self.parts.templates.adopt()
+                    self._adopting = False
+                await self.parts.templates.sweep()
+            except CloudError as error:
+                log.warning("launch templates are left for later", extra={"error": str(error)})
 
     async def aclose(self) -> None:
         """Close every connection to AWS."""
+        await self.parts.instances.aclose()
         await self.parts.aws.aclose()
 
     async def read_class(self, ref: NodeClassRef) -> EC2NodeClass | None:
@@ -216,3 +293,16 @@ def readiness(node_class: EC2NodeClass) -> Condition:
     if found is None or found.observed_generation != node_class.metadata.generation:
         return Condition(type=READY, status="Unknown", reason=AWAITING.reason, message=AWAITING.message)
     return found
+
+
+def _ready(node_class: EC2NodeClass | None, name: str) -> EC2NodeClass:
+    """The class, if instances can be launched with it now."""
+    if node_class is None or node_class.deleting:
+        raise InsufficientCapacity(f"EC2NodeClass {name!r} does not exist")
+    ready = readiness(node_class)
+    told = f"EC2NodeClass {name!r} is not ready: {ready.message or ready.reason}"
+    if ready.status == "False":
+        raise NodeClassNotReady(told)
+    if ready.status != "True":
+        raise LaunchFailed("NodeClassReadinessUnknown", told)
+    return node_class

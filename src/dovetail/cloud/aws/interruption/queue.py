@@ -8,6 +8,7 @@ excerpt, counted, deleted. They never reach the handler, and never stop it.
 import asyncio
 import logging
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from dovetail.cloud.aws.interruption.messages import Malformed, read_message
@@ -19,10 +20,16 @@ from dovetail.ports.metrics import Metrics, NoMetrics
 log = logging.getLogger(__name__)
 RECEIVERS = 10
 BATCH = 10  # the most that SQS gives or deletes at once
-WAIT_SECONDS = 20  # the longest that SQS lets a question stand
-HIDDEN_SECONDS = 20  # until a message that was not handled comes again; a warning leaves two minutes
 EXCERPT = 200
 _MISSING = ("NonExistentQueue", "QueueDoesNotExist")
+
+
+@dataclass(frozen=True, slots=True)
+class Polling:
+    """How the queue is asked, in seconds."""
+
+    wait: int = 20  # the longest that SQS lets a question stand
+    hidden: int = 20  # until a message that was not handled comes again; a spot warning leaves 120
 
 
 class QueueMissing(CloudError):
@@ -35,20 +42,24 @@ class QueueMissing(CloudError):
         )
 
 
+USUAL = Polling()
+
+
 class SqsQueue:
     """The queue of that name in the account and region of the default chain."""
 
-    def __init__(self, aws: Aws, name: str, metrics: Metrics | None = None) -> None:
+    def __init__(self, aws: Aws, name: str, metrics: Metrics | None = None, polling: Polling = USUAL) -> None:
         self._aws = aws
         self._name = name
         self._metrics = metrics or NoMetrics()
+        self._polling = polling
         self._url = ""
         self._receivers = 1
 
     async def receive(self) -> Sequence[Delivery]:
         """The next messages, at most a hundred. Waits for one only while the last round did not come back full."""
         url, alone = await self._find(), self._receivers == 1
-        asked = (self._ask(url, WAIT_SECONDS if alone else 0) for _ in range(self._receivers))
+        asked = (self._ask(url, self._polling.wait if alone else 0) for _ in range(self._receivers))
         rounds = await asyncio.gather(*asked, return_exceptions=True)
         answers = [each for each in rounds if not isinstance(each, BaseException)]
         if not answers:
@@ -70,7 +81,7 @@ class SqsQueue:
         return self._url
 
     async def _ask(self, url: str, wait: int) -> list[Any]:
-        given = {"MaxNumberOfMessages": BATCH, "WaitTimeSeconds": wait, "VisibilityTimeout": HIDDEN_SECONDS}
+        given = {"MaxNumberOfMessages": BATCH, "WaitTimeSeconds": wait, "VisibilityTimeout": self._polling.hidden}
         answer = await self._call("receive_message", QueueUrl=url, **given)
         return list(answer.get("Messages", ()))
 

@@ -15,7 +15,7 @@ from typing import Any
 from dovetail.cloud.aws import labels
 from dovetail.cloud.aws.catalog.unavailable import Unavailable
 from dovetail.cloud.aws.cluster import EksCluster
-from dovetail.cloud.aws.hashing import class_hash
+from dovetail.cloud.aws.hashing import stamped_hash
 from dovetail.cloud.aws.instances import Ec2Instance, Instances
 from dovetail.cloud.aws.launching.addresses import Addresses
 from dovetail.cloud.aws.launching.choosing import Purchase, plan_purchase
@@ -110,7 +110,7 @@ class Launcher:
         yard = self._yard
         name = yard.cluster.name
         facts = await yard.cluster.facts()
-        tags = tags_of(claim, node_class, name, class_hash(node_class))
+        tags = tags_of(claim, node_class, name, stamped_hash(node_class))
         shared = {key: value for key, value in tags.items() if key in _shared(name) or key in node_class.spec.tags}
         boot = boot_of(claim, purchase.capacity_type, node_class.spec, (name, facts))
         start = Start(node_class, purchase, boot, shared, efa=labels.EFA in claim.spec.resources.requests)
