@@ -80,7 +80,10 @@ def read_message(body: str) -> Message:
     if event.time.tzinfo is None:
         raise Malformed("time: no time zone is given")
     read = _READERS.get((event.version, event.source, event.detail_type))
-    return Message(read(event) if read else None, event.time.astimezone(UTC))
+    try:
+        return Message(read(event) if read else None, event.time.astimezone(UTC))
+    except OverflowError as error:  # at the end of time
+        raise Malformed(f"time: {error}") from error
 
 
 def _spot(event: _Event) -> Interruption:

@@ -1,0 +1,143 @@
+"""A queue full of warnings, and the controller that works it off: what stories about backlogs share."""
+
+import asyncio
+import random
+import time
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from cloud.aws.account import NOON
+from cloud.aws.interruption.events import change, health, reservation, spot
+from dovetail.cloud.aws.interruption.queue import Polling, SqsQueue
+from dovetail.controllers.context import Context
+from dovetail.controllers.interruption import Interruptions
+from dovetail.controllers.state import ClusterState
+from dovetail.model.kinds import NODE_CLAIM
+from dovetail.model.nodeclaim import NodeClaim, NodeClaimSpec, NodeClaimStatus
+from dovetail.model.nodepool import NodeClassRef
+from dovetail.model.wire import ObjectMeta
+from dovetail.observe.metrics import PrometheusMetrics
+from dovetail.settings import Settings
+
+REF = NodeClassRef(group="karpenter.k8s.aws", kind="EC2NodeClass", name="default")
+DEPTH = 150
+"""Messages that wait at the same time: moto looks through all of them for every request."""
+JUNK = ("not json", "{", "[1, 2]", '{"version": "0"}', spot(7), spot("somewhere"))
+
+
+class Quiet:
+    """Publishes nothing."""
+
+    def publish(self, notice):
+        """Nobody reads it."""
+
+
+def instance(number):
+    return f"i-{number:017x}"
+
+
+def claim(number):
+    return NodeClaim(
+        metadata=ObjectMeta(name=f"claim-{number}"),
+        spec=NodeClaimSpec(node_class_ref=REF),
+        status=NodeClaimStatus(provider_id=f"aws:///us-east-1a/{instance(number)}"),
+    )
+
+
+def messages(total, seed=7):
+    """`total` messages about `total * 9 / 10` instances: a twentieth is junk, a twentieth comes twice."""
+    chance = random.Random(seed)
+    wanted, twentieth = total * 9 // 10, total // 20
+    makers = (spot, reservation, health, lambda each: change(each, "stopping"))
+    warnings = [chance.choice(makers)(instance(number)) for number in range(wanted)]
+    bodies = warnings + chance.sample(warnings, twentieth) + [chance.choice(JUNK) for _ in range(twentieth)]
+    chance.shuffle(bodies)
+    return bodies, wanted, twentieth
+
+
+@dataclass
+class Backlog:
+    """One queue of an account."""
+
+    account: object
+    url: str
+    name: str
+
+    async def send(self, *bodies):
+        for start in range(0, len(bodies), 10):
+            some = bodies[start : start + 10]
+            entries = [{"Id": str(number), "MessageBody": body} for number, body in enumerate(some)]
+            await self.account.aws.call("sqs", "send_message_batch", QueueUrl=self.url, Entries=entries)
+
+    async def waiting(self):
+        """How many messages there are, received ones included."""
+        names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
+        answer = await self.account.aws.call(
+            "sqs", "get_queue_attributes", QueueUrl=self.url, AttributeNames=names
+        )
+        return sum(int(answer["Attributes"][name]) for name in names)
+
+
+async def new_backlog(account):
+    made = await account.aws.call("sqs", "create_queue", QueueName=account.name)
+    return Backlog(account, made["QueueUrl"], account.name)
+
+
+@asynccontextmanager
+async def handling(account, metrics, polling):
+    """The controller of interruptions, listening to the account's queue, over the claims of the world."""
+    state = ClusterState(account.world)
+    source = SqsQueue(account.aws, account.name, metrics, polling)
+    context = Context(
+        cluster=account.world,
+        cloud=account.provider,
+        clock=account.clock,
+        recorder=Quiet(),
+        metrics=metrics,
+        interruptions=(source,),
+        state=state,
+        settings=Settings(provider="aws", cluster_name=account.name),
+    )
+    loops = [Interruptions(context).run(), *(informer.run() for informer in (*state.informers, state.switch))]
+    tasks = [asyncio.create_task(loop) for loop in loops]
+    try:
+        yield tasks
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+
+
+async def work_off(account, total, within):
+    """Send `total` messages while they are handled. The seconds it took; fails if anything is lost."""
+    bodies, wanted, twentieth = messages(total)
+    for number in range(wanted + 1):  # nobody warns of the last one
+        await account.world.create(NODE_CLAIM, claim(number))
+    backlog, metrics, begun = await new_backlog(account), PrometheusMetrics(strict=True), time.monotonic()
+    account.proxy.refuse("ReceiveMessage", "RequestThrottled", times=2)
+    async with asyncio.timeout(within), handling(account, metrics, Polling(wait=1)):
+        for start in range(0, len(bodies), 50):
+            await backlog.send(*bodies[start : start + 50])
+            while await backlog.waiting() > DEPTH:
+                await asyncio.sleep(0.02)
+        while await backlog.waiting():
+            await asyncio.sleep(0.1)
+    took = time.monotonic() - begun
+    left = {each.name for each in account.world.values(NODE_CLAIM)}
+    assert left == {f"claim-{wanted}"}
+    set_aside = figure(metrics, "dovetail_interruption_messages_set_aside_total")
+    received = figure(metrics, "karpenter_interruption_received_messages_total")
+    deleted = figure(metrics, "karpenter_interruption_deleted_messages_total")
+    assert set_aside == twentieth
+    assert received >= total
+    assert deleted + set_aside >= total
+    return took
+
+
+def figure(metrics, name):
+    """The sum over all labels."""
+    lines = metrics.render().decode().splitlines()
+    return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith((f"{name} ", f"{name}{{")))
+
+
+__all__ = ["NOON", "Backlog", "figure", "handling", "messages", "new_backlog", "work_off"]
