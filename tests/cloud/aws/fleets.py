@@ -14,6 +14,9 @@ from aiohttp import web
 
 Forward = Callable[[bytes], Awaitable[tuple[int, bytes]]]
 ICE = "InsufficientInstanceCapacity"
+_LAUNCHED = re.compile(
+    rb"(<instanceId>(i-[0-9a-f]+)</instanceId>)((?:(?!<instanceId>).)*?)<launchTime>[^<]*</launchTime>", re.S
+)
 _OVERRIDE = re.compile(r"(LaunchTemplateConfigs\.(\d+))\.Overrides\.(\d+)\.(\w+)")
 
 
@@ -39,6 +42,20 @@ class Fleets:
     asked: list[list[tuple[str, str]]] = field(default_factory=list)
     answers: dict[str, tuple[bytes, int, bytes]] = field(default_factory=dict)
     groups: dict[str, list[str]] = field(default_factory=dict)
+    clock: Any = None
+    """Whose time instances are launched at; moto knows only the machine's."""
+    launched_at: dict[str, str] = field(default_factory=dict)
+
+    def amend(self, content: bytes) -> bytes:
+        """Instances as launched on the clock of the story."""
+
+        def launched(match: re.Match[bytes]) -> bytes:
+            told = self.launched_at.get(match[2].decode())
+            return (
+                match[0] if told is None else match[1] + match[3] + b"<launchTime>" + told.encode() + b"</launchTime>"
+            )
+
+        return _LAUNCHED.sub(launched, content) if self.launched_at else content
 
     def learn(self, given: dict[str, str]) -> None:
         """Keep the security groups of a template."""
@@ -84,9 +101,11 @@ class Fleets:
         return self.short.get((name, zone)) or self.short.get(name) or self.short.get("*", "")
 
     async def _set_groups(self, content: bytes, template: str, forward: Forward) -> None:
-        ids = re.findall(rb"<instanceIds>(.*?)</instanceIds>", content, re.S)
+        ids = re.findall(rb"<instanceIds>(.*?)</instanceIds>", content, re.DOTALL)
         for id_ in re.findall(rb"i-[0-9a-f]+", b" ".join(ids)):
             self.launched.append(id_.decode())
+            if self.clock is not None:
+                self.launched_at[id_.decode()] = self.clock.now().strftime("%Y-%m-%dT%H:%M:%S.000Z")
             groups = [(f"GroupId.{n}", group) for n, group in enumerate(self.groups.get(template, ()), 1)]
             asked = [("Action", "ModifyInstanceAttribute"), ("Version", "2016-11-15"), ("InstanceId", id_.decode())]
             if groups:

@@ -115,6 +115,8 @@ class Proxy:
             for image, architecture in self.architectures.items():
                 told = f"<imageId>{image}</imageId>".encode()
                 content = content.replace(told, told + f"<architecture>{architecture}</architecture>".encode())
+        if operation == "DescribeInstances":
+            return self.fleets.amend(content)
         return content
 
     def _held(self, names: list[str]) -> web.Response:

@@ -1,0 +1,87 @@
+"""Stories about AWS with everything alive: the real controllers, a simulated cluster, EC2 as moto plays it, over HTTP.
+
+Time is the hurried loop's. The process is made as `dovetail run --provider aws` makes it.
+"""
+
+import asyncio
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from cloud.aws.account import opened
+from cloud.aws.hurried import hurry
+from cloud.aws.nodes import booting
+from dovetail.model.labels import INSTANCE_TYPE
+from dovetail.settings import Settings
+from dovetail.sim.kubelet import KubeletTiming
+from dovetail.sim.loop import VirtualClock
+from dovetail.sim.world import World, WorldOptions
+from dovetail.wiring import admit
+from stories import Life, node_pool
+
+REF = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
+AMD64 = {"key": "kubernetes.io/arch", "operator": "In", "values": ["amd64"]}
+ON_DEMAND = {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]}
+PACE = 8.0
+QUICK = KubeletTiming(node_ready=(0.1, 0.5), pod_start=(0.1, 0.5), pod_stop=(0.1, 0.5))
+
+
+def ec2_pool(*requirements, **spec):
+    """A pool of EC2 instances."""
+    return node_pool(template={"nodeClassRef": REF, "requirements": [AMD64, *requirements]}, **spec)
+
+
+class CloudLife(Life):
+    """A life whose instances are EC2's."""
+
+    def __init__(self, world, settings, account, moto):
+        self.account = account
+        self.moto = moto
+        super().__init__(world, settings)
+
+    async def stop(self):
+        self._running.cancel()
+        await asyncio.wait([self._running])
+        await self.parts.supplier.aclose()
+        if not self._running.cancelled() and self._running.exception() is not None:
+            raise RuntimeError("the controllers stopped by themselves") from self._running.exception()
+
+    @property
+    def proxy(self):
+        return self.account.proxy
+
+    @property
+    def bought(self):
+        """The instance types of the nodes, by age."""
+        return [node.metadata.labels[INSTANCE_TYPE] for node in self.nodes]
+
+    async def instances(self):
+        """Those of the cluster that are alive, as EC2 tells."""
+        return [each for each in await self.account.parts.instances.list() if not each.terminating]
+
+
+def alive(story, moto, monkeypatch, *manifests, deaf=(), **settings):
+    """Live through a story and return what it returns. The node class is made from what the account has."""
+
+    async def main():
+        async with opened(moto, monkeypatch) as account, _born(account, moto, settings) as life:  # noqa: SIM117 - too long
+            async with booting(moto, life.world, account.name, deaf):
+                for manifest in (account.node_class(), *manifests):
+                    life.world.apply(manifest)
+                life.start()
+                try:
+                    return await story(life)
+                finally:
+                    await life.stop()
+
+    return hurry(main())
+
+
+@asynccontextmanager
+async def _born(account, moto, settings):
+    clock = VirtualClock(asyncio.get_running_loop(), datetime.now(UTC))
+    account.proxy.fleets.clock = clock
+    asyncio.get_running_loop().hurry(PACE)
+    wanted = replace(Settings(provider="aws", cluster_name=account.name, disruption="on"), **settings)
+    async with World(WorldOptions(kubelet=QUICK), clock=clock, validate=admit) as world:
+        yield CloudLife(world, wanted, account, moto)
