@@ -13,10 +13,11 @@ from dovetail.controllers.context import Context
 from dovetail.controllers.interruption import Interruptions
 from dovetail.controllers.state import ClusterState
 from dovetail.model.kinds import NODE_CLAIM
-from dovetail.model.nodeclaim import NodeClaim, NodeClaimSpec, NodeClaimStatus
+from dovetail.model.nodeclaim import NodeClaim, NodeClaimSpec
 from dovetail.model.nodepool import NodeClassRef
 from dovetail.model.wire import ObjectMeta
 from dovetail.observe.metrics import PrometheusMetrics
+from dovetail.ports.cluster import Patch
 from dovetail.settings import Settings
 
 REF = NodeClassRef(group="karpenter.k8s.aws", kind="EC2NodeClass", name="default")
@@ -40,13 +41,19 @@ def claim(number):
     return NodeClaim(
         metadata=ObjectMeta(name=f"claim-{number}"),
         spec=NodeClaimSpec(node_class_ref=REF),
-        status=NodeClaimStatus(provider_id=f"aws:///us-east-1a/{instance(number)}"),
     )
+
+
+async def launched(world, number):
+    """A claim in the world, with an instance."""
+    made = await world.create(NODE_CLAIM, claim(number))
+    told = {"status": {"providerID": f"aws:///us-east-1a/{instance(number)}"}}
+    await world.patch(NODE_CLAIM, made.key, Patch(told, subresource="status"))
 
 
 def messages(total, seed=7):
     """`total` messages about `total * 9 / 10` instances: a twentieth is junk, a twentieth comes twice."""
-    chance = random.Random(seed)
+    chance = random.Random(seed)  # noqa: S311 - reproducible, not secret
     wanted, twentieth = total * 9 // 10, total // 20
     makers = (spot, reservation, health, lambda each: change(each, "stopping"))
     warnings = [chance.choice(makers)(instance(number)) for number in range(wanted)]
@@ -72,10 +79,12 @@ class Backlog:
     async def waiting(self):
         """How many messages there are, received ones included."""
         names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
-        answer = await self.account.aws.call(
-            "sqs", "get_queue_attributes", QueueUrl=self.url, AttributeNames=names
-        )
+        answer = await self.account.aws.call("sqs", "get_queue_attributes", QueueUrl=self.url, AttributeNames=names)
         return sum(int(answer["Attributes"][name]) for name in names)
+
+    async def down_to(self, number):
+        while await self.waiting() > number:  # noqa: ASYNC110 - only asking tells
+            await asyncio.sleep(0.05)
 
 
 async def new_backlog(account):
@@ -111,20 +120,16 @@ async def handling(account, metrics, polling):
 async def work_off(account, total, within):
     """Send `total` messages while they are handled. The seconds it took; fails if anything is lost."""
     bodies, wanted, twentieth = messages(total)
-    for number in range(wanted + 1):  # nobody warns of the last one
-        await account.world.create(NODE_CLAIM, claim(number))
+    await asyncio.gather(*(launched(account.world, number) for number in range(wanted + 1)))  # the last one is spared
     backlog, metrics, begun = await new_backlog(account), PrometheusMetrics(strict=True), time.monotonic()
     account.proxy.refuse("ReceiveMessage", "RequestThrottled", times=2)
     async with asyncio.timeout(within), handling(account, metrics, Polling(wait=1)):
         for start in range(0, len(bodies), 50):
             await backlog.send(*bodies[start : start + 50])
-            while await backlog.waiting() > DEPTH:
-                await asyncio.sleep(0.02)
-        while await backlog.waiting():
-            await asyncio.sleep(0.1)
+            await backlog.down_to(DEPTH)
+        await backlog.down_to(0)
     took = time.monotonic() - begun
-    left = {each.name for each in account.world.values(NODE_CLAIM)}
-    assert left == {f"claim-{wanted}"}
+    assert [each.name for each in account.world.values(NODE_CLAIM)] == [f"claim-{wanted}"]
     set_aside = figure(metrics, "dovetail_interruption_messages_set_aside_total")
     received = figure(metrics, "karpenter_interruption_received_messages_total")
     deleted = figure(metrics, "karpenter_interruption_deleted_messages_total")

@@ -5,8 +5,8 @@ from cloud.aws.interruption.backlog import work_off
 
 def test_of_a_backlog_with_junk_and_duplicates_no_warning_is_lost(live):
     async def story(account):
-        took = await work_off(account, 200, within=60)
+        await work_off(account, 200, within=120)
         calls = account.proxy.calls
-        print(f"\n200 messages in {took:.1f} s; {calls['ReceiveMessage']} receives, {calls['DeleteMessageBatch']} deletes")
+        assert calls["ReceiveMessage"] + calls["DeleteMessageBatch"] < 200
 
     live(story)

@@ -1,6 +1,7 @@
 """EventBridge events, read strictly."""
 
 import json
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -105,18 +106,14 @@ KNOWN = [json.loads(each) for each in (spot("i-1"), rebalance("i-1"), change("i-
 @given(st.sampled_from(KNOWN), st.dictionaries(st.sampled_from(sorted(KNOWN[0])), json_values, max_size=2), json_values)
 def test_nothing_that_may_lie_in_a_queue_breaks_the_reader(known, changed, detail):
     for body in (known | changed, known | {"detail": detail}, known["detail"] | changed):
-        try:
+        with suppress(Malformed):
             read_message(json.dumps(body))
-        except Malformed as error:
-            assert str(error)
 
 
 @given(st.text())
 def test_no_text_breaks_the_reader(body):
-    try:
+    with suppress(Malformed):
         assert read_message(body).interruption is None
-    except Malformed:
-        pass
 
 
 def test_a_warning_leaves_two_minutes():
