@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
-from acceptance.fleet import cluster, pdb, running, shielded, worker
+from acceptance.fleet import cluster, owned, pdb, running, shielded, worker
 from builders import NOON, claim, node, pod, stamped
 from dovetail.cli.app import app
 from dovetail.manifest.snapshot_file import snapshot_bytes
@@ -37,7 +37,7 @@ def test_pods_are_shown_by_tier_with_what_holds_them_and_where_they_would_go(dra
     going = held(
         worker(
             "a",
-            running("web", "a"),
+            owned("web", "a", "ReplicaSet"),
             shielded("build", "a", "2h", metadata=HELD),
             pod("agent", on="a", metadata=DAEMON),
             pod("proxy", on="a", spec={"tolerations": [{"operator": "Exists"}]}),
@@ -67,7 +67,7 @@ def test_what_nobody_will_lift_is_permanent_and_the_exit_code_says_so(drain):
 
 
 def test_a_pod_that_fits_nowhere_else_is_told(drain):
-    going = held(worker("a", running("vast", "a", cpu="640")))
+    going = held(worker("a", owned("vast", "a", "ReplicaSet", cpu="640")))
     result = drain(cluster(going), "a", "-o", "json")
     assert result.exit_code == 1
     (home,) = json.loads(result.stdout)["homes"]

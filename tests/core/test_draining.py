@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import msgspec
 
-from acceptance.fleet import cluster, pdb, running, shielded, worker
+from acceptance.fleet import cluster, owned, pdb, running, shielded, worker
 from builders import NOON, claim, node, pod, stamped
 from dovetail.core.disruption.draining import PodState, explain_drain, find_homes
 from dovetail.core.lifecycle.drain import Tier
@@ -109,10 +109,19 @@ def test_a_preview_counts_the_grace_period_from_now():
 
 
 def test_homes_are_other_nodes_new_ones_or_none():
-    small, large, vast = running("small", "a"), running("large", "a", cpu="16"), running("vast", "a", cpu="640")
+    sizes = {"small": "1", "large": "16", "vast": "640"}
+    small, large, vast = (owned(name, "a", "ReplicaSet", cpu=cpu) for name, cpu in sizes.items())
     leaving = worker("a", small, large, vast)
     found = cluster(leaving, worker("b"))
     homes = find_homes(leaving, replace(found))
     assert homes.node_by_pod[small.key] == "b"
     assert [draft.pod_keys for draft in homes.drafts] == [(large.key,)]
     assert list(homes.refusals) == [vast.key]
+
+
+def test_a_pod_without_an_owner_is_evicted_like_others_and_has_no_home_to_go_to():
+    leaving = worker("a", running("bare", "a"), owned("web", "a", "ReplicaSet"))
+    bare, web = explain_drain(leaving, [], NOON).pods
+    assert (bare.state, bare.why) == (PodState.NEXT, "it has no owner: nobody makes it again")
+    assert (web.state, web.why) == (PodState.NEXT, "")
+    assert list(find_homes(leaving, cluster(leaving, worker("b"))).node_by_pod) == [web.pod.key]

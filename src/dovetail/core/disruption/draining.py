@@ -21,6 +21,8 @@ from dovetail.model.protection import protection
 from dovetail.model.snapshot import ClusterNode, Snapshot
 from dovetail.model.workload import PodDisruptionBudget
 
+ALONE = "it has no owner: nobody makes it again"
+
 
 class PodState(StrEnum):
     """How a pod stands to the drain of its node."""
@@ -125,7 +127,8 @@ def _pod_view(pod: Pod, drain: Drain, pdbs: Sequence[PodDisruptionBudget], insta
     protected = protection(pod, instants.now)
     if protected.active:
         return _protected(pod, protected.until, protected.fault, instants)
-    return _blocked(pod, pdbs, instants) or PodView(pod, PodState.NEXT if pod in drain.evict else PodState.LATER)
+    why = "" if pod.metadata.owner_references else ALONE
+    return _blocked(pod, pdbs, instants) or PodView(pod, PodState.NEXT if pod in drain.evict else PodState.LATER, why)
 
 
 def _protected(pod: Pod, until: datetime | None, fault: str, instants: _Instants) -> PodView:
@@ -168,5 +171,6 @@ def _step(node: ClusterNode) -> str:
 def find_homes(node: ClusterNode, snapshot: Snapshot) -> Placement:
     """Where the pods of a node would run once it is gone, as the solver sees it: other nodes, new ones, or nowhere."""
     others = tuple(each for each in snapshot.nodes if each is not node)
-    moving = [pod for pod in node.pods if pod.reschedulable and not left_alone(pod, snapshot.at)]
+    going = (pod for pod in node.pods if pod.reschedulable and not left_alone(pod, snapshot.at))
+    moving = [pod for pod in going if pod.metadata.owner_references]  # the others end for good
     return solve(replace(snapshot, nodes=others), moving, usable_pools(snapshot))
