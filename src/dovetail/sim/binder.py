@@ -15,7 +15,6 @@ from dovetail.sim.fitting import Landscape, Site, nano_requests, refusal, summar
 from dovetail.sim.kinds import NAMESPACE, NODE, POD
 from dovetail.sim.neighbours import Neighbourhood
 from dovetail.sim.store import Record, Step
-from dovetail.sim.workloads import controller_of
 
 SCHEDULER = "default-scheduler"
 _CYCLE = "cycle"
@@ -141,5 +140,5 @@ def _depends_on_others(pod: Pod) -> bool:
 
 def _shape(record: Record) -> str:
     """Pods of one ReplicaSet or Job are alike: where one does not fit, the next does not either."""
-    owner = controller_of(record)
+    owner = record.controller
     return owner["uid"] if owner is not None and owner["kind"] in {"ReplicaSet", "Job"} else ""

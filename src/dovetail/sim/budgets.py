@@ -14,11 +14,9 @@ from dovetail.model.workload import PodDisruptionBudget, PodDisruptionBudgetSpec
 from dovetail.ports.cluster import Patch
 from dovetail.sim.agent import Agent
 from dovetail.sim.apiserver import ApiServer, with_condition
-from dovetail.sim.eviction import is_ready
 from dovetail.sim.kinds import DEPLOYMENTS, PDB, POD, REPLICAS
 from dovetail.sim.patching import Plain
 from dovetail.sim.store import Record, Step
-from dovetail.sim.workloads import controller_of
 
 _EVICTION_PATIENCE = timedelta(minutes=2)  # an evicted pod that is still not deleting by then counts again
 
@@ -113,7 +111,7 @@ class Budgets(Agent[Key]):
         pods = [pod for pod in found if pod is not None]
         now = self.store.clock.now()
         disrupted = _still_disrupted(record, pods, now)
-        healthy = sum(is_ready(p.plain) and not p.deleting and p.key.name not in disrupted for p in pods)
+        healthy = sum(p.ready and not p.deleting and p.key.name not in disrupted for p in pods)
         counted = count(budget.spec, pods=len(pods), scale=self._scale(pods), healthy=healthy)
         status = {
             "expectedPods": counted.expected,
@@ -135,12 +133,9 @@ class Budgets(Agent[Key]):
     def _scale(self, pods: Iterable[Record]) -> int | None:
         """What the distinct controllers of the pods ask for. Pods without one are not counted."""
         asked: dict[str, int] = {}
-        for pod in pods:
-            reference = controller_of(pod)
-            if reference is None:
-                continue
-            owner = self.store.by_uid.get(reference["uid"])
-            above = controller_of(owner) if owner is not None else None
+        for uid in {pod.controller["uid"]: None for pod in pods if pod.controller is not None}:
+            owner = self.store.by_uid.get(uid)
+            above = owner.controller if owner is not None else None
             owner = self.store.by_uid.get(above["uid"], owner) if above is not None else owner
             if owner is None:
                 continue
@@ -169,9 +164,10 @@ def _disrupted_pods(budget: Record) -> dict[str, str]:
 
 def _still_disrupted(budget: Record, pods: list[Record], now: datetime) -> Plain:
     """Evicted pods whose deletion has not shown up yet."""
-    by_name = {pod.key.name: pod for pod in pods}
+    evicted = _disrupted_pods(budget)
+    by_name = {pod.key.name: pod for pod in pods} if evicted else {}
     return {
         name: at
-        for name, at in _disrupted_pods(budget).items()
+        for name, at in evicted.items()
         if name in by_name and not by_name[name].deleting and datetime.fromisoformat(at) + _EVICTION_PATIENCE > now
     }

@@ -11,12 +11,11 @@ from dovetail.model.taints import NO_EXECUTE, NO_SCHEDULE, Toleration, tolerates
 from dovetail.model.wire import Key
 from dovetail.ports.cluster import Deletion, Patch
 from dovetail.sim.agent import Agent
-from dovetail.sim.eviction import is_ready
 from dovetail.sim.fitting import matches_node
 from dovetail.sim.kinds import DAEMONS, NODE, POD
 from dovetail.sim.patching import Plain
 from dovetail.sim.store import Record, Step
-from dovetail.sim.workloads import controller_of, is_active, pod_from
+from dovetail.sim.workloads import is_active, pod_from
 
 _DAEMON_TOLERATIONS = (
     Toleration("node.kubernetes.io/not-ready", "Exists", effect=NO_EXECUTE),
@@ -42,7 +41,7 @@ class DaemonSets(Agent[Key]):
             if step.type != "MODIFIED" or step.before is None or _place(step.before) != _place(record):
                 for daemon_set in self.store.all(DAEMONS):
                     self.touch(daemon_set.key)
-        elif (owner := controller_of(record)) is not None and owner["kind"] == "DaemonSet":
+        elif (owner := record.controller) is not None and owner["kind"] == "DaemonSet":
             self.touch(Key(record.key.namespace, owner["name"]))
 
     def reconcile(self, key: Key) -> None:
@@ -88,7 +87,7 @@ class DaemonSets(Agent[Key]):
         status = {
             "desiredNumberScheduled": len(pods),
             "currentNumberScheduled": sum(bool(pod.plain["spec"].get("nodeName")) for pod in pods),
-            "numberReady": sum(is_ready(pod.plain) for pod in pods),
+            "numberReady": sum(pod.ready for pod in pods),
             "observedGeneration": record.meta["generation"],
         }
         self.api.patch(DAEMONS, record.key, Patch({"status": status}, subresource="status"))

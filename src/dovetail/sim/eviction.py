@@ -81,7 +81,7 @@ def evict(api: ApiServer, key: Key, uid: str) -> None:
 
 def _spend(api: ApiServer, budget: Record, pod: Record) -> None:
     state = BudgetState.of(budget.plain)
-    if state.ignores(ready=is_ready(pod.plain)):
+    if state.ignores(ready=pod.ready):
         return
     if refusal := state.refusal():
         raise EvictionBlocked(f"cannot evict pod {pod.key}: {refusal} ({budget.key.name})")
@@ -100,9 +100,3 @@ def budgets_of(store: Store, pod: Record) -> list[Record]:
         if budget.key.namespace == pod.key.namespace and selector is not None and selector.matches(labels):
             found.append(budget)
     return found
-
-
-def is_ready(plain: Plain) -> bool:
-    """Whether the object's Ready condition is True."""
-    conditions = (plain.get("status") or {}).get("conditions") or ()
-    return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)

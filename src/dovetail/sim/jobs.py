@@ -3,10 +3,9 @@
 from dovetail.model.wire import Key
 from dovetail.ports.cluster import Patch
 from dovetail.sim.agent import Agent
-from dovetail.sim.eviction import is_ready
 from dovetail.sim.kinds import JOBS, POD
 from dovetail.sim.store import Record, Step
-from dovetail.sim.workloads import controller_of, is_active, pod_from
+from dovetail.sim.workloads import is_active, pod_from
 
 
 class Jobs(Agent[Key]):
@@ -18,7 +17,7 @@ class Jobs(Agent[Key]):
         """A Job changed, or one of its pods did."""
         if step.after.resource == JOBS:
             self.touch(step.after.key)
-        elif (owner := controller_of(step.after)) is not None and owner["kind"] == "Job":
+        elif (owner := step.after.controller) is not None and owner["kind"] == "Job":
             self.touch(Key(step.after.key.namespace, owner["name"]))
 
     def reconcile(self, key: Key) -> None:
@@ -40,7 +39,7 @@ class Jobs(Agent[Key]):
         pods = [pod for pod in self.store.owned_by(record.uid) if pod.resource == POD and is_active(pod)]
         status: dict[str, object] = {
             "active": len(pods),
-            "ready": sum(is_ready(pod.plain) for pod in pods),
+            "ready": sum(pod.ready for pod in pods),
             "succeeded": succeeded,
         }
         if done:

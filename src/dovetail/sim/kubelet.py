@@ -13,7 +13,6 @@ from dovetail.model.wire import Key
 from dovetail.ports.cluster import Deletion
 from dovetail.sim.agent import Agent, Span
 from dovetail.sim.apiserver import ApiServer, with_condition
-from dovetail.sim.eviction import is_ready
 from dovetail.sim.kinds import LEASE, NODE, POD
 from dovetail.sim.patching import Plain
 from dovetail.sim.store import Record, Step
@@ -74,7 +73,7 @@ class Kubelet(Agent[Key]):
             return
         elif step.type == "ADDED":
             self._register(node)
-        elif is_ready(node.plain) and step.before is not None and not is_ready(step.before.plain):
+        elif node.ready and step.before is not None and not step.before.ready:
             for pod in self.store.pods_on(node.key.name):
                 self._hear_pod(pod)
 
@@ -119,7 +118,7 @@ class Kubelet(Agent[Key]):
         phase = pod.plain["status"].get("phase")
         if pod.deleting:
             self._begin(pod, "stop", self._stop_delay(pod))
-        elif phase == "Pending" and (node := self._node_of(pod)) is not None and is_ready(node.plain):
+        elif phase == "Pending" and (node := self._node_of(pod)) is not None and node.ready:
             self._begin(pod, "start", self._delay(pod, "pod-ready", self.timing.pod_start))
         elif phase == "Running" and (seconds := self._run_seconds(pod)) is not None:
             self._begin(pod, "complete", seconds)

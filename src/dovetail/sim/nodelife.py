@@ -13,7 +13,6 @@ from dovetail.model.wire import Key
 from dovetail.ports.cluster import Deletion
 from dovetail.sim.agent import Agent
 from dovetail.sim.apiserver import with_condition
-from dovetail.sim.eviction import is_ready
 from dovetail.sim.kinds import NODE, POD
 from dovetail.sim.patching import Plain
 from dovetail.sim.store import Record, Step
@@ -77,7 +76,7 @@ class NodeLifecycle(Agent[tuple[Key, str]]):
             status = with_condition(status, {"type": kind, **said}, now)
         self.api.update(node, {**node.plain, "status": status}, "status")
         for pod in self.store.pods_on(key.name):
-            if is_ready(pod.plain):
+            if pod.ready:
                 lost = {"type": "Ready", "status": "False", "reason": "NodeNotReady"}
                 self.api.update(pod, {**pod.plain, "status": with_condition(pod.plain["status"], lost, now)}, "status")
 

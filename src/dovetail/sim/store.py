@@ -26,9 +26,9 @@ T = TypeVar("T", bound=KubeObject)
 
 
 class Record:
-    """One version of one object. What it decodes to is computed once and shared by all who read it."""
+    """One version of one object. What is read out of it is found once and shared by all who read it."""
 
-    __slots__ = ("_values", "key", "plain", "resource", "version")
+    __slots__ = ("_ready", "_values", "controller", "deleting", "key", "plain", "resource", "uid", "version")
 
     def __init__(self, resource: Resource, plain: Plain, version: int) -> None:
         meta = plain["metadata"]
@@ -36,6 +36,15 @@ class Record:
         self.plain = plain
         self.version = version
         self.key = Key(meta.get("namespace", ""), meta["name"])
+        self.uid: str = meta.get("uid", "")
+        self.deleting = "deletionTimestamp" in meta
+        """Whether a delete was asked for."""
+        owners = meta.get("ownerReferences")
+        self.controller: Plain | None = (
+            next((each for each in owners if each.get("controller")), None) if owners else None
+        )
+        """The reference to the one owner that manages the object."""
+        self._ready: bool | None = None  # not looked for yet
         self._values: dict[type, Any] = {}
 
     @property
@@ -44,14 +53,12 @@ class Record:
         return cast("Plain", self.plain["metadata"])
 
     @property
-    def uid(self) -> str:
-        """Its identity."""
-        return cast("str", self.plain["metadata"]["uid"])
-
-    @property
-    def deleting(self) -> bool:
-        """Whether a delete was asked for."""
-        return "deletionTimestamp" in self.plain["metadata"]
+    def ready(self) -> bool:
+        """Whether its Ready condition is True."""
+        if self._ready is None:
+            conditions = (self.plain.get("status") or {}).get("conditions") or ()
+            self._ready = any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+        return self._ready
 
     @property
     def owners(self) -> list[str]:

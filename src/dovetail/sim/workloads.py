@@ -9,7 +9,6 @@ import json
 from dovetail.model.wire import Key
 from dovetail.ports.cluster import Deletion, Patch
 from dovetail.sim.agent import Agent
-from dovetail.sim.eviction import is_ready
 from dovetail.sim.kinds import DEPLOYMENTS, POD, REPLICAS
 from dovetail.sim.patching import Plain
 from dovetail.sim.store import Record, Step
@@ -17,11 +16,6 @@ from dovetail.sim.store import Record, Step
 _HASH_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 _TEMPLATE_HASH = "pod-template-hash"
-
-
-def controller_of(record: Record) -> Plain | None:
-    """The reference to the one owner that manages the object."""
-    return next((owner for owner in record.meta.get("ownerReferences") or () if owner.get("controller")), None)
 
 
 def owner_reference(owner: Record) -> Plain:
@@ -67,7 +61,7 @@ class ReplicaSets(Agent[Key]):
         """A ReplicaSet changed, or one of its pods did."""
         if step.after.resource == REPLICAS:
             self.touch(step.after.key)
-        elif (owner := controller_of(step.after)) is not None and owner["kind"] == "ReplicaSet":
+        elif (owner := step.after.controller) is not None and owner["kind"] == "ReplicaSet":
             self.touch(Key(step.after.key.namespace, owner["name"]))
 
     def reconcile(self, key: Key) -> None:
@@ -75,17 +69,19 @@ class ReplicaSets(Agent[Key]):
         record = self.store.find(REPLICAS, key)
         if record is None or record.deleting:
             return
-        pods = [pod for pod in self.store.owned_by(record.uid) if pod.resource == POD and is_active(pod)]
+        pods = self._active(record)
         missing = int(record.plain["spec"].get("replicas", 1)) - len(pods)
         for _ in range(missing):
             self.api.create(POD, pod_from(record, record.plain["spec"]["template"]))
         for pod in self._ranked(pods)[:-missing] if missing < 0 else ():
             self.api.delete(POD, pod.key, Deletion(uid=pod.uid))
-        self._report(record)
+        self._report(record, self._active(record) if missing else pods)
 
-    def _report(self, record: Record) -> None:
-        pods = [pod for pod in self.store.owned_by(record.uid) if pod.resource == POD and is_active(pod)]
-        ready = sum(is_ready(pod.plain) for pod in pods)
+    def _active(self, record: Record) -> list[Record]:
+        return [pod for pod in self.store.owned_by(record.uid) if pod.resource == POD and is_active(pod)]
+
+    def _report(self, record: Record, pods: list[Record]) -> None:
+        ready = sum(pod.ready for pod in pods)
         status = {
             "replicas": len(pods),
             "fullyLabeledReplicas": len(pods),
@@ -106,7 +102,7 @@ class ReplicaSets(Agent[Key]):
             node = pod.plain["spec"].get("nodeName", "")
             cost = int((pod.meta.get("annotations") or {}).get(_DELETION_COST, "0"))
             running = pod.plain["status"].get("phase") == "Running"
-            return (bool(node), running, is_ready(pod.plain), cost, -together[node], self._age(pod))
+            return (bool(node), running, pod.ready, cost, -together[node], self._age(pod))
 
         return sorted(pods, key=rank)
 
@@ -127,7 +123,7 @@ class Deployments(Agent[Key]):
         """A Deployment changed, or one of its ReplicaSets did."""
         if step.after.resource == DEPLOYMENTS:
             self.touch(step.after.key)
-        elif (owner := controller_of(step.after)) is not None and owner["kind"] == "Deployment":
+        elif (owner := step.after.controller) is not None and owner["kind"] == "Deployment":
             self.touch(Key(step.after.key.namespace, owner["name"]))
 
     def reconcile(self, key: Key) -> None:
@@ -184,7 +180,7 @@ class Deployments(Agent[Key]):
     def _available(self, replica_set: Record) -> int:
         """Ready pods that the ReplicaSet is not about to take away."""
         pods = self.store.owned_by(replica_set.uid)
-        ready = sum(is_active(pod) and is_ready(pod.plain) for pod in pods)
+        ready = sum(is_active(pod) and pod.ready for pod in pods)
         return min(ready, int(replica_set.plain["spec"]["replicas"]))
 
     def _report(self, record: Record) -> None:

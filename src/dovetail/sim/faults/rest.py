@@ -8,8 +8,6 @@ from dovetail.model.conditions import find
 from dovetail.model.nodeclaim import DISRUPTION_REASON
 from dovetail.sim.faults.history import Violation
 from dovetail.sim.kinds import DEPLOYMENTS, JOBS, POD
-from dovetail.sim.store import Record
-from dovetail.sim.workloads import controller_of
 from dovetail.sim.world import World
 
 PODS = "no pod is lost"
@@ -26,8 +24,8 @@ def unrest(world: World) -> list[tuple[str, str]]:
 def _waiting_pods(world: World) -> Iterator[tuple[str, str]]:
     ready: dict[str, int] = {}
     for pod in world.store.all(POD):
-        owner = controller_of(pod)
-        if owner is not None and not pod.deleting and _is_ready(pod):
+        owner = pod.controller
+        if owner is not None and not pod.deleting and pod.ready:
             ready[owner["uid"]] = ready.get(owner["uid"], 0) + 1
     for deployment in world.store.all(DEPLOYMENTS):
         wanted = int(deployment.plain["spec"].get("replicas", 1))
@@ -37,11 +35,6 @@ def _waiting_pods(world: World) -> Iterator[tuple[str, str]]:
     for job in world.store.all(JOBS):  # one that runs is well: a simulated Job forgets pods that ended on lost nodes
         if not (job.plain.get("status") or {}).get("completionTime") and not ready.get(job.uid):
             yield PODS, f"{job.key} is not complete, and no pod of it runs"
-
-
-def _is_ready(pod: Record) -> bool:
-    conditions = pod.plain["status"].get("conditions") or ()
-    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
 
 
 def _leaks(world: World) -> Iterator[tuple[str, str]]:
