@@ -102,7 +102,7 @@ def _history(ledger: Path | None, asked: Mapping[str, str], now: datetime) -> di
     from dovetail.observe.history import NoLedgerThere, Question, read_history
 
     if ledger is None:
-        raise Unanswerable("no ledger is kept here, so no decision can be told of")
+        return {"decisions": [], "missing": "no ledger is kept here, so no decision can be told of"}
     most = asked.get("most", "0")
     if not most.isascii() or not most.isdigit():
         raise Unanswerable(f"most must be a number, got {most!r}", 400)
@@ -120,4 +120,4 @@ def _history(ledger: Path | None, asked: Mapping[str, str], now: datetime) -> di
     except typer.BadParameter as error:
         raise Unanswerable(error.message, 400) from None
     except NoLedgerThere as error:
-        raise Unanswerable(str(error)) from None
+        return {"decisions": [], "missing": str(error)}

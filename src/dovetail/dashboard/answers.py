@@ -51,7 +51,7 @@ class Documents:
     pod: Callable[[PodExplanation], Plain]
     calendar: Callable[[str, Calendar], Plain]
     history: Callable[[Mapping[str, str], datetime], Plain]
-    """Decisions for a question as the command line puts it, seen from an instant. May raise `Unanswerable`."""
+    """Decisions for a question as the command line puts it, seen from an instant; `missing` if there is no ledger."""
 
 
 @dataclass(frozen=True)
@@ -147,17 +147,13 @@ class Answers:
         if self._floor is None or self._floor[0] != sight.number:
             self._floor = (sight.number, _floor(snapshot))
         managed = [node for node in snapshot.nodes if node.managed]
-        try:
-            decisions = self._documents.history({**asked, "act": "disrupt"}, snapshot.at)["decisions"]
-            trouble = None
-        except Unanswerable as error:
-            decisions, trouble = [], str(error)
+        past = self._documents.history({**asked, "act": "disrupt"}, snapshot.at)
         return {
             "at": stamp(snapshot.at),
             "costPerHour": round(sum(price_of(node, snapshot) for node in managed), 6),
             "lowerBoundPerHour": self._floor[1],
-            "ledger": trouble,
-            **add_up(decisions),
+            "missing": past.get("missing"),
+            **add_up(past["decisions"]),
         }
 
     def snapshot(self) -> Snapshot:

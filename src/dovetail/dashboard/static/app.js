@@ -1,0 +1,122 @@
+// Which view is shown: the address says it, so every view can be shared.
+import { fill, h, time } from "./dom.js";
+import { Store } from "./store.js";
+import * as cluster from "./cluster.js";
+import * as decisions from "./decisions.js";
+import * as node from "./node.js";
+import * as plan from "./plan.js";
+import * as pools from "./pools.js";
+import * as savings from "./savings.js";
+
+const VIEWS = { cluster, node, pools, plan, decisions, savings };
+const REFRESH = 3000; // milliseconds between two questions a view asks by itself
+const main = document.getElementById("main");
+const store = new Store();
+let shown = null;
+
+function route() {
+  const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
+  const [name, ...parts] = path.split("/");
+  return { name: VIEWS[name] ? name : "cluster", parts: parts.map(decodeURIComponent), query: new URLSearchParams(query) };
+}
+
+function show({ focus = true } = {}) {
+  const at = route();
+  shown?.stop?.();
+  const view = VIEWS[at.name];
+  document.title = `${view.title(at)} · Dovetail`;
+  for (const each of document.querySelectorAll("nav [data-view]")) {
+    const here = each.dataset.view === at.name || (at.name === "node" && each.dataset.view === "cluster");
+    if (here) each.setAttribute("aria-current", "page");
+    else each.removeAttribute("aria-current");
+  }
+  const put = (...children) => fill(main, ...children);
+  shown = { name: at.name, stop: null, ...view.open({ main, put, store, at, setQuery, stale: () => shown?.at !== at }), at };
+  if (focus) {
+    main.focus({ preventScroll: true });
+    scrollTo(0, 0);
+  }
+  refresh(at);
+}
+
+// Asks and draws; what goes wrong is said in place of the view.
+async function refresh(at) {
+  if (!shown?.load) return;
+  const mine = shown;
+  try {
+    const draw = await mine.load();
+    if (mine === shown && draw) {
+      const open = keepOpen();
+      draw();
+      open();
+    }
+  } catch (error) {
+    if (mine === shown) fill(main, h("div", { class: "notice", role: "alert" }, h("h1", {}, mineTitle(at)), h("p", {}, error.message)));
+  }
+  if (mine === shown) main.setAttribute("aria-busy", "false");
+}
+
+const mineTitle = (at) => VIEWS[at.name].title(at);
+
+// What was opened, and where the keyboard was, stays so when a view is drawn again.
+function keepOpen() {
+  const open = [...main.querySelectorAll("details[data-key]")].filter((each) => each.open).map((each) => each.dataset.key);
+  const closed = [...main.querySelectorAll("details[data-key]")].filter((each) => !each.open).map((each) => each.dataset.key);
+  const held = document.activeElement?.closest?.("[data-hold]")?.dataset.hold;
+  const at = scrollY;
+  return () => {
+    for (const each of main.querySelectorAll("details[data-key]")) {
+      if (open.includes(each.dataset.key)) each.open = true;
+      if (closed.includes(each.dataset.key)) each.open = false;
+    }
+    if (held) main.querySelector(`[data-hold="${CSS.escape(held)}"]`)?.focus({ preventScroll: true });
+    scrollTo(0, at);
+  };
+}
+
+function setQuery(values) {
+  const at = route();
+  for (const [key, value] of Object.entries(values)) value ? at.query.set(key, value) : at.query.delete(key);
+  const query = String(at.query);
+  const hash = `#/${[at.name, ...at.parts.map(encodeURIComponent)].join("/")}${query ? `?${query}` : ""}`;
+  history.replaceState(null, "", hash);
+}
+
+function head() {
+  const link = document.getElementById("link");
+  link.textContent = store.connected ? "live" : "connection lost, trying again";
+  link.className = store.connected ? "live" : "lost";
+  const { summary } = store;
+  fill(document.getElementById("clock"), summary && time(summary.at));
+}
+
+let due = null;
+function changed(event) {
+  head();
+  if (!store.summary) {
+    fill(main, h("div", { class: "notice" }, h("h1", {}, "Nothing to see yet"),
+      h("p", {}, "While another replica leads, this one does not read the cluster; its page does."),
+      h("ul", {}, store.missing.map((each) => h("li", {}, each)))));
+    main.setAttribute("aria-busy", "false");
+    shown = null;
+    return;
+  }
+  if (!shown) return show({ focus: false });
+  shown.update?.(event.type);
+  if (shown.load && !due && shown.live !== false) {
+    due = setTimeout(() => { due = null; refresh(route()); }, REFRESH);
+  }
+}
+
+store.addEventListener("link", head);
+store.addEventListener("whole", changed);
+store.addEventListener("frame", changed);
+addEventListener("hashchange", () => location.hash !== "#main" && store.summary && show());
+document.querySelector("[data-skip]").addEventListener("click", (event) => { event.preventDefault(); main.focus(); });
+addEventListener("keydown", (event) => {
+  if (event.key === "/" && !/INPUT|SELECT|TEXTAREA/.test(document.activeElement.tagName)) {
+    const box = main.querySelector("input[type=search]");
+    if (box) { event.preventDefault(); box.focus(); }
+  }
+});
+store.start();

@@ -1,0 +1,95 @@
+// One node: all that stands between it and each way of disrupting it, its pods, its conditions, and what happened to it.
+import { age, badge, bytes, cores, counted, h, lasting, link, meter, money, nodeLink, table, time } from "./dom.js";
+import { entry } from "./decisions.js";
+import { ask } from "./store.js";
+
+export const title = (at) => at.parts[0] ?? "Node";
+
+export function open({ put, store, at }) {
+  const name = at.parts[0] ?? "", path = encodeURIComponent(name);
+  async function load() {
+    const history = `api/history?node=${path}&most=200`;
+    if (!store.nodes.has(name)) {
+      const past = await ask(history);
+      return () => put(gone(name, past, store.summary.at));
+    }
+    const [facts, told, past] = await Promise.all([ask(`api/node/${path}`), ask(`api/explain/node/${path}`), ask(history)]);
+    return () => put(draw(facts, told, past, store.nodes.get(facts.node)));
+  }
+  return { load };
+}
+
+function draw(facts, told, past, tile) {
+  const now = told.at;
+  return [
+    h("nav", { class: "crumbs", "aria-label": "Where this is" }, h("a", { href: "#/cluster" }, "Cluster"), " / ",
+      facts.nodepool ? h("a", { href: link("pools", facts.nodepool) }, facts.nodepool) : "unmanaged"),
+    h("div", { class: "headline" }, h("h1", { class: "mono" }, facts.node), badge(`state-${facts.state}`, facts.state)),
+    h("p", { class: "facts" }, facts.labels["node.kubernetes.io/instance-type"], " · ", facts.labels["karpenter.sh/capacity-type"], " · ",
+      facts.labels["topology.kubernetes.io/zone"], " · ", h("b", {}, money(facts.pricePerHour)), " an hour",
+      facts.createdAt && [" · ", age(facts.createdAt, now), " old, since ", time(facts.createdAt, now)],
+      facts.nodeClaim && [" · NodeClaim ", h("span", { class: "mono" }, facts.nodeClaim)]),
+    tile && h("div", { class: "meters" },
+      meter("cpu", tile.cpu, `${cores(tile.cpu[0])} of ${cores(tile.cpu[1])}`),
+      meter("memory", tile.memory, `${bytes(tile.memory[0])} of ${bytes(tile.memory[1])}`),
+      meter("pods", tile.pods, `${tile.pods[0]} of ${tile.pods[1]}`)),
+    told.repair && repair(told.repair, now),
+    told.draining && draining(told.draining, now),
+    h("section", { "aria-labelledby": "why" }, h("h2", { id: "why" }, "What stands in the way"),
+      h("div", { class: "methods" }, told.methods.map((each) => method(each, now)))),
+    h("section", { "aria-labelledby": "pods" }, h("h2", { id: "pods" }, counted(facts.pods.length, "pod")), pods(facts.pods, now)),
+    h("section", { "aria-labelledby": "past" }, h("h2", { id: "past" }, "What happened to it"),
+      timeline(past, now)),
+    h("section", { "aria-labelledby": "conditions" }, h("h2", { id: "conditions" }, "Conditions"),
+      table("Conditions", ["Of", "Condition", "Status", "Since", "Reason", "Message"],
+        facts.conditions.map((each) => [each.of, each.type, each.status, time(each.since, now), each.reason, each.message]))),
+    h("details", { "data-key": "labels" }, h("summary", {}, "Labels, annotations, taints"),
+      table("Labels, annotations and taints", ["", "Name", "Value"], [
+        ...Object.entries(facts.labels).map((each) => ["label", ...each]),
+        ...Object.entries(facts.annotations).map((each) => ["annotation", ...each]),
+        ...facts.taints.map((each) => ["taint", each, ""])])),
+  ];
+}
+
+function timeline(past, now) {
+  if (!past.decisions.length) return h("p", { class: "quiet" }, past.missing ?? "The ledger knows nothing about it.");
+  return h("ol", { class: "timeline" }, past.decisions.map((each) => h("li", {}, entry(each, now))));
+}
+
+// A node that is not there any more, or never was: the ledger may still know it.
+function gone(name, past, now) {
+  return [
+    h("nav", { class: "crumbs", "aria-label": "Where this is" }, h("a", { href: "#/cluster" }, "Cluster")),
+    h("div", { class: "headline" }, h("h1", { class: "mono" }, name), badge("state-gone", "not there")),
+    h("section", { "aria-labelledby": "past" }, h("h2", { id: "past" }, "What happened to it"), timeline(past, now)),
+  ];
+}
+
+function method(each, now) {
+  return h("article", { class: each.command ? "method goes" : "method" },
+    h("h3", {}, each.method, " ", h("span", { class: "quiet" }, each.reason)),
+    each.command && h("p", { class: "command" }, each.after ? `Could go once ${each.after} has nothing to do: ` : "Goes in the next pass: ", each.command),
+    each.obstacles.length > 0 && h("ol", {}, each.obstacles.map((one) => h("li", {}, h("span", { class: "code" }, one.code), " ", one.message, " ", lasting(one, now)))),
+    each.liftsAt && each.obstacles.length > 1 && h("p", { class: "lifts" }, "All of it lifts by ", time(each.liftsAt, now)));
+}
+
+function draining(told, now) {
+  return h("section", { class: `drain ${told.verdict}`, "aria-labelledby": "drain" },
+    h("h2", { id: "drain" }, "Draining: ", told.verdict),
+    h("p", {}, told.since && ["Since ", time(told.since, now), ". "], told.deadline && ["Every pod is gone by ", time(told.deadline, now), ". "], told.waitsFor && `Waits for ${told.waitsFor}.`),
+    told.pods.length > 0 && table("Pods that are leaving", ["Pod", "Tier", "State", "Why", "Lasts"],
+      told.pods.map((each) => [each.pod, each.tier, each.state, each.why, each.why ? lasting(each, now) : null])));
+}
+
+function repair(told, now) {
+  return h("section", { class: "drain stuck", "aria-labelledby": "repair" }, h("h2", { id: "repair" }, "Unhealthy"),
+    h("ul", {}, told.conditions.map((each) => h("li", {}, `${each.type} is ${each.status} since `, time(each.since, now), `, tolerated for ${each.toleration} (${each.saidBy}), until `, time(each.dueAt, now)))),
+    h("p", {}, told.off ? `Not repaired: ${told.off}.` : told.blocked ? `Repair waits: ${told.unhealthy} of ${told.nodes} nodes are unhealthy, ${told.allowed} allowed.` : ["Repaired at ", time(told.dueAt, now), "."]));
+}
+
+function pods(list, now) {
+  if (!list.length) return h("p", { class: "quiet" }, "No pod is on it.");
+  return table("Pods on this node", ["Pod", "Phase", "CPU", "Memory", "Age", "Protected"], list.map((each) => [
+    h("span", { class: "mono" }, each.pod), each.deleting ? "leaving" : each.daemon ? `${each.phase}, daemon` : each.phase, cores(each.cpu), bytes(each.memory),
+    each.createdAt && age(each.createdAt, now), each.protected ? (each.protectedUntil ? ["until ", time(each.protectedUntil, now)] : "for ever") : ""]), { numeric: [2, 3, 4] });
+}

@@ -1,0 +1,64 @@
+// What the cluster costs, the least it could cost, and what decisions saved, by reason and over time.
+import { counted, h, link, money, monthly, select, table, time, utc } from "./dom.js";
+import { ask } from "./store.js";
+
+export const title = () => "Savings";
+
+export function open({ put, store, at, setQuery }) {
+  let since = at.query.get("since") ?? "";
+  async function load() {
+    const told = await ask(`api/savings${since ? `?since=${encodeURIComponent(since)}` : ""}`);
+    return () => draw(told);
+  }
+
+  function draw(told) {
+    const { costPerHour: cost, lowerBoundPerHour: bound } = told;
+    const pools = store.summary?.pools ?? [];
+    const most = Math.max(...told.byReason.map((each) => Math.abs(each.savingPerHour)), 1e-9);
+    put(h("h1", { class: "unseen" }, "Savings"),
+      h("div", { class: "figures" },
+        figure("cost", "Cost an hour", money(cost), `${monthly(cost)} a month`),
+        figure("bound", "Least possible", bound === null ? "unknown" : money(bound), bound === null ? "" : `${monthly(bound)} a month, by linear programme`),
+        figure("gap", "Above the least", bound ? `${Math.round((cost / bound - 1) * 100)}%` : "–", bound === null ? "" : `${money(Math.max(0, cost - bound))} an hour`),
+        figure("saved", "Saved by decisions", `${money(told.savingPerHour)}/h`, `${monthly(told.savingPerHour)} a month`)),
+      h("p", { class: "quiet" }, "No set of nodes on sale could hold these pods for less than the least possible: it allows fractions of nodes, so even a perfect cluster is above it."),
+      h("div", { class: "bar" }, select("Decisions since", [["", "the beginning"], ["24h", "a day ago"], ["7d", "a week ago"], ["30d", "a month ago"]], since, (value) => {
+        since = value;
+        setQuery({ since });
+        load().then((again) => again());
+      })),
+      told.missing && h("p", { class: "notice" }, told.missing),
+      told.steps.length > 0 && h("section", { "aria-labelledby": "steps" }, h("h2", { id: "steps" }, "Saved, as decisions came"), chart(told.steps, told.at)),
+      h("div", { class: "columns" },
+        h("section", { "aria-labelledby": "reasons" }, h("h2", { id: "reasons" }, "By reason"),
+          told.byReason.length ? table("Savings by reason", ["Reason", "Commands", "Nodes", "Pods moved", "$/hour", "$/month", ""],
+            told.byReason.map((each) => [h("a", { href: `${link("decisions")}?act=disrupt&reason=${each.reason}` }, each.reason), each.decisions, each.nodes, each.pods, money(each.savingPerHour), monthly(each.savingPerHour),
+              h("span", { class: "track wide", "aria-hidden": "true" }, h("span", { class: each.savingPerHour < 0 ? "used over" : "used", style: { width: `${(Math.abs(each.savingPerHour) / most) * 100}%` } }))]), { numeric: [1, 2, 3, 4, 5] })
+            : h("p", { class: "quiet" }, "No disruption has ended yet.")),
+        h("section", { "aria-labelledby": "pools" }, h("h2", { id: "pools" }, "By NodePool"),
+          table("Cost by NodePool", ["NodePool", "Nodes", "$/hour", "$/month"], pools.map((each) => [h("a", { href: link("pools", each.name) }, each.name), each.nodes, money(each.costPerHour), monthly(each.costPerHour)]), { numeric: [1, 2, 3] }))));
+  }
+  return { load };
+}
+
+const figure = (key, label, value, note) => h("div", { class: "figure", "data-figure": key }, h("span", { class: "label" }, label), h("b", {}, value), h("span", { class: "note" }, note));
+
+// Steps: what was saved an hour stays saved until the next decision.
+function chart(steps, now) {
+  const width = 900, height = 180, left = 64, bottom = 24, top = 10;
+  const first = Date.parse(steps[0].at), last = Math.max(Date.parse(now), Date.parse(steps.at(-1).at), first + 1);
+  const values = [0, ...steps.map((each) => each.savingPerHour)];
+  const low = Math.min(...values), high = Math.max(...values, low + 1e-6);
+  const x = (at) => left + ((at - first) / (last - first)) * (width - left - 8);
+  const y = (value) => top + (1 - (value - low) / (high - low)) * (height - top - bottom);
+  let path = `M ${left} ${y(0)}`;
+  for (const each of steps) path += ` H ${x(Date.parse(each.at)).toFixed(1)} V ${y(each.savingPerHour).toFixed(1)}`;
+  path += ` H ${width - 8}`;
+  const summary = `From ${utc(steps[0].at)} to ${utc(new Date(last).toISOString())}: ${counted(steps.length, "decision")} saved ${money(steps.at(-1).savingPerHour)} an hour.`;
+  const label = (value) => h("text", { x: left - 8, y: y(value) + 4, "text-anchor": "end" }, money(value));
+  return h("svg", { class: "chart", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": summary },
+    h("line", { class: "axis", x1: left, x2: width - 8, y1: y(0), y2: y(0) }),
+    h("path", { class: "area", d: `${path} V ${y(0)} H ${left} Z` }), h("path", { class: "steps", d: path }),
+    label(high), low < 0 ? label(low) : null, label(0),
+    h("text", { x: left, y: height - 6 }, utc(steps[0].at)), h("text", { x: width - 8, y: height - 6, "text-anchor": "end" }, utc(new Date(last).toISOString())));
+}

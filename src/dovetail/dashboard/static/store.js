@@ -1,0 +1,99 @@
+// What the page knows of the cluster: everything once, then what changes, over a stream that is taken up again when lost.
+
+export class Store extends EventTarget {
+  constructor() {
+    super();
+    this.nodes = new Map();
+    this.summary = null;
+    this.missing = [];
+    this.mark = "";
+    this.connected = false;
+    this.loaded = false;
+    this.heardAt = 0;
+  }
+
+  async start() {
+    await this.reload();
+    this.listen();
+    setInterval(() => this.checkPulse(), 5000);
+  }
+
+  async reload() {
+    for (let wait = 500; ; wait = Math.min(8000, wait * 2)) {
+      try {
+        const whole = await ask("api/cluster");
+        this.nodes = new Map(whole.nodes.map((each) => [each.name, each]));
+        this.take(whole);
+        this.loaded = true;
+        this.say("whole");
+        return;
+      } catch (error) {
+        if (error.status === 401) return location.reload();
+        this.setConnected(false);
+        await new Promise((resolve) => setTimeout(resolve, wait));
+      }
+    }
+  }
+
+  take({ mark, summary, missing }) {
+    this.mark = mark;
+    this.summary = Object.keys(summary).length ? summary : null;
+    this.missing = missing;
+  }
+
+  listen() {
+    this.stream?.close();
+    const stream = new EventSource(`api/events?since=${encodeURIComponent(this.mark)}`);
+    this.stream = stream;
+    this.heardAt = Date.now();
+    stream.onopen = () => this.heard();
+    stream.onerror = () => {
+      this.setConnected(false);
+      if (stream.readyState === EventSource.CLOSED) setTimeout(() => stream === this.stream && this.restart(), 2000);
+    };
+    stream.addEventListener("breath", () => this.heard());
+    stream.addEventListener("anew", () => { this.heard(); this.restart(); });
+    stream.addEventListener("frame", (event) => { this.heard(); this.apply(JSON.parse(event.data)); });
+  }
+
+  async restart() {
+    this.stream?.close();
+    await this.reload();
+    this.listen();
+  }
+
+  apply(frame) {
+    performance.mark("dovetail:frame");
+    for (const each of frame.nodes) this.nodes.set(each.name, each);
+    for (const name of frame.gone) this.nodes.delete(name);
+    this.take(frame);
+    this.changed = new Set([...frame.nodes.map((each) => each.name), ...frame.gone]);
+    this.say("frame");
+  }
+
+  heard() {
+    this.heardAt = Date.now();
+    this.setConnected(true);
+  }
+
+  checkPulse() {
+    if (this.stream && Date.now() - this.heardAt > 30000) this.restart();
+  }
+
+  setConnected(connected) {
+    if (this.connected === connected) return;
+    this.connected = connected;
+    this.say("link");
+  }
+
+  say(what) {
+    this.dispatchEvent(new Event(what));
+  }
+}
+
+export async function ask(path) {
+  const answer = await fetch(path, { headers: { Accept: "application/json" }, cache: "no-store" });
+  const told = await answer.json().catch(() => ({}));
+  if (!answer.ok) throw Object.assign(new Error(told.error ?? `The page answered ${answer.status}.`), { status: answer.status });
+  return told;
+}
