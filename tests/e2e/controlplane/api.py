@@ -44,7 +44,7 @@ class Api:
 
     def __init__(self, url: str, ca_file: Path, token: str | None) -> None:
         self._address = urllib.parse.urlsplit(url).netloc
-        self._trust = ssl.create_default_context(cafile=str(ca_file))
+        self.trust = ssl.create_default_context(cafile=str(ca_file))
         self._token = token
 
     def request(self, method: str, path: str, body: object = None, content_type: str = "application/json") -> Reply:
@@ -54,7 +54,7 @@ class Api:
             headers["Authorization"] = f"Bearer {self._token}"
         if body is not None:
             headers["Content-Type"] = content_type
-        connection = http.client.HTTPSConnection(self._address, context=self._trust, timeout=30)
+        connection = http.client.HTTPSConnection(self._address, context=self.trust, timeout=30)
         try:
             connection.request(method, path, None if body is None else json.dumps(body), headers)
             response = connection.getresponse()

@@ -7,6 +7,7 @@ simulated.
 import os
 import secrets
 import shutil
+import signal
 import ssl
 import subprocess
 import time
@@ -100,6 +101,10 @@ class ControlPlane:
     def start_component(self, name: str) -> None:
         """Start a component that was stopped."""
         self._processes[name].start()
+
+    def signal_component(self, name: str, number: signal.Signals) -> None:
+        """Send a component a signal, such as SIGSTOP to `etcd` for a store that hangs."""
+        os.kill(self._processes[name].pid, number)
 
     def kubectl(self, *args: str, input: str | None = None) -> str:  # noqa: A002 - as subprocess spells it
         """Run kubectl as admin and answer what it prints; a failure shows what it complained of."""

@@ -5,8 +5,10 @@ in another, or on another machine. How long it took is told beside the report, n
 """
 
 import asyncio
+import gc
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -29,6 +31,9 @@ from dovetail.wiring import Embedded, embedded
 Progress = Callable[[float], None]
 """Called now and then with the virtual seconds lived through."""
 
+DAY = 86_400.0
+OBJECTS_BETWEEN_COLLECTIONS = 200_000
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -46,14 +51,25 @@ def settings_of(scenario: Scenario) -> Settings:
 def live(scenario: Scenario, trace: tuple[Arrival, ...] = (), progress: Progress | None = None) -> Outcome:
     """Live through a scenario and report."""
     began = time.perf_counter()
-    report = run(_live(scenario, trace, progress or (lambda _: None)))
+    with _rarely_collecting():
+        report = run(_live(scenario, trace, progress or (lambda _: None)))
     return Outcome(report, time.perf_counter() - began)
 
 
+@contextmanager
+def _rarely_collecting() -> Iterator[None]:
+    """Look for garbage in cycles only now and then: a world is large, lives to the end, and makes few of them."""
+    usual = gc.get_threshold()
+    gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS, *usual[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*usual)
+
+
 async def _live(scenario: Scenario, trace: tuple[Arrival, ...], progress: Progress) -> Report:
-    options = WorldOptions(
-        seed=scenario.seed, epoch=scenario.start, keeps_log=False, kubelet=replace(KubeletTiming(), heartbeat=300.0)
-    )
+    kubelet = replace(KubeletTiming(), heartbeat=DAY)  # nobody times leases here
+    options = WorldOptions(seed=scenario.seed, epoch=scenario.start, keeps_log=False, kubelet=kubelet)
     async with embedded(options, settings_of(scenario)) as cluster:
         loop = asyncio.get_running_loop()
         meter = Meter(_price)
