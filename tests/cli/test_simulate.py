@@ -108,3 +108,31 @@ def test_a_missing_file_and_a_wrong_document_are_said(tmp_path):
     assert result.exit_code == 2
     assert "apiVersion" in result.stderr
     assert "spec.workloads[0]: needs exactly one of" in result.stderr
+
+
+def test_a_story_can_start_from_a_snapshot(tmp_path):
+    """The office's nodes are there from the start and cost; what its plan promises happens in the story."""
+    source = EXAMPLES.parent / "snapshots" / "office-hours.yaml"
+    scenario = tmp_path / "office.yaml"
+    scenario.write_text(
+        "apiVersion: dovetail.sh/v1alpha1\nkind: Scenario\nmetadata: {name: office}\n"
+        f"spec: {{for: 10m, snapshot: {source}}}\n"
+    )
+    report = told(scenario)
+    assert report["start"] == "2026-01-05T12:00:00Z"
+    assert report["nodes"]["born"] == 0
+    first = report["timeline"][0]
+    assert (first["what"], first["node"], first["reason"]) == ("disrupted", "batch-1", "Empty")
+    assert {each["node"] for each in report["timeline"]} == {"batch-1", "batch-2"}
+
+
+@pytest.mark.filterwarnings("default")  # Dask's own threads and sockets
+def test_a_sweep_comes_out_the_same_on_local_cores_and_on_a_dask_cluster():
+    from distributed import LocalCluster
+
+    sweep = ["--sweep", f"{GRACE}=1m,10m", "--for", "20m", "--seeds", "2"]
+    here = told(EXAMPLES / "grace-period.yaml", *sweep)
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
+        there = told(EXAMPLES / "grace-period.yaml", *sweep, "--dask", cluster.scheduler_address)
+    assert here == there
+    assert [row["seeds"] for row in here["variants"]] == [[0, 1], [0, 1]]

@@ -9,8 +9,12 @@ import yaml
 
 from dovetail.cli.simulation.runner import settings_of
 from dovetail.cli.simulation.variants import Variant, alone, compared, read_setting, read_sweep, swept
+from dovetail.manifest.codec import to_plain
 from dovetail.manifest.documents import read_documents
+from dovetail.manifest.snapshot_file import SnapshotInvalid, read_snapshot_file
+from dovetail.model.kinds import NODE_POOL
 from dovetail.model.wire import Fault
+from dovetail.sim.scenario.adopt import CLASS
 from dovetail.sim.scenario.document import ScenarioInvalid
 from dovetail.sim.scenario.trace import Arrival, read_trace
 
@@ -31,6 +35,7 @@ def load(source: Path) -> tuple[dict[str, Any], str, Path]:
     if not isinstance(content, dict):
         raise ScenarioInvalid([Fault("", "a scenario is a mapping with apiVersion, kind and spec")])
     _include(content, folder)
+    _begin_with(content, folder)
     return content, source.stem, folder
 
 
@@ -46,6 +51,29 @@ def _include(document: dict[str, Any], folder: Path) -> None:
                 raise ScenarioInvalid(each.faults)
             objects.append(each.content)
     spec["objects"] = objects
+
+
+def _begin_with(document: dict[str, Any], folder: Path) -> None:
+    """A story that starts from a snapshot starts when that was taken; its NodePools can be set like any other."""
+    spec = document.get("spec")
+    if not isinstance(spec, dict) or not spec.get("snapshot"):
+        return
+    source = folder / str(spec["snapshot"])
+    try:
+        snapshot = read_snapshot_file(source)
+    except SnapshotInvalid as error:
+        raise ScenarioInvalid(Fault(f"spec.snapshot: {each.path}", each.problem) for each in error.faults) from error
+    spec["snapshot"] = str(source.resolve())
+    spec.setdefault("start", snapshot.at)
+    named = {
+        (each.get("metadata") or {}).get("name") for each in spec.get("objects") or () if each.get("kind") == "NodePool"
+    }
+    pools = [to_plain(NODE_POOL, pool) for name, pool in sorted(snapshot.nodepools.items()) if name not in named]
+    for pool in pools:
+        pool["metadata"] = {key: pool["metadata"][key] for key in ("name", "labels") if key in pool["metadata"]}
+        pool["spec"]["template"]["spec"]["nodeClassRef"] = dict(CLASS)
+        pool.pop("status", None)
+    spec["objects"] = [*(spec.get("objects") or ()), *pools]
 
 
 def ask(  # noqa: PLR0913 - what was asked for

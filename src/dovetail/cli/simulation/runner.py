@@ -10,17 +10,20 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from dovetail.cli.simulation.report import Report, Sample, report_of
 from dovetail.cloud.kwok.labels import PRICE
 from dovetail.core.bound import BoundUnavailable, Floor
+from dovetail.manifest.snapshot_file import read_snapshot_file
 from dovetail.model import kinds
 from dovetail.model.nodeclaim import NodeClaim
 from dovetail.ports.cloud import CloudProvider
 from dovetail.settings import Settings, read_settings
 from dovetail.sim.kubelet import KubeletTiming
 from dovetail.sim.loop import run
+from dovetail.sim.scenario.adopt import adopt
 from dovetail.sim.scenario.document import Scenario
 from dovetail.sim.scenario.meter import HOUR, Meter
 from dovetail.sim.scenario.play import Player
@@ -45,7 +48,10 @@ class Outcome:
 
 def settings_of(scenario: Scenario) -> Settings:
     """How the controllers run in a scenario; ValueError with every fault of what it says."""
-    return read_settings({"catalog": scenario.catalog, "disruption": "on", **scenario.settings})
+    given = {"catalog": scenario.catalog, "disruption": "on", **scenario.settings}
+    if scenario.snapshot:
+        given.setdefault("instance_types_file_path", scenario.snapshot)
+    return read_settings(given)
 
 
 def live(scenario: Scenario, trace: tuple[Arrival, ...] = (), progress: Progress | None = None) -> Outcome:
@@ -74,6 +80,9 @@ async def _live(scenario: Scenario, trace: tuple[Arrival, ...], progress: Progre
         loop = asyncio.get_running_loop()
         meter = Meter(_price)
         meter.watch(cluster.world, loop.time)
+        if scenario.snapshot:
+            adopt(cluster.world, read_snapshot_file(Path(scenario.snapshot)))
+            meter.begin_with(cluster.world.values(kinds.NODE_CLAIM))
         player = Player(cluster.world, scenario, trace)
         player.prepare()
         playing = loop.create_task(player.play())

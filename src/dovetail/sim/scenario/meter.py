@@ -5,7 +5,7 @@ come with their node and are not counted. Nothing here acts.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from dovetail.model import kinds
@@ -81,6 +81,13 @@ class Meter:
         self._now = now
         world.store.listen((NODE, NODE_CLAIM, POD), self.hear)
         world.interference = self
+
+    def begin_with(self, claims: Iterable[NodeClaim]) -> None:
+        """Machines that are there from the start: they cost, but nobody launched them."""
+        for claim in claims:
+            if claim.provider_id:
+                self.running[claim.provider_id] = Billed(claim.nodepool_name, self.price_of(claim), 0.0)
+                self.pools[claim.nodepool_name].most_nodes += 1
 
     async def before(self, _: Call) -> None:
         """A controller calls the API."""

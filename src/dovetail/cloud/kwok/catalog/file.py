@@ -2,7 +2,8 @@
 
 Every fault of the file is found before any is reported. Field names are read whatever their case, as Karpenter does,
 and the older offerings with `capacityType` and `zone` of their own are understood. Unlike Karpenter, an offering that
-says `Available: false` stays unavailable: that is what its author wrote.
+says `Available: false` stays unavailable: that is what its author wrote. A snapshot serves as well: what
+could be bought there can be bought here.
 """
 
 import re
@@ -14,11 +15,14 @@ import msgspec
 
 from dovetail.cloud.kwok.catalog.offerings import OfferingReader
 from dovetail.cloud.kwok.instance_type import Blueprint, build
+from dovetail.manifest.snapshot_file import SnapshotInvalid, read_snapshot_file
 from dovetail.model.catalog import InstanceType, Offering
 from dovetail.model.quantity import Quantity
 from dovetail.model.resources import CPU, MEMORY, Resources
 from dovetail.model.wire import Fault
 
+_SNAPSHOT = re.compile(rb"""["']?kind["']?\s*:\s*["']?Snapshot\b""")
+_GZIP = b"\x1f\x8b"
 _LABEL_VALUE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 _LABEL_REMEDY = "use at most 63 letters, digits, '.', '_' and '-', since it becomes a node label"
 
@@ -37,12 +41,25 @@ def load_instance_types(source: Path | bytes) -> tuple[InstanceType, ...]:
         return _load(source)
     name = f"instance types file {source}"
     try:
-        return _load(source.read_bytes())
+        content = source.read_bytes()
+        return _of_snapshot(source) if _SNAPSHOT.search(content[:4096]) or content[:2] == _GZIP else _load(content)
     except OSError as error:
         problem = Fault("$", f"cannot be read: {error.strerror}", remedy="check --instance-types-file-path")
         raise InstanceTypesInvalid((problem,), name) from None
     except InstanceTypesInvalid as error:
         raise InstanceTypesInvalid(error.faults, name) from None
+
+
+def _of_snapshot(source: Path) -> tuple[InstanceType, ...]:
+    """Every type that any pool of a snapshot could buy, once."""
+    try:
+        catalogs = read_snapshot_file(source).catalogs
+    except SnapshotInvalid as error:
+        raise InstanceTypesInvalid(error.faults) from None
+    types = {each.name: each for pool in sorted(catalogs) for each in catalogs[pool]}
+    if not types:
+        raise _useless("$", "is a snapshot without a catalogue", "take it again where the provider can be asked")
+    return tuple(types[name] for name in sorted(types))
 
 
 def _load(content: bytes) -> tuple[InstanceType, ...]:
