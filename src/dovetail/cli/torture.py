@@ -159,7 +159,7 @@ def _summary(figures: "Figures", failed: int) -> str:
     days = figures.seconds / 86400
     return (
         f"{figures.stories} stories, {days:.1f} cluster-days, {figures.faults} faults, {figures.crashes} crashes,"
-        f" {figures.decisions} decisions, {failed} stories that broke a law"
+        f" {figures.decisions} decisions, {int(failed)} stories that broke a law"
     )
 
 

@@ -41,6 +41,8 @@ class Context(Ports):
     settings: Settings
     endings: dict[str, str] = field(default_factory=dict)
     """Why claims are let go without a command, by uid; noted by whoever deletes them, for the ledger."""
+    buying: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held from looking at limits until what was bought is seen, so that no two buyers spend the same room."""
 
     async def patch_claim(self, claim: NodeClaim, body: dict[str, Any], *, status: bool = False) -> NodeClaim:
         """Patch the very version that was read; the answer is what the next decision sees."""

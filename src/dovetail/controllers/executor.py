@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from dovetail.controllers.accounting import count_removal
+from dovetail.controllers.catalogs import find_catalogs
 from dovetail.controllers.context import Context
 from dovetail.controllers.entries import command_entry, find_facts, total
 from dovetail.controllers.figures import count_created, count_failed
@@ -21,6 +22,7 @@ from dovetail.core.disruption.progress import Next, abandoned, judge, running_co
 from dovetail.core.lifecycle.drain import DISRUPTION_TAINTS, taints_patch
 from dovetail.core.lifecycle.patches import conditions_patch, wire
 from dovetail.core.provisioning.claims import claim_for
+from dovetail.core.provisioning.room import beyond_limits
 from dovetail.model.command import RECORD_ANNOTATION, REPLACES_ANNOTATION, CommandState, Record, write_record
 from dovetail.model.conditions import ConditionList, Verdict, find, without
 from dovetail.model.kinds import NODE, NODE_CLAIM
@@ -28,6 +30,7 @@ from dovetail.model.node import Node
 from dovetail.model.nodeclaim import DEPENDENTS, DISRUPTION_REASON, INITIALIZED, NodeClaim
 from dovetail.model.pause import PAUSE, SWITCH, UNREAD, Pause, read_pause
 from dovetail.model.reason import Reason
+from dovetail.model.snapshot import Snapshot
 from dovetail.model.taints import Taint
 from dovetail.ports.cluster import Notice
 from dovetail.ports.errors import NotFound
@@ -121,7 +124,10 @@ class Executor:
             await self._roll_back(state, str(paused), failed=False)
             return None
         await self._mark(state)
-        await self._launch(command, state)
+        full = await self._launch(command, state)
+        if full:
+            await self._roll_back(state, full, failed=False)
+            return None
         if verdict.next is Next.DELETE:
             await self._let_go(state)
         else:
@@ -185,19 +191,29 @@ class Executor:
         ).set(Verdict(DISRUPTION_REASON, reason=record.reason, message=f"{record.reason}, command {record.id}"))
         await self._context.patch_claim(claim, conditions_patch(conditions), status=True)
 
-    async def _launch(self, command: str, state: CommandState) -> None:
-        """Create the replacements that are still missing, one after the other."""
+    async def _launch(self, command: str, state: CommandState) -> str:
+        """Create the replacements that are still missing, one after the other; says why if limits leave no room now."""
         planned = self._planned.get(command, [])
         while planned and len(state.replacements) + len(planned) > state.record.replacements:
             planned.pop()  # a create that seemed to fail had taken effect
         while planned:
-            claim = await self._context.create_claim(planned[0])
+            async with self._context.buying:
+                full = beyond_limits(await self._snapshot(), planned[0])
+                if full:
+                    return full
+                claim = await self._context.create_claim(planned[0])
             planned.pop(0)
             message = f"Launching NodeClaim: {state.record.reason}"
             notice = Notice(NODE_CLAIM, claim, "DisruptionLaunching", message, decision=command)
             count_created(self._context.metrics, claim, state.record.reason)
             log.info("created nodeclaim", extra={"nodeclaim": claim.name, "command": command})
             self._context.recorder.publish(notice)
+        return ""
+
+    async def _snapshot(self) -> Snapshot:
+        context = self._context
+        catalogs = await find_catalogs(context.cloud, context.state.nodepools.items.values())
+        return context.state.snapshot(context.clock.now(), catalogs)
 
     async def _let_go(self, state: CommandState) -> None:
         """The point of no return is written down first, so that all candidates go or none does."""

@@ -108,6 +108,10 @@ class Provisioner:
 
     async def provision(self) -> ProvisioningPlan:
         """One pass: look, decide, launch, tell."""
+        async with self._context.buying:
+            return await self._provision()
+
+    async def _provision(self) -> ProvisioningPlan:
         context = self._context
         pools = [pool for _, pool in sorted(context.state.nodepools.items.items())]
         snapshot = context.state.snapshot(context.clock.now(), await find_catalogs(context.cloud, pools))
