@@ -5,10 +5,11 @@ the request on. Questions about all instance types are narrowed to a few unless 
 seconds to answer them.
 """
 
+import asyncio
 import json
 from collections import Counter
 from collections.abc import Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs
@@ -23,6 +24,7 @@ NARROW = ("a1.large", "c5.xlarge", "g5.xlarge", "m5.large", "m5.xlarge", "m5.2xl
 """The instance types a story has unless it asks for all."""
 _BY_TYPE = {"DescribeInstanceTypes", "DescribeSpotPriceHistory"}
 _BY_FILTER = {"DescribeInstanceTypeOfferings"}
+_IN_TURN = {"SendMessage", "SendMessageBatch", "DeleteMessageBatch"}  # moto loses what is sent while it deletes
 _HOP_BY_HOP = {"transfer-encoding", "connection", "content-length", "content-encoding", "keep-alive"}
 EC2_XMLNS = "http://ec2.amazonaws.com/doc/2016-11-15/"
 
@@ -55,6 +57,7 @@ class Proxy:
     """Of images that moto registered without saying what they run on."""
     narrow: tuple[str, ...] = NARROW
     """The instance types there are; empty for all that moto knows."""
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     rules: dict[str, list[Rule]] = field(default_factory=dict)
     fleets: Fleets = field(default_factory=Fleets)
 
@@ -211,7 +214,8 @@ async def _handle(proxy: Proxy, session: aiohttp.ClientSession, request: web.Req
         return fleet_reply(*await proxy.fleets.create(asked.given, body, forward))
     if asked.operation == "CreateLaunchTemplate":
         proxy.fleets.learn(asked.given)
-    async with session.request(request.method, url, data=body, headers=headers) as answer:
+    turn = proxy.turn if asked.operation in _IN_TURN else nullcontext()
+    async with turn, session.request(request.method, url, data=body, headers=headers) as answer:
         content = await answer.read()
         passed = {name: value for name, value in answer.headers.items() if name.lower() not in _HOP_BY_HOP}
         return web.Response(status=answer.status, body=proxy.amend(asked.operation, content), headers=passed)
