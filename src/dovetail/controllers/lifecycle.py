@@ -45,6 +45,7 @@ class Lifecycle:
     def __init__(self, context: Context, outcome: Outcome) -> None:
         self._context = context
         self._outcome = outcome
+        self._given_up: set[str] = set()  # uids of claims that are over, though the watch may not have told yet
         self.reconciler: Reconciler[Key] = Reconciler("nodeclaim.lifecycle", self.reconcile, workers=100)
         context.state.claims.listen(self._claim_changed)
         context.state.nodes.listen(self._node_changed)
@@ -54,6 +55,7 @@ class Lifecycle:
             self.reconciler.add(after.key)
         elif before is not None:
             self.reconciler.forget(before.key)
+            self._given_up.discard(before.metadata.uid)
 
     def _node_changed(self, before: Node | None, after: Node | None) -> None:
         node = after or before
@@ -70,6 +72,8 @@ class Lifecycle:
         claim = self._context.state.claims.items.get(key)
         if claim is None or claim.deleting or not self._context.manages(claim):
             return None
+        if claim.metadata.uid in self._given_up:
+            return None  # a second launch would find something else to buy, for nobody
         if TERMINATION_FINALIZER not in claim.metadata.finalizers:
             claim = await self._context.patch_claim(claim, finalizer_added(claim, TERMINATION_FINALIZER))
         if is_unknown(claim.status.conditions, LAUNCHED):
@@ -158,6 +162,8 @@ class Lifecycle:
     async def _give_up(self, claim: NodeClaim, reason: str) -> None:
         log.warning("deleting nodeclaim", extra={"nodeclaim": claim.name, "reason": reason})
         await self._context.delete_claim(claim)
+        if claim.key in self._context.state.claims.items:
+            self._given_up.add(claim.metadata.uid)
         count_removal(self._context, claim, reason)
 
     async def _judge(self, claim: NodeClaim, verdict: Verdict, **status: Any) -> NodeClaim:

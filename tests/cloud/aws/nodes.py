@@ -51,12 +51,10 @@ async def _node(ec2, world, instance):
     kubelet = config["spec"]["kubelet"]
     [flag] = kubelet["flags"]
     labels = dict(pair.split("=") for pair in flag.removeprefix("--node-labels=").split(","))
-    room = next(
-        claim.status.capacity or {"cpu": "2", "memory": "7577Mi"}
-        for claim in world.values(NODE_CLAIM)
-        if claim.metadata.uid == next(t["Value"] for t in instance["Tags"] if t["Key"] == "dovetail.sh/nodeclaim-uid")
-    )
-    room = {name: str(amount) for name, amount in room.items()} | {"pods": str(kubelet["config"]["maxPods"])}
+    uid = next(tag["Value"] for tag in instance["Tags"] if tag["Key"] == "dovetail.sh/nodeclaim-uid")
+    claimed = [claim.status.capacity for claim in world.values(NODE_CLAIM) if claim.metadata.uid == uid]
+    room = {name: str(amount) for name, amount in (claimed[0] if claimed else {}).items()}
+    room |= {"pods": str(kubelet["config"]["maxPods"])}
     told = {
         "topology.kubernetes.io/zone": zone,
         "node.kubernetes.io/instance-type": instance["InstanceType"],

@@ -128,7 +128,8 @@ class Instances:
     async def _describe_claims(self, uids: Sequence[str]) -> Mapping[str, tuple[Ec2Instance, ...]]:
         found: dict[str, tuple[Ec2Instance, ...]] = {}
         for some in chunks(uids, _MOST_VALUES):
-            async for each in self._read([named(f"tag:{CLAIM_UID_TAG}", *some)]):
+            ours = named(f"tag:{CLUSTER_NAME_TAG}", self._cluster_name)
+            async for each in self._read([named(f"tag:{CLAIM_UID_TAG}", *some), ours]):
                 uid = each.tags[CLAIM_UID_TAG]
                 found[uid] = (*found.get(uid, ()), each)
         return found
