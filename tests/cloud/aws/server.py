@@ -25,7 +25,11 @@ def moto_server():
         yield address
     finally:
         process.terminate()
-        process.wait(timeout=10)
+        try:
+            process.wait(timeout=10)
+        except subprocess.TimeoutExpired:  # a question of a queue may still stand
+            process.kill()
+            process.wait()
 
 
 def _await_answer(url, process):
