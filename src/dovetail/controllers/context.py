@@ -16,6 +16,7 @@ from dovetail.ports.interruption import InterruptionSource
 from dovetail.ports.ledger import Ledger, NoLedger
 from dovetail.ports.metrics import Metrics, NoMetrics
 from dovetail.runtime.backoff import Backoff
+from dovetail.runtime.together import Together
 from dovetail.settings import Settings
 
 
@@ -41,6 +42,8 @@ class Context(Ports):
     settings: Settings
     endings: dict[str, str] = field(default_factory=dict)
     """Why claims are let go without a command, by uid; noted by whoever deletes them, for the ledger."""
+    looks: Together = field(default_factory=Together)
+    """At all claims, after writes without an answer."""
     buying: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held from looking at limits until what was bought is seen, so that no two buyers spend the same room."""
 
@@ -66,8 +69,12 @@ class Context(Ports):
     async def _look_again(self) -> None:
         """Nobody can tell whether a write took effect, and watches lag: read all claims before anything is repeated.
 
-        An API server that does not answer this either is waited for: without having looked, nothing more is done.
+        Writes that go unanswered do so by the dozen, and the API server has enough to do: one look serves all of them.
         """
+        await self.looks.ask(self._look)
+
+    async def _look(self) -> None:
+        """An API server that does not answer this either is waited for: without having looked, nothing more is done."""
         backoff = Backoff(first=0.2, limit=10.0)
         while True:
             try:
