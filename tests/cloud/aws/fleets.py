@@ -15,7 +15,7 @@ from aiohttp import web
 Forward = Callable[[bytes], Awaitable[tuple[int, bytes]]]
 ICE = "InsufficientInstanceCapacity"
 _LAUNCHED = re.compile(
-    rb"(<instanceId>(i-[0-9a-f]+)</instanceId>)((?:(?!<instanceId>).)*?)<launchTime>[^<]*</launchTime>", re.S
+    rb"(<instanceId>(i-[0-9a-f]+)</instanceId>)((?:(?!<instanceId>).)*?)<launchTime>[^<]*</launchTime>", re.DOTALL
 )
 _OVERRIDE = re.compile(r"(LaunchTemplateConfigs\.(\d+))\.Overrides\.(\d+)\.(\w+)")
 

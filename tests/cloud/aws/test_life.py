@@ -66,7 +66,7 @@ def test_a_crash_between_fleet_and_status_launches_nothing_twice(life):
         assert not any(claim.has(LAUNCHED) for claim in life.claims)
         await life.stop()
         life.world.interference = None
-        life.parts = life._parts()  # noqa: SLF001 - a new process, made as the story makes it
+        life.parts = life._parts()  # a new process, made as the story makes it
         life.start()
         await settled(life)
         assert len(fleets.launched) == len(life.claims) == len(await life.instances()) == 1

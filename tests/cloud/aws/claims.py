@@ -1,0 +1,58 @@
+"""NodeClaims for stories about launching."""
+
+import itertools
+
+from dovetail.model.kinds import NODE_CLAIM
+from dovetail.model.nodeclaim import ClaimResources, NodeClaim, NodeClaimSpec, NodeClaimStatus
+from dovetail.model.nodepool import NodeClassRef
+from dovetail.model.pod import NodeSelectorRequirement
+from dovetail.model.quantity import Quantity
+from dovetail.model.wire import ObjectMeta
+
+REF = NodeClassRef(group="karpenter.k8s.aws", kind="EC2NodeClass", name="default")
+_NUMBERS = itertools.count(1)
+
+
+def wants(key, *values, operator="In", **more):
+    return NodeSelectorRequirement(key=key, operator=operator, values=values, **more)
+
+
+ON_DEMAND = wants("karpenter.sh/capacity-type", "on-demand")
+SPOT = wants("karpenter.sh/capacity-type", "spot")
+RESERVED = wants("karpenter.sh/capacity-type", "reserved")
+
+
+def types(*names):
+    return wants("node.kubernetes.io/instance-type", *names)
+
+
+def claim(*requirements, name="", requests=None, **spec):
+    """A claim of the default pool, as it is before it is written."""
+    amounts = {key: Quantity.parse(amount) for key, amount in (requests or {}).items()}
+    name = name or f"claim-{next(_NUMBERS)}"
+    return NodeClaim(
+        metadata=ObjectMeta(name=name, labels={"karpenter.sh/nodepool": "default", "team": "a"}),
+        spec=NodeClaimSpec(
+            requirements=requirements, node_class_ref=REF, resources=ClaimResources(requests=amounts), **spec
+        ),
+    )
+
+
+async def asked_for(account, *requirements, **given):
+    """A claim as the API server holds it."""
+    return await account.world.create(NODE_CLAIM, claim(*requirements, **given))
+
+
+def launched_as(asked, instance):
+    """The claim with its instance written down, as the lifecycle does it."""
+    meta = asked.metadata
+    return NodeClaim(
+        metadata=ObjectMeta(
+            name=meta.name,
+            uid=meta.uid,
+            labels={**instance.labels, **meta.labels},
+            annotations={**meta.annotations, **instance.annotations},
+        ),
+        spec=asked.spec,
+        status=NodeClaimStatus(provider_id=instance.provider_id, image_id=instance.image_id),
+    )

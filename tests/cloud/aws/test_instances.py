@@ -1,0 +1,168 @@
+"""Instances over HTTP: found, listed, ended, many at a time, whatever is gone among them."""
+
+import asyncio
+
+import pytest
+
+from cloud.aws.account import NOON
+from cloud.aws.claims import ON_DEMAND, SPOT, asked_for, launched_as, types
+from dovetail.cloud.aws.batching import Batched, Window, chunks
+from dovetail.cloud.aws.instances import instance_id
+from dovetail.cloud.aws.session import AwsError
+from dovetail.model.nodeclaim import NodeClaim, NodeClaimStatus
+from dovetail.ports.errors import InstanceNotFound
+from dovetail.sim.loop import run
+
+GONE = "aws:///us-east-1a/i-0123456789abcdef0"
+
+
+@pytest.mark.parametrize(
+    ("provider_id", "id_"),
+    [
+        ("aws:///us-east-1a/i-0abc", "i-0abc"),
+        ("aws:///us-east-1a/", ""),
+        ("aws:////i-0abc", ""),
+        ("kwok://node", ""),
+        ("i-0abc", ""),
+        ("", ""),
+    ],
+)
+def test_an_id_is_read_from_its_own_form_only(provider_id, id_):
+    assert instance_id(provider_id) == id_
+
+
+def test_instances_are_got_listed_and_ended_in_batches(live):
+    async def story(account):
+        await account.create(account.node_class())
+        await account.kept()
+        provider = account.provider
+        asked = [await asked_for(account, ON_DEMAND if n % 2 else SPOT, types("m5.large")) for n in range(6)]
+        made = [launched_as(each, await provider.launch(each)) for each in asked]
+        ids = [each.provider_id for each in made]
+        account.proxy.calls.clear()
+
+        got = await asyncio.gather(*(provider.get(id_) for id_ in ids))
+        assert [each.provider_id for each in got] == ids
+        assert {each.labels["karpenter.sh/capacity-type"] for each in got} == {"on-demand", "spot"}
+        assert dict(account.proxy.calls) == {"DescribeInstances": 1}
+        listed = await provider.list()
+        assert {each.provider_id for each in listed} == set(ids)
+        assert all(each.labels["karpenter.sh/nodepool"] == "default" for each in listed)
+        assert all(each.launched_at is not None and each.launched_at.tzinfo is not None for each in listed)
+
+        account.proxy.calls.clear()
+        unknown = NodeClaim(status=NodeClaimStatus(provider_id=GONE))
+        ended = await asyncio.gather(*(provider.terminate(each) for each in (*made, unknown)), return_exceptions=True)
+        assert ended[:-1] == [None] * 6
+        assert isinstance(ended[-1], InstanceNotFound)
+        assert account.proxy.calls["TerminateInstances"] <= 2  # once with the unknown one, once without
+        account.proxy.calls.clear()
+        ended = await asyncio.gather(*(provider.terminate(each) for each in made), return_exceptions=True)
+        assert all(isinstance(each, InstanceNotFound) for each in ended)
+        assert dict(account.proxy.calls) == {"DescribeInstances": 1}
+        assert await provider.list() == ()
+        for id_ in (ids[0], GONE, "kwok://other", ""):
+            with pytest.raises(InstanceNotFound):
+                await provider.get(id_)
+
+    live(story)
+
+
+def test_what_is_not_ours_is_not_listed(live):
+    async def story(account):
+        strange = {"ImageId": account.images["x86_64"], "MinCount": 1, "MaxCount": 1, "InstanceType": "m5.large"}
+        tags = [{"Key": "eks:eks-cluster-name", "Value": account.name}]
+        await account.aws.call(
+            "ec2", "run_instances", TagSpecifications=[{"ResourceType": "instance", "Tags": tags}], **strange
+        )
+        assert await account.provider.list() == ()
+
+    live(story)
+
+
+def test_what_cannot_be_listed_is_an_error_and_never_an_empty_list(live):
+    async def story(account):
+        account.proxy.refuse("DescribeInstances", "RequestLimitExceeded")
+        with pytest.raises(AwsError):
+            await account.provider.list()
+        with pytest.raises(AwsError):
+            await account.provider.get(GONE)
+        account.proxy.refuse("TerminateInstances", "UnauthorizedOperation")
+        with pytest.raises(AwsError):
+            await account.provider.terminate(NodeClaim(status=NodeClaimStatus(provider_id=GONE)))
+
+    live(story)
+
+
+def batches(window, *arrivals):
+    """The batches that keys asked for at these instants end up in, and when each is sent."""
+    sent = []
+
+    async def story():
+        loop = asyncio.get_running_loop()
+
+        async def fetch(keys):
+            sent.append((round(loop.time(), 3), sorted(keys)))
+            return {key: key * 2 for key in keys}
+
+        async def ask(at, key):
+            await asyncio.sleep(at)
+            return await batched.ask(key)
+
+        batched = Batched(fetch, window)
+        answers = await asyncio.gather(*(ask(at, key) for at, key in arrivals))
+        assert answers == [key * 2 for _, key in arrivals]
+
+    run(story(), limit=100)
+    return sent
+
+
+def test_a_batch_ends_when_nobody_asks_for_a_while():
+    assert batches(Window(0.1, 1.0, 10), (0, 1), (0.05, 2), (0.3, 3)) == [(0.15, [1, 2]), (0.4, [3])]
+
+
+def test_nobody_waits_longer_than_the_longest():
+    arrivals = [(0.09 * n, n) for n in range(1, 14)]
+    [(at, keys), *_] = batches(Window(0.1, 1.0, 100), *arrivals)
+    assert at == 1.09
+    assert keys == list(range(1, 13))
+
+
+def test_a_full_batch_is_sent_at_once_and_a_key_is_asked_once():
+    assert batches(Window(0.1, 1.0, 2), (0, 1), (0, 1), (0, 2), (0.05, 3)) == [(0.0, [1, 2]), (0.15, [3])]
+
+
+def test_a_batch_that_fails_fails_those_in_it_and_nobody_after():
+    async def story():
+        fail = [True]
+
+        async def fetch(keys):
+            if fail.pop() if fail else False:
+                raise AwsError("ec2.x", "Throttling", "")
+            return dict.fromkeys(keys, NOON)
+
+        batched = Batched(fetch)
+        first = await asyncio.gather(batched.ask(1), batched.ask(2), return_exceptions=True)
+        assert [type(each) for each in first] == [AwsError, AwsError]
+        assert await batched.ask(1) == NOON
+
+    run(story(), limit=100)
+
+
+def test_one_who_gives_up_takes_the_answer_from_nobody():
+    async def story():
+        async def fetch(keys):
+            return dict.fromkeys(keys, 7)
+
+        batched = Batched(fetch)
+        leaving, staying = asyncio.create_task(batched.ask(1)), asyncio.create_task(batched.ask(1))
+        await asyncio.sleep(0)
+        leaving.cancel()
+        assert await staying == 7
+        assert await batched.ask(1) == 7
+
+    run(story(), limit=100)
+
+
+def test_chunks_hold_everything_in_order():
+    assert list(chunks(range(5), 2)) == [range(2), range(2, 4), range(4, 5)]

@@ -1,0 +1,451 @@
+"""Launching over HTTP: what is asked of EC2, what comes of its refusals, and that nothing is launched twice."""
+
+import asyncio
+import base64
+
+import pytest
+
+from cloud.aws.claims import ON_DEMAND, RESERVED, SPOT, asked_for, types, wants
+from cloud.aws.fleets import ICE
+from cloud.aws.nodes import node_config
+from cloud.aws.proxy import ec2_reply
+from dovetail.cloud.aws.labels import CLAIM_UID_TAG, CLASS_HASH
+from dovetail.cloud.aws.provider import AwsProvider, assemble_aws
+from dovetail.model.kinds import EC2_NODE_CLASS
+from dovetail.model.taints import Taint
+from dovetail.model.wire import Key
+from dovetail.ports.cluster import Patch
+from dovetail.ports.errors import InsufficientCapacity, LaunchFailed, NodeClassNotReady
+
+MANY = tuple(
+    f"{family}.{size}"
+    for family in ("m5", "r5", "m6i", "r6i", "m5a", "r5a", "m5d", "r5d", "c6i", "m6a")
+    for size in ("large", "xlarge", "2xlarge", "4xlarge", "8xlarge", "12xlarge", "16xlarge")
+)
+
+
+@pytest.fixture
+def ready(live):
+    """Run a story on an account with a class that is ready."""
+
+    def told(story, node_class=None, **given):
+        async def main(account):
+            given_spec = node_class or {}
+            await account.create(account.node_class(**given_spec))
+            await account.kept()
+            return await story(account)
+
+        return live(main, **given)
+
+    return told
+
+
+def requests(account, operation="CreateFleet"):
+    return [asked.given for asked in account.proxy.asked if asked.operation == operation]
+
+
+def values(request, ending):
+    return [value for name, value in request.items() if name.endswith(ending)]
+
+
+def next_process(account):
+    """The provider of a process that knows nothing but what is written."""
+    parts = account.parts
+    return AwsProvider(assemble_aws(account.world, account.clock, parts.settings, parts.aws))
+
+
+def test_one_request_asks_for_the_cheapest_types_in_every_zone(ready):
+    async def story(account):
+        asked = await asked_for(account, ON_DEMAND)
+        instance = await account.provider.launch(asked)
+        [request] = requests(account)
+        assert request["Type"] == "instant"
+        assert request["ClientToken"] == f"{asked.metadata.uid}-0"
+        assert request["TargetCapacitySpecification.TotalTargetCapacity"] == "1"
+        assert request["OnDemandOptions.AllocationStrategy"] == "lowest-price"
+        assert not any(name.startswith("SpotOptions") for name in request)
+        bought = values(request, ".InstanceType")
+        assert "p4d.24xlarge" not in bought  # nobody wants it by accident
+        assert "g5.xlarge" not in bought
+        assert {"m5.large", "m6g.large", "c5.xlarge"} <= set(bought)
+        assert set(values(request, ".SubnetId")) == set(account.subnets)
+        assert instance.labels["node.kubernetes.io/instance-type"] in bought
+        assert instance.image_id in account.images.values()
+
+    ready(story)
+
+
+def test_spot_is_left_to_ec2_to_choose_by_price_and_capacity(ready):
+    async def story(account):
+        await account.provider.launch(await asked_for(account, SPOT))
+        [request] = requests(account)
+        assert request["SpotOptions.AllocationStrategy"] == "price-capacity-optimized"
+        assert request["TargetCapacitySpecification.DefaultTargetCapacityType"] == "spot"
+
+    ready(story)
+
+
+def test_no_more_than_sixty_types_are_asked_for(ready):
+    async def story(account):
+        account.proxy.narrow = MANY
+        await account.provider.launch(await asked_for(account, ON_DEMAND, wants("kubernetes.io/arch", "amd64")))
+        [request] = requests(account)
+        bought = values(request, ".InstanceType")
+        assert len(set(bought)) == 60
+        assert bought[0] == "c6i.large"
+        assert "r5.16xlarge" not in bought
+
+    ready(story)
+
+
+def test_everything_made_is_tagged_so_that_it_is_found_again(ready):
+    async def story(account):
+        asked = await asked_for(account, ON_DEMAND)
+        await account.provider.launch(asked)
+        [instance] = await account.parts.instances.list()
+        made = await account.read()
+        assert instance.tags == {
+            "Name": "mine",
+            "team": "a",
+            f"kubernetes.io/cluster/{account.name}": "owned",
+            "eks:eks-cluster-name": account.name,
+            "karpenter.sh/nodepool": "default",
+            "karpenter.sh/nodeclaim": asked.name,
+            "karpenter.k8s.aws/ec2nodeclass": "default",
+            CLAIM_UID_TAG: asked.metadata.uid,
+            CLASS_HASH: made.metadata.annotations[CLASS_HASH],
+        }
+        [request] = requests(account)
+        assert set(values(request, ".ResourceType")) == {"instance", "volume", "fleet"}
+
+    ready(story, node_class={"tags": {"team": "a", "Name": "mine"}})
+
+
+def test_a_template_carries_what_the_class_says_and_the_node_is_told_who_it_is(ready):
+    async def story(account):
+        taint = Taint("dedicated", "a", "NoSchedule")
+        await account.provider.launch(await asked_for(account, ON_DEMAND, types("m5.large"), taints=(taint,)))
+        [template] = requests(account, "CreateLaunchTemplate")
+        data = {name.removeprefix("LaunchTemplateData."): value for name, value in template.items()}
+        assert data["ImageId"] == account.images["x86_64"]
+        assert data["SecurityGroupId.1"] == account.group
+        assert data["MetadataOptions.HttpTokens"] == "required"
+        assert data["BlockDeviceMapping.1.Ebs.VolumeSize"] == "20"
+        assert data["CapacityReservationSpecification.CapacityReservationPreference"] == "none"
+        config = node_config(data["UserData"])["spec"]
+        assert config["cluster"]["name"] == account.name
+        assert config["kubelet"]["config"]["maxPods"] == 29
+        assert config["kubelet"]["config"]["registerWithTaints"] == [
+            {"key": "dedicated", "value": "a", "effect": "NoSchedule"},
+            {"key": "karpenter.sh/unregistered", "effect": "NoExecute"},
+        ]
+        [flag] = config["kubelet"]["flags"]
+        assert "karpenter.sh/nodepool=default" in flag
+        assert "team=a" in flag
+        assert "echo mine" in base64.b64decode(data["UserData"]).decode()
+
+    ready(story, node_class={"userData": "#!/bin/bash\necho mine"})
+
+
+def test_asked_again_the_same_instance_is_given(ready):
+    async def story(account):
+        asked = await asked_for(account, ON_DEMAND)
+        first = await account.provider.launch(asked)
+        again = await next_process(account).launch(asked)
+        assert (again.provider_id, again.annotations, again.labels) == (
+            first.provider_id,
+            first.annotations,
+            first.labels,
+        )
+        assert len(account.proxy.fleets.launched) == account.proxy.calls["CreateFleet"] == 1
+
+    ready(story)
+
+
+def hide_instances(account):
+    """EC2's lists lag behind."""
+    account.proxy.on("DescribeInstances", lambda _: ec2_reply("DescribeInstances", "<reservationSet/>"))
+
+
+def test_while_lists_lag_the_token_gives_the_same_instance(ready):
+    async def story(account):
+        asked = await asked_for(account, ON_DEMAND)
+        first = await account.provider.launch(asked)
+        hide_instances(account)
+        again = await next_process(account).launch(asked)
+        assert again.provider_id == first.provider_id
+        assert len(account.proxy.fleets.launched) == 1
+        assert account.proxy.calls["CreateFleet"] == 2
+
+    ready(story)
+
+
+def test_while_lists_lag_other_words_launch_nothing_more(ready):
+    async def story(account):
+        asked = await asked_for(account, ON_DEMAND)
+        first = await account.provider.launch(asked)
+        hide_instances(account)
+        new = next_process(account)
+        new.avoid("m5.large", "us-east-1a", "on-demand")  # so that the request differs
+        for _ in range(3):
+            with pytest.raises(LaunchFailed) as caught:
+                await new.launch(asked)
+            assert caught.value.reason == "LaunchUnsettled"
+            account.clock.pass_(seconds=15)
+        account.proxy.heal()
+        assert (await new.launch(asked)).provider_id == first.provider_id
+        assert len(account.proxy.fleets.launched) == 1
+
+    ready(story)
+
+
+def test_an_answer_that_got_lost_is_asked_for_again_and_found(ready):
+    async def story(account):
+        account.proxy.fleets.lose = 1
+        asked = await asked_for(account, ON_DEMAND)
+        with pytest.raises(LaunchFailed):
+            await account.provider.launch(asked)
+        instance = await account.provider.launch(asked)
+        assert [instance.provider_id.rpartition("/")[2]] == account.proxy.fleets.launched
+
+    ready(story)
+
+
+def test_a_failed_try_is_followed_by_one_with_another_token(ready):
+    async def story(account):
+        fleets, asked = account.proxy.fleets, await asked_for(account, ON_DEMAND, types("m5.large"))
+        fleets.short = {"*": "UnauthorizedOperation"}
+        with pytest.raises(LaunchFailed) as caught:
+            await account.provider.launch(asked)
+        assert caught.value.reason == "Unauthorized"
+        fleets.short = {}
+        instance = await account.provider.launch(asked)
+        again = await next_process(account).launch(asked)
+        assert again.provider_id == instance.provider_id
+        assert [request["ClientToken"][-2:] for request in requests(account)] == ["-0", "-1"]
+
+    ready(story)
+
+
+def test_a_next_process_walks_the_tries_of_the_last_even_while_lists_lag(ready):
+    async def story(account):
+        fleets, asked = account.proxy.fleets, await asked_for(account, ON_DEMAND, types("m5.large"))
+        fleets.short = {"*": "UnauthorizedOperation"}
+        with pytest.raises(LaunchFailed):
+            await account.provider.launch(asked)
+        fleets.short = {}
+        first = await account.provider.launch(asked)
+        hide_instances(account)
+        new = next_process(account)
+        with pytest.raises(LaunchFailed):
+            await new.launch(asked)  # what EC2 answered to the first try
+        assert (await new.launch(asked)).provider_id == first.provider_id
+        assert len(fleets.launched) == 1
+
+    ready(story)
+
+
+def test_an_instance_that_died_before_it_was_written_down_gives_the_claim_up(ready):
+    async def story(account):
+        asked = await asked_for(account, ON_DEMAND)
+        await account.provider.launch(asked)
+        await account.aws.call("ec2", "terminate_instances", InstanceIds=account.proxy.fleets.launched)
+        with pytest.raises(InsufficientCapacity, match="terminated before"):
+            await next_process(account).launch(asked)
+
+    ready(story)
+
+
+def test_the_next_best_is_taken_and_what_was_short_is_remembered_for_three_minutes(ready):
+    async def story(account):
+        fleets = account.proxy.fleets
+        wanted = types("m5.large", "m5.xlarge")
+        fleets.short = {"m5.large": ICE}
+        instance = await account.provider.launch(await asked_for(account, ON_DEMAND, wanted))
+        assert instance.labels["node.kubernetes.io/instance-type"] == "m5.xlarge"
+        fleets.short = {}
+        for minutes, types_asked in ((0, {"m5.xlarge"}), (3, {"m5.large", "m5.xlarge"})):
+            account.clock.pass_(minutes=minutes)
+            await account.kept()
+            await account.provider.launch(await asked_for(account, ON_DEMAND, wanted))
+            assert {name for name, _ in fleets.asked[-1]} == types_asked
+
+    ready(story)
+
+
+def test_nothing_to_be_had_says_so_and_the_next_claim_asks_for_something_else(ready):
+    async def story(account):
+        account.proxy.fleets.short = {"m5.large": ICE}
+        with pytest.raises(InsufficientCapacity, match=ICE):
+            await account.provider.launch(await asked_for(account, ON_DEMAND, types("m5.large")))
+        with pytest.raises(InsufficientCapacity, match="all requested instance types were unavailable"):
+            await account.provider.launch(await asked_for(account, ON_DEMAND, types("m5.large")))
+        assert account.proxy.calls["CreateFleet"] == 1
+
+    ready(story)
+
+
+def test_a_full_subnet_is_left_alone_for_a_while(ready):
+    async def story(account):
+        fleets = account.proxy.fleets
+        fleets.short = {("m5.large", "us-east-1a"): "InsufficientFreeAddressesInSubnet"}
+        instance = await account.provider.launch(await asked_for(account, ON_DEMAND, types("m5.large")))
+        assert instance.labels["topology.kubernetes.io/zone"] == "us-east-1b"
+        await account.provider.launch(await asked_for(account, ON_DEMAND, types("m5.xlarge")))
+        assert fleets.asked[-1] == [("m5.xlarge", "us-east-1b")]
+
+    ready(story)
+
+
+REFUSALS = [
+    ("UnauthorizedOperation", LaunchFailed, "Unauthorized"),
+    ("RequestLimitExceeded", LaunchFailed, "RequestLimitExceeded"),
+    ("InvalidAMIID.NotFound", LaunchFailed, "AMINotFound"),
+    ("AuthFailure.ServiceLinkedRoleCreationNotPermitted", LaunchFailed, "SpotSLRCreationFailed"),
+    ("SomethingElse", LaunchFailed, "LaunchFailed"),
+    ("VcpuLimitExceeded", InsufficientCapacity, None),
+    ("MaxSpotInstanceCountExceeded", InsufficientCapacity, None),
+]
+
+
+@pytest.mark.parametrize("whole", [False, True], ids=["in the fleet", "of the request"])
+def test_refusals_are_told_apart(ready, whole):
+    async def story(account):
+        for code, error, reason in REFUSALS:
+            if whole:
+                account.proxy.refuse("CreateFleet", code, times=1)
+            else:
+                account.proxy.fleets.short = {"*": code}
+            with pytest.raises(error) as caught:
+                await account.provider.launch(await asked_for(account, SPOT))
+            assert getattr(caught.value, "reason", None) == reason
+            account.clock.pass_(minutes=3)  # what was short is for sale again
+            await account.kept()
+        assert account.proxy.fleets.launched == []
+
+    ready(story)
+
+
+def test_without_the_role_for_spot_all_spot_is_left_alone(ready):
+    async def story(account):
+        code = "AuthFailure.ServiceLinkedRoleCreationNotPermitted"
+        account.proxy.fleets.only, account.proxy.fleets.short = "spot", {"*": code}
+        asked = await asked_for(account)
+        with pytest.raises(LaunchFailed):
+            await account.provider.launch(asked)
+        instance = await account.provider.launch(asked)
+        assert instance.labels["karpenter.sh/capacity-type"] == "on-demand"
+
+    ready(story)
+
+
+def test_a_template_that_somebody_deleted_is_made_again_once(ready):
+    async def story(account):
+        await account.provider.launch(await asked_for(account, ON_DEMAND, types("m5.large")))
+        [template] = requests(account, "CreateLaunchTemplate")
+        name = template["LaunchTemplateName"]
+        await account.aws.call("ec2", "delete_launch_template", LaunchTemplateName=name)
+        await account.provider.launch(await asked_for(account, ON_DEMAND, types("m5.large")))
+        assert account.proxy.calls["CreateLaunchTemplate"] == 2
+        assert len(account.proxy.fleets.launched) == 2
+        account.proxy.refuse("CreateFleet", "InvalidLaunchTemplateName.NotFoundException")
+        with pytest.raises(LaunchFailed):
+            await account.provider.launch(await asked_for(account, ON_DEMAND, types("m5.large")))
+        assert account.proxy.calls["CreateLaunchTemplate"] == 3
+
+    ready(story)
+
+
+async def template_names(account):
+    filters = [{"Name": "tag:eks:eks-cluster-name", "Values": [account.name]}]
+    found = await account.aws.collect("ec2", "describe_launch_templates", "LaunchTemplates", Filters=filters)
+    return [each["LaunchTemplateName"] for each in found]
+
+
+def test_templates_nobody_uses_are_removed_also_those_of_a_process_that_died(ready):
+    async def story(account):
+        templates = account.parts.templates
+        await account.provider.launch(await asked_for(account, ON_DEMAND, types("m5.large")))
+        account.clock.pass_(minutes=9)
+        await templates.sweep()
+        assert len(await template_names(account)) == 1
+        heir = next_process(account).parts.templates
+        await heir.adopt()
+        account.clock.pass_(minutes=9)
+        await heir.sweep()
+        assert len(await template_names(account)) == 1
+        account.clock.pass_(minutes=1)
+        await heir.sweep()
+        assert await template_names(account) == []
+        account.proxy.refuse("DeleteLaunchTemplate", "InvalidLaunchTemplateName.NotFoundException")
+        await templates.sweep()  # gone already, and no fault
+
+    ready(story)
+
+
+def test_a_class_that_goes_takes_its_templates_along(ready):
+    async def story(account):
+        await account.provider.launch(await asked_for(account, ON_DEMAND, types("m5.large")))
+        await account.world.delete(EC2_NODE_CLASS, Key("", "default"))
+        await account.kept()
+        assert await template_names(account) == []
+
+    ready(story)
+
+
+def test_a_class_that_is_not_ready_launches_nothing(ready):
+    async def story(account):
+        asked = await asked_for(account)
+        await account.world.patch(EC2_NODE_CLASS, Key("", "default"), Patch({"spec": {"userData": "echo"}}))
+        with pytest.raises(LaunchFailed) as caught:
+            await account.provider.launch(asked)
+        assert caught.value.reason == "NodeClassReadinessUnknown"
+        nowhere = Patch({"spec": {"subnetSelectorTerms": [{"id": "subnet-0"}]}})
+        await account.world.patch(EC2_NODE_CLASS, Key("", "default"), nowhere)
+        await account.kept()
+        with pytest.raises(NodeClassNotReady):
+            await account.provider.launch(asked)
+        await account.world.delete(EC2_NODE_CLASS, Key("", "default"))
+        with pytest.raises(InsufficientCapacity):
+            await account.provider.launch(asked)
+        assert account.proxy.calls["CreateFleet"] == 0
+
+    ready(story)
+
+
+def test_reserved_capacity_goes_first_and_is_drawn_on_by_nobody_else(live):
+    async def story(account):
+        place = {"capacityReservationId": "cr-1", "availabilityZone": "us-east-1a", "instanceType": "m5.large"}
+        account.proxy.reserves(place | {"state": "active", "availableInstanceCount": 2, "reservationType": "default"})
+        await account.create(account.node_class(capacityReservationSelectorTerms=[{"id": "cr-1"}]))
+        await account.kept()
+        capacity = wants("karpenter.sh/capacity-type", "reserved", "on-demand")
+        instance = await account.provider.launch(await asked_for(account, capacity, types("m5.large", "m5.xlarge")))
+        [template] = requests(account, "CreateLaunchTemplate")
+        told = "LaunchTemplateData.CapacityReservationSpecification.CapacityReservationTarget.CapacityReservationId"
+        assert template[told] == "cr-1"
+        assert instance.labels["karpenter.k8s.aws/capacity-reservation-id"] == "cr-1"
+        assert instance.labels["karpenter.sh/capacity-type"] == "reserved"
+        account.proxy.fleets.short = {"m5.large": "ReservationCapacityExceeded"}
+        with pytest.raises(InsufficientCapacity):
+            await account.provider.launch(await asked_for(account, capacity, types("m5.large", "m5.xlarge")))
+        account.proxy.fleets.short = {}
+        other = await account.provider.launch(await asked_for(account, capacity, types("m5.large", "m5.xlarge")))
+        assert other.labels["karpenter.sh/capacity-type"] == "on-demand"
+        with pytest.raises(InsufficientCapacity):
+            await account.provider.launch(await asked_for(account, RESERVED, types("m5.xlarge")))
+
+    live(story)
+
+
+def test_a_hundred_launches_cost_little_more_than_a_hundred_requests(ready):
+    async def story(account):
+        asked = [await asked_for(account, ON_DEMAND) for _ in range(100)]
+        account.proxy.calls.clear()
+        await asyncio.gather(*(account.provider.launch(each) for each in asked))
+        calls = account.proxy.calls
+        assert calls["CreateFleet"] == 100
+        assert calls["DescribeInstances"] <= 2
+        assert calls.total() <= 100 + 10
+
+    ready(story)
