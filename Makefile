@@ -9,7 +9,7 @@ STAMP  := $(VENV)/.installed
 export DOVETAIL_E2E_CACHE ?= $(HOME)/.cache/dovetail-e2e
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check unit torture e2e e2e-binaries bench format generate picture lock clean
+.PHONY: help demo test check unit torture e2e e2e-binaries browser browser-binary screenshots bench format generate picture lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -41,7 +41,7 @@ check: $(STAMP) ## format, lint, types, layers
 	$(BIN)/lint-imports
 
 unit: $(STAMP) ## the test suite
-	$(BIN)/pytest -n auto -m "not e2e" $(ARGS)
+	$(BIN)/pytest -n auto -m "not e2e and not browser" $(ARGS)
 
 torture: $(RUNS) ## live through SEEDS simulated clusters full of faults
 	@$(BIN)/dovetail torture --seeds $(or $(SEEDS),50) $(ARGS)
@@ -51,6 +51,15 @@ e2e-binaries: $(STAMP) ## build the control plane into the cache, once per machi
 
 e2e: $(STAMP) e2e-binaries ## the suite against a real control plane
 	$(BIN)/pytest -m e2e tests/e2e $(ARGS)
+
+browser-binary: $(STAMP) ## get a Chromium for the browser tests, where there is none
+	@$(BIN)/python tests/browser/chromium.py
+
+browser: $(STAMP) browser-binary ## the page in a headless Chromium
+	$(BIN)/pytest -m browser tests/browser $(ARGS)
+
+screenshots: $(STAMP) browser-binary ## take the pictures of the page anew
+	DOVETAIL_SCREENSHOTS=docs/images $(BIN)/pytest -m browser tests/browser/test_screenshots.py
 
 bench: $(STAMP) ## every benchmark with its bars
 	@for each in decode scheduling sweep; do $(BIN)/python bench/$$each.py || exit 1; done

@@ -24,6 +24,7 @@ class Feed:
         self.tiles: dict[str, Plain] = {}
         self.summary: Plain = {}
         self.missing: tuple[str, ...] = ()
+        self.ended = False
         self._frames: deque[tuple[int, bytes]] = deque(maxlen=KEPT)
         self._news = asyncio.Event()
 
@@ -42,6 +43,14 @@ class Feed:
         self.tiles, self.summary, self.missing = tiles, summary, missing
         frame = {"mark": self.mark, "nodes": changed, "gone": gone, "summary": summary, "missing": missing}
         self._frames.append((self.number, msgspec.json.encode(frame)))
+        self._wake()
+
+    def end(self) -> None:
+        """No more frames: whoever waits for one is let go."""
+        self.ended = True
+        self._wake()
+
+    def _wake(self) -> None:
         news, self._news = self._news, asyncio.Event()
         news.set()
 

@@ -81,7 +81,7 @@ class _Running:
         answers = Answers(page.board, page.documents, page.terms)
         site = Site(page.access, answers, thinker)
         runner = web.AppRunner(
-            site.application(page.board), access_log=None, handle_signals=False, shutdown_timeout=0.2
+            site.application(page.board), access_log=None, handle_signals=False, shutdown_timeout=1.0
         )
         await runner.setup()
         try:
@@ -92,6 +92,7 @@ class _Running:
                 await self._stopped.wait()
                 showing.cancel()
                 await asyncio.wait([showing])
+                site.feed.end()
         finally:
             self.settled.set()
             await runner.cleanup()

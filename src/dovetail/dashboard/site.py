@@ -162,14 +162,16 @@ class Site:
         self._streams += 1
         try:
             await response.write(b"retry: 1000\n\n")
-            while True:
+            while not self.feed.ended:
                 mark = await self._catch_up(response, mark)
                 if not await self.feed.news(BREATH_SECONDS):
                     await response.write(b"event: breath\ndata: {}\n\n")
-        except (ConnectionError, asyncio.CancelledError):
-            return response
+            await response.write_eof()
+        except ConnectionError:  # the browser is gone
+            pass
         finally:
             self._streams -= 1
+        return response
 
     async def _catch_up(self, response: web.StreamResponse, mark: str) -> str:
         missed = self.feed.since(mark)

@@ -3,7 +3,7 @@ import { age, bytes, cores, counted, fill, h, link, money, monthly, percent, utc
 
 export const title = () => "Cluster";
 
-const WIDTH = 236, HEIGHT = 104, GAP = 8, AHEAD = 3;
+const WIDTH = 252, HEIGHT = 118, GAP = 8, AHEAD = 3;
 const STATES = ["Ready", "NotReady", "Launching", "Registering", "Disrupting", "Draining", "Lost"];
 const ORDERS = {
   pool: (a, b) => a.pool.localeCompare(b.pool) || a.name.localeCompare(b.name),
@@ -177,7 +177,8 @@ function drawTile(node, now) {
   return h("a", { class: `tile state-${node.state.toLowerCase()}`, href: link("node", node.name),
     title: `${node.because ?? ""}${lasts ? ` (${lasts})` : ""}` },
     h("span", { class: "line" }, h("span", { class: "dot", "aria-hidden": "true" }), h("span", { class: "name" }, node.name), h("span", { class: "price" }, node.managed ? money(node.price) : "")),
-    h("span", { class: "line small" }, h("span", { class: "state" }, node.state), h("span", { class: "what" }, [node.pool, node.type, node.capacity, node.zone].filter(Boolean).join(" · ") || "unmanaged"), node.created && h("span", { class: "age" }, age(node.created, now))),
+    h("span", { class: "line small" }, h("span", { class: "state" }, node.state), h("span", { class: "what" }, node.pool || "unmanaged"), node.created && h("span", { class: "age" }, age(node.created, now))),
+    h("span", { class: "line small" }, h("span", { class: "what" }, [node.type, node.capacity, node.zone].filter(Boolean).join(" · "))),
     h("span", { class: "line use", title: `cpu ${cores(node.cpu[0])} of ${cores(node.cpu[1])}, memory ${bytes(node.memory[0])} of ${bytes(node.memory[1])}` },
       h("span", { class: "unit" }, "cpu"), bar(cpu), h("span", { class: "share" }, `${cpu}%`), h("span", { class: "unit" }, "mem"), bar(memory), h("span", { class: "share" }, `${memory}%`)),
     h("span", { class: `line waits${node.code === "Next" ? " next" : ""}` }, h("span", { class: "why" }, node.because ?? "…"),

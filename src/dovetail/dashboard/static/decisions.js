@@ -58,7 +58,7 @@ export function open({ put, store, at, setQuery }) {
 }
 
 export function entry(each, now, open = false) {
-  const saving = each.costPerHourBefore - each.costPerHourAfter;
+  const exact = each.costPerHourBefore - each.costPerHourAfter, saving = Math.abs(exact) < 0.0005 ? 0 : exact;
   const about = each.act === "launch" ? each.made : each.nodes;
   const names = about.map((one) => one.node || one.nodeClaim);
   return h("details", { "data-key": each.id, open },
@@ -66,7 +66,7 @@ export function entry(each, now, open = false) {
       h("span", { class: "when" }, time(each.at, each.at), now && h("span", { class: "ago" }, ` ${age(each.at, now)} ago`)),
       badge(each.act, VERBS[each.act] ?? each.act), h("span", { class: "reason" }, each.reason),
       h("span", { class: "about mono" }, names.slice(0, 2).join(", "), names.length > 2 && ` and ${names.length - 2} more`),
-      h("span", { class: saving >= 0 ? "saving less" : "saving more" }, `${saving >= 0 ? "−" : "+"}${money(Math.abs(saving))}/h`),
+      h("span", { class: saving > 0 ? "saving less" : "saving more" }, saving ? `${saving > 0 ? "−" : "+"}${money(Math.abs(saving))}/h` : "same cost"),
       badge(`outcome-${each.outcome}`, each.outcome)),
     h("div", { class: "entry" },
       h("p", {}, h("b", {}, each.why), each.note && `. ${each.note}`),

@@ -75,7 +75,7 @@ export const badge = (kind, text) => h("span", { class: `badge ${kind.toLowerCas
 
 export function table(caption, headings, rows, { numeric = [] } = {}) {
   const side = (index) => (numeric.includes(index) ? "number" : null);
-  return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
+  return h("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": caption },
     h("table", {},
       h("caption", { class: "unseen" }, caption),
       h("thead", {}, h("tr", {}, headings.map((each, index) => h("th", { scope: "col", class: side(index) }, each)))),

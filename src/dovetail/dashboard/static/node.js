@@ -44,7 +44,7 @@ function draw(facts, told, past, tile) {
       table("Conditions", ["Of", "Condition", "Status", "Since", "Reason", "Message"],
         facts.conditions.map((each) => [each.of, each.type, each.status, time(each.since, now), each.reason, each.message]))),
     h("details", { "data-key": "labels" }, h("summary", {}, "Labels, annotations, taints"),
-      table("Labels, annotations and taints", ["", "Name", "Value"], [
+      table("Labels, annotations and taints", ["Kind", "Name", "Value"], [
         ...Object.entries(facts.labels).map((each) => ["label", ...each]),
         ...Object.entries(facts.annotations).map((each) => ["annotation", ...each]),
         ...facts.taints.map((each) => ["taint", each, ""])])),

@@ -23,6 +23,7 @@ export function open({ put, store, at }) {
 
 function draw({ pool, budgets, cost }, only) {
   const now = pool.at;
+  const heading = only ? "h2" : "h3";
   const filter = `${link("cluster")}?q=${encodeURIComponent(`pool:${pool.nodepool}`)}`;
   return h("section", { class: "pool", "aria-label": `NodePool ${pool.nodepool}` },
     h("div", { class: "headline" },
@@ -33,13 +34,13 @@ function draw({ pool, budgets, cost }, only) {
       h("span", { class: "quiet" }, pool.consolidationPolicy)),
     pool.fault && h("p", { class: "fault", role: "alert" }, `Blocked: a budget cannot be understood, so nothing is disrupted: ${pool.fault}`),
     h("div", { class: "columns" },
-      h("div", {}, h("h3", {}, "Allowed now"), table(`What ${pool.nodepool} allows now`, ["For", "Allowed", "Left", "Next change"],
+      h("div", {}, h(heading, { class: "minor" }, "Allowed now"), table(`What ${pool.nodepool} allows now`, ["For", "Allowed", "Left", "Next change"],
         pool.allowed.map((each) => [each.reason, each.limit ?? "no limit", h("b", { class: each.left === 0 ? "none" : "some" }, each.left ?? "all"), each.changesAt ? time(each.changesAt, now) : "never"]), { numeric: [1, 2] })),
-      h("div", {}, h("h3", {}, "Budgets"), pool.budgets.length ? table(`Budgets of ${pool.nodepool}`, ["", "Nodes", "Is", "For", "Now"],
+      h("div", {}, h(heading, { class: "minor" }, "Budgets"), pool.budgets.length ? table(`Budgets of ${pool.nodepool}`, ["Budget", "Nodes", "Is", "For", "Now"],
         pool.budgets.map((each) => [each.number, each.nodes, each.limit, each.reasons.length > 3 ? "everything" : each.reasons.join(", "), force(each, now)]), { numeric: [2] })
         : h("p", { class: "quiet" }, "No budget: no ceiling."),
-        Object.keys(pool.limits).length > 0 && [h("h3", {}, "Limits"), Object.entries(pool.limits).map(([name, each]) => meter(name, [number(each.used), number(each.limit)], `${each.used} of ${each.limit}`))])),
-    h("h3", {}, "The week"), heat(budgets, now),
+        Object.keys(pool.limits).length > 0 && [h(heading, { class: "minor" }, "Limits"), Object.entries(pool.limits).map(([name, each]) => meter(name, [number(each.used), number(each.limit)], `${each.used} of ${each.limit}`))])),
+    h(heading, { class: "minor" }, "The week"), heat(budgets, now),
     pool.conditions.length > 0 && h("details", { "data-key": `conditions-${pool.nodepool}` }, h("summary", {}, "Conditions"),
       table(`Conditions of ${pool.nodepool}`, ["Condition", "Status", "Reason", "Message"], pool.conditions.map((each) => [each.type, each.status, each.reason, each.message]))));
 }
@@ -69,12 +70,12 @@ function map(caption, hours, budgets, now) {
   const rows = [];
   for (let first = 0; first < hours.length; first += 24) rows.push(hours.slice(first, first + 24));
   const current = now.slice(0, 13);
-  return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `${caption}: how many nodes may go at once, hour by hour` },
+  return h("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": `${caption}: how many nodes may go at once, hour by hour` },
     h("table", { class: "heat" }, h("caption", {}, caption, h("span", { class: "quiet" }, ` of ${counted(budgets.nodes, "node")}, by the hour in UTC`)),
       h("thead", {}, h("tr", {}, h("th", { scope: "col" }, h("span", { class: "unseen" }, "Day")), Array.from({ length: 24 }, (_, hour) => h("th", { scope: "col" }, String(hour).padStart(2, "0"))))),
       h("tbody", {}, rows.map((row) => h("tr", {}, h("th", { scope: "row" }, utc(row[0].hour).slice(0, 6)), row.map((each) => h("td",
         { class: `${shade(each, budgets.nodes)}${each.hour.slice(0, 13) === current ? " current" : ""}`, title: `${utc(each.hour)}: ${amount(each.least)}${each.least === each.most ? "" : ` to ${amount(each.most)}`}` },
-        each.least === null ? "∗" : each.least, each.least !== each.most && "+")))))));
+        each.least === null ? "*" : each.least, each.least !== each.most && "+")))))));
 }
 
 const amount = (each) => each === null ? "no ceiling" : String(each);

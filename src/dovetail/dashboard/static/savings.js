@@ -31,7 +31,7 @@ export function open({ put, store, at, setQuery }) {
       told.steps.length > 0 && h("section", { "aria-labelledby": "steps" }, h("h2", { id: "steps" }, "Saved, as decisions came"), chart(told.steps, told.at)),
       h("div", { class: "columns" },
         h("section", { "aria-labelledby": "reasons" }, h("h2", { id: "reasons" }, "By reason"),
-          told.byReason.length ? table("Savings by reason", ["Reason", "Commands", "Nodes", "Pods moved", "$/hour", "$/month", ""],
+          told.byReason.length ? table("Savings by reason", ["Reason", "Commands", "Nodes", "Pods moved", "$/hour", "$/month", "Share"],
             told.byReason.map((each) => [h("a", { href: `${link("decisions")}?act=disrupt&reason=${each.reason}` }, each.reason), each.decisions, each.nodes, each.pods, money(each.savingPerHour), monthly(each.savingPerHour),
               h("span", { class: "track wide", "aria-hidden": "true" }, h("span", { class: each.savingPerHour < 0 ? "used over" : "used", style: { width: `${(Math.abs(each.savingPerHour) / most) * 100}%` } }))]), { numeric: [1, 2, 3, 4, 5] })
             : h("p", { class: "quiet" }, "No disruption has ended yet.")),

@@ -1,0 +1,26 @@
+"""A browser without the token sees a form and nothing of the cluster; with it, the page."""
+
+from acceptance.fleet import cluster, worker
+
+TOKEN = "correct-horse-battery-staple"
+DENIED = ("401",)
+
+
+def test_a_browser_without_the_token_is_asked_for_it(open_page, serve):
+    served = serve(cluster(worker("secret-node")), token=TOKEN)
+    page = open_page(served.address + "#/cluster", expected=DENIED)
+    assert page.get_by_label("Token").is_visible()
+    assert "secret-node" not in page.content()
+    page.get_by_label("Token").fill("wrong")
+    page.get_by_role("button", name="Look").click()
+    page.wait_for_selector("text=That is not the token.")
+    page.get_by_label("Token").fill(TOKEN)
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".tile:has-text('secret-node')")
+    page.wait_for_selector("#link.live")
+    (cookie,) = page.context.cookies()
+    assert cookie["httpOnly"]
+    assert cookie["sameSite"] == "Strict"
+    assert TOKEN not in cookie["value"]
+    page.reload()
+    page.wait_for_selector(".tile:has-text('secret-node')")

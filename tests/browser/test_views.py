@@ -1,0 +1,167 @@
+"""Each view against `demo` at the end of its story, figure by figure, next to what the command line says."""
+
+import re
+from types import SimpleNamespace
+
+import pytest
+from playwright.sync_api import expect
+
+from browser.serving import fetch_bytes, free_port, serving, settled, told
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory):
+    """A demo whose story is over and whose page stays: the cluster, its snapshot, and its ledger."""
+    place = tmp_path_factory.mktemp("demo")
+    ledger, port = place / "ledger.db", free_port()
+    story = ["demo", "--plain", "--for", "70m", "--speed", "max", "--seed", "3", "--ledger", ledger]
+    with serving(place, *story, "--dashboard-port", port, ready="The page stays") as address:
+        shown = settled(address)
+        kept = place / "cluster.json"
+        kept.write_bytes(fetch_bytes(address, "api/snapshot"))
+        yield SimpleNamespace(address=address, place=place, snapshot=kept, ledger=ledger, shown=shown)
+
+
+def money(text):
+    return float(re.sub(r"[^\d.\-]", "", text.replace("\u2212", "-")))
+
+
+def test_the_cluster_view_has_a_tile_for_every_node_and_true_sums(demo, open_page):
+    page = open_page(demo.address + "#/cluster")
+    page.wait_for_selector(".tile")
+    plan = told(demo.place, "plan", "--snapshot", demo.snapshot)
+    assert int(page.inner_text("[data-figure=nodes] b")) == plan["nodes"] == page.locator(".tile").count()
+    pools = {pool["nodepool"] for pool in plan["budgets"]}
+    assert page.inner_text("[data-figure=nodes] .note").startswith(str(len(pools)))
+    savings = told_cost(demo)
+    assert money(page.inner_text("[data-figure=cost] b")) == pytest.approx(savings, abs=0.0006)
+    for left in plan["leftAlone"]:
+        tile = page.locator(".tile", has=page.get_by_text(left["node"], exact=True))
+        assert tile.locator(".why").inner_text() == left["because"]
+
+
+def told_cost(demo):
+    """What the nodes cost, added up from the snapshot's own catalogue by the command line's model."""
+    from dovetail.core.disruption.context import Context
+    from dovetail.manifest.snapshot_file import read_snapshot_file
+
+    context = Context(read_snapshot_file(demo.snapshot))
+    return sum(context.pool_cost(pool) for pool in context.snapshot.nodepools)
+
+
+def test_a_filter_is_shared_by_its_address(demo, open_page):
+    page = open_page(demo.address + "#/cluster")
+    page.wait_for_selector(".tile")
+    page.keyboard.press("/")
+    page.keyboard.type("pool:general")
+    wanted = sum(node["pool"] == "general" for node in demo.shown["nodes"])
+    expect(page.locator(".tile")).to_have_count(wanted, timeout=20_000)
+    other = open_page(page.url)
+    other.wait_for_selector(".tile")
+    assert other.locator(".tile").count() == wanted
+    assert other.input_value("#filter") == "pool:general"
+
+
+def test_the_node_view_says_what_explain_says(demo, open_page):
+    name = demo.shown["nodes"][0]["name"]
+    page = open_page(f"{demo.address}#/node/{name}")
+    page.wait_for_selector(".method")
+    explained = told(demo.place, "explain", "node", name, "--snapshot", demo.snapshot)
+    shown = page.locator(".method")
+    assert shown.count() == len(explained["methods"])
+    for index, method in enumerate(explained["methods"]):
+        assert shown.nth(index).locator("li").count() == len(method["obstacles"])
+        for place, obstacle in enumerate(method["obstacles"]):
+            line = shown.nth(index).locator("li").nth(place).inner_text()
+            assert obstacle["message"] in line
+            assert obstacle["code"] in line
+            assert ("permanent" in line) == (obstacle["permanent"] and not obstacle["until"])
+    past = told(demo.place, "history", "--ledger", demo.ledger, "--node", name)["decisions"]
+    assert page.locator(".timeline > li").count() == len(past) > 0
+
+
+def test_the_nodepools_view_shows_budgets_now_and_all_week(demo, open_page):
+    page = open_page(demo.address + "#/pools")
+    page.wait_for_selector(".heat")
+    for pool in demo.shown["summary"]["pools"]:
+        name = pool["name"]
+        explained = told(demo.place, "explain", "nodepool", name, "--snapshot", demo.snapshot)
+        calendar = told(demo.place, "budgets", name, "--snapshot", demo.snapshot)
+        section = page.get_by_role("region", name=f"NodePool {name}", exact=True)
+        assert section.locator("[data-figure=pool-nodes]").inner_text().split()[0] == str(len(explained["members"]))
+        rows = section.get_by_role("group", name=f"What {name} allows now").locator("tbody tr")
+        for index, allowed in enumerate(explained["allowed"]):
+            cells = rows.nth(index).locator("td").all_inner_texts()
+            assert cells[0] == allowed["reason"]
+            assert cells[1:3] == [_or(allowed["limit"], "no limit"), _or(allowed["left"], "all")]
+        first = next(iter(calendar["actions"].values()))
+        cells = section.locator(".heat").first.locator("tbody td").all_inner_texts()
+        assert [text.rstrip("+") for text in cells] == [_or(hour["least"], "*") for hour in first]
+
+
+def _or(number, nothing):
+    return nothing if number is None else str(number)
+
+
+def test_the_plan_view_says_what_plan_says(demo, open_page):
+    page = open_page(demo.address + "#/plan")
+    page.wait_for_selector("[data-count]")
+    plan = told(demo.place, "plan", "--snapshot", demo.snapshot)
+    assert page.locator(".command-card").count() == len(plan["commands"])
+    rows = page.get_by_role("group", name="Nodes left alone").locator("tbody tr")
+    assert rows.count() == len(plan["leftAlone"])
+    for index, left in enumerate(plan["leftAlone"]):
+        cells = rows.nth(index).locator("td").all_inner_texts()
+        assert (cells[0], cells[2]) == (left["node"], left["because"])
+
+
+def test_decisions_are_those_of_the_ledger_and_open_to_their_whole_story(demo, open_page):
+    page = open_page(demo.address + "#/decisions")
+    page.wait_for_selector(".timeline details")
+    decisions = told(demo.place, "history", "--ledger", demo.ledger)["decisions"]
+    assert page.locator(".timeline > li").count() == len(decisions)
+    shown = page.eval_on_selector_all(".timeline > li > details", "all => all.map((one) => one.dataset.key)")
+    assert shown == [each["id"] for each in decisions]
+    first = decisions[0]
+    page.locator(".timeline summary").first.click()
+    entry = page.locator(".entry").first
+    assert first["why"] in entry.inner_text()
+    assert first["outcome"] in entry.inner_text()
+    page.get_by_label("What").select_option("launch")
+    launched = [each for each in decisions if each["act"] == "launch"]
+    page.wait_for_selector(f"[data-count='{len(launched)}']")
+    assert "act=launch" in page.url
+
+
+def test_one_decision_is_shared_by_its_address(demo, open_page):
+    chosen = told(demo.place, "history", "--ledger", demo.ledger)["decisions"][-1]
+    page = open_page(f"{demo.address}#/decisions?id={chosen['id']}")
+    page.wait_for_selector(f"details[data-key='{chosen['id']}'][open]")
+    assert page.locator(f"details[data-key='{chosen['id']}'] .entry").is_visible()
+
+
+def test_savings_are_those_of_the_ledger_above_the_floor(demo, open_page):
+    page = open_page(demo.address + "#/savings")
+    page.wait_for_selector("[data-figure=saved]")
+    done = [
+        each
+        for each in told(demo.place, "history", "--ledger", demo.ledger)["decisions"]
+        if each["act"] == "disrupt" and each["outcome"] == "done"
+    ]
+    saved = sum(each["costPerHourBefore"] - each["costPerHourAfter"] for each in done)
+    assert money(page.inner_text("[data-figure=saved] b").removesuffix("/h")) == pytest.approx(saved, abs=0.0006)
+    cost, bound = (money(page.inner_text(f"[data-figure={name}] b")) for name in ("cost", "bound"))
+    assert cost == pytest.approx(told_cost(demo), abs=0.0006)
+    assert 0 < bound <= cost
+    by_reason = {each["reason"] for each in done}
+    rows = page.get_by_role("group", name="Savings by reason").locator("tbody tr td:first-child")
+    assert set(rows.all_inner_texts()) == by_reason
+
+
+def test_times_are_in_utc_and_local_on_hover(demo, open_page):
+    page = open_page(demo.address + "#/cluster")
+    page.wait_for_selector("#clock time")
+    shown = page.locator("#clock time")
+    assert shown.inner_text().endswith("UTC")
+    assert shown.get_attribute("datetime") == demo.shown["summary"]["at"]
+    assert re.search(r"GMT\+[12]|CES?T", shown.get_attribute("title"))
