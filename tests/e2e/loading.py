@@ -9,12 +9,14 @@ import json
 import os
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Self
 
 from e2e.controlplane.api import eventually
 from e2e.controlplane.process import Process
@@ -48,6 +50,7 @@ class Figures:
     cpu_seconds_scaling_out: float = 0.0
     cpu_seconds_consolidating: float = 0.0
     peak_memory_mib: float = 0.0
+    restarts: int = 0
     requests: int = 0
     requests_by: dict[str, int] = field(default_factory=dict)
     requests_of_everyone: int = 0
@@ -84,8 +87,52 @@ def workload(number: int, replicas: int) -> list[Plain]:
     ]
 
 
+class Kept:
+    """A controller as a kubelet keeps it: measured while it runs, started again should it end."""
+
+    def __init__(self, process: Process) -> None:
+        self.process = process
+        self.restarts = 0
+        self.peak_memory_mib = 0.0
+        self._earlier = self._latest = 0.0
+        self._over = threading.Event()
+        self._keeper = threading.Thread(target=self._keep, name="keeper")
+
+    def __enter__(self) -> Self:
+        self._keeper.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._keeper.join()
+        self.process.stop(10)
+
+    @property
+    def cpu_seconds(self) -> float:
+        """What all its lives used of the processors."""
+        return self._earlier + self._latest
+
+    def _keep(self) -> None:
+        while not self._over.wait(0.2):
+            if self.process.exit_code is not None:
+                self._earlier, self._latest = self.cpu_seconds, 0.0
+                self.restarts += 1
+                self.process.start()
+            try:
+                self._measure(Path(f"/proc/{self.process.pid}"))
+            except (OSError, StopIteration):
+                continue  # it just ended
+
+    def _measure(self, about: Path) -> None:
+        spent = about.joinpath("stat").read_text().rpartition(")")[2].split()[11:13]
+        lines = about.joinpath("status").read_text().splitlines()
+        peak = next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
+        self._latest = sum(map(int, spent)) / os.sysconf("SC_CLK_TCK")
+        self.peak_memory_mib = max(self.peak_memory_mib, peak)
+
+
 @contextmanager
-def accountable(cluster: ControlPlane, variables: dict[str, str]) -> Iterator[Process]:
+def accountable(cluster: ControlPlane, variables: dict[str, str]) -> Iterator[Kept]:
     """`dovetail run` as a service account whose every request is on record."""
     if not cluster.api.get("/api/v1/namespaces/dovetail").ok:
         cluster.create_namespace("dovetail")
@@ -96,25 +143,9 @@ def accountable(cluster: ControlPlane, variables: dict[str, str]) -> Iterator[Pr
     bindings = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
     cluster.api.post(bindings, {"metadata": {"name": "load"}, "roleRef": role, "subjects": [subject]})
     environment = {**os.environ, **ALONE, "DOVETAIL_LOG_FORMAT": "text", "DOVETAIL_DISRUPTION": "on", **variables}
-    process = cluster.launch("load", DOVETAIL, "run", "--kubeconfig", str(access), env=environment)
-    try:
-        yield process
-        assert process.exit_code is None, process.tail()
-    finally:
-        process.stop(10)
-        cluster.api.delete(f"{bindings}/load")
-
-
-def cpu_seconds(process: Process) -> float:
-    """What a process has used of the processors so far."""
-    fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def peak_memory(process: Process) -> float:
-    """The most memory a process ever held, in MiB."""
-    lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
+    with Kept(cluster.launch("load", DOVETAIL, "run", "--kubeconfig", str(access), env=environment)) as kept:
+        yield kept
+    cluster.api.delete(f"{bindings}/load")
 
 
 def requests_on_record(cluster: ControlPlane) -> Counter[str]:
@@ -154,18 +185,18 @@ class Load:
         served = requests_served(cluster)
         for manifest in (NODE_CLASS, pool(self._nodes)):
             apply(cluster, manifest)
-        with Watcher(cluster) as seen, accountable(cluster, {"DOVETAIL_CATALOG": "generic"}) as process:
-            self._scale_out(seen, process)
-            self._scale_in(seen, process)
-            figures.peak_memory_mib = peak_memory(process)
-            assert "Traceback" not in process.log.read_text(), process.tail(60)
+        with Watcher(cluster) as seen, accountable(cluster, {"DOVETAIL_CATALOG": "generic"}) as kept:
+            self._scale_out(seen, kept)
+            self._scale_in(seen, kept)
+            figures.peak_memory_mib, figures.restarts = kept.peak_memory_mib, kept.restarts
+            assert "Traceback" not in kept.process.log.read_text(), kept.process.tail(60)
         self._look_back(seen)
         requests = requests_on_record(cluster)
         figures.requests, figures.requests_by = requests.total(), dict(requests.most_common())
         figures.requests_of_everyone = requests_served(cluster) - served
         return figures
 
-    def _scale_out(self, seen: Watcher, process: Process) -> None:
+    def _scale_out(self, seen: Watcher, kept: Kept) -> None:
         figures, began_at = self.figures, time.monotonic()
         manifests = [each for number in range(self._workloads) for each in workload(number, self._replicas)]
         apply(self._cluster, {"apiVersion": "v1", "kind": "List", "items": manifests}, self._namespace)
@@ -174,9 +205,9 @@ class Load:
         figures.seconds_to_scale_out = time.monotonic() - began_at
         self._rest(seen, began_at)  # what was bought in a hurry is tidied up before anything is taken away
         figures.nodes, figures.hourly_cost_before = len(seen.now("Node")), self._cost(seen)
-        figures.cpu_seconds_scaling_out = cpu_seconds(process)
+        figures.cpu_seconds_scaling_out = kept.cpu_seconds
 
-    def _scale_in(self, seen: Watcher, process: Process) -> None:
+    def _scale_in(self, seen: Watcher, kept: Kept) -> None:
         figures, began_at = self.figures, time.monotonic()
         replicas = round(self._replicas * STAYS)
         names = [f"deployment/app-{number:02}" for number in range(self._workloads)]
@@ -187,7 +218,7 @@ class Load:
         last_change_at = self._rest(seen, began_at)
         figures.seconds_to_rest = last_change_at - began_at
         figures.nodes_after, figures.hourly_cost_after = len(seen.now("Node")), self._cost(seen)
-        figures.cpu_seconds_consolidating = cpu_seconds(process) - figures.cpu_seconds_scaling_out
+        figures.cpu_seconds_consolidating = kept.cpu_seconds - figures.cpu_seconds_scaling_out
 
     def _rest(self, seen: Watcher, began_at: float) -> float:
         """Wait until nothing has happened for a while; say when the last change was."""

@@ -5,6 +5,7 @@ import random
 
 import pytest
 
+from dovetail.model.command import read_record
 from dovetail.model.kinds import NODE_POOL
 from dovetail.model.wire import Key
 from dovetail.ports.cluster import Patch
@@ -57,3 +58,34 @@ def test_faults_and_crashes_cost_time_and_nothing_else(seed):
 
     manifests = (deployment(replicas=20), budget(maxUnavailable=3))
     assert live(story, node_class(), pool(), *manifests, settings=ACTING, options=seeded(seed)) > 5
+
+
+class Hanging:
+    """Replacements are asked for, and the process dies before there is an answer."""
+
+    def __init__(self):
+        self.over = False
+
+    async def before(self, call):
+        if not self.over and call.operation == "create" and call.kind == "NodeClaim":
+            await asyncio.Event().wait()
+
+    async def after(self, call):
+        pass
+
+
+def test_a_command_cut_off_by_a_crash_is_taken_back_and_not_held_against_its_pool():
+    """A pool whose commands fail is left alone for a minute; this one did nothing wrong."""
+
+    async def story(life):
+        await life.until(lambda: life.running(3) and life.settled())
+        old = {node.name for node in life.nodes}
+        hanging = life.world.interference = Hanging()
+        label = {"spec": {"template": {"metadata": {"labels": {"step": "new"}}}}}
+        life.world.api.patch(resource_of(NODE_POOL), Key("", "default"), Patch(label))
+        await life.until(lambda: any(map(read_record, life.claims)))
+        hanging.over = True
+        await life.restart()
+        await life.until(lambda: not old & {node.name for node in life.nodes} and clean(life), within=45)
+
+    live(story, node_class(), pool(), deployment(replicas=3), settings=ACTING)

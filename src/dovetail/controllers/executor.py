@@ -18,7 +18,7 @@ from dovetail.controllers.entries import command_entry, find_facts, total
 from dovetail.controllers.figures import count_created, count_failed
 from dovetail.core.disruption.backoff import FailedCommands, after_failure
 from dovetail.core.disruption.command import Command, cheapest
-from dovetail.core.disruption.progress import Next, abandoned, judge, running_commands
+from dovetail.core.disruption.progress import TOO_LATE, Next, abandoned, judge, running_commands
 from dovetail.core.lifecycle.drain import DISRUPTION_TAINTS, taints_patch
 from dovetail.core.lifecycle.patches import conditions_patch, wire
 from dovetail.core.provisioning.claims import claim_for
@@ -117,7 +117,8 @@ class Executor:
             await self._finish(state)
             return None
         if verdict.next is Next.ROLL_BACK:
-            await self._roll_back(state, verdict.why)
+            cut_off = command not in self._planned and verdict.why != TOO_LATE  # its process died: no fault of the pool
+            await self._roll_back(state, verdict.why, failed=not cut_off)
             return None
         paused = None if state.record.committed else self._paused(state)
         if paused is not None:  # no node has begun to drain: none will

@@ -14,6 +14,7 @@ from dovetail.model.nodeclaim import INITIALIZED, REGISTERED, NodeClaim
 SHORTEST_TIMEOUT = timedelta(minutes=10)
 LONGEST_TIMEOUT = timedelta(hours=1)
 PER_CANDIDATE = timedelta(milliseconds=80)
+TOO_LATE = "replacements were not ready in time"
 
 
 class Next(Enum):
@@ -65,7 +66,7 @@ def judge(state: CommandState, *, planned: bool, now: datetime) -> Verdict:
     if len(alive) >= record.replacements and all(claim.has(INITIALIZED) for claim in alive):
         return Verdict(Next.DELETE)
     if now - record.started_at > timeout(record.candidates):
-        return Verdict(Next.ROLL_BACK, "replacements were not ready in time")
+        return Verdict(Next.ROLL_BACK, TOO_LATE)
     return Verdict(Next.WAIT)
 
 
