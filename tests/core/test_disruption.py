@@ -85,7 +85,10 @@ def test_a_budget_bounds_how_many_go_and_the_rest_are_told():
     pool = nodepool(disruption={"budgets": [{"nodes": "1"}]})
     plan = plan_disruption(cluster(worker("a"), worker("b"), pools=[pool]))
     assert chosen(plan) == [("emptiness", ["a"])]
-    assert "budget '1' of nodepool default allows 1 for Empty: 0 in use, 1 ahead of it" in said(plan, "emptiness", "b").message
+    assert (
+        "budget '1' of nodepool default allows 1 for Empty: 0 in use, 1 ahead of it"
+        in said(plan, "emptiness", "b").message
+    )
 
 
 def test_nodes_already_going_use_up_the_budget():
