@@ -9,7 +9,7 @@ STAMP  := $(VENV)/.installed
 export DOVETAIL_E2E_CACHE ?= $(HOME)/.cache/dovetail-e2e
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check unit torture e2e e2e-binaries browser browser-binary screenshots bench format generate picture lock clean
+.PHONY: help demo test check unit torture e2e e2e-binaries load browser browser-binary screenshots bench format generate picture lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -60,6 +60,9 @@ browser: $(STAMP) browser-binary ## the page in a headless Chromium
 
 screenshots: $(STAMP) browser-binary ## take the pictures of the page anew
 	DOVETAIL_SCREENSHOTS=docs/images $(BIN)/pytest -m browser tests/browser/test_screenshots.py
+
+load: $(STAMP) e2e-binaries ## 500 nodes and 5,000 pods on a real control plane, with figures
+	@PYTHONPATH=tests $(BIN)/python -m e2e.loading $(ARGS)
 
 bench: $(STAMP) ## every benchmark with its bars
 	@for each in decode scheduling sweep; do $(BIN)/python bench/$$each.py || exit 1; done

@@ -170,8 +170,10 @@ def requests_served(cluster: ControlPlane) -> int:
 class Load:
     """One run."""
 
-    def __init__(self, cluster: ControlPlane, namespace: str, nodes: int) -> None:
+    def __init__(self, cluster: ControlPlane, namespace: str, nodes: int, enough: float = 0.0) -> None:
+        """`enough`: at which share of the cost before it is over. Unless given, when nothing more happens."""
         self._cluster = cluster
+        self._enough = enough
         self._namespace = namespace
         self._workloads = max(3, nodes // 25)
         self._replicas = nodes * PODS_A_NODE // self._workloads
@@ -203,7 +205,8 @@ class Load:
         eventually(lambda: self._runs(seen, figures.pods), "every pod runs", within=1200, every=0.5)
         eventually(lambda: not unrest(self._cluster), "every claim has its node", within=300, every=2)
         figures.seconds_to_scale_out = time.monotonic() - began_at
-        self._rest(seen, began_at)  # what was bought in a hurry is tidied up before anything is taken away
+        if not self._enough:
+            self._rest(seen, began_at)  # what was bought in a hurry is tidied up before anything is taken away
         figures.nodes, figures.hourly_cost_before = len(seen.now("Node")), self._cost(seen)
         figures.cpu_seconds_scaling_out = kept.cpu_seconds
 
@@ -215,10 +218,16 @@ class Load:
         figures.pods_after = replicas * self._workloads
         eventually(lambda: self._runs(seen, figures.pods_after), "the others stopped", within=600, every=0.5)
         figures.hourly_cost_scaled_in = self._cost(seen)
-        last_change_at = self._rest(seen, began_at)
+        last_change_at = self._cheaper(seen) if self._enough else self._rest(seen, began_at)
         figures.seconds_to_rest = last_change_at - began_at
         figures.nodes_after, figures.hourly_cost_after = len(seen.now("Node")), self._cost(seen)
         figures.cpu_seconds_consolidating = kept.cpu_seconds - figures.cpu_seconds_scaling_out
+
+    def _cheaper(self, seen: Watcher) -> float:
+        limit = self._enough * self.figures.hourly_cost_before
+        eventually(lambda: self._cost(seen) <= limit, "it is cheap enough", within=240, every=0.5)
+        eventually(lambda: not unrest(self._cluster), "nothing is left half done", within=60, every=0.5)
+        return time.monotonic()
 
     def _rest(self, seen: Watcher, began_at: float) -> float:
         """Wait until nothing has happened for a while; say when the last change was."""
