@@ -12,8 +12,9 @@ from typing import Any
 
 from dovetail.cli.story.names import counted, short_name, short_names
 from dovetail.cloud.kwok.labels import PRICE
+from dovetail.core.disruption.notices import BLOCKED
 from dovetail.model import kinds
-from dovetail.model.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
+from dovetail.model.labels import CAPACITY_TYPE, DO_NOT_DISRUPT, INSTANCE_TYPE, ZONE
 from dovetail.model.wire import Key
 from dovetail.sim.kinds import NODE_CLAIM, POD, resource_of
 from dovetail.sim.store import Step
@@ -50,7 +51,7 @@ class Feed(logging.Handler):
         self._forced: Counter[str] = Counter()
         self._asked_at: dict[str, float] = {}
         self._instances: set[str] = set()  # told of already: a launch that is repeated gives the same instance
-        self._warned_at: dict[tuple[str, str], float] = {}
+        self._told_at: dict[tuple[str, str], float] = {}
         self._by_message: Mapping[str, Callable[[dict[str, Any]], None]] = {
             "disrupting nodes": self._disrupting,
             "interrupted": self._interrupted,
@@ -142,19 +143,27 @@ class Feed(logging.Handler):
 
     def _hear_event(self, step: Step) -> None:
         event = step.after.plain
-        if step.type == "DELETED" or event.get("type") != "Warning":
+        if step.type == "DELETED" or event["reason"] in _TOLD_BY_THE_LOG:
             return
         about, message = event["involvedObject"], event["message"]
-        if event["reason"] in _TOLD_BY_THE_LOG:
+        if event.get("type") != "Warning":
+            self._spared(about, event["reason"], message)
             return
         if event["reason"] == "FailedDraining":
             self.tell("drain", f"{short_name(about['name'])}: {message.removeprefix(_DRAIN_PREFIX)}")
             return
         name = self._workload(about) if about["kind"] == "Pod" else f"{about['kind']} {about['name']}"
-        warned_at = self._warned_at.get((name, event["reason"]))
-        if warned_at is None or self._time() - warned_at >= _SILENCE:
-            self._warned_at[name, event["reason"]] = self._time()
+        told_at = self._told_at.get((name, event["reason"]))
+        if told_at is None or self._time() - told_at >= _SILENCE:
+            self._told_at[name, event["reason"]] = self._time()
             self.tell("warning", f"{name}: {event['reason']}: {message}")
+
+    def _spared(self, about: dict[str, str], reason: str, message: str) -> None:
+        """A node that a protected pod keeps, or a pool whose budget is used up: why less happens than could."""
+        told = (about["kind"] == "Node" and DO_NOT_DISRUPT in message) or about["kind"] == "NodePool"
+        if reason == BLOCKED and told and (about["name"], message) not in self._told_at:
+            self._told_at[about["name"], message] = self._time()
+            self.tell("spared", f"{short_name(about['name'])}: {message[:1].lower()}{message[1:]}")
 
     def _workload(self, about: dict[str, str]) -> str:
         pod = self._world.store.find(POD, Key(about.get("namespace", ""), about["name"]))
