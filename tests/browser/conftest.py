@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from browser import chromium
-from browser.inside import page_served
+from dashboard.pages import page_served
 
 HERE = Path(__file__).parent
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from acceptance.fleet import cluster, running, shielded, worker
-from browser.inside import page_served
 from builders import nodepool
+from dashboard.pages import page_served
 
 AXE = Path(__file__).parent / "data" / "axe.min.js.gz"
 WEEK = {"budgets": [{"nodes": "1"}, {"nodes": "0", "schedule": "0 9 * * mon-fri", "duration": "8h"}]}

@@ -1,0 +1,88 @@
+"""The page served by the test's own process, and what is asked of it over HTTP."""
+
+import gzip
+import http.client
+import json
+from contextlib import contextmanager
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from dovetail.cli.dashboard_documents import documents
+from dovetail.core.disruption.context import Gates
+from dovetail.dashboard.access import Access
+from dovetail.dashboard.answers import Terms
+from dovetail.dashboard.board import Board
+from dovetail.dashboard.page import Page
+
+
+@dataclass
+class Answer:
+    status: int
+    headers: dict
+    body: bytes
+
+    @property
+    def json(self):
+        return json.loads(self.body)
+
+
+@dataclass
+class Served:
+    board: Board
+    address: str
+
+    def ask(self, path, method="GET", **headers):
+        """One question. Headers are given as keywords: `x_y` is X-Y."""
+        connection = http.client.HTTPConnection(urlsplit(self.address).netloc, timeout=30)
+        try:
+            given = {name.replace("_", "-"): value for name, value in headers.items()}
+            connection.request(method, path, headers=given)
+            answer = connection.getresponse()
+            body = answer.read()
+        finally:
+            connection.close()
+        if answer.headers.get("Content-Encoding") == "gzip":
+            body = gzip.decompress(body)
+        return Answer(answer.status, dict(answer.headers), body)
+
+    @contextmanager
+    def stream(self, path="/api/events", **headers):
+        """Events as they come: pairs of name and fields."""
+        connection = http.client.HTTPConnection(urlsplit(self.address).netloc, timeout=30)
+        connection.request("GET", path, headers={name.replace("_", "-"): value for name, value in headers.items()})
+        answer = connection.getresponse()
+        try:
+            yield _events(answer)
+        finally:
+            answer.close()
+            connection.close()
+
+
+def _events(answer):
+    fields = {}
+    for raw in answer:
+        line = raw.decode().rstrip("\n")
+        if line:
+            name, _, value = line.partition(": ")
+            fields[name] = value
+        elif "event" in fields:
+            yield fields
+            fields = {}
+        else:
+            fields = {}
+
+
+@contextmanager
+def page_served(snapshot=None, *, ledger=None, token=""):
+    board = Board()
+    if snapshot is not None:
+        board.publish(snapshot)
+    page = Page(
+        board=board,
+        documents=documents(ledger),
+        terms=Terms(Gates()),
+        access=Access("127.0.0.1", token),
+        port=0,
+    )
+    with page.served() as address:
+        yield Served(board, address)

@@ -1,0 +1,86 @@
+"""When the cluster is looked at for the page: on changes, now and then, and not while nobody looks."""
+
+import asyncio
+from contextlib import suppress
+
+import pytest
+
+from acceptance.fleet import cluster, worker
+from dovetail.dashboard import board as module
+from dovetail.dashboard.board import STALE_PAUSES, Board, keep_publishing
+from dovetail.sim.loop import run
+
+
+class Source:
+    def __init__(self):
+        self.revision = 1
+        self.missing = ()
+
+    def unsynced(self):
+        return self.missing
+
+
+async def living(board, source, story):
+    """Publish while the story goes on; answers how often it was looked at."""
+    looked = []
+
+    async def take():
+        looked.append(source.revision)
+        return cluster(worker("a"))
+
+    task = asyncio.get_running_loop().create_task(keep_publishing(board, source, take, 1.0))
+    await story()
+    count = len(looked)
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+    return count, len(looked)
+
+
+@pytest.fixture
+def board():
+    return Board()
+
+
+def test_a_change_is_shown_while_somebody_looks(board):
+    source = Source()
+
+    async def story():
+        board.ask()
+        await asyncio.sleep(0.5)
+        source.revision += 1
+        await asyncio.sleep(3)
+
+    assert run(living(board, source, story))[0] == 2
+
+
+def test_without_a_change_it_is_looked_at_now_and_then(board):
+    async def story():
+        board.ask()
+        await asyncio.sleep(3 * (STALE_PAUSES + 1) + 0.5)
+
+    assert run(living(board, Source(), story))[0] == 4
+
+
+def test_while_nobody_looks_nothing_is_taken_but_once_and_at_the_end(board, monkeypatch):
+    source = Source()
+    monkeypatch.setattr(module, "INTEREST_SECONDS", -1.0)
+
+    async def story():
+        for _ in range(50):
+            source.revision += 1
+            await asyncio.sleep(1)
+
+    assert run(living(board, source, story)) == (1, 2)
+
+
+def test_what_is_missing_is_told_instead(board):
+    source = Source()
+    source.missing = ("pods are not listed yet",)
+
+    async def story():
+        await asyncio.sleep(2.5)
+
+    assert run(living(board, source, story)) == (0, 0)
+    assert board.latest.missing == source.missing
+    assert board.latest.snapshot is None
