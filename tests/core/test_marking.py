@@ -1,5 +1,6 @@
 """What the conditions of a claim should say at each instant."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import msgspec
@@ -19,6 +20,7 @@ SOLD = {
     "topology.kubernetes.io/zone": "zone-a",
 }
 FINE = Findings(types=(LARGE,), provider_reason="")
+LARGE_ELSEWHERE = replace(LARGE, name="x.large")
 SILENT = Findings(types=None, provider_reason=None)
 CLOSED = Findings(types=(), provider_reason="", drift_gate=False)
 
@@ -74,6 +76,25 @@ def test_a_node_is_consolidatable_from_the_very_end_of_its_window(after, elapsed
 def test_the_next_look_is_when_the_window_ends_or_drift_is_due(elapsed, next_look):
     pool, now = quiet_pool("2m"), NOON + elapsed * SECOND
     assert marks(worker(pool), pool, FINE, now).next_look == now + next_look * SECOND
+
+
+@pytest.mark.parametrize("later", [SECOND, 5 * MINUTE - SECOND, 5 * MINUTE, 60 * MINUTE, 60 * MINUTE + SECOND])
+@pytest.mark.parametrize("types", [(LARGE,), (LARGE_ELSEWHERE,)], ids=["still sold", "no longer sold"])
+def test_marks_that_hold_are_those_one_would_make_again(types, later):
+    pool, findings = quiet_pool("5m"), Findings(types=types, provider_reason="")
+    made = marks(worker(pool), pool, findings, NOON)
+    again = marks(worker(pool), pool, findings, NOON + later)
+    same = (made.verdicts, made.cleared) == (again.verdicts, again.cleared)
+    assert same or not made.holds(NOON + later)
+    assert made.holds(NOON + later) is (later < 5 * MINUTE)
+
+
+def test_a_young_claim_holds_until_it_is_held_against_the_catalogue():
+    pool, findings = quiet_pool("Never"), Findings(types=(LARGE_ELSEWHERE,), provider_reason="")
+    made = marks(worker(pool), pool, findings, NOON)
+    assert made.holds(NOON + 60 * MINUTE)
+    assert not made.holds(NOON + 60 * MINUTE + SECOND)
+    assert said(worker(pool), pool, findings, NOON + 60 * MINUTE + SECOND) == {"Drifted": "InstanceTypeNotFound"}
 
 
 def test_the_longer_of_field_and_action_control_counts():

@@ -5,19 +5,21 @@ tools read conditions and events in either case. Disrupts nothing itself.
 """
 
 import logging
+from dataclasses import dataclass, replace
+from datetime import datetime
 
 import msgspec
 
 from dovetail.controllers.context import Context
 from dovetail.controllers.disruption import read_gates
-from dovetail.core.disruption.marking import Findings, marked, marks, pod_notice
+from dovetail.core.disruption.marking import Findings, Marks, marked, marks, pod_notice
 from dovetail.core.lifecycle.patches import conditions_patch
 from dovetail.model.kinds import POD
 from dovetail.model.labels import DO_NOT_DISRUPT
 from dovetail.model.nodeclaim import LAUNCHED, NodeClaim
-from dovetail.model.nodepool import NodePool
+from dovetail.model.nodepool import NodePool, NodePoolSpec
 from dovetail.model.pod import Pod
-from dovetail.model.wire import Key
+from dovetail.model.wire import Condition, Key
 from dovetail.ports.cluster import Notice
 from dovetail.ports.errors import InstanceNotFound, NotFound, WorldError
 from dovetail.runtime.reconciler import Reconciler
@@ -28,11 +30,32 @@ REMIND_SECONDS = 1800.0
 """The API server forgets an event after an hour; what still holds is told again before."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Settled:
+    """A claim that says what it should, and what that was judged by."""
+
+    claim: NodeClaim
+    spec: NodePoolSpec
+    findings: Findings
+    wanted: Marks
+
+    def holds(self, claim: NodeClaim, pool: NodePool, findings: Findings, now: datetime) -> bool:
+        """Whether it would be judged the same: nothing has changed, and no clock has run out."""
+        return (
+            self.claim is claim
+            and self.findings.types is findings.types
+            and self.findings.provider_reason == findings.provider_reason
+            and self.wanted.holds(now)
+            and self.spec == pool.spec
+        )
+
+
 class Marking:
     """One reconciliation at a time for each NodeClaim: `Consolidatable` and `Drifted`."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
+        self._settled: dict[Key, _Settled] = {}
         self._drift_gate = read_gates(context.settings.feature_gates, context.settings.preference_policy).drift
         self.reconciler: Reconciler[Key] = Reconciler("nodeclaim.disruption", self.reconcile)
         context.state.claims.listen(self._claim_changed)
@@ -43,6 +66,7 @@ class Marking:
             self.reconciler.add(after.key)
         elif before is not None:
             self.reconciler.forget(before.key)
+            self._settled.pop(before.key, None)
 
     def _pool_changed(self, before: NodePool | None, after: NodePool | None) -> None:
         if after is None or (before is not None and before.spec == after.spec):
@@ -65,16 +89,26 @@ class Marking:
             return None
         findings = await self._ask(claim, pool)
         now = self._context.clock.now()
-        wanted = marks(claim, pool, findings, now)
-        conditions = marked(claim, wanted, now)
+        settled = self._settled.get(key)
+        if settled is not None and settled.holds(claim, pool, findings, now):
+            wanted = replace(settled.wanted, at=now)
+        else:
+            wanted = marks(claim, pool, findings, now)
+            if not await self._written(claim, marked(claim, wanted, now)):
+                return None
+            self._settled[key] = _Settled(claim, pool.spec, findings, wanted)
+        wait = (wanted.next_look - now).total_seconds() if wanted.next_look is not None else None
+        unanswered = findings.types is None or findings.provider_reason is None
+        return min(wait, RETRY_SECONDS) if unanswered and wait is not None else wait
+
+    async def _written(self, claim: NodeClaim, conditions: tuple[Condition, ...]) -> bool:
+        """Whether the claim, if it is still there, says so now."""
         if conditions != claim.status.conditions:
             try:
                 await self._context.patch_claim(claim, conditions_patch(conditions), status=True)
             except NotFound:
-                return None
-        wait = (wanted.next_look - now).total_seconds() if wanted.next_look is not None else None
-        unanswered = findings.types is None or findings.provider_reason is None
-        return min(wait, RETRY_SECONDS) if unanswered and wait is not None else wait
+                return False
+        return True
 
     async def judged(self, claim: NodeClaim) -> NodeClaim:
         """The claim with the conditions it should have; as it is where nothing can be said. Nothing is written."""

@@ -3,6 +3,7 @@
 import contextlib
 import logging
 from collections import defaultdict
+from collections.abc import Mapping
 
 import msgspec
 
@@ -23,7 +24,7 @@ from dovetail.model.kinds import NODE_CLAIM, NODE_POOL
 from dovetail.model.labels import NODEPOOL, NODEPOOL_HASH, NODEPOOL_HASH_VERSION
 from dovetail.model.node import Node
 from dovetail.model.nodeclaim import DRIFTED, NodeClaim
-from dovetail.model.nodepool import NodePool
+from dovetail.model.nodepool import NodePool, NodePoolSpec
 from dovetail.model.wire import Condition, Key, Unreadable
 from dovetail.ports.cluster import Notice, Patch
 from dovetail.ports.errors import Invalid
@@ -32,6 +33,8 @@ from dovetail.runtime.reconciler import Reconciler
 log = logging.getLogger(__name__)
 COUNT_SECONDS = 1.0
 RECHECK_SECONDS = 60.0
+Written = tuple[NodePoolSpec, Mapping[str, str], Mapping[str, str]]
+"""What people write in a NodePool: its spec, labels and annotations."""
 
 
 class NodePools:
@@ -40,6 +43,7 @@ class NodePools:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._health: defaultdict[str, RegistrationHealth] = defaultdict(RegistrationHealth)
+        self._validity: dict[Key, tuple[Written, Verdict]] = {}  # and what it was judged by
         self.reconciler: Reconciler[Key] = Reconciler("nodepool", self.reconcile)
         context.state.nodepools.listen(self._pool_changed)
         context.state.nodepools.listen_unreadable(lambda bad: self.reconciler.add(bad.key))
@@ -51,6 +55,7 @@ class NodePools:
             self.reconciler.add(after.key)
         elif before is not None:
             self.reconciler.forget(before.key)
+            self._validity.pop(before.key, None)
 
     def _claim_changed(self, before: NodeClaim | None, after: NodeClaim | None) -> None:
         claim = after or before
@@ -169,7 +174,15 @@ class NodePools:
         health.restart((pool.metadata.generation, class_generation))
         created_at = pool.metadata.creation_timestamp
         assert created_at is not None, "an object of the API has a creation timestamp"
-        verdicts = (judge_validation(validate_nodepool(pool)), class_verdict, health.verdict())
+        verdicts = (self._valid(pool), class_verdict, health.verdict())
         return ConditionList(
             pool.status.conditions, DEPENDENTS, created_at, pool.metadata.generation, self._context.clock.now()
         ).set(*verdicts)
+
+    def _valid(self, pool: NodePool) -> Verdict:
+        """Judged once for what is written; what we report in its status changes nothing about it."""
+        written = (pool.spec, pool.metadata.labels, pool.metadata.annotations)
+        known = self._validity.get(pool.key)
+        if known is None or known[0] != written:
+            known = self._validity[pool.key] = (written, judge_validation(validate_nodepool(pool)))
+        return known[1]

@@ -18,12 +18,18 @@ AWAITING = Condition(
 
 def find(conditions: Iterable[Condition], kind: str) -> Condition | None:
     """The condition of that type, if present."""
-    return next((condition for condition in conditions if condition.type == kind), None)
+    for condition in conditions:
+        if condition.type == kind:
+            return condition
+    return None
 
 
 def is_true(conditions: Iterable[Condition], kind: str) -> bool:
     """Whether that condition is present and True."""
-    return any(condition.type == kind and condition.status == "True" for condition in conditions)
+    for condition in conditions:  # noqa: SIM110 - asked many times a pass, and a generator costs twice as much
+        if condition.type == kind and condition.status == "True":
+            return True
+    return False
 
 
 def is_unknown(conditions: Iterable[Condition], kind: str) -> bool:

@@ -4,13 +4,14 @@ A `ClusterNode` joins a Node and its NodeClaim. Until the node has registered, t
 node does. A claim without a node yet counts as a node with the room its pods asked for, so nothing is bought twice.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 
 from dovetail.model.catalog import InstanceType
-from dovetail.model.command import read_record
+from dovetail.model.command import REPLACES_ANNOTATION, Record, read_record
 from dovetail.model.labels import INITIALIZED, INSTANCE_TYPE, NODEPOOL, REGISTERED, WELL_KNOWN
 from dovetail.model.node import Node
 from dovetail.model.nodeclaim import INSTANCE_TERMINATING, NodeClaim
@@ -44,14 +45,14 @@ class ClusterNode:
         """Whether Dovetail made it."""
         return self.claim is not None
 
-    @property
+    @cached_property
     def registered(self) -> bool:
         """Whether the node speaks for itself."""
         if self.claim is None:
             return True
         return self.node is not None and self.node.metadata.labels.get(REGISTERED) == "true"
 
-    @property
+    @cached_property
     def initialized(self) -> bool:
         """Whether it is ready to take pods; the label says so, not the condition."""
         if self.claim is None:
@@ -70,22 +71,22 @@ class ClusterNode:
         assert self.claim is not None
         return self.claim
 
-    @property
+    @cached_property
     def name(self) -> str:
         """The node's name, or the claim's until it has registered."""
         return self._speaker.name
 
-    @property
+    @cached_property
     def labels(self) -> Mapping[str, str]:
         """Labels of whoever speaks for it."""
         return self._speaker.metadata.labels
 
-    @property
+    @cached_property
     def nodepool_name(self) -> str:
         """The pool it belongs to, or empty."""
         return self.labels.get(NODEPOOL, "")
 
-    @property
+    @cached_property
     def deleting(self) -> bool:
         """Whether it is on its way out. Deleting only the Node counts once its claim is deleted too."""
         if self.claim is not None:
@@ -197,6 +198,19 @@ class Snapshot:
             if node.managed and node.nodepool_name:
                 grouped.setdefault(node.nodepool_name, []).append(node)
         return {pool: tuple(nodes) for pool, nodes in grouped.items()}
+
+    @cached_property
+    def replaced(self) -> frozenset[str]:
+        """Names of nodes that a command takes away and whose replacements are all on their way, or there."""
+        coming: Counter[str] = Counter()
+        records: dict[str, Record] = {}
+        for node in self.nodes:
+            record = read_record(node.claim) if node.claim is not None else None
+            if record is not None:
+                records[node.name] = record
+            if node.claim is not None and REPLACES_ANNOTATION in node.claim.metadata.annotations:
+                coming[node.claim.metadata.annotations[REPLACES_ANNOTATION]] += 1
+        return frozenset(name for name, record in records.items() if coming[record.id] >= record.replacements)
 
     @cached_property
     def running_commands(self) -> frozenset[str]:

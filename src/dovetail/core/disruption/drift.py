@@ -28,6 +28,7 @@ NODEPOOL_DRIFTED = "NodePoolDrifted"
 REQUIREMENTS_DRIFTED = "RequirementsDrifted"
 INSTANCE_TYPE_NOT_FOUND = "InstanceTypeNotFound"
 OURS = frozenset({NODEPOOL_DRIFTED, REQUIREMENTS_DRIFTED, INSTANCE_TYPE_NOT_FOUND})
+INSTANT = timedelta(microseconds=1)
 SETTLING = timedelta(hours=1)
 """A young node is not held against the catalogue: both may still be settling."""
 
@@ -44,6 +45,13 @@ def drift_reason(claim: NodeClaim, pool: NodePool, snapshot: Snapshot) -> str:
         return INSTANCE_TYPE_NOT_FOUND
     said = find(claim.status.conditions, DRIFTED)
     return said.reason if said is not None and said.status == "True" and said.reason not in OURS else ""
+
+
+def settles_at(claim: NodeClaim, now: datetime) -> datetime | None:
+    """When a young claim begins to be held against the catalogue; None if it is already, or never will be."""
+    created_at = claim.metadata.creation_timestamp
+    young = created_at is not None and now - created_at <= SETTLING
+    return created_at + SETTLING + INSTANT if created_at is not None and young else None
 
 
 def _static(claim: NodeClaim, pool: NodePool) -> bool:

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from dovetail.core.disruption.drift import drift_reason
+from dovetail.core.disruption.drift import drift_reason, settles_at
 from dovetail.core.disruption.waits import consolidation_wait
 from dovetail.model.catalog import InstanceType
 from dovetail.model.conditions import ConditionList, Verdict, find, without
@@ -38,9 +38,22 @@ class Findings:
 class Marks:
     """Conditions to write, conditions to remove, and when time alone changes the answer."""
 
+    at: datetime
     verdicts: tuple[Verdict, ...]
     cleared: frozenset[str]
-    next_look: datetime | None
+    window_ends: datetime | None
+    settles_at: datetime | None  # from then on the claim is held against the catalogue
+    rechecked: bool  # whether somebody we cannot see may change the answer
+
+    @property
+    def next_look(self) -> datetime | None:
+        """When to ask again, if nothing changes before."""
+        recheck = self.at + RECHECK if self.rechecked else None
+        return min((each for each in (self.window_ends, recheck) if each is not None), default=None)
+
+    def holds(self, now: datetime) -> bool:
+        """Whether no clock has run out by now, so that the same findings give the same marks."""
+        return not any(each is not None and each <= now for each in (self.window_ends, self.settles_at))
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +78,8 @@ def marks(claim: NodeClaim, pool: NodePool, findings: Findings, now: datetime) -
     cleared = {CONSOLIDATABLE} if not quiet else set()
     if reason == "":
         cleared.add(DRIFTED)
-    recheck = now + RECHECK if findings.drift_gate and claim.has(LAUNCHED) else None
-    looks = [each for each in (window_ends, recheck) if each is not None]
-    return Marks(tuple(verdicts), frozenset(cleared), min(looks, default=None))
+    rechecked = findings.drift_gate and claim.has(LAUNCHED)
+    return Marks(now, tuple(verdicts), frozenset(cleared), window_ends, settles_at(claim, now), rechecked)
 
 
 def marked(claim: NodeClaim, wanted: Marks, now: datetime) -> tuple[Condition, ...]:
