@@ -38,11 +38,15 @@ FEW_ROOMS = 2
 
 @dataclass(frozen=True)
 class Requalified:
-    """Lists of candidates, by identity: those a room was or is on, and those of them that are or were short."""
+    """Lists of candidates, by identity: those a room was or is on, and those of them that are or were short.
+
+    `left` has those a room is not on any more.
+    """
 
     before: set[int] = field(default_factory=set)
     after: set[int] = field(default_factory=set)
     short: set[int] = field(default_factory=set)
+    left: set[int] = field(default_factory=set)
 
 
 class Base:
@@ -210,6 +214,8 @@ class Base:
                 continue
             if had:
                 changed.before.add(id(found))
+                if not has:
+                    changed.left.add(id(found))
             if has:
                 changed.after.add(id(found))
             if len(found) <= FEW_ROOMS:

@@ -5,7 +5,10 @@ that node holds at least what these rooms leave over, and where nothing cheaper 
 Topology, ports and volumes are left aside: they could only make it harder.
 """
 
-from collections.abc import Iterable, Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
 
 from dovetail.core.scheduling.base import FEW_ROOMS
 from dovetail.core.scheduling.board import Board
@@ -15,10 +18,23 @@ from dovetail.core.scheduling.market import Market
 from dovetail.core.scheduling.options import Options
 from dovetail.core.scheduling.shape import Shape
 from dovetail.core.scheduling.shop import Shop
-from dovetail.core.scheduling.solve import queue_order
 from dovetail.model.pod import Pod
 
 Entry = tuple[Pod, Shape]
+
+
+@dataclass(frozen=True, slots=True)
+class Glance:
+    """The first of the pods that cannot all have a place, if that can be seen, and the shapes it hangs on.
+
+    As long as these have the rooms they had, and no other shape loses one and has hardly any left, it stays so.
+    """
+
+    blocker: Pod | None
+    evidence: tuple[Shape, ...]
+
+
+NOTHING_SEEN = Glance(None, ())
 
 
 class Homeless:
@@ -32,23 +48,108 @@ class Homeless:
         self._homes: dict[Shape, tuple[Stance, Sequence[int]]] = {}
         self._by_row: dict[int, list[tuple[Entry, Sequence[int]]]] = {}
 
-    def blocker(self, row: int, moving: Iterable[Entry], below: float | None) -> Pod | None:
-        """The first pod of those that cannot all have a place when a room goes, if that can be seen at once."""
-        few = [each for each in self._homes_on(row, moving) if len(each[1]) <= FEW_ROOMS]
-        if not few:
-            return None
-        nowhere = [entry for entry, homes in few if not homes or (len(homes) == 1 and homes[0] == row)]
-        least = self._left_over(row, few)
-        if max(least, default=0) <= 0:
-            return None
-        if below is not None and any(self._held(market, nowhere, least, below) for market in self._base.markets):
-            return None
-        return min(nowhere or [entry for entry, _ in few], key=queue_order)[0]
+    def glance(self, row: int, queue: Sequence[Entry], below: float | None) -> Glance:
+        """Whether pods cannot all have a place when a room goes, if that can be seen at once."""
+        nowhere: list[Entry] = []
+        only: dict[int, list[Entry]] = {}
+        for entry, homes in self._homes_on(row, queue):
+            number = len(homes)
+            if number > FEW_ROOMS:
+                continue
+            if not number or (number == 1 and homes[0] == row):
+                nowhere.append(entry)
+            elif number == 1 or row in homes:
+                only.setdefault(homes[0] if homes[0] != row else homes[1], []).append(entry)
+        together = self._together(nowhere, below)
+        if together < len(nowhere):
+            return Glance(nowhere[0][0], _shapes(nowhere[: together + 1]))
+        if not only:
+            return NOTHING_SEEN
+        bound = [entry for entries in only.values() for entry in entries]
+        if self._fits_with(nowhere, only, below):
+            # That more room is found for those who had none makes nothing harder. But without a small pod that found
+            # a second room, the others may seem to need more: so those with one room are what this hangs on.
+            return Glance(None, _shapes(bound))
+        return Glance((nowhere or bound)[0][0], _shapes([*nowhere, *bound]))
 
-    def _homes_on(self, row: int, moving: Iterable[Entry]) -> list[tuple[Entry, Sequence[int]]]:
+    def _together(self, entries: Sequence[Entry], below: float | None) -> int:
+        """How many of these, one after the other, some node that may be bought holds at once."""
+        most = 0
+        for market in self._base.markets if below is not None else ():
+            most = max(most, self._taken(market, entries, below or 0.0))
+            if most == len(entries):
+                break
+        return most
+
+    def _taken(self, market: Market, entries: Sequence[Entry], below: float) -> int:
+        reached: Options | str = self._shop.root(market)
+        seen: Shape | None = None
+        total = [0] * len(self._base.units.names)
+        place = 0
+        for number, (_, shape) in enumerate(entries):
+            if shape is not seen:
+                narrowed = self._narrowed(market, reached, self._homes[shape][0])
+                place = place if narrowed is reached else 0
+                seen, reached = shape, narrowed
+            if isinstance(reached, str):
+                return number
+            for column, amount in shape.need:
+                total[column] += amount
+            place = reached.first(total, below, place)
+            if place < 0:
+                return number
+        return len(entries)
+
+    def _narrowed(self, market: Market, options: Options | str, stance: Stance) -> Options | str:
+        if isinstance(options, str):
+            return options
+        if problem := self._joining.untolerated(stance, market):
+            return problem
+        return options.narrow(stance.alternatives[0]) if len(stance.alternatives) == 1 else options
+
+    def _fits_with(self, nowhere: Sequence[Entry], only: Mapping[int, list[Entry]], below: float | None) -> bool:
+        """Whether some node might hold those without a room, and what is left over of those with one."""
+        asked = self._sum(nowhere)
+        crowded = False
+        for home, entries in only.items():
+            over = self._left_over(home, entries)
+            crowded = crowded or any(over)
+            asked = [have + more for have, more in zip(asked, over, strict=True)]
+        return not crowded or self._sold(nowhere, asked, below)
+
+    def _sum(self, entries: Iterable[Entry]) -> list[int]:
+        asked = [0] * len(self._base.units.names)
+        for _, shape in entries:
+            for column, amount in shape.need:
+                asked[column] += amount
+        return asked
+
+    def _left_over(self, home: int, entries: list[Entry]) -> list[int]:
+        """The least of pods with one and the same room to go to that this room cannot take."""
+        free = self._base.free[home]
+        columns: list[list[int]] = [[] for _ in free]
+        for _, shape in entries:
+            for column, amount in shape.need:
+                columns[column].append(amount)
+        most = len(entries)  # no more of them fit than of the smallest, in any resource
+        for amounts, left in zip(columns, free, strict=True):
+            amounts.sort()
+            spare = len(entries) - len(amounts)
+            fitting = bisect_right(list(accumulate(amounts)), left)
+            most = min(most, spare + fitting)
+        taken = [
+            min(max(left, 0), sum(amounts[-most:] if most else ())) for amounts, left in zip(columns, free, strict=True)
+        ]
+        return [sum(amounts) - took for amounts, took in zip(columns, taken, strict=True)]
+
+    def _sold(self, nowhere: Sequence[Entry], asked: list[int], below: float | None) -> bool:
+        """Whether some node that may be bought holds as much."""
+        return below is not None and any(self._held(market, nowhere, asked, below) for market in self._base.markets)
+
+    def _homes_on(self, row: int, queue: Iterable[Entry]) -> list[tuple[Entry, Sequence[int]]]:
         known = self._by_row.get(row)
         if known is None:
-            known = self._by_row[row] = [(entry, self._rooms(entry[1])) for entry in moving]
+            known = self._by_row[row] = [(entry, self._rooms(entry[1])) for entry in queue]
         return known
 
     def forget(self, row: int) -> None:
@@ -62,37 +163,14 @@ class Homeless:
             known = self._homes[shape] = stance, self._base.candidates(shape, stance)
         return known[1]
 
-    def _left_over(self, row: int, few: list[tuple[Entry, Sequence[int]]]) -> list[int]:
-        """The least that a new node would have to hold: of the pods with fewest rooms, what these do not take."""
-        asked = [0] * len(self._base.units.names)
-        least = list(asked)
-        rooms: set[int] = set()
-        few = sorted(few, key=_number_of_homes) if len(few) > 1 else few
-        for (_, shape), homes in few:
-            for column, amount in shape.need:
-                asked[column] += amount
-            for home in homes:
-                if home != row and home not in rooms:
-                    rooms.add(home)
-                    for column, amount in enumerate(self._base.free[home]):
-                        asked[column] -= max(0, amount)
-            for column, amount in enumerate(asked):
-                least[column] = max(least[column], amount)
-        return least
-
-    def _held(self, market: Market, nowhere: list[Entry], least: list[int], below: float) -> bool:
+    def _held(self, market: Market, nowhere: Sequence[Entry], least: list[int], below: float) -> bool:
         options: Options | str = self._shop.root(market)
         seen: Shape | None = None
         for _, shape in nowhere:
-            if shape is seen:
-                continue
-            seen, stance = shape, self._homes[shape][0]
-            if isinstance(options, str) or self._joining.untolerated(stance, market):
-                return False
-            if len(stance.alternatives) == 1:
-                options = options.narrow(stance.alternatives[0])
-        return not isinstance(options, str) and options.find(least, below) >= 0
+            if shape is not seen:
+                seen, options = shape, self._narrowed(market, options, self._homes[shape][0])
+        return not isinstance(options, str) and options.first(least, below) >= 0
 
 
-def _number_of_homes(each: tuple[Entry, Sequence[int]]) -> int:
-    return len(each[1])
+def _shapes(entries: Iterable[Entry]) -> tuple[Shape, ...]:
+    return tuple(dict.fromkeys(shape for _, shape in entries))

@@ -99,14 +99,21 @@ class Options:
         if self.diversity or ports:
             positions = self._holding(total, below, ports)
             return positions[0] if positions else -1
-        for price, position, net in self.frontier:
+        place = self.first(total, below)
+        return self.frontier[place][1] if place >= 0 else -1
+
+    def first(self, total: Sequence[int], below: float, place: int = 0) -> int:
+        """The first place on the frontier, from `place` on, that holds `total` and costs less; -1 if none does."""
+        frontier = self.frontier
+        for index in range(place, len(frontier)):
+            price, _, net = frontier[index]
             if price >= below:
                 break
             for have, asked in zip(net, total, strict=True):
                 if have < asked:
                     break
             else:
-                return position
+                return index
         return -1
 
     @property

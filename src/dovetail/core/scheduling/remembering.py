@@ -23,6 +23,7 @@ class Change:
     touched: frozenset[Shape]  # could go there, before or now
     always: frozenset[Shape]  # of those that are placed: whatever room they found, it may be another now
     cramped: frozenset[Shape]  # could go there or can now, and hardly anywhere else
+    expelled: frozenset[Shape]  # of those: cannot go there any more
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +33,14 @@ class Answer(Generic[T]):
     value: T
     rows: tuple[int, ...]
     placed: Sequence[tuple[Shape, int]]
-    shapes: tuple[Shape, ...] = ()  # asked whether there is hardly any room for them, before anybody was placed
+    shapes: tuple[Shape, ...] = ()  # of all pods that were to move
+    evidence: tuple[Shape, ...] = ()  # those with hardly any room that were looked at before anybody was placed
 
     def outdated(self, change: Change) -> bool:
         """Whether the answer could be another now."""
-        if change.row in self.rows or not change.cramped.isdisjoint(self.shapes):
+        if change.row in self.rows:
+            return True
+        if not change.cramped.isdisjoint(self.evidence) or not change.expelled.isdisjoint(self.shapes):
             return True
         row, touched, always = change.row, change.touched, change.always
         return any(shape in always or (place >= row and shape in touched) for shape, place in self.placed)

@@ -155,9 +155,10 @@ class Sweep:
         if not moving:
             return Answer(Removal("delete", price), (row,), ())
         shapes = tuple([shape for _, shape in moving])
-        blocker = self._homeless.blocker(row, moving, price)
-        if blocker is not None:
-            return Answer(Removal("stay", price, blocker=blocker), (row,), (), shapes)
+        glance = self._homeless.glance(row, self._queue(row), price)
+        if glance.blocker is not None:
+            removal = Removal("stay", price, blocker=glance.blocker)
+            return Answer(removal, (row,), (), shapes, glance.evidence)
         most = 0 if price is None else 1
         placing = Gathering(self._board, self._shop, below=price or 0.0, most_drafts=most)
         blocker, drafts, placed = self._simulate((row,), placing, self._queue(row))
@@ -165,7 +166,7 @@ class Sweep:
             removal = Removal("stay", price, blocker=blocker)
         else:
             removal = Removal("replace", price, drafts[0]) if drafts else Removal("delete", price)
-        return Answer(removal, (row,), placed, shapes)
+        return Answer(removal, (row,), placed, shapes, glance.evidence)
 
     def _queue(self, row: int) -> Queue:
         """The pods of a node that need a new home, in the order they are tried."""
@@ -259,7 +260,7 @@ class Sweep:
         return True
 
     def _change(self, row: int, lists: Requalified, listed: set[int], moved: set[Shape]) -> Change:
-        touched, always, cramped = set(), set(), set()
+        touched, always, cramped, expelled = set(), set(), set(), set()
         for shape in self._bound:
             ladder = self._rulebook.ladder(shape)
             known = [id(self._base.candidates_known(stance)) for stance in ladder]
@@ -269,9 +270,11 @@ class Sweep:
                     always.add(shape)
             if not lists.short.isdisjoint(known):
                 cramped.add(shape)
+                if not lists.left.isdisjoint(known):
+                    expelled.add(shape)
         counting = {tally for shape in moved for tally in self._rulebook.counted_by[shape]}
         always |= self._rulebook.asking(counting) if counting else set()
-        return Change(row, *map(frozenset, (touched, always, cramped)))
+        return Change(row, *map(frozenset, (touched, always, cramped, expelled)))
 
     def _price(self, row: int) -> float | None:
         if row not in self._price_by_row:
