@@ -155,13 +155,17 @@ class Instances:
                 gone |= dict.fromkeys(unknown, True)
                 left = [id_ for id_ in left if id_ not in unknown]
                 continue
-            states = {each["InstanceId"]: each["CurrentState"]["Name"] for each in answer["TerminatingInstances"]}
-            gone |= {id_: states.get(id_) == "terminated" for id_ in left}
+            over = {each["InstanceId"] for each in answer["TerminatingInstances"] if _is_over(each)}
+            gone |= {id_: id_ in over for id_ in left}
             break
         self._asked_to_end.update(id_ for id_, is_gone in gone.items() if not is_gone)
         for id_ in (id_ for id_, is_gone in gone.items() if is_gone):
             self._forget(id_)
         return gone
+
+
+def _is_over(said: Mapping[str, Any]) -> bool:
+    return any(said.get(state, {}).get("Name") == "terminated" for state in ("PreviousState", "CurrentState"))
 
 
 def read_instance(said: Mapping[str, Any]) -> Ec2Instance:
