@@ -34,14 +34,14 @@ def provisionable_pods(snapshot: Snapshot) -> tuple[list[Pod], list[Refusal]]:
 
 
 def displaced_pods(snapshot: Snapshot) -> list[Pod]:
-    """Pods of nodes on their way out that will need a new home.
+    """Pods of nodes on their way out that will need a new home: deleted ones, and those a command is about to delete.
 
     Protected ones stay where they are for now, unless their node's time is all but over: then nothing protects them.
     """
     return [
         pod
         for node in snapshot.nodes
-        if node.deleting
+        if node.deleting or node.name in snapshot.replaced
         for pod in node.pods
         if pod.reschedulable
         and not pod.spec.resource_claims
