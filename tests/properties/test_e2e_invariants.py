@@ -1,0 +1,109 @@
+"""The laws by which real clusters are judged catch what they should: a small history, and one broken law each."""
+
+import json
+
+import pytest
+
+from e2e.invariants import POOL, PROTECTION, judged
+from e2e.watching import Change
+
+LABELS = {
+    POOL: "default",
+    "topology.kubernetes.io/zone": "test-zone-a",
+    "karpenter.sh/capacity-type": "on-demand",
+}
+SMALL, LARGE = "s-4x-amd64-linux", "s-16x-amd64-linux"
+DELETED = {"deletionTimestamp": "2026-01-05T12:00:30Z", "deletionGracePeriodSeconds": 30}
+EVICTED = [{"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}]
+
+
+def record(reason="Drifted", replacements=0):
+    return json.dumps({"id": "one", "reason": reason, "candidates": 1, "replacements": replacements})
+
+
+def claim(name, *conditions, size=SMALL, deleted=False, **annotations):
+    labels = {**LABELS, "node.kubernetes.io/instance-type": size}
+    written = {f"dovetail.sh/{key}": value for key, value in annotations.items()}
+    metadata = {"uid": name, "name": name, "labels": labels, "annotations": written, **(DELETED if deleted else {})}
+    status = {"nodeName": f"node-{name}", "conditions": [{"type": each, "status": "True"} for each in conditions]}
+    return {"metadata": metadata, "spec": {}, "status": status}
+
+
+def node(name, *, deleted=False):
+    return {"metadata": {"uid": f"node-{name}", "name": f"node-{name}", **(DELETED if deleted else {})}, "spec": {}}
+
+
+def pod(name, *, deleted=False, **annotations):
+    metadata = {"uid": name, "name": name, "creationTimestamp": "2026-01-05T11:59:00Z", "annotations": annotations}
+    status = {"phase": "Running", "conditions": EVICTED if deleted else []}
+    return {"metadata": {**metadata, **(DELETED if deleted else {})}, "spec": {"nodeName": "node-a"}, "status": status}
+
+
+def budget(healthy, wanted):
+    return {"metadata": {"uid": "web", "name": "web"}, "status": {"currentHealthy": healthy, "desiredHealthy": wanted}}
+
+
+def told(*steps):
+    """A history of (kind, what is there now), or (kind, None, what was there)."""
+    known, history = {}, []
+    for number, (kind, after, *gone) in enumerate(steps):
+        uid = (after or gone[0])["metadata"]["uid"]
+        history.append(Change(number, kind, known.get((kind, uid)), after, 0.0))
+        known[kind, uid] = after
+    return history
+
+
+def broken(*steps):
+    return " ".join(judged(told(*steps), {"default": 1}).broken)
+
+
+READY = ("Registered", "Initialized")
+A, B = ("NodeClaim", claim("a", *READY)), ("NodeClaim", claim("b", *READY))
+LEAVING = ("NodeClaim", claim("a", *READY, deleted=True, command=record()))
+
+
+def test_what_goes_as_it_should_breaks_nothing():
+    assert not broken(
+        A,
+        ("Node", node("a")),
+        ("Pod", pod("p", **{PROTECTION: "10s"})),
+        ("NodeClaim", claim("a", *READY, command=record(replacements=1))),
+        ("NodeClaim", claim("c", *READY, replaces="one")),
+        ("NodeClaim", claim("a", *READY, deleted=True, command=record(replacements=1))),
+        ("Node", node("a", deleted=True)),
+        ("PodDisruptionBudget", budget(3, 2)),
+        ("Pod", pod("p", deleted=True, **{PROTECTION: "10s"})),
+        ("PodDisruptionBudget", budget(2, 2)),
+        ("Pod", None, pod("p")),
+        ("Node", None, node("a")),
+    )
+
+
+CASES = {
+    "may be": (A, B, *(("NodeClaim", claim(each, *READY, command=record())) for each in "ab")),
+    "nothing says why": (A, ("NodeClaim", claim("a", *READY, deleted=True))),
+    "replacements are ready": (
+        ("NodeClaim", claim("a", *READY, command=record(replacements=1))),
+        ("NodeClaim", claim("c", "Registered", replaces="one")),
+        ("NodeClaim", claim("a", *READY, deleted=True, command=record(replacements=1))),
+    ),
+    "an hour became": (
+        ("NodeClaim", claim("a", *READY, command=record("Underutilized", 1))),
+        ("NodeClaim", claim("c", *READY, size=LARGE, replaces="one")),
+        ("NodeClaim", claim("a", *READY, deleted=True, command=record("Underutilized", 1))),
+    ),
+    "when it ended": (("Node", node("a")), ("Pod", pod("p")), ("Node", None, node("a"))),
+    "which stays": (A, ("Node", node("a")), ("Pod", pod("p")), ("Pod", pod("p", deleted=True))),
+    "is protected": (
+        ("NodeClaim", claim("a", *READY, command=record())),
+        LEAVING,
+        ("Pod", pod("p", **{PROTECTION: "5m"})),
+        ("Pod", pod("p", deleted=True, **{PROTECTION: "5m"})),
+    ),
+    "healthy": (("PodDisruptionBudget", budget(2, 2)), ("PodDisruptionBudget", budget(1, 2))),
+}
+
+
+@pytest.mark.parametrize("words", CASES)
+def test_a_broken_law_is_told(words):
+    assert words in broken(*CASES[words])
