@@ -77,8 +77,11 @@ class Interruptions:
         handled = await asyncio.gather(*(self._handle(delivery) for delivery in deliveries))
         done = [delivery for delivery, ok in zip(deliveries, handled, strict=True) if ok]
         if done:
-            await guarded("interruption", lambda: source.acknowledge(done))
-            self._context.metrics.count("karpenter_interruption_deleted_messages_total", float(len(done)))
+            await guarded("interruption", lambda: self._acknowledge(source, done))
+
+    async def _acknowledge(self, source: InterruptionSource, done: Sequence[Delivery]) -> None:
+        await source.acknowledge(done)
+        self._context.metrics.count("karpenter_interruption_deleted_messages_total", float(len(done)))
 
     async def _handle(self, delivery: Delivery) -> bool:
         """Whether everything the message asks for is done."""

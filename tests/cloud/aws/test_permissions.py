@@ -7,20 +7,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-import botocore.loaders
-import botocore.model
 import pytest
 import yaml
-from botocore import xform_name
 
+from cloud.aws.permissions import DEPLOY, ROOT, actions_by_method, granted, listed, policy
 from dovetail.cloud.aws import session
 from dovetail.cloud.aws.interruption.messages import EVENTS
 
-ROOT = Path(__file__).parents[3]
-DEPLOY = ROOT / "deploy" / "aws"
 SOURCES = sorted(Path(session.__file__).parent.rglob("*.py"))
-SERVICES = ("ec2", "eks", "iam", "pricing", "sqs", "ssm")
-NAMED_OTHERWISE = {"sqs:DeleteMessageBatch": "sqs:DeleteMessage"}
 IMPLIED = {
     "ec2:CreateFleet": {"ec2:RunInstances", "ec2:CreateTags", "iam:PassRole"},
     "ec2:CreateLaunchTemplate": {"ec2:CreateTags"},
@@ -31,33 +25,16 @@ IMPLIED = {
 TAGGED = {"fleet", "instance", "launch-template", "network-interface", "volume"}
 
 
-def actions_by_method():
-    """The IAM action of every operation of the services, by the name of its method."""
-    loader, found = botocore.loaders.Loader(), {}
-    for service in SERVICES:
-        described = loader.load_service_model(service, "service-2")
-        for name in botocore.model.ServiceModel(described).operation_names:
-            action = f"{service}:{name}"
-            found.setdefault(xform_name(name), set()).add(NAMED_OTHERWISE.get(action, action))
-    return found
-
-
 def asked():
     """Every action the code names: operations are words of the code, never put together."""
-    known, found = actions_by_method(), set()
+    known, found = {}, set()
+    for (_, method), action in actions_by_method().items():
+        known.setdefault(method, set()).add(action)
     for source in SOURCES:
         for node in ast.walk(ast.parse(source.read_text())):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 found |= known.get(node.value, set())
     return found.union(*(IMPLIED.get(action, set()) for action in found))
-
-
-def policy():
-    return json.loads((DEPLOY / "policy.json").read_text())
-
-
-def listed(value):
-    return value if isinstance(value, list) else [value]
 
 
 class _Template(yaml.SafeLoader):
@@ -72,8 +49,7 @@ def template():
 
 
 def test_the_policy_grants_what_the_code_asks_for_and_nothing_else():
-    granted = {action for each in policy()["Statement"] for action in listed(each["Action"])}
-    assert granted == asked()
+    assert granted() == asked()
 
 
 def test_the_policy_is_small_enough_for_iam():

@@ -55,6 +55,13 @@ def test_the_region_of_a_pod_is_enough(monkeypatch):
     assert supply.supplier.parts.aws.region == "eu-west-1"
 
 
+@pytest.mark.parametrize(("queue", "sources"), [("", ["StatusChecks"]), ("demo", ["SqsQueue", "StatusChecks"])])
+def test_warnings_come_from_status_checks_and_from_a_queue_if_one_is_named(monkeypatch, queue, sources):
+    monkeypatch.setenv("AWS_REGION", "eu-west-1")
+    wanted = Settings(provider="aws", cluster_name="demo", interruption_queue=queue)
+    assert [type(each).__name__ for each in find_supply(None, Hands(), wanted).interruptions] == sources
+
+
 def test_the_sdk_is_loaded_for_nobody_else():
     code = "import sys, dovetail.wiring; print([name for name in sys.modules if 'boto' in name])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"

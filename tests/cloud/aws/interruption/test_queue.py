@@ -11,7 +11,7 @@ from cloud.aws.proxy import json_reply
 from dovetail.cloud.aws.interruption.queue import Polling, QueueMissing, SqsQueue
 from dovetail.cloud.aws.session import AwsError
 from dovetail.observe.metrics import PrometheusMetrics
-from dovetail.ports.interruption import Interruption, InterruptionKind
+from dovetail.ports.interruption import InterruptionKind
 
 BRIEF = Polling(wait=1, hidden=1)
 
@@ -186,16 +186,5 @@ def test_the_queue_is_asked_to_wait_as_long_as_it_can(live):
         [asked] = [each for each in account.proxy.asked if each.operation == "ReceiveMessage"]
         told = json.loads(asked.body)
         assert (told["WaitTimeSeconds"], told["VisibilityTimeout"], told["MaxNumberOfMessages"]) == (20, 20, 10)
-
-    live(story)
-
-
-def test_an_interruption_carries_the_instant_of_the_reclaim(live):
-    async def story(account):
-        backlog, queue = await new_backlog(account), source(account)
-        await backlog.send(spot("i-1"))
-        [delivery] = await queue.receive()
-        kind = InterruptionKind.SPOT_INTERRUPTED
-        assert delivery.interruption == Interruption(kind, ("i-1",), SENT.replace(minute=1, hour=12))
 
     live(story)
