@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from dovetail.cli.simulation.runner import settings_of
 from dovetail.cli.simulation.variants import Variant, alone, compared, read_setting, read_sweep, swept
 from dovetail.manifest.codec import to_plain
@@ -119,8 +117,3 @@ def _seeds(text: str, document: dict[str, Any]) -> list[int]:
     if not 0 < numbers[0] <= MOST_SEEDS:
         raise ValueError(f"--seeds must be between 1 and {MOST_SEEDS}, got {text}")
     return list(range(numbers[0]))
-
-
-def scenario_yaml(document: dict[str, Any]) -> str:
-    """A scenario as text, for reports."""
-    return yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
