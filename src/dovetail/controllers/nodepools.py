@@ -25,6 +25,7 @@ from dovetail.model.labels import NODEPOOL, NODEPOOL_HASH, NODEPOOL_HASH_VERSION
 from dovetail.model.node import Node
 from dovetail.model.nodeclaim import DRIFTED, NodeClaim
 from dovetail.model.nodepool import NodePool, NodePoolSpec
+from dovetail.model.snapshot import ClusterNode
 from dovetail.model.wire import Condition, Key, Unreadable
 from dovetail.ports.cluster import Notice, Patch
 from dovetail.ports.errors import Invalid
@@ -43,6 +44,7 @@ class NodePools:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._health: defaultdict[str, RegistrationHealth] = defaultdict(RegistrationHealth)
+        self._counts: dict[str, tuple[tuple[ClusterNode, ...], dict[str, str], int]] = {}  # and what was counted
         self._validity: dict[Key, tuple[Written, Verdict]] = {}  # and what it was judged by
         self.reconciler: Reconciler[Key] = Reconciler("nodepool", self.reconcile)
         context.state.nodepools.listen(self._pool_changed)
@@ -56,6 +58,7 @@ class NodePools:
         elif before is not None:
             self.reconciler.forget(before.key)
             self._validity.pop(before.key, None)
+            self._counts.pop(before.name, None)
 
     def _claim_changed(self, before: NodeClaim | None, after: NodeClaim | None) -> None:
         claim = after or before
@@ -150,9 +153,7 @@ class NodePools:
 
     async def _report(self, pool: NodePool) -> None:
         generation, conditions = await self._judge(pool)
-        nodes = [each for each in self._context.state.cluster_nodes() if each.nodepool_name == pool.name]
-        resources, number = count(each for each in nodes if each.managed)
-        written = amounts(resources)
+        written, number = self._counted(pool.name)
         unchanged = (
             conditions == pool.status.conditions
             and written == amounts(pool.status.resources)
@@ -168,6 +169,15 @@ class NodePools:
         body = conditions_patch(conditions, resources=written, nodes=number, nodeClassObservedGeneration=generation)
         patch = Patch(body, pool.metadata.resource_version, "status")
         self._context.state.observe(NODE_POOL, await self._context.cluster.patch(NODE_POOL, pool.key, patch))
+
+    def _counted(self, pool: str) -> tuple[dict[str, str], int]:
+        """What the pool has, and in how many nodes; counted again only when nodes have changed."""
+        nodes = self._context.state.cluster_nodes()
+        known = self._counts.get(pool)
+        if known is None or known[0] is not nodes:
+            resources, number = count(each for each in nodes if each.managed and each.nodepool_name == pool)
+            known = self._counts[pool] = (nodes, amounts(resources), number)
+        return known[1], known[2]
 
     def _conditions(self, pool: NodePool, class_generation: int, class_verdict: Verdict) -> tuple[Condition, ...]:
         health = self._health[pool.name]

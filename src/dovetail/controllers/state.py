@@ -69,6 +69,7 @@ class ClusterState:
         self._nodes_by_provider_id: dict[str, dict[str, Node]] = {}
         self._claims_by_provider_id: dict[str, dict[str, NodeClaim]] = {}
         self._joined: dict[str, ClusterNode] = {}
+        self._everything: tuple[ClusterNode, ...] | None = None  # until a node, a claim or a bound pod changes
         self.revision = 0
         """Grows with every change that means something; a heartbeat does not."""
         self._news = asyncio.Event()
@@ -173,7 +174,9 @@ class ClusterState:
         return joined
 
     def cluster_nodes(self) -> tuple[ClusterNode, ...]:
-        """Every node, and every claim that has none yet, by name."""
+        """Every node, and every claim that has none yet, by name; the same value while nothing about them changes."""
+        if self._everything is not None:
+            return self._everything
         joined = [self.cluster_node(node) for node in self.nodes.items.values()]
         for claim in self.claims.items.values():
             if not self.nodes_of(claim):
@@ -181,7 +184,8 @@ class ClusterState:
                 if identity not in self._joined:
                     self._joined[identity] = ClusterNode(None, claim)
                 joined.append(self._joined[identity])
-        return tuple(sorted(joined, key=lambda each: each.name))
+        self._everything = tuple(sorted(joined, key=lambda each: each.name))
+        return self._everything
 
     def snapshot(self, now: datetime, catalogs: Mapping[str, tuple[InstanceType, ...]]) -> Snapshot:
         """The cluster at this instant."""
@@ -218,7 +222,8 @@ class ClusterState:
 
     def _pod_changed(self, before: Pod | None, after: Pod | None) -> None:
         for pod in (before, after):
-            if pod is not None:
+            if pod is not None and pod.node_name:
+                self._everything = None
                 self._joined.pop(f"node/{pod.node_name}", None)
         if before is not None:
             self._unbound.pop(before.key, None)
@@ -239,12 +244,14 @@ class ClusterState:
 
     def _node_changed(self, before: Node | None, after: Node | None) -> None:
         _reindex(self._nodes_by_provider_id, before, after)
+        self._everything = None
         for node in (before, after):
             if node is not None:
                 self._joined.pop(f"node/{node.name}", None)
 
     def _claim_changed(self, before: NodeClaim | None, after: NodeClaim | None) -> None:
         _reindex(self._claims_by_provider_id, before, after)
+        self._everything = None
         for claim in (before, after):
             if claim is not None:
                 self._joined.pop(f"claim/{claim.name}", None)

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from importlib.metadata import version
 from platform import python_version
+from typing import Any, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics, generate_latest
 from prometheus_client.core import GaugeMetricFamily
@@ -39,6 +40,9 @@ class _Gauges(Collector):
             yield family
 
 
+F = TypeVar("F", Counter, Histogram)
+
+
 class PrometheusMetrics:
     """Implements `ports.metrics.Metrics`."""
 
@@ -50,6 +54,7 @@ class PrometheusMetrics:
         self._counters: dict[str, Counter] = {}
         self._histograms: dict[str, Histogram] = {}
         self._series: dict[str, set[Row]] = {}
+        self._found: dict[tuple[object, ...], Any] = {}  # series by name and labels as they were asked for
         self._complained: set[str] = set()
         self.registry.register(self._gauges)
         for metric in METRICS.values():
@@ -68,21 +73,19 @@ class PrometheusMetrics:
 
     def count(self, name: str, by: float = 1.0, /, **labels: str) -> None:
         """Something happened, `by` times."""
-        counter = self._counters.get(name)
-        row = self._row(name, labels) if counter is not None and by >= 0 else None
-        if counter is None or row is None:
+        counter = self._one_of(self._counters, name, labels) if by >= 0 else None
+        if counter is None:
             self._reject(name, labels)
         else:
-            (counter.labels(*row) if row else counter).inc(by)
+            counter.inc(by)
 
     def observe(self, name: str, seconds: float, /, **labels: str) -> None:
         """Something took this long, or measured this much."""
-        histogram = self._histograms.get(name)
-        row = self._row(name, labels) if histogram is not None else None
-        if histogram is None or row is None:
+        histogram = self._one_of(self._histograms, name, labels)
+        if histogram is None:
             self._reject(name, labels)
         else:
-            (histogram.labels(*row) if row else histogram).observe(seconds)
+            histogram.observe(seconds)
 
     def show(self, name: str, rows: Mapping[tuple[str, ...], float], /) -> None:
         """The whole of a gauge."""
@@ -98,6 +101,21 @@ class PrometheusMetrics:
     def render(self) -> bytes:
         """Everything, as Prometheus reads it."""
         return generate_latest(self.registry)
+
+    def _one_of(self, families: Mapping[str, F], name: str, labels: Mapping[str, str]) -> F | None:
+        """The one series with these labels, looked for once; None when they are not the declared ones."""
+        asked = (name, *labels.items())
+        known: F | None = self._found.get(asked)
+        if known is not None:
+            return known
+        family = families.get(name)
+        row = self._row(name, labels) if family is not None else None
+        if family is None or row is None:
+            return None
+        found: F = family.labels(*row) if row else family
+        if OTHER not in row:
+            self._found[asked] = found
+        return found
 
     def _row(self, name: str, labels: Mapping[str, str]) -> Row | None:
         """The label values in declared order, None when they are not the declared ones."""

@@ -15,7 +15,7 @@ from dovetail.sim.fitting import matches_node
 from dovetail.sim.kinds import DAEMONS, NODE, POD
 from dovetail.sim.patching import Plain
 from dovetail.sim.store import Record, Step
-from dovetail.sim.workloads import is_active, pod_from
+from dovetail.sim.workloads import pod_from
 
 _DAEMON_TOLERATIONS = (
     Toleration("node.kubernetes.io/not-ready", "Exists", effect=NO_EXECUTE),
@@ -69,9 +69,9 @@ class DaemonSets(Agent[Key]):
             fits and _tolerates(probe, node, NO_EXECUTE),
         )
         for each in pods:
-            if not each.deleting and (not stays or not is_active(each)):
+            if not each.deleting and (not stays or not each.active):
                 self.api.delete(POD, each.key, Deletion(uid=each.uid))
-        if runs and not any(is_active(each) or each.deleting for each in pods):
+        if runs and not any(each.active or each.deleting for each in pods):
             self.api.create(POD, pod)
 
     def _prototype(self, record: Record, node: str) -> Plain:
@@ -83,7 +83,7 @@ class DaemonSets(Agent[Key]):
         return {**pod, "spec": spec}
 
     def _report(self, record: Record) -> None:
-        pods = [pod for pod in self.store.owned_by(record.uid) if is_active(pod)]
+        pods = [pod for pod in self.store.owned_by(record.uid) if pod.active]
         status = {
             "desiredNumberScheduled": len(pods),
             "currentNumberScheduled": sum(bool(pod.plain["spec"].get("nodeName")) for pod in pods),

@@ -5,7 +5,7 @@ from dovetail.ports.cluster import Patch
 from dovetail.sim.agent import Agent
 from dovetail.sim.kinds import JOBS, POD
 from dovetail.sim.store import Record, Step
-from dovetail.sim.workloads import is_active, pod_from
+from dovetail.sim.workloads import pod_from
 
 
 class Jobs(Agent[Key]):
@@ -28,7 +28,7 @@ class Jobs(Agent[Key]):
         spec = record.plain["spec"]
         pods = [pod for pod in self.store.owned_by(record.uid) if pod.resource == POD]
         succeeded = sum(pod.plain["status"].get("phase") == "Succeeded" for pod in pods)
-        active = [pod for pod in pods if is_active(pod)]
+        active = [pod for pod in pods if pod.active]
         parallelism = int(spec.get("parallelism", 1))
         completions = int(spec.get("completions", parallelism))
         for _ in range(min(parallelism, completions - succeeded) - len(active)):
@@ -36,7 +36,7 @@ class Jobs(Agent[Key]):
         self._report(record, succeeded, done=succeeded >= completions)
 
     def _report(self, record: Record, succeeded: int, *, done: bool) -> None:
-        pods = [pod for pod in self.store.owned_by(record.uid) if pod.resource == POD and is_active(pod)]
+        pods = [pod for pod in self.store.owned_by(record.uid) if pod.resource == POD and pod.active]
         status: dict[str, object] = {
             "active": len(pods),
             "ready": sum(pod.ready for pod in pods),

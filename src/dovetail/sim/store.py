@@ -28,7 +28,7 @@ T = TypeVar("T", bound=KubeObject)
 class Record:
     """One version of one object. What is read out of it is found once and shared by all who read it."""
 
-    __slots__ = ("_ready", "_values", "controller", "deleting", "key", "plain", "resource", "uid", "version")
+    __slots__ = ("_active", "_ready", "_values", "controller", "deleting", "key", "plain", "resource", "uid", "version")
 
     def __init__(self, resource: Resource, plain: Plain, version: int) -> None:
         meta = plain["metadata"]
@@ -44,13 +44,22 @@ class Record:
             next((each for each in owners if each.get("controller")), None) if owners else None
         )
         """The reference to the one owner that manages the object."""
-        self._ready: bool | None = None  # not looked for yet
+        self._active: bool | None = None  # not looked for yet
+        self._ready: bool | None = None  # nor this
         self._values: dict[type, Any] = {}
 
     @property
     def meta(self) -> Plain:
         """Its metadata."""
         return cast("Plain", self.plain["metadata"])
+
+    @property
+    def active(self) -> bool:
+        """As a pod: neither at its end nor on its way out."""
+        if self._active is None:
+            phase = (self.plain.get("status") or {}).get("phase")
+            self._active = not self.deleting and phase not in {"Succeeded", "Failed"}
+        return self._active
 
     @property
     def ready(self) -> bool:

@@ -47,11 +47,6 @@ def pod_from(owner: Record, template: Plain) -> Plain:
     }
 
 
-def is_active(pod: Record) -> bool:
-    """Neither at its end nor on its way out."""
-    return not pod.deleting and pod.plain["status"].get("phase") not in {"Succeeded", "Failed"}
-
-
 class ReplicaSets(Agent[Key]):
     """Keeps as many pods as each ReplicaSet asks for."""
 
@@ -78,7 +73,7 @@ class ReplicaSets(Agent[Key]):
         self._report(record, self._active(record) if missing else pods)
 
     def _active(self, record: Record) -> list[Record]:
-        return [pod for pod in self.store.owned_by(record.uid) if pod.resource == POD and is_active(pod)]
+        return [pod for pod in self.store.owned_by(record.uid) if pod.resource == POD and pod.active]
 
     def _report(self, record: Record, pods: list[Record]) -> None:
         ready = sum(pod.ready for pod in pods)
@@ -180,7 +175,7 @@ class Deployments(Agent[Key]):
     def _available(self, replica_set: Record) -> int:
         """Ready pods that the ReplicaSet is not about to take away."""
         pods = self.store.owned_by(replica_set.uid)
-        ready = sum(is_active(pod) and pod.ready for pod in pods)
+        ready = sum(pod.active and pod.ready for pod in pods)
         return min(ready, int(replica_set.plain["spec"]["replicas"]))
 
     def _report(self, record: Record) -> None:

@@ -1,0 +1,75 @@
+"""How fast simulated time passes: a cluster of about 200 nodes with daily scaling, day by day.
+
+Lives through the first days of `examples/scenarios/month.yaml` with the real controllers and says what each virtual day
+took. A run uses one core, so what it takes of the processor is what it takes of the clock on a machine that does
+nothing else; both are told, and the bar is held to the first. Thirty days are the days measured, and for those that are
+left the mean of the measured ones after the first, which starts from nothing.
+
+    .venv/bin/python bench/simulate.py [--json FILE] [--days 2]
+"""
+
+import argparse
+import json
+import sys
+import time
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from dovetail.cli.simulation.loading import ask, load
+from dovetail.cli.simulation.runner import live
+
+SCENARIO = Path(__file__).parent.parent / "examples" / "scenarios" / "month.yaml"
+DAY = 86_400.0
+MONTH = 30
+BAR = 120.0  # seconds a month may take
+
+
+def measure(days: int) -> dict[str, Any]:
+    """Live through that many days; what each took, and what came of all."""
+    document, name, folder = load(SCENARIO)
+    variants, trace = ask(document, name, folder, sets=[], sweeps=[], seeds="", lasts=f"{days}d", compare=False)
+    marks = [(0.0, time.process_time(), time.perf_counter())]
+
+    def progress(at: float) -> None:
+        if at % DAY == 0:
+            marks.append((at, time.process_time(), time.perf_counter()))
+
+    report = live(variants[0].scenario, trace, progress).report
+    rows = [
+        {"day": number, "processor": after[1] - before[1], "clock": after[2] - before[2]}
+        for number, (before, after) in enumerate(pairwise(marks), start=1)
+    ]
+    return {"days": rows, **{key: report[key] for key in ("nodes", "evictions", "disruptions", "apiCalls")}}
+
+
+def month(seconds: list[float]) -> float:
+    """Thirty days, from those that were measured."""
+    settled = seconds[1:] or seconds
+    return sum(seconds[:MONTH]) + max(0, MONTH - len(seconds)) * sum(settled) / len(settled)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", type=Path, help="write the figures to this file as well")
+    parser.add_argument("--days", type=int, default=2, help="virtual days to live through (%(default)s)")
+    options = parser.parse_args()
+    figures = measure(options.days)
+    print(f"{'day':>4}{'processor s':>13}{'clock s':>9}{'times real time':>17}")
+    for row in figures["days"]:
+        print(f"{row['day']:4}{row['processor']:13.1f}{row['clock']:9.1f}{DAY / row['processor']:17,.0f}")
+    print(
+        f"{figures['nodes']['most']} nodes at most, {figures['nodes']['born']} born, {figures['nodes']['gone']} gone,"
+        f" {figures['evictions']} evictions, {figures['apiCalls']:,} API calls"
+    )
+    taken = figures["month"] = month([row["processor"] for row in figures["days"]])
+    said = f"a month takes at most {BAR:.0f} s of one core: {taken:.0f} s"
+    figures["bars"] = {said: taken <= BAR}
+    print(f"{'met   ' if taken <= BAR else 'MISSED'} {said}")
+    if options.json:
+        options.json.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+    return 0 if taken <= BAR else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
