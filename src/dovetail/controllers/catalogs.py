@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 async def find_catalogs(cloud: CloudProvider, pools: Iterable[NodePool]) -> dict[str, tuple[InstanceType, ...]]:
     """The catalogue of each pool of this provider. One that cannot be had now is left out, and so told."""
     catalogs: dict[str, tuple[InstanceType, ...]] = {}
-    for pool in pools:
+    for pool in tuple(pools):  # they may change while the provider answers
         if not cloud.supports(pool.node_class_ref):
             continue
         try:

@@ -87,8 +87,10 @@ def test_a_queue_that_is_missing_is_named_with_the_remedy_and_found_once_it_is_t
         await account.aws.call("sqs", "delete_queue", QueueUrl=backlog.url)
         with pytest.raises(QueueMissing):
             await queue.acknowledge([delivery])
+        before = account.proxy.calls["GetQueueUrl"]
         with pytest.raises(QueueMissing):
             await queue.receive()
+        assert account.proxy.calls["GetQueueUrl"] == before + 1
 
     live(story)
 
