@@ -14,7 +14,7 @@ class Cloud:
         self.meanwhile = meanwhile
 
     def supports(self, ref):
-        return True
+        return ref.kind == "KWOKNodeClass"
 
     async def instance_types(self, pool):
         self.meanwhile()
