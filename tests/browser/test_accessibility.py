@@ -11,7 +11,17 @@ from dashboard.pages import page_served
 
 AXE = Path(__file__).parent / "data" / "axe.min.js.gz"
 WEEK = {"budgets": [{"nodes": "1"}, {"nodes": "0", "schedule": "0 9 * * mon-fri", "duration": "8h"}]}
-VIEWS = ("cluster", "node/a", "node/nowhere", "pools", "pools/default", "plan", "decisions", "savings")
+VIEWS = (
+    "cluster",
+    "cluster?size=dots",
+    "node/a",
+    "node/nowhere",
+    "pools",
+    "pools/default",
+    "plan",
+    "decisions",
+    "savings",
+)
 
 
 @pytest.fixture(scope="module")

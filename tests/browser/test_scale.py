@@ -79,3 +79,10 @@ def test_the_last_of_them_is_reached_by_scrolling(crowd, open_page, serve):
     page.evaluate("scrollTo(0, document.body.scrollHeight)")
     page.wait_for_selector(f".tile:has-text('node-{NODES - 1}')")
     assert page.locator("li[aria-posinset='5000']").get_attribute("aria-setsize") == "5000"
+
+
+def test_all_of_them_are_seen_at_a_glance_as_dots(crowd, open_page, serve):
+    served = serve(crowd)
+    page = open_page(served.address + "#/cluster?size=dots", viewport={"width": 1600, "height": 1400})
+    expect(page.locator(".tiles .dot")).to_have_count(NODES, timeout=20_000)
+    expect(page.locator(".tiles .dot.permanent")).to_have_count(NODES, timeout=180_000)

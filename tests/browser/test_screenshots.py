@@ -15,7 +15,7 @@ VIEWS = {"cluster": "cluster", "nodepools": "pools", "decisions": "decisions", "
 @pytest.fixture(scope="module")
 def address(tmp_path_factory):
     place = tmp_path_factory.mktemp("pictures")
-    story = ["demo", "--plain", "--for", "44m", "--speed", "max", "--dashboard-port", free_port()]
+    story = ["demo", "--plain", "--for", "97m", "--speed", "max", "--dashboard-port", free_port()]
     with serving(place, *story, ready="The page stays") as found:
         settled(found)
         yield found

@@ -20,7 +20,7 @@ class Source:
         return self.missing
 
 
-async def living(board, source, story):
+async def living(board, source, story, **ways):
     """Publish while the story goes on; answers how often it was looked at."""
     looked = []
 
@@ -28,7 +28,7 @@ async def living(board, source, story):
         looked.append(source.revision)
         return cluster(worker("a"))
 
-    task = asyncio.get_running_loop().create_task(keep_publishing(board, source, take, 1.0))
+    task = asyncio.get_running_loop().create_task(keep_publishing(board, source, take, 1.0, **ways))
     await story()
     count = len(looked)
     task.cancel()
@@ -71,7 +71,8 @@ def test_while_nobody_looks_nothing_is_taken_but_once_and_at_the_end(board, monk
             source.revision += 1
             await asyncio.sleep(1)
 
-    assert run(living(board, source, story)) == (1, 2)
+    assert run(living(board, source, story, stays=True)) == (1, 2)
+    assert run(living(board, source, story)) == (1, 1)
 
 
 def test_what_is_missing_is_told_instead(board):
@@ -81,6 +82,28 @@ def test_what_is_missing_is_told_instead(board):
     async def story():
         await asyncio.sleep(2.5)
 
-    assert run(living(board, source, story)) == (0, 0)
+    assert run(living(board, source, story, stays=True)) == (0, 0)
     assert board.latest.missing == source.missing
     assert board.latest.snapshot is None
+
+
+def test_a_look_that_fails_does_not_end_the_looking(board, caplog):
+    source, looks = Source(), []
+
+    async def take():
+        looks.append(source.revision)
+        if len(looks) == 1:
+            raise RuntimeError("no catalogue")
+        return cluster(worker("a"))
+
+    async def life():
+        board.ask()
+        task = asyncio.get_running_loop().create_task(keep_publishing(board, source, take, 1.0))
+        await asyncio.sleep(0.5)
+        source.revision += 1
+        await asyncio.sleep(1)
+        task.cancel()
+
+    run(life())
+    assert board.latest.snapshot is not None
+    assert "not looked at" in caplog.text

@@ -4,6 +4,7 @@ Snapshots are immutable, so handing one over is all the sharing there is. Nothin
 """
 
 import asyncio
+import logging
 import threading
 import time
 from collections.abc import Awaitable, Callable
@@ -13,6 +14,7 @@ from typing import Protocol
 
 from dovetail.model.snapshot import Snapshot
 
+log = logging.getLogger(__name__)
 INTEREST_SECONDS = 60.0
 STALE_PAUSES = 10
 """After so many pauses without a change it is looked at again: clocks run out by themselves."""
@@ -82,8 +84,10 @@ class Source(Protocol):
         ...
 
 
-async def keep_publishing(board: Board, source: Source, take: Callable[[], Awaitable[Snapshot]], pause: float) -> None:
-    """Publish whatever changed while somebody looks, until cancelled; at the end once more, for those who stay."""
+async def keep_publishing(
+    board: Board, source: Source, take: Callable[[], Awaitable[Snapshot]], pause: float, *, stays: bool = False
+) -> None:
+    """Publish whatever changed while somebody looks, until cancelled; then once more if the page stays."""
     shown: int | None = None
     idle = 0
     try:
@@ -93,11 +97,14 @@ async def keep_publishing(board: Board, source: Source, take: Callable[[], Await
                 if board.latest.missing != missing:
                     board.publish(None, missing)
             elif shown is None or (board.wanted and (revision != shown or idle >= STALE_PAUSES)):
-                board.publish(await take())
+                try:
+                    board.publish(await take())
+                except Exception:  # what is shown grows old, and the next look may succeed
+                    log.exception("cluster not looked at for the page")
                 shown, idle = revision, 0
             else:
                 idle += 1
             await asyncio.sleep(pause)
     finally:
-        if not source.unsynced():
+        if stays and not source.unsynced():
             board.publish(await take())

@@ -62,11 +62,18 @@ class _Running:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopped: asyncio.Event | None = None
         self.settled = threading.Event()
-        self.trouble: PortUnusable | None = None
+        self.trouble: Exception | None = None
         self.address = ""
 
     def run(self) -> None:
-        asyncio.run(self._serve())
+        try:
+            asyncio.run(self._serve())
+        except Exception as error:  # raised where the page was asked for; later, the page is gone and the rest goes on
+            if self.settled.is_set():
+                log.exception("the page ended")
+            self.trouble = error
+        finally:
+            self.settled.set()
 
     def stop(self) -> None:
         """From any thread."""
@@ -94,7 +101,6 @@ class _Running:
                 await asyncio.wait([showing])
                 site.feed.end()
         finally:
-            self.settled.set()
             await runner.cleanup()
             thinker.shutdown(wait=False, cancel_futures=True)
 

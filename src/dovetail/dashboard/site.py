@@ -79,7 +79,7 @@ class Site:
         answers = self._answers
         router.add_get("/api/session", self._session)
         router.add_get("/api/cluster", self._cluster)
-        router.add_get("/api/events", self._events)
+        router.add_get("/api/events", self._events, allow_head=False)
         router.add_get("/api/snapshot", self._snapshot)
         documents: dict[str, Callable[[web.Request], dict[str, Any]]] = {
             "/api/plan": lambda _: answers.plan(),

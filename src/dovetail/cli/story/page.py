@@ -33,7 +33,7 @@ class DemoPage:
     def opened(self, stage: Stage) -> None:
         """Show this stage from now on. On the loop of the story."""
         if self.board is not None:
-            showing = keep_publishing(self.board, stage.state, stage.look, _PAUSE_SECONDS)
+            showing = keep_publishing(self.board, stage.state, stage.look, _PAUSE_SECONDS, stays=True)
             self.showing.append(asyncio.get_running_loop().create_task(showing, name="page"))
 
     def stay(self) -> None:

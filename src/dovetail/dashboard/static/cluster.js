@@ -3,7 +3,8 @@ import { age, bytes, cores, counted, fill, h, link, money, monthly, percent, utc
 
 export const title = () => "Cluster";
 
-const WIDTH = 252, HEIGHT = 118, GAP = 8, AHEAD = 3;
+const SIZES = { tiles: { width: 252, height: 118, gap: 8, draw: drawTile }, dots: { width: 15, height: 15, gap: 3, draw: drawDot } };
+const AHEAD = 3; // rows that are drawn before they are in sight
 const STATES = ["Ready", "NotReady", "Launching", "Registering", "Disrupting", "Draining", "Lost"];
 const ORDERS = {
   pool: (a, b) => a.pool.localeCompare(b.pool) || a.name.localeCompare(b.name),
@@ -28,6 +29,7 @@ function matcher(text) {
 
 export function open({ put, store, at, setQuery }) {
   let filter = at.query.get("q") ?? "", order = ORDERS[at.query.get("sort")] ? at.query.get("sort") : "pool";
+  let size = SIZES[at.query.get("size")] ? at.query.get("size") : "tiles";
   let found = [], columns = 1, focused = 0, planned = false;
   const tiles = new Map();
   const figures = h("div", { class: "figures" }), states = h("div", { class: "chips", role: "group", "aria-label": "Filter by state" });
@@ -38,6 +40,15 @@ export function open({ put, store, at, setQuery }) {
     oninput: (event) => set(event.target.value) });
   const sort = h("select", { id: "sort", onchange: (event) => { order = event.target.value; setQuery({ sort: order === "pool" ? "" : order }); draw(); } },
     Object.entries(NAMES).map(([key, text]) => h("option", { value: key, selected: key === order }, text)));
+
+  const shape = h("select", { id: "size", onchange: (event) => { size = event.target.value; setQuery({ size: size === "tiles" ? "" : size }); clear(); draw(); } },
+    [["tiles", "Tiles"], ["dots", "Dots"]].map(([key, text]) => h("option", { value: key, selected: key === size }, text)));
+  const legend = h("p", { class: "legend" }, LEGEND.map(([kind, text]) => h("span", {}, h("span", { class: `dot ${kind}`, "aria-hidden": "true" }), text)));
+
+  function clear() {
+    for (const tile of tiles.values()) tile.item.remove();
+    tiles.clear();
+  }
 
   function set(text) {
     filter = text;
@@ -80,23 +91,26 @@ export function open({ put, store, at, setQuery }) {
   }
 
   function lay() {
-    columns = Math.max(1, Math.floor((grid.clientWidth + GAP) / (WIDTH + GAP)));
-    const rows = Math.ceil(found.length / columns), step = HEIGHT + GAP;
-    grid.style.height = `${Math.max(0, rows * step - GAP)}px`;
+    const { width: narrowest, height, gap } = SIZES[size];
+    grid.classList.toggle("dots", size === "dots");
+    legend.hidden = size !== "dots";
+    columns = Math.max(1, Math.floor((grid.clientWidth + gap) / (narrowest + gap)));
+    const rows = Math.ceil(found.length / columns), step = height + gap;
+    grid.style.height = `${Math.max(0, rows * step - gap)}px`;
     const top = grid.getBoundingClientRect().top;
     const first = Math.max(0, Math.floor(-top / step) - AHEAD), last = Math.ceil((innerHeight - top) / step) + AHEAD;
-    const width = (grid.clientWidth - GAP * (columns - 1)) / columns;
+    const width = size === "dots" ? narrowest : (grid.clientWidth - gap * (columns - 1)) / columns;
     const seen = new Set();
     for (let index = first * columns; index < Math.min(found.length, last * columns); index += 1) {
       const node = found[index];
       seen.add(node.name);
-      place(node, index, width, step);
+      place(node, index, width, gap, step);
     }
     for (const [name, tile] of tiles) if (!seen.has(name)) { tile.item.remove(); tiles.delete(name); }
     if (!planned) { planned = true; performance.mark("dovetail:cluster-shown"); }
   }
 
-  function place(node, index, width, step) {
+  function place(node, index, width, gap, step) {
     let tile = tiles.get(node.name);
     if (!tile) {
       tile = { item: h("li", {}), node: null };
@@ -105,13 +119,13 @@ export function open({ put, store, at, setQuery }) {
     }
     if (tile.node !== node) {
       const held = tile.item.contains(document.activeElement);
-      fill(tile.item, drawTile(node, store.summary.at));
+      fill(tile.item, SIZES[size].draw(node, store.summary.at));
       tile.node = node;
       if (held) tile.item.firstChild.focus({ preventScroll: true });
     }
     const style = tile.item.style;
     style.width = `${width}px`;
-    style.transform = `translate(${(index % columns) * (width + GAP)}px, ${Math.floor(index / columns) * step}px)`;
+    style.transform = `translate(${(index % columns) * (width + gap)}px, ${Math.floor(index / columns) * step}px)`;
     tile.item.setAttribute("aria-setsize", found.length);
     tile.item.setAttribute("aria-posinset", index + 1);
     tile.item.dataset.index = index;
@@ -124,9 +138,9 @@ export function open({ put, store, at, setQuery }) {
     if (!move || !item) return;
     event.preventDefault();
     focused = Math.min(found.length - 1, Math.max(0, Number(item.dataset.index) + move));
-    const step = HEIGHT + GAP, top = grid.getBoundingClientRect().top + Math.floor(focused / columns) * step;
+    const { height, gap } = SIZES[size], step = height + gap, top = grid.getBoundingClientRect().top + Math.floor(focused / columns) * step;
     if (top < 110) scrollBy(0, top - 110);
-    else if (top + HEIGHT > innerHeight) scrollBy(0, top + HEIGHT - innerHeight + GAP);
+    else if (top + height > innerHeight) scrollBy(0, top + height - innerHeight + gap);
     lay();
     tiles.get(found[focused].name)?.item.firstChild.focus({ preventScroll: true });
   });
@@ -139,9 +153,10 @@ export function open({ put, store, at, setQuery }) {
   put(h("h1", { class: "unseen" }, "Cluster"), figures,
     h("div", { class: "bar" },
       h("label", { class: "field grow", for: "filter" }, h("span", {}, "Filter"), box),
-      h("label", { class: "field", for: "sort" }, h("span", {}, "Order"), sort)),
+      h("label", { class: "field", for: "sort" }, h("span", {}, "Order"), sort),
+      h("label", { class: "field", for: "size" }, h("span", {}, "Show as"), shape)),
     h("p", { id: "filter-help", class: "unseen" }, "Words that must all be found. A word such as pool:general looks in that field only. Press slash to come here."),
-    h("div", { class: "picks" }, states, reasons), count, grid);
+    h("div", { class: "picks" }, states, reasons), count, legend, grid);
   draw();
   document.getElementById("main").setAttribute("aria-busy", "false");
   return {
@@ -166,8 +181,22 @@ function drawFigures(host, summary, all) {
     figure("Memory asked for", `${use("memory")}%`, "of what nodes have", { "data-figure": "memory" }),
     planned && h("a", { class: "figure", href: "#/plan", "data-figure": "plan" }, h("span", { class: "label" }, "Next pass"),
       h("b", {}, planned.nodes ? `${counted(planned.nodes, "node")} would go` : "nothing"),
-      h("span", { class: "note" }, planned.nodes ? `${money(planned.savingPerMonth, 2)} a month less` : "every node has a reason to stay")),
+      h("span", { class: "note" }, planned.nodes ? `${money(planned.savingPerMonth, 2)} a month less` : "every node stays")),
     summary.paused && h("div", { class: "figure warn" }, h("span", { class: "label" }, "Paused"), h("b", {}, "all"), h("span", { class: "note" }, summary.paused)));
+}
+
+const LEGEND = [["next", "goes in the next pass"], ["going", "is going"], ["coming", "is coming"], ["until", "waits until a known instant"], ["permanent", "stays until somebody changes something"], ["open", "may change any time"]];
+
+function kindOf(node) {
+  if (["Draining", "Disrupting", "Lost"].includes(node.state)) return "going";
+  if (node.state !== "Ready") return "coming";
+  return node.code === "Next" ? "next" : node.until ? "until" : node.permanent ? "permanent" : "open";
+}
+
+// The smallest a node can be shown: what it waits for, as a colour and in words.
+function drawDot(node) {
+  const said = `${node.name}, ${node.state}: ${node.because ?? ""}`;
+  return h("a", { class: `dot ${kindOf(node)}`, href: link("node", node.name), title: said, "aria-label": said });
 }
 
 function drawTile(node, now) {
