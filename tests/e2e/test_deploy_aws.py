@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from dovetail.cloud.aws.session import Aws
 from e2e import test_aws, test_deploy
 from e2e.controlplane.api import eventually
 from e2e.running import NODE_POOL, apply, condition
@@ -31,6 +32,16 @@ def settled(installed, account, monkeypatch):
     return cluster, documents, images
 
 
+async def queue_with(message):
+    """Make the queue the overlay names, with one message in it."""
+    aws = Aws()
+    try:
+        made = await aws.call("sqs", "create_queue", QueueName="demo")
+        await aws.call("sqs", "send_message", QueueUrl=made["QueueUrl"], MessageBody=message)
+    finally:
+        await aws.aclose()
+
+
 @pytest.mark.parametrize("installed", ["overlays/aws"], indirect=True)
 def test_acting_on_eks_a_class_becomes_ready_and_goes_under_exactly_the_roles(settled, namespace):
     cluster, documents, images = settled
@@ -38,12 +49,17 @@ def test_acting_on_eks_a_class_becomes_ready_and_goes_under_exactly_the_roles(se
     terms = [{"id": subnet["SubnetId"]} for subnet in subnets]
     ref = {"group": GROUP, "kind": "EC2NodeClass", "name": "default"}
     template = {"spec": {**NODE_POOL["spec"]["template"]["spec"], "nodeClassRef": ref}}
-    with as_deployed(cluster, documents, namespace):
+    with as_deployed(cluster, documents, namespace) as process:
+        eventually(
+            lambda: "there is no SQS queue 'demo' in us-east-1" in process.log.read_text(), "it is told", within=60
+        )
+        asyncio.run(queue_with("neither this"))
         apply(cluster, test_aws.node_class(images, subnetSelectorTerms=terms))
         apply(cluster, {**NODE_POOL, "spec": {"template": template}})
         eventually(lambda: condition(test_aws.read(cluster), "Ready") == "True", "the class is ready", within=90)
         pool = "/apis/karpenter.sh/v1/nodepools/default"
         eventually(lambda: condition(cluster.api.get(pool).expect(), "Ready") == "True", "the pool is ready", within=90)
+        eventually(lambda: "message set aside" in process.log.read_text(), "the queue was found", within=60)
         cluster.kubectl("delete", "nodepool", "default")
         cluster.kubectl("delete", "ec2nodeclass", "default", "--timeout=60s")
     used = {action for action, _ in asked(cluster)}
