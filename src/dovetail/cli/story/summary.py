@@ -12,6 +12,7 @@ from dovetail.model.duration import Duration
 NEXT_STEPS = (
     ("dovetail validate FILE", "check your own NodePools; needs no cluster"),
     ("dovetail demo -f FILE", "live through this story with them"),
+    ("dovetail plan", "say what would be taken from a cluster, and why not more"),
     ("dovetail crds", "print the custom resources for a cluster"),
     ("dovetail run", "run these same controllers on it"),
 )
