@@ -4,12 +4,13 @@ A pod takes the first room that has room. So what happens on one room matters to
 go there and was not placed in a room before it, or if a topology rule counts what changed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from dovetail.core.scheduling.shape import Shape
 
+K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 BEYOND = 1 << 60
 """Where a pod is that found no room: behind all of them."""
@@ -44,3 +45,27 @@ class Answer(Generic[T]):
             return True
         row, touched, always = change.row, change.touched, change.always
         return any(shape in always or (place >= row and shape in touched) for shape, place in self.placed)
+
+
+class Answers(dict[K, Answer[T]]):
+    """Answers by what was asked. Those that the last change took away come back if it is taken back.
+
+    A pod that goes is often followed by its twin: the hole it left may be the only one there is.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._taken: dict[K, Answer[T]] = {}
+        self._held_for: tuple[int, object] | None = None
+
+    def turn(self, change: Change, before: object, after: object) -> None:
+        """Let go of what could be another now; `before` and `after` say everything about the room that matters."""
+        outdated = {asked: answer for asked, answer in self.items() if answer.outdated(change)}
+        for asked in outdated:
+            del self[asked]
+        if before == after and (self._held_for is None or self._held_for[0] == change.row):
+            return
+        if self._held_for == (change.row, after):
+            self.update(self._taken)
+        self._taken = {asked: answer for asked, answer in outdated.items() if change.row not in answer.rows}
+        self._held_for = change.row, before

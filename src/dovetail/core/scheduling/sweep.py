@@ -4,8 +4,8 @@ The base state is made once; removing a node is laid over it and undone. Every n
 """
 
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from dovetail.core.scheduling.base import Base, Requalified
@@ -15,7 +15,7 @@ from dovetail.core.scheduling.gathering import Gathering, plain_stance
 from dovetail.core.scheduling.homeless import Homeless
 from dovetail.core.scheduling.options import UNLIMITED
 from dovetail.core.scheduling.placing import Placing
-from dovetail.core.scheduling.remembering import BEYOND, Answer, Change
+from dovetail.core.scheduling.remembering import BEYOND, Answer, Answers, Change
 from dovetail.core.scheduling.rulebook import Rulebook
 from dovetail.core.scheduling.shape import Shape
 from dovetail.core.scheduling.shop import Shop
@@ -57,6 +57,16 @@ class Together:
     blocker: Pod | None
 
 
+@dataclass(frozen=True, slots=True)
+class Room:
+    """A room as far as it matters to the pods of others: who takes room, who counts, what is free."""
+
+    taking: Counter[Shape]
+    placed: Counter[Shape]
+    free: tuple[int, ...]
+    closed: bool
+
+
 def sweep(snapshot: Snapshot, pools: Sequence[NodePool], *, respect_preferences: bool = True) -> Mapping[str, Removal]:
     """The answer for every managed, initialised node that is not on its way out, by name."""
     swept = Sweep(snapshot, pools, respect_preferences=respect_preferences)
@@ -92,8 +102,8 @@ class Sweep:
         self._plain = {shape: plain_stance(self._board, shape) for shape in shapes}
         self._queues: dict[int, Queue] = {}
         self._price_by_row: dict[int, float | None] = {}
-        self._answers: dict[int, Answer[Removal]] = {}
-        self._sets: dict[tuple[tuple[int, ...], Bounds], Answer[Together]] = {}
+        self._answers = Answers[int, Removal]()
+        self._sets = Answers[tuple[tuple[int, ...], Bounds], Together]()
         self.expecting = self._give_room_to_the_waiting()
         for row, node in enumerate(nodes):
             if node.name in closed:
@@ -229,12 +239,12 @@ class Sweep:
         False means that the sweep is of no more use and has to be made anew.
         """
         base, board = self._base, self._board
-        before, taking = list(base.placed(row)), Counter(shape for _, shape in base.residents[row])
+        before = self._room(row)
         lists = base.replace_room(row, node)
-        if taking == Counter(shape for _, shape in base.residents[row]) and closed is (row in board.removed):
+        after = replace(self._room(row), closed=closed)
+        if before.taking == after.taking and before.closed is closed:
             lists = Requalified()  # it is as full as before
-        after = list(base.placed(row))
-        gone, come = _without(before, after), _without(after, before)
+        gone, come = list((before.placed - after.placed).elements()), list((after.placed - before.placed).elements())
         if not self._rulebook.knows(shape for _, shape in base.residents[row]):
             return False
         if not self._rulebook.moved(row, gone, come):
@@ -253,11 +263,13 @@ class Sweep:
         else:
             listed = listed | lists.after
         change = self._change(row, lists, listed, {*gone, *come})
-        for each in [each for each, answer in self._answers.items() if answer.outdated(change)]:
-            del self._answers[each]
-        for asked in [asked for asked, answer in self._sets.items() if answer.outdated(change)]:
-            del self._sets[asked]
+        self._answers.turn(change, before, after)
+        self._sets.turn(change, before, after)
         return True
+
+    def _room(self, row: int) -> Room:
+        taking = Counter(shape for _, shape in self._base.residents[row])
+        return Room(taking, Counter(self._base.placed(row)), tuple(self._base.free[row]), row in self._board.removed)
 
     def _change(self, row: int, lists: Requalified, listed: set[int], moved: set[Shape]) -> Change:
         touched, always, cramped, expelled = set(), set(), set(), set()
@@ -283,11 +295,6 @@ class Sweep:
             bought = labels.get(INSTANCE_TYPE, ""), labels.get(ZONE, ""), labels.get(CAPACITY_TYPE, "")
             self._price_by_row[row] = self._prices.get(node.nodepool_name, {}).get(bought)
         return self._price_by_row[row]
-
-
-def _without(shapes: Iterable[Shape], others: Iterable[Shape]) -> list[Shape]:
-    """Those that are left when each of the others takes one away."""
-    return list((Counter(shapes) - Counter(others)).elements())
 
 
 def _prices(snapshot: Snapshot) -> dict[str, dict[tuple[str, str, str], float]]:
