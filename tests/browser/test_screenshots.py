@@ -6,10 +6,14 @@ from pathlib import Path
 import pytest
 
 from browser.serving import free_port, serving, settled
+from dovetail.manifest.snapshot_file import read_snapshot_file
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 LARGEST = 250_000  # bytes
-VIEWS = {"cluster": "cluster", "nodepools": "pools", "decisions": "decisions", "savings": "savings", "plan": "plan"}
+SIZE = {"width": 1240, "height": 720}
+OFFICE = Path(__file__).parents[2] / "examples" / "snapshots" / "office-hours.yaml"
+STORY = {"cluster": "cluster", "decisions": "decisions", "savings": "savings"}
+HOURS = {"nodepools": "pools/general", "plan": "plan"}
 
 
 @pytest.fixture(scope="module")
@@ -21,24 +25,36 @@ def address(tmp_path_factory):
         yield found
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_pictures_are_small(scheme, address, open_page, tmp_path):
-    asked = os.environ.get("DOVETAIL_SCREENSHOTS")
-    place = Path(asked).resolve() if asked else tmp_path
-    page = open_page(address, color_scheme=scheme, viewport={"width": 1240, "height": 720})
-    views = dict(VIEWS)
-    page.wait_for_selector(".tile")
-    views["node"] = page.locator(".tile").nth(2).get_attribute("href").removeprefix("#/")
+def taken(page, address, views, place):
+    """Pictures of these views, by name."""
     for name, view in views.items():
         page.goto(f"{address}#/{view}")
         page.wait_for_selector("main[aria-busy=false]")
         page.wait_for_timeout(700)  # real time: bars slide to where they belong
-        path = place / (f"page-{name}.png" if scheme == "light" else f"page-{name}-dark.png")
+        path = place / f"page-{name}.png"
         page.screenshot(path=path)
         assert path.stat().st_size < LARGEST
-        if scheme == "dark" and name != "cluster":
-            path.unlink()
+
+
+@pytest.fixture
+def place(tmp_path):
+    asked = os.environ.get("DOVETAIL_SCREENSHOTS")
+    return Path(asked).resolve() if asked else tmp_path
+
+
+def test_pictures_of_a_story_are_small(address, open_page, place):
+    page = open_page(address, viewport=SIZE)
+    page.wait_for_selector(".tile")
+    node = page.locator(".tile", has_text="budget").first.get_attribute("href").removeprefix("#/")
+    taken(page, address, {**STORY, "node": node}, place)
+    taken(open_page(address, viewport=SIZE, color_scheme="dark"), address, {"cluster-dark": "cluster"}, place)
+
+
+def test_pictures_of_office_hours_are_small(open_page, serve, place):
+    served = serve(read_snapshot_file(OFFICE))
+    settled(served.address)
+    taken(open_page(served.address, viewport=SIZE), served.address, HOURS, place)
 
 
 def test_the_guides_have_their_pictures():
-    assert all((IMAGES / f"page-{name}.png").is_file() for name in (*VIEWS, "node"))
+    assert all((IMAGES / f"page-{name}.png").is_file() for name in (*STORY, *HOURS, "node", "cluster-dark"))
