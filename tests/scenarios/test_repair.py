@@ -297,3 +297,16 @@ def test_breaker_counts_each_pool_by_itself():
         return made, deployment(name, replicas=1, nodeSelector={"team": name})
 
     live(story, node_class(), *named("left"), *named("right"))
+
+
+def test_only_a_claim_that_goes_is_given_a_deadline():
+    """One that stayed with a deadline of the past would one day be drained by force."""
+
+    async def story(life):
+        diary = await settled(life, 1)
+        life.world.mishaps.turn(life.nodes[0].name, "NetworkUnavailable", "True")
+        await life.until(lambda: diary.deadlines)
+        assert diary.deletions
+        assert diary.deletions[0][0] <= diary.deadlines[0][0]
+
+    live(story, node_class(), pool({}), deployment(replicas=1))

@@ -109,3 +109,23 @@ def test_an_instance_is_not_taken_from_under_a_node_that_cannot_be_read():
         await life.until(lambda: claim.name not in [each.name for each in life.claims], within=90)
 
     live(story, node_class(), pool(), deployment(replicas=3))
+
+
+def test_a_node_whose_claim_may_be_the_one_that_cannot_be_read_is_not_let_go():
+    """Without its claim nobody would end the instance."""
+
+    async def story(life):
+        await life.until(lambda: life.running(3) and life.settled())
+        (node,), (claim,) = life.nodes, life.claims
+        odd = {"status": {"capacity": {"example.com/odd": "about-four"}}}
+        life.world.api.patch(NODE_CLAIM, claim.key, Patch(odd, "", "status"))
+        await asyncio.sleep(5)
+        assert claim.key in life.parts.manager.state.claims.unreadable
+        life.world.api.delete(NODE, node.key)
+        await asyncio.sleep(600)
+        assert node.name in [each.name for each in life.nodes]
+        mended = {"status": {"capacity": {"example.com/odd": None}}}
+        life.world.api.patch(NODE_CLAIM, claim.key, Patch(mended, "", "status"))
+        await life.until(lambda: claim.name not in [each.name for each in life.claims], within=90)
+
+    live(story, node_class(), pool(), deployment(replicas=3))

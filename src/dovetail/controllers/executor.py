@@ -247,6 +247,18 @@ class Executor:
 
     async def _roll_back(self, state: CommandState, why: str, *, failed: bool = True) -> None:
         """Take everything back; the record goes last, so that an interrupted roll-back is taken up again."""
+        if state.record.id not in self._ended:
+            self._ended.add(state.record.id)
+            self._note_failure(state, why, failed=failed)
+        for claim in abandoned(state):
+            self._context.endings[claim.metadata.uid] = "rolled_back"
+            await self._context.delete_claim(claim)
+        for claim in state.candidates:
+            if not claim.deleting:
+                await self._release(claim)
+
+    def _note_failure(self, state: CommandState, why: str, *, failed: bool) -> None:
+        """Say what became of it, once, however often taking it back has to be tried."""
         log.warning("rolling back", extra={"command": state.record.id, "why": why})
         for pool in {claim.nodepool_name for claim in state.candidates} if failed else ():
             slot = (pool, state.record.reason)
@@ -258,12 +270,6 @@ class Executor:
             "dovetail_commands_ended_total", reason=state.record.reason, outcome=Outcome.ROLLED_BACK
         )
         self._context.ledger.close(state.record.id, self._ending(Outcome.ROLLED_BACK, why))
-        for claim in abandoned(state):
-            self._context.endings[claim.metadata.uid] = "rolled_back"
-            await self._context.delete_claim(claim)
-        for claim in state.candidates:
-            if not claim.deleting:
-                await self._release(claim)
 
     async def tidy(self) -> None:
         """Take away the marks of no command at all: an earlier life, or another program, left them behind."""

@@ -21,6 +21,7 @@ from dovetail.model.nodepool import NodePool
 from dovetail.model.reason import Reason
 from dovetail.model.wire import Key, KubeObject
 from dovetail.ports.cluster import Notice
+from dovetail.ports.errors import NotFound
 from dovetail.runtime.reconciler import Reconciler
 
 log = logging.getLogger(__name__)
@@ -102,13 +103,20 @@ class NodeRepair:
         return [node for node in nodes if not pool or node.metadata.labels.get(NODEPOOL) == pool]
 
     async def _repair(self, node: Node, claim: NodeClaim, ailment: Ailment) -> None:
+        """Delete first: a deadline on a claim that stays would one day force what should be graceful."""
+        if not claim.deleting:
+            await self._context.delete_claim(claim)
+            self._tell(node, claim, ailment)
+            try:
+                claim = await self._context.cluster.get(NODE_CLAIM, claim.key)
+            except NotFound:
+                return
+        patch = deadline_patch(claim, self._context.clock.now())
+        if patch and claim.deleting:
+            await self._context.patch_claim(claim, patch)
+
+    def _tell(self, node: Node, claim: NodeClaim, ailment: Ailment) -> None:
         context = self._context
-        patch = deadline_patch(claim, context.clock.now())
-        if patch:
-            claim = await context.patch_claim(claim, patch)
-        if claim.deleting:
-            return
-        await context.delete_claim(claim)
         said = f"{ailment.condition.type} is {ailment.condition.status} since {ailment.since:%Y-%m-%dT%H:%M:%SZ}"
         decision = decision_of(claim)
         log.warning(

@@ -179,6 +179,8 @@ class Termination:
         claim = context.state.claim_of(node)  # several for one instance count as none: nobody's to terminate
         if context.cloud.node_class_label not in node.metadata.labels or (claim and not context.manages(claim)):
             return None
+        if claim is None and context.state.claims.unreadable:
+            return UNREADABLE_SECONDS  # one of them may be its claim, without which its instance would be left behind
         if claim is not None and not claim.deleting:
             await context.delete_claim(claim)
         if await self._instance_is_gone(node):
