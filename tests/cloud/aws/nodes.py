@@ -15,6 +15,9 @@ from aiobotocore.session import get_session
 from dovetail.model.kinds import NODE_CLAIM
 from dovetail.sim.kubelet import FAKE_NODE
 
+ROOM = {"cpu": "4", "memory": "7Gi", "ephemeral-storage": "20Gi"}
+"""Of a machine nobody has described."""
+
 
 @asynccontextmanager
 async def booting(moto, world, cluster_name, deaf=()):
@@ -53,7 +56,8 @@ async def _node(ec2, world, instance):
     labels = dict(pair.split("=") for pair in flag.removeprefix("--node-labels=").split(","))
     uid = next(tag["Value"] for tag in instance["Tags"] if tag["Key"] == "dovetail.sh/nodeclaim-uid")
     claimed = [claim.status.capacity for claim in world.values(NODE_CLAIM) if claim.metadata.uid == uid]
-    room = {name: str(amount) for name, amount in (claimed[0] if claimed else {}).items()}
+    told = claimed[0] if claimed and claimed[0] else ROOM
+    room = {name: str(amount) for name, amount in told.items()}
     room |= {"pods": str(kubelet["config"]["maxPods"])}
     told = {
         "topology.kubernetes.io/zone": zone,
