@@ -81,7 +81,7 @@ picture: $(STAMP) ## draw the demo's picture for the README anew
 lock: | $(VENV)/bin/python ## resolve dependencies anew
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header pyproject.toml --group dev -o requirements/dev.lock
-	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --constraint requirements/dev.lock pyproject.toml --group build -o requirements/run.lock
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --constraint requirements/dev.lock pyproject.toml --extra aws --group build -o requirements/run.lock
 
 clean: ## remove what make installed
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
