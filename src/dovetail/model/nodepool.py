@@ -7,6 +7,8 @@ they mean together. Objects are assumed to have passed the schema; what the sche
 from collections.abc import Mapping
 from datetime import timedelta
 
+import msgspec
+
 from dovetail.model.budget import DEFAULT_BUDGETS, BudgetSpec
 from dovetail.model.duration import Delay, Duration
 from dovetail.model.pod import NodeSelectorRequirement
@@ -123,6 +125,17 @@ class NodePool(KubeObject, frozen=True, kw_only=True):
 
     spec: NodePoolSpec = NodePoolSpec()
     status: NodePoolStatus = NodePoolStatus()
+
+    def means_as(self, other: "NodePool") -> bool:
+        """Whether the other version of this pool differs in nothing but what is counted in its status."""
+        if self is other:
+            return True
+        version = self.metadata.resource_version
+        return (
+            self.spec == other.spec
+            and self.status.conditions == other.status.conditions
+            and self.metadata == msgspec.structs.replace(other.metadata, resource_version=version)
+        )
 
     @property
     def weight(self) -> int:

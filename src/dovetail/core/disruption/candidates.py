@@ -163,7 +163,9 @@ def _blocks(facts: Facts, snapshot: Snapshot) -> list[Refusal]:
 
 def build_candidate(node: ClusterNode, snapshot: Snapshot) -> Candidate:
     """A node with what its disruption would cost and save."""
-    return _candidate(_facts(node, snapshot), snapshot, FactBook())
+    book = FactBook()
+    book.turn_to(snapshot)
+    return _candidate(book.of(node), snapshot, book)
 
 
 def _candidate(facts: Facts, snapshot: Snapshot, book: FactBook) -> Candidate:
@@ -171,7 +173,7 @@ def _candidate(facts: Facts, snapshot: Snapshot, book: FactBook) -> Candidate:
     node = facts.node
     assert node.claim is not None, "only managed nodes become candidates"
     instance_type = snapshot.types_by_pool.get(node.nodepool_name, {}).get(node.labels.get(INSTANCE_TYPE, ""))
-    pool = snapshot.nodepools[node.nodepool_name]
+    pool = book.pool(node.nodepool_name)
     weight = facts.burden * lifetime_left(node.claim, snapshot.at, pool.spec.disruption.expire_after)
     known = book.candidates.get(node.name)
     if known is not None and known.node is node and known.pool is pool and known.instance_type is instance_type:

@@ -12,6 +12,7 @@ from dovetail.core.disruption.cost import burden, disruption_cost
 from dovetail.core.disruption.pdbs import tolerates_disruption
 from dovetail.model.command import RECORD_ANNOTATION, REPLACES_ANNOTATION
 from dovetail.model.labels import DO_NOT_DISRUPT
+from dovetail.model.nodepool import NodePool
 from dovetail.model.pod import Pod
 from dovetail.model.snapshot import ClusterNode, Snapshot
 from dovetail.model.wire import LabelSelector
@@ -43,6 +44,7 @@ class FactBook:
         self._selectors: tuple[Selected, ...] = ()
         self._by_namespace: dict[str, list[tuple[int, LabelSelector]]] = {}
         self._snapshot: Snapshot | None = None
+        self._pools: dict[str, NodePool] = {}
         self._selecting: dict[tuple[str, int], tuple[object, tuple[int, ...]]] = {}
         self._tolerating: dict[int, tuple[object, bool]] = {}
         self.candidates: dict[str, Candidate] = {}
@@ -64,7 +66,16 @@ class FactBook:
             self._facts.clear()  # nodes come and go
             self.candidates.clear()
         self._selecting, self._tolerating = {}, {}
+        self._pools = {name: self._settled(name, pool) for name, pool in snapshot.nodepools.items()}
         self._snapshot = snapshot
+
+    def _settled(self, name: str, pool: NodePool) -> NodePool:
+        known = self._pools.get(name)
+        return known if known is not None and known.means_as(pool) else pool
+
+    def pool(self, name: str) -> NodePool:
+        """A pool, the same value for as long as nothing but its counts changes."""
+        return self._pools[name]
 
     def of(self, node: ClusterNode) -> Facts:
         """What is known of a node."""

@@ -96,7 +96,8 @@ def _comparable(before: View, after: View) -> bool:
     return (
         before.respect_preferences == after.respect_preferences
         and len(old.nodes) == len(new.nodes)
-        and old.nodepools == new.nodepools
+        and old.nodepools.keys() == new.nodepools.keys()
+        and all(pool.means_as(new.nodepools[name]) for name, pool in old.nodepools.items())
         and old.catalogs == new.catalogs
         and old.daemon_sets == new.daemon_sets
         and old.storage == new.storage
