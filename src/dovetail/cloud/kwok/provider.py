@@ -39,6 +39,7 @@ class KwokProvider:
         self._cluster = cluster
         self._clock = clock
         self._registrations = Registrations(cluster)
+        self._listed: dict[str, tuple[Node, Instance]] = {}
         self.availability = Availability(tuple(catalog))
         offered = {key for each in catalog for offering in each.offerings for key in offering.requirements}
         self._well_known = INSTANCE_LABELS | offered
@@ -120,7 +121,14 @@ class KwokProvider:
         nodes = {node.provider_id: node for node in listing.items if node.provider_id.startswith(PROVIDER_PREFIX)}
         for node in self._registrations.all_waiting():
             nodes.setdefault(node.provider_id, node)
-        return (*map(instance_of, nodes.values()), *_unreadable_instances(listing.unreadable))
+        # A node that has not changed is the same value again, and so is its instance.
+        self._listed = {key: self._as_listed(key, node) for key, node in nodes.items()}
+        instances = (instance for _, instance in self._listed.values())
+        return (*instances, *_unreadable_instances(listing.unreadable))
+
+    def _as_listed(self, key: str, node: Node) -> tuple[Node, Instance]:
+        known = self._listed.get(key)
+        return known if known is not None and known[0] is node else (node, instance_of(node))
 
     async def drift(self, claim: NodeClaim) -> str:  # noqa: ARG002 - a simulated machine has nothing to drift from
         """Never."""
