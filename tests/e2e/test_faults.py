@@ -107,7 +107,7 @@ def test_killed_at_random_moments_of_commands_the_next_process_goes_on(seed, pre
         process = launch(cluster, f"killed-{namespace}")
         stack.callback(process.kill)
         seen = set()
-        for _ in range(5):
+        for _ in range(4):
             moment = dice.choice(list(MOMENTS))
             deadline = time.monotonic() + 20
             while not come(watcher, moment, seen) and time.monotonic() < deadline and not rolled_out(cluster):
