@@ -2,6 +2,7 @@
 
 import itertools
 
+from dovetail.cloud.aws.provider import AwsProvider, assemble_aws
 from dovetail.model.kinds import NODE_CLAIM
 from dovetail.model.nodeclaim import ClaimResources, NodeClaim, NodeClaimSpec, NodeClaimStatus
 from dovetail.model.nodepool import NodeClassRef
@@ -56,3 +57,17 @@ def launched_as(asked, instance):
         spec=asked.spec,
         status=NodeClaimStatus(provider_id=instance.provider_id, image_id=instance.image_id),
     )
+
+
+def requests(account, operation="CreateFleet"):
+    return [asked.given for asked in account.proxy.asked if asked.operation == operation]
+
+
+def values(request, ending):
+    return [value for name, value in request.items() if name.endswith(ending)]
+
+
+def next_process(account):
+    """The provider of a process that knows nothing but what is written."""
+    parts = account.parts
+    return AwsProvider(assemble_aws(account.world, account.clock, parts.settings, parts.aws))

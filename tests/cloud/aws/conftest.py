@@ -17,3 +17,19 @@ def live(moto, monkeypatch):
     from cloud.aws.account import living
 
     return lambda story, **settings: living(story, moto, monkeypatch, **settings)
+
+
+@pytest.fixture
+def ready(live):
+    """Run a story on an account with a class that is ready."""
+
+    def told(story, node_class=None, **given):
+        async def main(account):
+            given_spec = node_class or {}
+            await account.create(account.node_class(**given_spec))
+            await account.kept()
+            return await story(account)
+
+        return live(main, **given)
+
+    return told

@@ -166,3 +166,31 @@ def test_one_who_gives_up_takes_the_answer_from_nobody():
 
 def test_chunks_hold_everything_in_order():
     assert list(chunks(range(5), 2)) == [range(2), range(2, 4), range(4, 5)]
+
+
+def test_an_idle_hour_and_an_end_cost_the_same_for_any_number_of_nodes(live):
+    async def hour(account, claims):
+        account.proxy.calls.clear()
+        for _ in range(30):
+            account.clock.pass_(minutes=2)
+            await account.kept(claims)
+            await account.provider.list()
+            await asyncio.gather(*(account.provider.drift(claim) for claim in claims))
+        return account.proxy.calls.copy()
+
+    async def story(account):
+        await account.create(account.node_class())
+        await account.kept()
+        claims = []
+        costs = []
+        for more in (1, 19):
+            asked = [await asked_for(account, ON_DEMAND, types("m5.large")) for _ in range(more)]
+            made = await asyncio.gather(*(account.provider.launch(each) for each in asked))
+            claims += [launched_as(*pair) for pair in zip(asked, made, strict=True)]
+            costs.append(await hour(account, claims))
+        often = [{name: n for name, n in cost.items() if name.startswith("Describe")} for cost in costs]
+        assert often[0] == often[1]
+        assert often[0]["DescribeInstances"] == 30
+        assert abs(costs[0].total() - costs[1].total()) <= 2  # what is asked every quarter of an hour
+
+    live(story)
