@@ -19,6 +19,7 @@ def test_after_a_restart_the_page_shows_the_new_process_without_a_reload(tmp_pat
         page = open_page(address, expected=LOST)
         page.wait_for_selector("#link.live")
         expect(page.locator(".tile")).to_have_count(2, timeout=20_000)
+        assert page.inner_text("#link") == "a snapshot"
         page.evaluate("window.sameDocument = true")
     page.wait_for_selector("#link.lost")
     assert page.locator(".tile").count() == 2

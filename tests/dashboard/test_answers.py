@@ -127,6 +127,7 @@ def test_savings_count_only_what_was_done(served):
     assert [each["savingPerHour"] for each in told["steps"]] == [-0.5, 0.0, 0.75, 1.75]
     assert told["costPerHour"] == 4.0
     assert 0 < told["lowerBoundPerHour"] <= told["costPerHour"]
+    assert told["lowerBoundAt"] == told["at"]
     assert served.ask("/api/savings?since=24h").json["savingPerHour"] == 2.25
 
 

@@ -44,7 +44,7 @@ def dashboard(
     from dovetail.observe.log import LogSettings, configure
 
     configure(LogSettings(level="warning", form="text"), sys.stderr)
-    board = Board()
+    board = Board(still=snapshot is not None)
     if snapshot is not None:
         board.publish(read_snapshot(snapshot, kubeconfig, context, settings))
     try:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from dovetail.core.bound import BoundUnavailable, lower_bound
 from dovetail.core.disruption.allowance import count_nodes
 from dovetail.core.disruption.context import Context, Gates
 from dovetail.core.disruption.explain import NodeExplanation, explain_node
@@ -74,7 +73,6 @@ class Answers:
         self._book = FactBook()
         self._pass: tuple[int, Context] | None = None
         self._plan: tuple[int, Plain] | None = None
-        self._floor: tuple[int, float | None] | None = None
 
     def plan(self) -> Plain:
         """What the next pass would do, and why not more."""
@@ -141,17 +139,13 @@ class Answers:
         return self._documents.history(asked, snapshot.at if snapshot is not None else datetime.now(UTC))
 
     def savings(self, asked: Mapping[str, str]) -> Plain:
-        """What the cluster costs, what it could cost at least, and what decisions saved."""
-        sight, context = self._context()
-        snapshot = context.snapshot
-        if self._floor is None or self._floor[0] != sight.number:
-            self._floor = (sight.number, _floor(snapshot))
+        """What the cluster costs, and what decisions saved."""
+        snapshot = self._context()[1].snapshot
         managed = [node for node in snapshot.nodes if node.managed]
         past = self._documents.history({**asked, "act": "disrupt"}, snapshot.at)
         return {
             "at": stamp(snapshot.at),
             "costPerHour": round(sum(price_of(node, snapshot) for node in managed), 6),
-            "lowerBoundPerHour": self._floor[1],
             "missing": past.get("missing"),
             **add_up(past["decisions"]),
         }
@@ -174,10 +168,3 @@ class Answers:
             if name == node.name or (node.claim is not None and name == node.claim.name):
                 return node
         raise Unanswerable(f"there is no node {name!r}")
-
-
-def _floor(snapshot: Snapshot) -> float | None:
-    try:
-        return round(lower_bound(snapshot), 6)
-    except BoundUnavailable:
-        return None

@@ -30,9 +30,10 @@ class Sight:
 
 
 class Board:
-    """Holds the latest sight; any thread may leave one."""
+    """Holds the latest sight; any thread may leave one. `still`: what it shows is of the past and does not change."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, still: bool = False) -> None:
+        self.still = still
         self._lock = threading.Lock()
         self._latest = Sight(0, None, ("the cluster has not been read yet",))
         self._listener: Callable[[], object] | None = None

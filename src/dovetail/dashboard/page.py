@@ -86,10 +86,8 @@ class _Running:
         self._loop, self._stopped = asyncio.get_running_loop(), asyncio.Event()
         thinker = ThreadPoolExecutor(1, "dashboard-thinking")
         answers = Answers(page.board, page.documents, page.terms)
-        site = Site(page.access, answers, thinker)
-        runner = web.AppRunner(
-            site.application(page.board), access_log=None, handle_signals=False, shutdown_timeout=1.0
-        )
+        site = Site(page.access, page.board, answers, thinker)
+        runner = web.AppRunner(site.application(), access_log=None, handle_signals=False, shutdown_timeout=1.0)
         await runner.setup()
         try:
             await self._listen(runner)
@@ -99,7 +97,7 @@ class _Running:
                 await self._stopped.wait()
                 showing.cancel()
                 await asyncio.wait([showing])
-                site.feed.end()
+                site.close()
         finally:
             await runner.cleanup()
             thinker.shutdown(wait=False, cancel_futures=True)
@@ -128,55 +126,67 @@ class _Showing:
         self._tiles = Tiles()
         self._said: dict[str, Plain] = {}
         self._extra: Plain = {}
-        self._thought_of = -1
-        self._may_think_at = 0.0
+        self._to_draw, self._to_think = asyncio.Event(), asyncio.Event()
 
     async def run(self) -> None:
-        loop = asyncio.get_running_loop()
-        news = asyncio.Event()
-        self._board.listen(loop, news.set)
+        """Draw whatever comes at once; think of it in between, as long as that takes."""
+        self._board.listen(asyncio.get_running_loop(), self._heard)
+        self._heard()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._keep_drawing())
+            tasks.create_task(self._keep_thinking())
+
+    def _heard(self) -> None:
+        self._to_draw.set()
+        self._to_think.set()
+
+    async def _keep_drawing(self) -> None:
         while True:
-            news.clear()
+            await self._to_draw.wait()
+            self._to_draw.clear()
             try:
-                await self._show()
+                await self._draw()
             except Exception:  # the page goes on with what it has
                 log.exception("page not brought up to date")
             await asyncio.sleep(SHORTEST_REST)
-            behind = self._board.latest.snapshot is not None and self._thought_of != self._board.latest.number
-            with suppress(TimeoutError):
-                async with asyncio.timeout(max(0.05, self._may_think_at - time.monotonic()) if behind else None):
-                    await news.wait()
 
-    async def _show(self) -> None:
+    async def _draw(self) -> None:
         sight = self._board.latest
         if sight.snapshot is None:
             self._feed.show({}, {}, sight.missing)
             return
-        await self._draw()
-        if self._thought_of != sight.number and time.monotonic() >= self._may_think_at:
-            began = time.monotonic()
-            plan = await asyncio.get_running_loop().run_in_executor(self._thinker, self._answers.plan)
-            took = time.monotonic() - began
-            self._thought_of, self._may_think_at = sight.number, time.monotonic() + took * RESTS_PER_THOUGHT
-            self._said = said_in(plan)
-            self._extra = {
-                "planned": {
-                    "commands": len(plan["commands"]),
-                    "nodes": sum(len(each["nodes"]) for each in plan["commands"]),
-                    "savingPerMonth": plan["savingPerMonth"],
-                    "at": plan["at"],
-                    "tookSeconds": round(took, 3),
-                }
-            }
-            await self._draw()
-
-    async def _draw(self) -> None:
-        snapshot = self._board.latest.snapshot
-        if snapshot is None:
-            return
+        snapshot, still = sight.snapshot, self._board.still
 
         def draw() -> tuple[dict[str, Plain], Plain]:
             tiles = self._tiles.of(snapshot, self._said)
-            return tiles, {**summary_of(snapshot, tiles.values()), **self._extra}
+            return tiles, {**summary_of(snapshot, tiles.values()), "still": still, **self._extra}
 
-        self._feed.show(*await asyncio.get_running_loop().run_in_executor(self._thinker, draw))
+        self._feed.show(*await asyncio.to_thread(draw))
+
+    async def _keep_thinking(self) -> None:
+        """What every node waits for."""
+        while True:
+            await self._to_think.wait()
+            self._to_think.clear()
+            began = time.monotonic()
+            if self._board.latest.snapshot is not None:
+                try:
+                    self._note(
+                        await asyncio.get_running_loop().run_in_executor(self._thinker, self._answers.plan), began
+                    )
+                except Exception:  # the page goes on with the plan it has
+                    log.exception("no plan for the page")
+            await asyncio.sleep((time.monotonic() - began) * RESTS_PER_THOUGHT)
+
+    def _note(self, plan: Plain, began: float) -> None:
+        self._said = said_in(plan)
+        self._extra = {
+            "planned": {
+                "commands": len(plan["commands"]),
+                "nodes": sum(len(each["nodes"]) for each in plan["commands"]),
+                "savingPerMonth": plan["savingPerMonth"],
+                "at": plan["at"],
+                "tookSeconds": round(time.monotonic() - began, 3),
+            }
+        }
+        self._to_draw.set()

@@ -17,6 +17,7 @@ from dovetail.dashboard.access import COOKIE, OPEN, Access, Handler
 from dovetail.dashboard.answers import Answers, Unanswerable
 from dovetail.dashboard.board import Board
 from dovetail.dashboard.feed import Feed
+from dovetail.dashboard.floor import Floors
 from dovetail.manifest.snapshot_file import snapshot_bytes
 
 POLICY = (
@@ -45,20 +46,27 @@ YEAR_SECONDS = 365 * 24 * 3600
 class Site:
     """Everything that can be asked for. Thinking is done by `thinker`, one question at a time."""
 
-    def __init__(self, access: Access, answers: Answers, thinker: Executor) -> None:
+    def __init__(self, access: Access, board: Board, answers: Answers, thinker: Executor) -> None:
         self.feed = Feed()
+        self._board = board
+        self._floors = Floors()
         self._access = access
         self._answers = answers
         self._thinker = thinker
         self._streams = 0
         self._files = _files()
 
-    def application(self, board: Board) -> web.Application:
+    def close(self) -> None:
+        """Let everybody go."""
+        self.feed.end()
+        self._floors.close()
+
+    def application(self) -> web.Application:
         """To be run by a server."""
 
         @web.middleware
         async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
-            board.ask()
+            self._board.ask()
             try:
                 response = await self._guarded(request, handler)
             except Unanswerable as error:
@@ -81,6 +89,7 @@ class Site:
         router.add_get("/api/cluster", self._cluster)
         router.add_get("/api/events", self._events, allow_head=False)
         router.add_get("/api/snapshot", self._snapshot)
+        router.add_get("/api/savings", self._savings)
         documents: dict[str, Callable[[web.Request], dict[str, Any]]] = {
             "/api/plan": lambda _: answers.plan(),
             "/api/node/{name}": lambda asked: answers.node(asked.match_info["name"]),
@@ -91,7 +100,6 @@ class Site:
             ),
             "/api/budgets/{name}": lambda asked: answers.budgets(asked.match_info["name"], asked.query),
             "/api/history": lambda asked: answers.history(asked.query),
-            "/api/savings": lambda asked: answers.savings(asked.query),
         }
         for path, answer in documents.items():
             router.add_get(path, self._document(answer))
@@ -140,6 +148,10 @@ class Site:
         response = _json(content)
         response.headers["Content-Disposition"] = 'attachment; filename="snapshot.json"'
         return response
+
+    async def _savings(self, request: web.Request) -> web.StreamResponse:
+        floor = await self._floors.of(self._board.latest)
+        return _json(await self._think(lambda: msgspec.json.encode({**self._answers.savings(request.query), **floor})))
 
     def _document(self, answer: Callable[[web.Request], dict[str, Any]]) -> Handler:
         async def answered(request: web.Request) -> web.StreamResponse:

@@ -84,7 +84,8 @@ function setQuery(values) {
 
 function head() {
   const link = document.getElementById("link");
-  link.textContent = store.connected ? "live" : "connection lost, trying again";
+  const well = store.summary?.still ? "a snapshot" : "live";
+  link.textContent = store.connected ? well : "connection lost, trying again";
   link.className = store.connected ? "live" : "lost";
   const { summary } = store;
   fill(document.getElementById("clock"), summary && time(summary.at));

@@ -18,7 +18,7 @@ export function open({ put, store, at, setQuery }) {
     put(h("h1", { class: "unseen" }, "Savings"),
       h("div", { class: "figures" },
         figure("cost", "Cost an hour", money(cost), `${monthly(cost)} a month`),
-        figure("bound", "Least possible", bound === null ? "unknown" : money(bound), bound === null ? "" : `${monthly(bound)} a month, by linear programme`),
+        figure("bound", "Least possible", bound === null ? "…" : money(bound), bound === null ? (told.lowerBoundAt ? "the solver found none" : "being worked out") : `${monthly(bound)} a month, by linear programme`),
         figure("gap", "Above the least", bound ? `${Math.round((cost / bound - 1) * 100)}%` : "–", bound === null ? "" : `${money(Math.max(0, cost - bound))} an hour`),
         figure("saved", "Saved by decisions", `${money(told.savingPerHour)}/h`, `${monthly(told.savingPerHour)} a month`)),
       h("p", { class: "quiet" }, "No set of nodes on sale could hold these pods for less than the least possible: it allows fractions of nodes, so even a perfect cluster is above it."),
