@@ -22,7 +22,7 @@ from stories import Life, node_pool
 REF = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
 AMD64 = {"key": "kubernetes.io/arch", "operator": "In", "values": ["amd64"]}
 ON_DEMAND = {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]}
-PACE = 8.0
+PACE = 12.0
 QUICK = KubeletTiming(node_ready=(0.1, 0.5), pod_start=(0.1, 0.5), pod_stop=(0.1, 0.5))
 
 
