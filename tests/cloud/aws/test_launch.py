@@ -82,6 +82,9 @@ def test_everything_made_is_tagged_so_that_it_is_found_again(ready):
         }
         [request] = requests(account)
         assert set(values(request, ".ResourceType")) == {"instance", "volume", "fleet"}
+        [template, *_] = requests(account, "CreateLaunchTemplate")
+        own = [value for name, value in template.items() if name.startswith("TagSpecification.1.Tag.")]
+        assert {"karpenter.sh/nodepool", "eks:eks-cluster-name", f"kubernetes.io/cluster/{account.name}"} <= set(own)
 
     ready(story, node_class={"tags": {"team": "a", "Name": "mine"}})
 

@@ -111,12 +111,13 @@ class Launcher:
         name = yard.cluster.name
         facts = await yard.cluster.facts()
         tags = tags_of(claim, node_class, name, stamped_hash(node_class))
-        shared = {key: value for key, value in tags.items() if key in _shared(name) or key in node_class.spec.tags}
+        shared = {key: value for key, value in tags.items() if key in _shared(name)}
+        brought = {**node_class.spec.tags, **shared}
         boot = boot_of(claim, purchase.capacity_type, node_class.spec, (name, facts))
-        start = Start(node_class, purchase, boot, shared, efa=labels.EFA in claim.spec.resources.requests)
+        start = Start(node_class, purchase, boot, brought, efa=labels.EFA in claim.spec.resources.requests)
         zones = self._addresses.choose(await yard.subnets.find(node_class.spec.subnet_selector_terms))
         bids = tuple(
-            Bid(option, zones[option.offering.zone], template(name, node_class.name, template_data(option, start)))
+            Bid(option, zones[option.offering.zone], template(shared, template_data(option, start)))
             for option in purchase.options
             if option.offering.zone in zones and image_of(option, node_class)
         )
@@ -210,8 +211,10 @@ class Launcher:
 
 
 def _shared(cluster_name: str) -> frozenset[str]:
-    """Tags that do not differ between the claims of a class."""
-    return frozenset({labels.cluster_tag(cluster_name), labels.CLUSTER_NAME_TAG, labels.NODE_CLASS_TAG})
+    """Tags that do not differ between the claims of a pool."""
+    return frozenset(
+        {labels.cluster_tag(cluster_name), labels.CLUSTER_NAME_TAG, labels.NODE_CLASS_TAG, labels.NODEPOOL_TAG}
+    )
 
 
 def _all_short(order: _Order, error: AwsError) -> list[FleetError]:

@@ -9,6 +9,7 @@ from dovetail.cloud.aws.launching.choosing import Option, Purchase
 from dovetail.cloud.aws.launching.userdata import Boot, user_data
 from dovetail.cloud.aws.resolving.images import image_for
 from dovetail.model.ec2nodeclass import BlockDevice, BlockDeviceMapping, EC2NodeClass, EC2NodeClassSpec, MetadataOptions
+from dovetail.model.labels import SPOT
 from dovetail.model.quantity import Quantity
 from dovetail.model.resources import PODS
 
@@ -41,6 +42,7 @@ def template_data(option: Option, start: Start) -> dict[str, Any]:
     pods = int(option.instance_type.capacity[PODS].units)
     boot = replace(start.boot, kubelet={**start.boot.kubelet, "maxPods": pods})
     listed = [{"Key": key, "Value": value} for key, value in sorted(start.tags.items())]
+    brought = ["network-interface", *(["spot-instances-request"] if start.purchase.capacity_type == SPOT else [])]
     groups = [group.id for group in status.security_groups]
     interfaces = _interfaces(option, start, groups)
     data: dict[str, Any] = {
@@ -51,7 +53,7 @@ def template_data(option: Option, start: Start) -> dict[str, Any]:
         "MetadataOptions": _metadata(spec.metadata_options or MetadataOptions()),
         "Monitoring": {"Enabled": bool(spec.detailed_monitoring)},
         "CapacityReservationSpecification": _reservation(option),
-        "TagSpecifications": [{"ResourceType": "network-interface", "Tags": listed}],
+        "TagSpecifications": [{"ResourceType": each, "Tags": listed} for each in brought],
         **({"NetworkInterfaces": interfaces} if interfaces else {"SecurityGroupIds": groups}),
         **({"CpuOptions": _capitalised(spec.cpu_options)} if spec.cpu_options else {}),
     }

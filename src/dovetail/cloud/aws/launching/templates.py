@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from dovetail.cloud.aws.labels import CLUSTER_NAME_TAG, NODE_CLASS_TAG, cluster_tag
+from dovetail.cloud.aws.labels import CLUSTER_NAME_TAG, NODE_CLASS_TAG
 from dovetail.cloud.aws.remembered import Remembered
 from dovetail.cloud.aws.resolving.selecting import named
 from dovetail.cloud.aws.session import Aws, AwsError
@@ -35,13 +35,13 @@ class Template:
 
     name: str
     data: Mapping[str, Any]
-    node_class: str
+    tags: Mapping[str, str]
 
 
-def template(cluster_name: str, node_class: str, data: Mapping[str, Any]) -> Template:
-    """The template with this content."""
-    told = json.dumps([cluster_name, node_class, data], sort_keys=True)
-    return Template(f"{GROUP}/{hashlib.sha256(told.encode()).hexdigest()[:24]}", data, node_class)
+def template(tags: Mapping[str, str], data: Mapping[str, Any]) -> Template:
+    """The template with this content. `tags` say whose it is, and are what permissions are bound to."""
+    told = json.dumps([tags, data], sort_keys=True)
+    return Template(f"{GROUP}/{hashlib.sha256(told.encode()).hexdigest()[:24]}", data, tags)
 
 
 def is_gone(code: str) -> bool:
@@ -89,11 +89,7 @@ class LaunchTemplates:
             await self._delete(name)
 
     async def _make(self, wanted: Template) -> bool:
-        tags = {
-            CLUSTER_NAME_TAG: self._cluster_name,
-            cluster_tag(self._cluster_name): "owned",
-            NODE_CLASS_TAG: wanted.node_class,
-        }
+        tags = wanted.tags
         listed = [{"ResourceType": "launch-template", "Tags": [{"Key": k, "Value": v} for k, v in tags.items()]}]
         given: dict[str, Any] = {
             "LaunchTemplateName": wanted.name,
