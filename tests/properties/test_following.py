@@ -6,7 +6,10 @@ from dataclasses import replace
 import msgspec
 import pytest
 
+from builders import claim, node, pod, snapshot
 from dovetail.core.scheduling.sweep import Bounds, Sweep
+from dovetail.model.labels import INITIALIZED, REGISTERED
+from dovetail.model.snapshot import ClusterNode
 from reference.clusters import random_cluster
 
 
@@ -115,3 +118,20 @@ def test_answers_that_come_back_with_the_twin_of_a_pod_are_those_of_a_new_sweep(
             assert answers(sweep) == answers(Sweep(snapshot, case.pools)), f"seed {seed}"
             compared += 1
     assert compared > 50
+
+
+def test_a_pod_that_loses_its_last_other_room_is_named_if_it_comes_first():
+    ready = {REGISTERED: "true", INITIALIZED: "true"}
+    urgent = {"priority": 10}
+    there = [
+        pod("first", "1", on="a", spec=urgent),
+        pod("large", "3", on="a"),
+        pod("like-first", "1", on="b", spec=urgent),
+    ]
+    a = ClusterNode(node("a", labels=ready), claim("a"), tuple(there[:2]))
+    b = ClusterNode(node("b", cpu="2", labels=ready), claim("b"), tuple(there[2:]))
+    full = replace(b, pods=(there[2], pod("one-more", "1", on="b", spec=urgent)))
+    sweep = Sweep(snapshot(nodes=[a, b]), [])
+    assert sweep.remove(sweep.row("a")).blocker.key.name == "large"
+    assert sweep.follow(sweep.row("b"), full, closed=False)
+    assert sweep.remove(sweep.row("a")).blocker.key.name == "first"
