@@ -209,8 +209,9 @@ def test_a_node_whose_pods_just_moved_is_left_alone_for_the_grace_period(life):
 
 def test_several_underutilised_nodes_become_one(life):
     life.until(lambda: len(life.nodes("several")) == 1 and life.runs("several", 3), "one carries all")
-    assert max(record["candidates"] for _, record in life.marks("several")) == 2
-    assert {record["replacements"] for _, record in life.marks("several")} == {0}
+    commands = [record for _, record in life.marks("several")]
+    assert {record["reason"] for record in commands} <= {"Underutilized", "Empty"}  # one may be empty by chance
+    assert {record["replacements"] for record in commands} == {0}
 
 
 def test_a_node_that_is_too_large_is_replaced_by_a_cheaper_one(life):
