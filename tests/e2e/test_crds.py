@@ -21,7 +21,7 @@ POOLS = "/apis/karpenter.sh/{}/nodepools"
 @pytest.fixture(scope="module")
 def server(control_plane):
     """The API server with our CRDs."""
-    control_plane.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(CRDS))
+    control_plane.kubectl("apply", "--server-side", "--force-conflicts", "-k", str(CRDS))
     control_plane.kubectl("wait", "--for=condition=Established", "--timeout=30s", "crd", "--all")
     for path in (
         "/apis/karpenter.sh/v1beta1/nodeclaims",

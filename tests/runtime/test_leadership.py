@@ -211,7 +211,9 @@ def test_two_replicas_never_act_at_once_whatever_the_server_and_the_clocks_do(se
     play(story)
 
 
-@pytest.mark.parametrize("faults", [Silent(), *map(Refusing, FAILURES)], ids=str)
+@pytest.mark.parametrize(
+    "faults", [Silent(), *map(Refusing, FAILURES)], ids=lambda each: type(getattr(each, "error", each)).__name__
+)
 def test_a_leader_that_cannot_renew_has_stopped_before_the_next_one_starts(faults):
     async def story(world, loop):
         first, second = Replica(world, "a"), Replica(world, "b")
