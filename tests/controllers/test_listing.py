@@ -6,6 +6,7 @@ import logging
 import pytest
 
 from dovetail.controllers.listing import list_snapshot
+from dovetail.core.disruption.planner import plan_disruption
 from dovetail.model.inventory import INVENTORY, Inventory, build_snapshot
 from dovetail.model.kinds import NODE_POOL
 from dovetail.ports.errors import NotFound
@@ -82,3 +83,24 @@ def test_an_object_that_cannot_be_read_is_left_out_and_named(caplog):
         assert "left out Pod default/odd" in caplog.text
 
     live(story)
+
+
+def test_a_plan_of_a_cluster_with_a_pod_nobody_can_read_disrupts_nothing():
+    """The controllers would do nothing either: the pod may run on the node that looks empty."""
+    container = {"name": "main", "image": "app", "resources": {"requests": {"cpu": "about-two"}}}
+
+    async def story(life):
+        await life.until(lambda: life.running(3) and life.settled())
+        life.world.apply(deployment(replicas=0))
+        await life.until(lambda: not life.pods)
+        await asyncio.sleep(60)
+        asked = (life.world, life.parts.provider, life.world.clock)
+        assert plan_disruption(await list_snapshot(*asked)).commands
+        meta = {"name": "odd", "namespace": "default"}
+        life.world.apply({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": {"containers": [container]}})
+        plan = plan_disruption(await list_snapshot(*asked))
+        assert not plan.commands
+        assert all("Pod default/odd" in each.message for each in plan.refusals_by_method["emptiness"])
+
+    pool = node_pool(disruption={"consolidateAfter": "0s"})
+    live(story, node_class(), pool, deployment(replicas=3))

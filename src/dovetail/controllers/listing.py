@@ -10,14 +10,13 @@ from typing import Any
 
 from dovetail.controllers.catalogs import find_catalogs
 from dovetail.model.inventory import INVENTORY, Inventory, build_snapshot
-from dovetail.model.kinds import CONFIG_MAP, NODE_POOL, Kind
+from dovetail.model.kinds import CONFIG_MAP, NODE_POOL, POD, POD_DISRUPTION_BUDGET, Kind
 from dovetail.model.labels import WELL_KNOWN
 from dovetail.model.pause import PAUSE, SWITCH
 from dovetail.model.snapshot import Snapshot
-from dovetail.model.wire import KubeObject
 from dovetail.ports.clock import Clock
 from dovetail.ports.cloud import CloudProvider
-from dovetail.ports.cluster import Cluster, ListOptions
+from dovetail.ports.cluster import Cluster, Listing, ListOptions
 from dovetail.ports.errors import Denied, NotFound
 
 log = logging.getLogger(__name__)
@@ -26,10 +25,21 @@ _INSTALL = "install the custom resources with:  dovetail crds | kubectl apply --
 
 async def list_snapshot(cluster: Cluster, cloud: CloudProvider, clock: Clock, namespace: str = "default") -> Snapshot:
     """The cluster as it is now. Needs no more than permission to list. Nothing in it is younger than its instant."""
-    inventory = Inventory({kind: await _list(cluster, kind) for kind in INVENTORY})
+    listings = {kind: await _list(cluster, kind) for kind in INVENTORY}
+    inventory = Inventory({kind: listing.items for kind, listing in listings.items()})
     catalogs = await find_catalogs(cloud, inventory.of(NODE_POOL))
     built = build_snapshot(inventory, clock.now(), catalogs, WELL_KNOWN | cloud.well_known_labels)
-    return replace(built, pause=await _pause(cluster, namespace), repair_statements=cloud.repair_statements())
+    odd = [
+        f"{kind.name} {bad.key} ({bad.faults[0] if bad.faults else 'no reason known'})"
+        for kind in (POD, POD_DISRUPTION_BUDGET)
+        for bad in listings[kind].unreadable
+    ]
+    return replace(
+        built,
+        pause=await _pause(cluster, namespace),
+        repair_statements=cloud.repair_statements(),
+        unreadable=tuple(odd),
+    )
 
 
 async def _pause(cluster: Cluster, namespace: str) -> str | None:
@@ -43,11 +53,11 @@ async def _pause(cluster: Cluster, namespace: str) -> str | None:
     return next((each.metadata.annotations.get(PAUSE) for each in found.items), None)
 
 
-async def _list(cluster: Cluster, kind: Kind[Any]) -> tuple[KubeObject, ...]:
+async def _list(cluster: Cluster, kind: Kind[Any]) -> Listing[Any]:
     try:
         listing = await cluster.list(kind)
     except NotFound:
         raise NotFound(f"the cluster has no {kind.plural}.{kind.group}; {_INSTALL}") from None
     for bad in listing.unreadable:
         log.error("left out %s %s, which cannot be read: %s", kind, bad.key, "; ".join(map(str, bad.faults)))
-    return listing.items
+    return listing

@@ -182,6 +182,8 @@ class Snapshot:
     """What the annotation that pauses everything says, if it is there."""
     repair_statements: tuple[RepairStatement, ...] = ()
     """The node conditions that the provider calls unhealthy."""
+    unreadable: tuple[str, ...] = ()
+    """Pods and their budgets that cannot be understood: a node may be neither as empty nor as free as it looks."""
 
     def pause_of(self, pool: str) -> Pause | None:
         """The pause in force for a pool, its own or everybody's."""

@@ -14,6 +14,7 @@ from dovetail.core.disruption.context import Context, Gates
 from dovetail.core.disruption.facts import FactBook
 from dovetail.core.disruption.methods import METHODS
 from dovetail.core.disruption.methods.base import Method, Proposal
+from dovetail.core.disruption.notices import unreadable_objects
 from dovetail.core.disruption.simulations import Simulations
 from dovetail.model.reason import Reason
 from dovetail.model.refusal import Refusal
@@ -85,6 +86,10 @@ def plan_pass(context: Context, *, thorough: bool = False, methods: Sequence[Met
 def consider(method: Method, context: Context) -> Proposal:
     """Ask one method about every managed node: each ends in a command or with a refusal."""
     candidates, refusals = context.candidates(eventual=method.eventual)
+    if context.snapshot.unreadable:
+        why = unreadable_objects(context.snapshot.unreadable)
+        blind = (Refusal("Unreadable", f"node/{each.name}", why, permanent=True) for each in candidates)
+        return Proposal((), (*refusals, *blind))
     interesting = []
     said = list(refusals)
     for candidate in candidates:
