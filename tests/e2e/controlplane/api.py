@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 MERGE = "application/merge-patch+json"
+STORAGE_WITHIN = 30  # seconds
 STRATEGIC = "application/strategic-merge-patch+json"
 
 
@@ -48,7 +49,18 @@ class Api:
         self._token = token
 
     def request(self, method: str, path: str, body: object = None, content_type: str = "application/json") -> Reply:
-        """Send one request; a refusal is a Reply, only a broken connection raises OSError."""
+        """Send one request; a refusal is a Reply, only a broken connection raises OSError.
+
+        For a while after a custom resource is installed the server asks to come back: its storage is being made.
+        """
+        for _ in range(STORAGE_WITHIN):
+            reply = self._request(method, path, body, content_type)
+            if reply.status != 429 or "storage is (re)initializing" not in str(reply.body):
+                break
+            time.sleep(1)
+        return reply
+
+    def _request(self, method: str, path: str, body: object, content_type: str) -> Reply:
         headers = {"Accept": "application/json"}
         if self._token:
             headers["Authorization"] = f"Bearer {self._token}"
