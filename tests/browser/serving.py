@@ -73,12 +73,12 @@ def fetch(address, path):
     return json.loads(fetch_bytes(address, path))
 
 
-def settled(address, within=90):
-    """The page's data once the plan is in it."""
+def settled(address, at="", within=120):
+    """The page's data once the plan is in it and, where it is said, the story has come to its end."""
     deadline = time.monotonic() + within
     while time.monotonic() < deadline:
         found = fetch(address, "api/cluster")
-        if "planned" in found["summary"]:
+        if "planned" in found["summary"] and found["summary"]["at"].endswith(at):
             return found
         time.sleep(0.2)
     raise AssertionError("no plan was shown in time")
