@@ -4,6 +4,7 @@ import asyncio
 
 from dovetail.model.kinds import POD
 from dovetail.model.wire import Key
+from dovetail.sim.kinds import NODE
 from dovetail.sim.loop import run
 from dovetail.sim.world import World, WorldOptions
 from sim.day import node
@@ -134,3 +135,31 @@ def test_too_few_domains_count_as_empty_ones():
     first, second = bindings([labelled("a", zone="east")], pods)
     assert first == "a"
     assert second == "0/1 nodes are available: 1 node(s) didn't match pod topology spread constraints."
+
+
+def test_a_node_that_goes_takes_its_domain_along_and_lets_waiting_pods_in():
+    spread = {
+        "topologyKey": "kubernetes.io/hostname",
+        "maxSkew": 1,
+        "labelSelector": {"matchLabels": {"app": "web"}},
+        "whenUnsatisfiable": "DoNotSchedule",
+    }
+    closed = node("b")
+    closed["spec"] = {"taints": [{"key": "going", "effect": "NoSchedule"}]}
+
+    async def main():
+        async with World(WorldOptions(seed=5)) as world:
+            for each in (node("a"), closed):
+                world.apply(each)
+            await asyncio.sleep(15)
+            for name in ("1", "2"):
+                world.apply(pod(name, labels={"app": "web"}, topologySpreadConstraints=[spread]))
+                await asyncio.sleep(1)
+            before = place(await world.get(POD, Key("default", "2")))
+            world.api.delete(NODE, Key("", "b"))
+            await asyncio.sleep(5)
+            return before, place(await world.get(POD, Key("default", "2")))
+
+    before, after = run(main(), limit=3600)
+    assert "didn't match pod topology spread constraints" in before
+    assert after == "a"

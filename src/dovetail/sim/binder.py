@@ -43,6 +43,8 @@ class Binder(Agent[str]):
             node = record.value(kinds.NODE)
             if isinstance(node, Node) and self.landscape.note_node(node, gone=gone):
                 self._retry()
+            elif gone:
+                self._retry_dependents()  # a domain fewer: what was uneven may be even now
             return
         pod = record.value(kinds.POD)
         if isinstance(pod, Pod):
