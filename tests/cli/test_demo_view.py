@@ -10,8 +10,8 @@ from dovetail.cli.story.performance import Plan, perform
 from dovetail.cli.story.script import load_nodepools
 from dovetail.cli.story.summary import Summary
 from dovetail.cli.story.tally import Tally
-from dovetail.cli.view.nodes import state_of
 from dovetail.cli.view.screen import screen
+from dovetail.core.lifecycle.stage import stage_of
 
 
 class Machine:
@@ -48,7 +48,7 @@ def lived(minutes, look=None):
 
 def test_every_state_of_a_node_is_seen():
     seen = set()
-    lived(91, lambda stage, _: seen.update(state_of(each) for each in stage.state.cluster_nodes()))
+    lived(91, lambda stage, _: seen.update(stage_of(each) for each in stage.state.cluster_nodes()))
     assert seen == {"Launching", "Registering", "NotReady", "Ready", "Draining", "Lost"}
 
 

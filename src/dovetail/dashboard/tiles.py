@@ -8,10 +8,10 @@ from datetime import datetime
 from typing import Any
 
 from dovetail.core.disruption.candidates import node_price
+from dovetail.core.lifecycle.stage import stage_of
 from dovetail.model.catalog import InstanceType
 from dovetail.model.command import read_record
 from dovetail.model.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
-from dovetail.model.nodeclaim import REGISTERED
 from dovetail.model.resources import CPU, MEMORY, PODS, Resources
 from dovetail.model.snapshot import ClusterNode, Snapshot
 
@@ -20,19 +20,10 @@ NO_TYPES: Mapping[str, InstanceType] = {}
 
 
 def state_of(each: ClusterNode) -> str:
-    """How far a node has come, in one word."""
-    claim, node = each.claim, each.node
-    if each.deleting or (node is not None and node.deleting):
-        return "Draining"
-    if claim is not None and node is None:
-        if claim.has(REGISTERED):
-            return "Lost"
-        return "Registering" if claim.provider_id else "Launching"
-    if not each.registered:
-        return "Registering"
-    if not each.initialized or node is None or not node.ready:
-        return "NotReady"
-    return "Disrupting" if claim is not None and read_record(claim) is not None else "Ready"
+    """How far a node has come; one that a command has marked is told apart."""
+    stage = stage_of(each)
+    marked = each.claim is not None and read_record(each.claim) is not None
+    return "Disrupting" if stage == "Ready" and marked else stage
 
 
 def price_of(each: ClusterNode, snapshot: Snapshot) -> float:

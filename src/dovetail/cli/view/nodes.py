@@ -9,8 +9,8 @@ from rich.text import Text
 
 from dovetail.cli.story.names import short_name
 from dovetail.cloud.kwok.labels import PRICE
+from dovetail.core.lifecycle.stage import stage_of
 from dovetail.model.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
-from dovetail.model.nodeclaim import REGISTERED
 from dovetail.model.resources import CPU, MEMORY
 from dovetail.model.snapshot import ClusterNode
 
@@ -34,20 +34,6 @@ class Room:
     width: int
     rows: int
     unicode: bool = True
-
-
-def state_of(each: ClusterNode) -> str:
-    """How far a node has come, in one word."""
-    claim, node = each.claim, each.node
-    if each.deleting or (node is not None and node.deleting):
-        return "Draining"
-    if claim is not None and node is None:
-        if claim.has(REGISTERED):
-            return "Lost"
-        return "Registering" if claim.provider_id else "Launching"
-    if not each.registered:
-        return "Registering"
-    return "Ready" if each.initialized and node is not None and node.ready else "NotReady"
 
 
 def node_table(nodes: tuple[ClusterNode, ...], now: datetime, room: Room) -> Table:
@@ -83,11 +69,11 @@ def _age_order(each: ClusterNode) -> tuple[str, str]:
 
 
 def _news_order(each: ClusterNode) -> tuple[bool, tuple[str, str]]:
-    return (state_of(each) == "Ready", _age_order(each))
+    return (stage_of(each) == "Ready", _age_order(each))
 
 
 def _cells(each: ClusterNode, now: datetime, room: Room, *, wide: bool) -> list[Text | str]:
-    labels, state = each.labels, state_of(each)
+    labels, state = each.labels, stage_of(each)
     price = labels.get(PRICE)
     zone = labels.get(ZONE, "")
     where = (
