@@ -108,7 +108,7 @@ class Judge:
         if voluntarily(after) and not voluntarily(before) and not deleting(after):
             self._within_budget(after)
         if deleting(after) and before is not None and not deleting(before):
-            self._has_a_cause(before)
+            self._has_a_cause(after)
 
     def _note_command(self, claim: Plain) -> None:
         uid, record = claim["metadata"]["uid"], record_of(claim)
@@ -165,7 +165,7 @@ class Judge:
         self.evicted.append(after)
         name = after["spec"]["nodeName"]
         node = next((each for each in self._all("Node") if each["metadata"]["name"] == name), None)
-        claims = [each for each in self._all("NodeClaim") if each["status"].get("nodeName") == name]
+        claims = [each for each in self._all("NodeClaim") if each.get("status", {}).get("nodeName") == name]
         if node is not None and not deleting(node) and not any(map(deleting, claims)):
             self.broken.append(f"pod {after['metadata']['name']} is evicted from {name}, which stays")
         if _protected(after) and not any("terminationGracePeriod" in claim["spec"] for claim in claims):

@@ -79,6 +79,12 @@ def test_what_goes_as_it_should_breaks_nothing():
     )
 
 
+def test_a_claim_that_nobody_has_looked_at_yet_is_no_fault():
+    just_made = {"metadata": {"uid": "n", "name": "n", "labels": LABELS}, "spec": {}}
+    eviction = (("Pod", pod("p")), ("Pod", pod("p", deleted=True)))
+    assert not broken(A, ("NodeClaim", just_made), LEAVING, ("Node", node("a", deleted=True)), *eviction)
+
+
 CASES = {
     "may be": (A, B, *(("NodeClaim", claim(each, *READY, command=record())) for each in "ab")),
     "nothing says why": (A, ("NodeClaim", claim("a", *READY, deleted=True))),

@@ -85,9 +85,9 @@ class Api:
         return self.request("GET", path)
 
     def items(self, path: str) -> list[Any]:
-        """The items of a list; none where the resource is not installed."""
+        """The items of a list, each with a status; none where the resource is not installed."""
         reply = self.get(path)
-        return [] if reply.status == 404 else list(reply.expect()["items"])
+        return [] if reply.status == 404 else [{"status": {}, **each} for each in reply.expect()["items"]]
 
     def post(self, path: str, body: object) -> Reply:
         """POST."""
@@ -103,7 +103,7 @@ class Api:
 
 
 def eventually(probe: Callable[[], T | None], what: str, within: float = 30.0, every: float = 0.05) -> T:
-    """Ask `probe` until its answer is truthy and return that. A failed assertion or connection means: not yet."""
+    """Ask `probe` until its answer is truthy and return that. What fails, cannot be reached or is not there means: not yet."""
     deadline = time.monotonic() + within
     why = ""
     while True:
@@ -112,8 +112,8 @@ def eventually(probe: Callable[[], T | None], what: str, within: float = 30.0, e
             if answer:
                 return answer
             why = f"last answer: {answer!r}"
-        except (AssertionError, OSError) as not_yet:
-            why = f"last failure: {not_yet}"
+        except (AssertionError, OSError, LookupError, StopIteration) as not_yet:
+            why = f"last failure: {not_yet!r}"
         if time.monotonic() >= deadline:
             raise AssertionError(f"not within {within:g} s: {what}; {why}")
         time.sleep(every)
