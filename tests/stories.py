@@ -12,7 +12,8 @@ from dovetail.model.labels import INSTANCE_TYPE, TERMINATION_FINALIZER
 from dovetail.settings import Settings
 from dovetail.sim.loop import run
 from dovetail.sim.world import World, WorldOptions
-from dovetail.wiring import Parts, admit, assemble
+from dovetail.wiring.embedded import admit
+from dovetail.wiring.parts import Parts, assemble
 
 GENERIC = Settings(catalog="generic")
 

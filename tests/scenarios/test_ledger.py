@@ -17,7 +17,8 @@ from dovetail.observe.metrics import PrometheusMetrics
 from dovetail.ports.cluster import Patch
 from dovetail.sim.loop import run
 from dovetail.sim.world import World, WorldOptions
-from dovetail.wiring import admit, assemble
+from dovetail.wiring.embedded import admit
+from dovetail.wiring.parts import assemble
 from stories import ACTING, FREELY, ON_DEMAND, Life, deployment, node_class, node_pool, pool
 
 

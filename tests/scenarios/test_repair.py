@@ -9,7 +9,7 @@ import pytest
 from dovetail.model.labels import TERMINATION_TIMESTAMP
 from dovetail.sim.loop import VirtualClock, run
 from dovetail.sim.world import World, WorldOptions
-from dovetail.wiring import admit
+from dovetail.wiring.embedded import admit
 from stories import GENERIC, Life, budget, deployment, live, node_class, node_pool
 
 SEED_REPAIR = {

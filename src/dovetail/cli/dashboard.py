@@ -88,7 +88,7 @@ async def _watch(board: "Board", kubeconfig: Path | None, context: str | None, s
     """Keep the board up to date with a live cluster."""
     from dovetail.cli.dashboard_documents import PAUSE_SECONDS
     from dovetail.dashboard.board import keep_publishing
-    from dovetail.wiring import watched
+    from dovetail.wiring.live import watched
 
     async with watched(kubeconfig, context, settings) as (state, take), asyncio.TaskGroup() as tasks:
         for informer in (*state.informers, state.switch):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dovetail.dashboard.answers import Documents
     from dovetail.dashboard.board import Board
     from dovetail.dashboard.page import Page
-    from dovetail.wiring import Parts
+    from dovetail.wiring.parts import Parts
 
 PAUSE_SECONDS = 1.0
 
@@ -40,7 +40,7 @@ async def page_of(parts: "Parts", settings: Settings) -> AsyncIterator[None]:
     """The page of a controller, served while inside unless its port is 0. While another one leads it says so."""
     from dovetail.dashboard.board import Board, keep_publishing
     from dovetail.observe.ledger import find_place
-    from dovetail.wiring import SystemClock, look
+    from dovetail.wiring.live import SystemClock, look
 
     if not settings.dashboard_port:
         yield

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dovetail.core.disruption.draining import DrainView
     from dovetail.core.scheduling.solve import Placement
     from dovetail.model.snapshot import ClusterNode, Snapshot
-    from dovetail.wiring import Reach
+    from dovetail.wiring.live import Reach
 
 
 @with_settings
@@ -67,7 +67,7 @@ def drain(  # noqa: PLR0913 - one parameter an option
     _check_held(found)
     if not found.deleting and not yes:
         _confirm(found.name)
-    from dovetail.wiring import reach
+    from dovetail.wiring.live import reach
 
     raise typer.Exit(asyncio.run(_carry_out(found, reach(kubeconfig, context, settings), patience, output)))
 

@@ -48,7 +48,7 @@ def read_snapshot(source: str | None, kubeconfig: Path | None, context: str | No
     from dovetail.cloud.kwok.catalog import InstanceTypesInvalid
     from dovetail.manifest.snapshot_file import SnapshotInvalid, read_snapshot_file
     from dovetail.ports.errors import WorldError
-    from dovetail.wiring import take_snapshot
+    from dovetail.wiring.live import take_snapshot
 
     if source is not None and (kubeconfig is not None or context is not None):
         raise typer.BadParameter("is for a cluster, not for a snapshot", param_hint="--kubeconfig / --context")

@@ -52,7 +52,9 @@ async def _run(kubeconfig: Path | None, context: str | None, settings: Settings)
     from dovetail.observe.endpoints import PortUnusable
     from dovetail.ports.errors import Denied
     from dovetail.runtime.shift import Ending
-    from dovetail.wiring import ProviderUnusable, endpoints, on_cluster, shift, standing
+    from dovetail.wiring.live import on_cluster, shift, standing
+    from dovetail.wiring.parts import endpoints
+    from dovetail.wiring.supply import ProviderUnusable
 
     log = logging.getLogger(__name__)
     loop = asyncio.get_running_loop()

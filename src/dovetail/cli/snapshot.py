@@ -98,7 +98,7 @@ def _from_cluster(kubeconfig: Path | None, context: str | None, settings: Settin
     from dovetail.cloud.kwok.catalog import InstanceTypesInvalid
     from dovetail.kube.endpoint import AccessFault
     from dovetail.ports.errors import WorldError
-    from dovetail.wiring import take_snapshot
+    from dovetail.wiring.live import take_snapshot
 
     try:
         return asyncio.run(take_snapshot(kubeconfig, context, settings))

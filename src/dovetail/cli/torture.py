@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from dovetail.sim.faults.process import Offering, Process, Shortage
     from dovetail.sim.faults.story import Story
     from dovetail.sim.faults.trial import Figures, Outcome
-    from dovetail.wiring import Parts
+    from dovetail.wiring.parts import Parts
 
 SOLD = frozenset(f"{family}-{cpu}x-amd64-linux" for family in "csm" for cpu in (1, 2, 4, 8))
 """Stories are small, and so is what they can buy."""
@@ -64,7 +64,7 @@ class _Parts:
 def launch(cluster: "Cluster", clock: "Clock") -> "Process":
     """The controllers with everything switched on."""
     from dovetail.settings import Settings
-    from dovetail.wiring import assemble
+    from dovetail.wiring.parts import assemble
 
     return _Parts(assemble(cluster, clock, Settings(catalog="generic", disruption="on")))
 
@@ -72,7 +72,7 @@ def launch(cluster: "Cluster", clock: "Clock") -> "Process":
 def tell(story: "Story") -> "Outcome":
     """Live through one story with the real controllers."""
     from dovetail.sim.faults.trial import live_through
-    from dovetail.wiring import admit
+    from dovetail.wiring.embedded import admit
 
     return live_through(story, launch, admit)
 

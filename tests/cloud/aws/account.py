@@ -18,7 +18,7 @@ from dovetail.model.kinds import EC2_NODE_CLASS
 from dovetail.model.wire import Key
 from dovetail.settings import Settings
 from dovetail.sim.world import World
-from dovetail.wiring import admit
+from dovetail.wiring.embedded import admit
 
 REGION = "us-east-1"
 VERSION = "1.31"

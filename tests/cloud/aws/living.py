@@ -16,7 +16,7 @@ from dovetail.settings import Settings
 from dovetail.sim.kubelet import KubeletTiming
 from dovetail.sim.loop import VirtualClock
 from dovetail.sim.world import World, WorldOptions
-from dovetail.wiring import admit
+from dovetail.wiring.embedded import admit
 from stories import Life, node_pool
 
 REF = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}

@@ -7,12 +7,12 @@ import pytest
 
 from cloud.aws.account import Hands
 from dovetail.settings import Settings
-from dovetail.wiring import ProviderUnusable, find_supply
+from dovetail.wiring.supply import ProviderUnusable, find_supply
 
 CLOUDLESS = """
 import sys
 sys.modules["aiobotocore"] = None
-import dovetail.wiring as wiring
+import dovetail.wiring.supply as wiring
 from dovetail.settings import Settings
 try:
     wiring.find_supply(None, None, Settings(provider="aws", cluster_name="demo"))
@@ -63,5 +63,5 @@ def test_warnings_come_from_status_checks_and_from_a_queue_if_one_is_named(monke
 
 
 def test_the_sdk_is_loaded_for_nobody_else():
-    code = "import sys, dovetail.wiring; print([name for name in sys.modules if 'boto' in name])"
+    code = "import sys, dovetail.wiring.live; print([name for name in sys.modules if 'boto' in name])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"

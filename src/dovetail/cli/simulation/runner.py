@@ -29,7 +29,7 @@ from dovetail.sim.scenario.meter import HOUR, Meter
 from dovetail.sim.scenario.play import Player
 from dovetail.sim.scenario.trace import Arrival
 from dovetail.sim.world import World, WorldOptions
-from dovetail.wiring import Embedded, embedded
+from dovetail.wiring.embedded import Embedded, embedded
 
 Progress = Callable[[float], None]
 """Called now and then with the virtual seconds lived through."""

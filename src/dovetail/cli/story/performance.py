@@ -19,7 +19,8 @@ from dovetail.model.snapshot import Snapshot
 from dovetail.settings import Settings
 from dovetail.sim.loop import run
 from dovetail.sim.world import World, WorldOptions
-from dovetail.wiring import embedded, look
+from dovetail.wiring.embedded import embedded
+from dovetail.wiring.live import look
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

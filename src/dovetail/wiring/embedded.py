@@ -1,0 +1,59 @@
+"""Constructs the embedded world, with the real controllers on it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dovetail.manifest.defaults import with_defaults
+from dovetail.manifest.schema import schema_of
+from dovetail.manifest.validation import faults_of, scope_of
+from dovetail.observe.metrics import PrometheusMetrics
+from dovetail.ports.errors import Invalid
+from dovetail.settings import Settings
+from dovetail.sim.world import World, WorldOptions
+from dovetail.wiring.parts import Parts, assemble, keeping
+
+Plain = dict[str, Any]
+
+
+def admit(_resource: object, before: Plain | None, after: Plain) -> Plain:
+    """What the schema of a custom resource does on a real API server: refuse with every fault, or fill in defaults."""
+    scope = scope_of(after["apiVersion"], after["kind"])
+    if scope is None or (before is not None and before.get("spec") == after.get("spec")):
+        return after
+    faults = faults_of(after, before).faults
+    if faults:
+        name = after["metadata"].get("name", "")
+        raise Invalid(f"{scope.kind} {name} is invalid: {'; '.join(map(str, faults))}", faults)
+    filled: Plain = with_defaults(schema_of(scope), after)
+    return filled
+
+
+@dataclass(frozen=True)
+class Embedded:
+    """A simulated cluster with the real controllers on it."""
+
+    world: World
+    parts: Parts
+
+
+@asynccontextmanager
+async def embedded(options: WorldOptions, settings: Settings) -> AsyncIterator[Embedded]:
+    """The controllers alive on a world of their own. Must be entered on a virtual loop. Only a ledger named is kept."""
+    world = World(options, validate=admit)
+    kept = replace(settings, ledger=settings.ledger or "off")
+    async with AsyncExitStack() as stack:
+        ledger = stack.enter_context(keeping(kept, world.clock, "embedded"))
+        parts = assemble(world, world.clock, settings, PrometheusMetrics(), ledger)
+        await stack.enter_async_context(world)
+        running = asyncio.get_running_loop().create_task(parts.run(), name="dovetail")
+        try:
+            yield Embedded(world, parts)
+        finally:
+            running.cancel()
+            await asyncio.wait([running])
+            await parts.supplier.aclose()
+        if not running.cancelled() and running.exception() is not None:
+            raise RuntimeError("the controllers stopped") from running.exception()

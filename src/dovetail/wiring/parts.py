@@ -1,0 +1,134 @@
+"""Puts provider, recorder and controllers together over one cluster, whichever it is."""
+
+import asyncio
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from dovetail.cloud.kwok.provider import KwokProvider
+from dovetail.controllers.context import Ports
+from dovetail.controllers.manager import Manager
+from dovetail.observe.endpoints import Endpoints
+from dovetail.observe.events import EventRecorder
+from dovetail.observe.ledger import Keep, SqliteLedger, find_place
+from dovetail.observe.measured_cloud import MeasuredCloud
+from dovetail.observe.metrics import PrometheusMetrics
+from dovetail.ports.clock import Clock
+from dovetail.ports.cluster import Cluster
+from dovetail.ports.errors import ApiError
+from dovetail.ports.ledger import Ledger, NoLedger
+from dovetail.runtime.backoff import Backoff
+from dovetail.runtime.gate import Gate, GatedCloud, GatedCluster
+from dovetail.runtime.lenient import LenientCluster
+from dovetail.settings import Settings
+from dovetail.wiring.supply import Supplier, find_supply
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Everything that runs on one cluster."""
+
+    cluster: Cluster
+    supplier: Supplier
+    recorder: EventRecorder
+    manager: Manager
+    metrics: PrometheusMetrics
+    gate: Gate
+    dry: bool = False
+
+    async def run(self) -> None:
+        """Run until cancelled."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                if not self.dry:
+                    tasks.create_task(self._recover(), name="recover")
+                    tasks.create_task(self.recorder.run(), name="events")
+                tasks.create_task(self.supplier.run(), name="provider")
+                tasks.create_task(self.manager.run(), name="controllers")
+        finally:
+            await self.supplier.aclose()
+
+    @property
+    def provider(self) -> KwokProvider:
+        """The provider, where instances are simulated."""
+        assert isinstance(self.supplier, KwokProvider)
+        return self.supplier
+
+    def missing(self) -> tuple[str, ...]:
+        """What is not there yet to act upon. One that stands by is ready: it has to be there, not to know."""
+        return self.manager.state.unsynced() if self.dry or self.gate.is_open else ()
+
+    async def _recover(self) -> None:
+        """Take up what the process before this one had begun, as soon as the API server lets us look."""
+        backoff = Backoff(first=1.0, limit=60.0)
+        while True:
+            try:
+                await self.supplier.recover()
+            except ApiError:
+                await asyncio.sleep(backoff.next())
+            else:
+                return
+
+
+def assemble(
+    cluster: Cluster,
+    clock: Clock,
+    settings: Settings,
+    metrics: PrometheusMetrics | None = None,
+    ledger: Ledger | None = None,
+) -> Parts:
+    """Provider, recorder and controllers over one cluster. Unless told otherwise, an undeclared metric is an error."""
+    metrics = metrics or PrometheusMetrics(strict=True)
+    gate = Gate()
+    if settings.dry_run:
+        gate.close("dry run")
+    else:
+        gate.open()
+    cluster = (LenientCluster if settings.dry_run else GatedCluster)(cluster, gate)
+    supply = find_supply(cluster, clock, settings, metrics)
+    recorder = EventRecorder(cluster, clock, metrics=metrics)
+    ports = Ports(
+        cluster=cluster,
+        cloud=MeasuredCloud(GatedCloud(supply.supplier, gate), metrics),
+        clock=clock,
+        recorder=recorder,
+        metrics=metrics,
+        ledger=ledger or NoLedger(),
+        interruptions=supply.interruptions,
+        node_classes=supply.keeper,
+    )
+    return Parts(cluster, supply.supplier, recorder, Manager(ports, settings), metrics, gate, settings.dry_run)
+
+
+def endpoints(parts: Parts, settings: Settings) -> Endpoints:
+    """What the process serves over HTTP. It is ready once every kind it looks at has been listed, ours included."""
+
+    async def refresh() -> None:
+        leads: dict[tuple[str, ...], float] = {(settings.leader_election_name,): float(parts.gate.is_open)}
+        parts.metrics.show("leader_election_master_status", leads)
+        await parts.manager.gauges.refresh()
+
+    return Endpoints(
+        metrics_port=settings.metrics_port,
+        probe_port=settings.health_probe_port,
+        refresh=refresh,
+        render=parts.metrics.render,
+        missing=parts.missing,
+    )
+
+
+@contextmanager
+def keeping(settings: Settings, clock: Clock, cluster: str) -> Iterator[Ledger]:
+    """The ledger the settings ask for, written to while inside. At the end it has a moment to write what is left."""
+    place = find_place(settings.ledger, os.environ)
+    if place is None:
+        yield NoLedger()
+        return
+    keep = Keep(age=settings.ledger_keep, size=settings.ledger_max_megabytes * 1024 * 1024)
+    ledger = SqliteLedger(place, clock, cluster=cluster, keep=keep)
+    ledger.start()
+    try:
+        yield ledger
+    finally:
+        ledger.stop()
