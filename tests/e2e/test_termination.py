@@ -1,9 +1,13 @@
 """Nodes that leave slowly on a real cluster, with the waits of the stories cut down to seconds."""
 
+import json
+import time
 from datetime import datetime, timedelta
 
+import pytest
+
 from e2e.controlplane.api import eventually
-from e2e.leaving import budget, calm, deployment, pool, stage
+from e2e.leaving import budget, calm, deployment, pool, stage, uids, untouched_by
 from e2e.running import claims, condition, controller, nodes, pods
 
 TIMESTAMP = "karpenter.sh/nodeclaim-termination-timestamp"
@@ -28,6 +32,11 @@ def gone(cluster, node):
 
 def events(cluster, reason):
     return cluster.api.items(f"/api/v1/events?fieldSelector=reason={reason}")
+
+
+def draining(cluster, claim):
+    found = claim_named(cluster, claim)
+    return found is not None and condition({"status": {}, **found}, "Drained") == "Unknown"
 
 
 def stopping(cluster, namespace, uid):
@@ -124,6 +133,42 @@ def test_a_volume_that_is_still_attached_holds_the_node(prepared, namespace):
         cluster.api.delete(f"{attachments}/late").expect()
         eventually(lambda: gone(cluster, node), "the node goes", within=20)
         eventually(lambda: calm(cluster, namespace, 1), "the pod runs elsewhere", within=60)
+
+
+def silence(cluster, node):
+    """The kubelet was not heard of for too long, as the node lifecycle controller would say it a day from now."""
+    conditions = [{"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}]
+    patch = json.dumps({"status": {"conditions": conditions}})
+    cluster.kubectl("patch", "node", node, "--subresource=status", "--type=strategic", "-p", patch)
+
+
+HELD = {
+    "by a budget that never opens": (deployment(2), budget(maxUnavailable=0)),
+    "by pods that do not stop": (
+        deployment(2, {"pod-delete.stage.kwok.x-k8s.io/delay": "24h"}, terminationGracePeriodSeconds=3600),
+    ),
+}
+
+
+@pytest.mark.parametrize("workload", HELD.values(), ids=HELD.keys())
+def test_an_instance_that_is_lost_ends_the_drain_the_instant_its_node_falls_silent(prepared, namespace, workload):
+    """Until then the node says Ready and is drained as any other; afterwards nothing is waited for."""
+    cluster = prepared
+    with controller(cluster, DOVETAIL_CATALOG="generic"):
+        stage(cluster, namespace, pool(), *workload, replicas=2)
+        node, claim = only(nodes(cluster))["metadata"], only(claims(cluster))["metadata"]
+        old = uids(pods(cluster, namespace))
+        cluster.kubectl("delete", "node", node["name"], "--wait=false")
+        eventually(lambda: draining(cluster, claim["name"]), "the drain is under way", within=60)
+        cluster.kubectl("label", "node", node["name"], "dovetail.sh/instance=lost")
+        time.sleep(3)  # the provider's word alone ends nothing
+        assert not gone(cluster, node["name"])
+        assert old <= uids(pods(cluster, namespace))
+        silence(cluster, node["name"])
+        eventually(lambda: untouched_by(cluster, {node["uid"], claim["uid"]}), "node and claim go at once", within=25)
+        eventually(lambda: not old & uids(pods(cluster, namespace)), "the cluster collects its pods", within=180)
+        eventually(lambda: calm(cluster, namespace, 2), "they run elsewhere", within=120)
+        assert events(cluster, "Disrupted") == []
 
 
 def test_an_expired_claim_is_deleted_when_it_is_due(prepared, namespace):

@@ -9,7 +9,7 @@ from dovetail.model.wire import Key
 from dovetail.ports.cluster import Patch
 from dovetail.ports.errors import CloudError, Unavailable
 from dovetail.sim.kinds import NODE, NODE_CLAIM
-from stories import deployment, live, node_class, node_pool
+from stories import budget, deployment, live, node_class, node_pool
 
 POOL = node_pool(template={"expireAfter": "Never"}, disruption={"consolidateAfter": "Never"})
 CLASS_LABEL = "karpenter.kwok.sh/kwoknodeclass"
@@ -172,6 +172,22 @@ def test_a_claim_whose_instance_vanished_with_its_node_is_let_go():
         await life.until(lambda: life.running(1) and life.settled())
 
     live(story, node_class(), POOL, deployment(replicas=1))
+
+
+def test_a_claim_whose_instance_is_lost_is_let_go_once_its_node_falls_silent():
+    """Not while the node speaks; then within the two minutes between two comparisons, and without a drain."""
+
+    async def story(life):
+        await quiet(life)
+        (node,), (claim,) = life.nodes, life.claims
+        life.world.mishaps.lose(node.name)
+        await asyncio.sleep(39)
+        assert not life.claims[0].deleting
+        await life.until(lambda: node.name not in names(life), within=50 + 120)
+        assert claim.name not in {each.name for each in life.claims}
+        await life.until(lambda: life.running(1) and life.settled())
+
+    live(story, node_class(), POOL, deployment(replicas=1), budget(maxUnavailable=0))
 
 
 def test_nothing_counts_as_unclaimed_while_a_claim_cannot_be_read():

@@ -7,7 +7,6 @@ from dovetail.model.conditions import find
 from dovetail.model.kinds import NODE_CLAIM as CLAIM
 from dovetail.model.kinds import VOLUME_ATTACHMENT
 from dovetail.model.wire import Key
-from dovetail.ports.errors import InstanceNotFound
 from dovetail.sim.kinds import NODE, NODE_CLAIM, PDB
 from leaving import QUIET, Calls, Diary, nothing_left, seconds, sleep_until
 from stories import budget, deployment, live, node_class, node_pool
@@ -246,30 +245,6 @@ def test_a_volume_is_not_waited_for_beyond_the_deadline():
         assert diary.condition_at(claim.metadata.uid, "VolumesDetached", "False") > deadline
 
     live(story, node_class(), pool(terminationGracePeriod="10m"), *disk(**LATE), with_disk())
-
-
-def test_a_machine_that_dies_during_the_drain_ends_it():
-    """The provider knows no such instance and the node is not ready: nothing is left to drain, budget or not."""
-
-    async def story(life):
-        await life.until(lambda: life.running(1) and life.settled())
-        node, claim = one_node(life)
-        life.world.api.delete(NODE, node.key)
-        await asyncio.sleep(30)
-        lost_at = life.world.clock.now()
-        life.world.kill_instance(node.name)
-
-        async def get(provider_id):
-            raise InstanceNotFound(f"there is no instance {provider_id}")
-
-        life.parts.provider.get = get  # the provider lost it too
-        await asyncio.sleep(35)
-        assert [each.name for each in life.nodes if each.deleting] == [node.name]  # it still says Ready
-        await gone(life, node, claim, within=60)
-        assert 40 <= seconds(life.world.clock.now() - lost_at) < 60
-        await life.until(lambda: life.running(1) and life.settled(), within=600)
-
-    live(story, node_class(), pool(), deployment(replicas=1), budget(maxUnavailable=0))
 
 
 def test_a_machine_that_dies_while_its_pods_stop_is_not_waited_for_longer_than_a_minute():

@@ -24,6 +24,8 @@ TERMINATION_TIMESTAMP = "karpenter.sh/nodeclaim-termination-timestamp"
 DECISION = "dovetail.sh/decision"
 MIN_VALUES_RELAXED = "karpenter.sh/nodeclaim-min-values-relaxed"
 INTERRUPT = "dovetail.sh/interrupt"
+INSTANCE = "dovetail.sh/instance"
+LOST = "lost"
 
 TERMINATION_FINALIZER = "karpenter.sh/termination"
 

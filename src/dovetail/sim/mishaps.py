@@ -4,7 +4,7 @@ Staged for stories and tests. A warning is a label on the Node, as it can be put
 follows it is carried out on time, whether or not anybody listened.
 """
 
-from dovetail.model.labels import INTERRUPT
+from dovetail.model.labels import INSTANCE, INTERRUPT, LOST
 from dovetail.model.wire import Key
 from dovetail.ports.cluster import Deletion, Patch
 from dovetail.ports.errors import NotFound
@@ -43,10 +43,15 @@ class Mishaps(Agent[Key]):
         self.later(notice, self._take, node, self._find(node).uid)
 
     def kill(self, node: str) -> None:
-        """The machine is gone without a word: no heartbeats, and nothing on it moves any more."""
+        """The machine falls silent: no heartbeats, nothing on it moves any more. The provider still has it."""
         found = self._find(node)
         self._kubelet.kill(found)
         self._node_lifecycle.lose(found)
+
+    def lose(self, node: str) -> None:
+        """The machine is gone and its provider knows; the Node stays and says Ready until its silence is noticed."""
+        self.kill(node)
+        self.api.patch(NODE, self._find(node).key, Patch({"metadata": {"labels": {INSTANCE: LOST}}}))
 
     def vanish(self, node: str) -> None:
         """The machine and its Node go, past every finalizer: nobody drains, and the NodeClaim is left behind."""

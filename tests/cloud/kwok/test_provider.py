@@ -77,6 +77,29 @@ def test_a_launch_makes_the_cheapest_node_there_is():
     lived(story)
 
 
+@pytest.mark.parametrize(("written", "there"), [("lost", False), ("found", True), ("", True)])
+def test_the_loss_of_an_instance_is_staged_by_a_label(written, there):
+    """Its Node stays, and is not deleted either: there is no machine to end."""
+
+    async def story(cluster, provider):
+        held = await made(cluster, claim())
+        instance = await provider.launch(held)
+        (node,) = (await cluster.list(NODE)).items
+        await cluster.patch(NODE, node.key, Patch({"metadata": {"labels": {"dovetail.sh/instance": written}}}))
+        if there:
+            assert (await provider.get(instance.provider_id)).provider_id == instance.provider_id
+            assert [each.provider_id for each in await provider.list()] == [instance.provider_id]
+            return
+        with pytest.raises(InstanceNotFound):
+            await provider.get(instance.provider_id)
+        with pytest.raises(InstanceNotFound):
+            await provider.terminate(held)
+        assert await provider.list() == ()
+        assert [each.deleting for each in (await cluster.list(NODE)).items] == [False]
+
+    lived(story)
+
+
 wishes = st.lists(
     st.sampled_from(
         [

@@ -9,7 +9,7 @@ import hashlib
 from dovetail.cloud.kwok.choice import Choice
 from dovetail.cloud.kwok.labels import FAKE, FAKE_NODE, PARTITION, PRICE, PROVIDER_PREFIX
 from dovetail.model.catalog import Instance
-from dovetail.model.labels import ARCH, HOSTNAME, OS
+from dovetail.model.labels import ARCH, HOSTNAME, INSTANCE, LOST, OS
 from dovetail.model.node import Node, NodeSpec, NodeStatus
 from dovetail.model.nodeclaim import NodeClaim
 from dovetail.model.requirement import Requirement
@@ -45,6 +45,11 @@ def build_node(claim: NodeClaim, choice: Choice) -> Node:
             capacity=choice.instance_type.capacity, allocatable=choice.instance_type.allocatable, phase="Pending"
         ),
     )
+
+
+def is_lost(node: Node) -> bool:
+    """Whether the loss of the instance is staged: the Node is still there, and nothing stands behind it."""
+    return node.metadata.labels.get(INSTANCE) == LOST
 
 
 def instance_of(node: Node) -> Instance:

@@ -1,6 +1,7 @@
 """The kwok provider: instances are Node objects in the cluster itself.
 
-Launching creates a Node, terminating deletes it; KWOK, or the embedded world, plays the kubelet. Everything that
+Launching creates a Node, terminating deletes it; KWOK, or the embedded world, plays the kubelet. A Node labelled
+`dovetail.sh/instance=lost` has no instance any more: that is how the loss of a machine is staged. Everything that
 matters is in the cluster: a launch that is repeated after a crash finds its Node by name, and one that was still
 waiting for its registration delay is made again by `recover` from what the NodeClaim says.
 """
@@ -11,7 +12,7 @@ from datetime import timedelta
 from dovetail.cloud.kwok.availability import Availability, Shortage
 from dovetail.cloud.kwok.choice import Choice, find_cheapest
 from dovetail.cloud.kwok.labels import FAKE_NODE, GROUP, INSTANCE_LABELS, NODE_CLASS_KIND, PROVIDER_PREFIX
-from dovetail.cloud.kwok.node import build_node, instance_of, node_name, provider_id
+from dovetail.cloud.kwok.node import build_node, instance_of, is_lost, node_name, provider_id
 from dovetail.cloud.kwok.registrations import Registrations
 from dovetail.model.catalog import Instance, InstanceType
 from dovetail.model.conditions import READY, find
@@ -99,7 +100,7 @@ class KwokProvider:
         if self._registrations.cancel(name):
             return
         node = await self._node(name)
-        if node is None or node.deleting:
+        if node is None or node.deleting or is_lost(node):
             raise InstanceNotFound(f"instance {provider_id(name)} is gone")
         try:
             await self._cluster.delete(NODE, node.key, Deletion(uid=node.metadata.uid))
@@ -111,14 +112,15 @@ class KwokProvider:
         name = provider_id.removeprefix(PROVIDER_PREFIX)
         if name != provider_id:
             node = await self._node(name) or self._registrations.waiting(name)
-            if node is not None:
+            if node is not None and not is_lost(node):
                 return instance_of(node)
         raise InstanceNotFound(f"there is no instance {provider_id}")
 
     async def list(self) -> tuple[Instance, ...]:
         """Every instance, those still waiting to register included."""
         listing = await self._cluster.list(NODE)
-        nodes = {node.provider_id: node for node in listing.items if node.provider_id.startswith(PROVIDER_PREFIX)}
+        ours = (node for node in listing.items if node.provider_id.startswith(PROVIDER_PREFIX) and not is_lost(node))
+        nodes = {node.provider_id: node for node in ours}
         for node in self._registrations.all_waiting():
             nodes.setdefault(node.provider_id, node)
         # A node that has not changed is the same value again, and so is its instance.
