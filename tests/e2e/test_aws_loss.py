@@ -20,7 +20,7 @@ async def terminate(instance):
 
 
 def test_an_instance_that_is_terminated_during_the_drain_ends_it(prepared, namespace):
-    """Silent while its instance runs: the drain waits. Then the instance is missed within the half minute between looks."""
+    """Silent while its instance runs: the drain waits. Then it is missed within the half minute between looks."""
     cluster = prepared
     with ec2(cluster) as (_, environment, images), controller(cluster, environment):
         template = {"spec": {"nodeClassRef": REF, "requirements": REQUIREMENTS, "expireAfter": "Never"}}
