@@ -4,7 +4,8 @@ from datetime import timedelta
 
 import pytest
 
-from builders import LARGE, NOON, SMALL, build, claim, node, nodepool, pod, snapshot, stamped
+from acceptance.fleet import cluster, worker
+from builders import LARGE, NOON, SMALL, build, node, nodepool, pod, stamped
 from dovetail.core.disruption.allowance import NodeCounts, allowance
 from dovetail.core.disruption.context import Context, Gates
 from dovetail.core.disruption.cost import disruption_cost, eviction_cost
@@ -13,46 +14,10 @@ from dovetail.core.disruption.planner import consider, plan_disruption
 from dovetail.model.kinds import POD_DISRUPTION_BUDGET
 from dovetail.model.protection import protection
 from dovetail.model.reason import Reason
-from dovetail.model.snapshot import ClusterNode, Snapshot
+from dovetail.model.snapshot import ClusterNode
 
 DAY = timedelta(days=1)
 PROTECTED = {"annotations": {"karpenter.sh/do-not-disrupt": "true"}}
-
-
-def worker(name, *pods, pool="default", type_="m.large", sold="on-demand", **fields):
-    """A managed, initialised, quiet node of a pool."""
-    labels = {
-        "karpenter.sh/nodepool": pool,
-        "karpenter.sh/registered": "true",
-        "karpenter.sh/initialized": "true",
-        "node.kubernetes.io/instance-type": type_,
-        "karpenter.sh/capacity-type": sold,
-        "kubernetes.io/arch": "amd64",
-        "kubernetes.io/os": "linux",
-        "topology.kubernetes.io/zone": "zone-a",
-    }
-    size = {"m.small": ("2", "8Gi"), "m.large": ("4", "16Gi"), "m.huge": ("16", "64Gi")}[type_]
-    conditions = {"Launched": "True", "Registered": "True", "Initialized": "True", **fields.pop("conditions", {})}
-    made = claim(
-        name,
-        pool,
-        age=fields.pop("age", DAY),
-        labels=labels,
-        conditions=conditions,
-        status={"providerID": name, **fields.pop("status", {})},
-        **fields.pop("claim", {}),
-    )
-    host = node(name, *size, labels=labels, spec={"providerID": name}, **fields)
-    return ClusterNode(host, made, tuple(pods))
-
-
-def cluster(*nodes, pools=None, pdbs=(), **fields):
-    base = snapshot(nodes=nodes, pools=pools or [nodepool(disruption={"budgets": [{"nodes": "100%"}]})], **fields)
-    return Snapshot(**{**vars_of(base), "pdbs": tuple(pdbs)})
-
-
-def vars_of(value):
-    return {name: getattr(value, name) for name in value.__dataclass_fields__}
 
 
 def chosen(plan):
