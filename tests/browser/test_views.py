@@ -133,6 +133,35 @@ def test_decisions_are_those_of_the_ledger_and_open_to_their_whole_story(demo, o
     assert "act=launch" in page.url
 
 
+def test_a_decision_opens_to_its_plan_and_what_was_refused_as_history_tells_it(demo, open_page):
+    decisions = told(demo.place, "history", "--ledger", demo.ledger)["decisions"]
+    chosen = next(each for each in decisions if each["act"] == "disrupt")
+    whole = told(demo.place, "history", chosen["id"], "--ledger", demo.ledger)
+    page = open_page(f"{demo.address}#/decisions?id={chosen['id']}")
+    page.wait_for_selector(f"[data-plan='{chosen['id']}']")
+    entry = page.locator(f"details[data-key='{chosen['id']}'] .entry")
+    plan = entry.locator("[data-plan] li").all_inner_texts()
+    assert len(plan) == max(1, len(whole["plan"]["replacements"])) + len(whole["plan"]["budgetUsed"])
+    for use in whole["plan"]["budgetUsed"]:
+        assert any(f"Budget of {use['nodepool']}: {use['used']} of {use['limit']}" in line for line in plan)
+    counts, named = whole["refusals"]["counts"], whole["refusals"]["named"]
+    assert entry.locator("[data-refused]").get_attribute("data-refused") == str(sum(one["nodes"] for one in counts))
+    method = counts[-1]["method"]
+    entry.locator(f"details[data-key='{chosen['id']}-{method}'] > summary").click()
+    rows = entry.get_by_role("group", name=f"Left alone by {method}").locator("tbody tr")
+    mine = [one for one in named if one["method"] == method]
+    assert rows.count() == len(mine) > 0
+    for index, one in enumerate(mine):
+        assert rows.nth(index).locator("td").all_inner_texts()[:3] == [one["node"], one["code"], one["message"]]
+
+
+def test_a_removal_nobody_chose_says_so(demo, open_page):
+    decisions = told(demo.place, "history", "--ledger", demo.ledger)["decisions"]
+    removed = next(each for each in decisions if each["act"] == "remove")
+    page = open_page(f"{demo.address}#/decisions?id={removed['id']}")
+    page.wait_for_selector("text=No pass decided this")
+
+
 def test_one_decision_is_shared_by_its_address(demo, open_page):
     chosen = told(demo.place, "history", "--ledger", demo.ledger)["decisions"][-1]
     page = open_page(f"{demo.address}#/decisions?id={chosen['id']}")

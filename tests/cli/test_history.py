@@ -9,7 +9,18 @@ from typer.testing import CliRunner
 
 from dovetail.cli.app import app
 from dovetail.observe.ledger import SqliteLedger
-from dovetail.ports.ledger import Act, Ending, Entry, NodeFacts, Outcome
+from dovetail.ports.ledger import (
+    Act,
+    BudgetUse,
+    Considered,
+    Ending,
+    Entry,
+    NodeFacts,
+    Outcome,
+    Purchase,
+    Refused,
+    RefusedFor,
+)
 
 TUESDAY = datetime(2026, 1, 6, 10, 30, tzinfo=UTC)
 
@@ -21,6 +32,26 @@ class Clock:
 
 def facts(node, pool="web", price=0.2):
     return NodeFacts(nodeclaim=f"{pool}-{node}", node=node, nodepool=pool, instance_type="m5.large", price=price)
+
+
+def left(node, method, code, message, **lasting):
+    return Refused(method=method, code=code, node=node, message=message, **lasting)
+
+
+WEIGHED = Considered(
+    purchases=(Purchase(nodepool="web", instance_types=("m5.large", "c5.large"), choices=4, price=0.1),),
+    budgets=(BudgetUse(nodepool="web", used=1, limit=2),),
+    counts=(
+        RefusedFor(method="drift", code="NotDrifted", nodes=9),
+        RefusedFor(method="single-node", code="PdbBlocked", nodes=1),
+        RefusedFor(method="single-node", code="Waiting", nodes=30),
+    ),
+    refusals=(
+        left("node-2", "drift", "NotDrifted", "not drifted: it is what its NodePool asks for"),
+        left("node-3", "single-node", "PdbBlocked", "pdb prevents pod evictions", permanent=True),
+        left("node-4", "single-node", "Waiting", "inside its window", until=TUESDAY + timedelta(minutes=10)),
+    ),
+)
 
 
 @pytest.fixture
@@ -41,6 +72,7 @@ def path(tmp_path):
         pods=("shop/web-1", "shop/web-2"),
         cost_before=0.2,
         cost_after=0.1,
+        considered=WEIGHED,
     )
     ledger.open(consolidated)
     ledger.close(
@@ -135,3 +167,46 @@ def test_a_demo_can_be_asked_afterwards(tmp_path):
     document = json.loads(history(path, "-o", "json").stdout)
     assert {each["reason"] for each in document["decisions"]} == {"Provisioned"}
     assert all(each["pods"] for each in document["decisions"])
+
+
+def test_one_decision_is_told_with_its_plan_its_refusals_and_its_outcome(path):
+    result = history(path, "c0f")
+    assert result.exit_code == 0
+    lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
+    for wanted in (
+        "Decision c0ffee: disrupt, Underutilized",
+        "outcome done",
+        "cost $0.200 -> $0.100 an hour, saves $73.00 a month",
+        "a node of web: m5.large or 3 others, from $0.100 an hour",
+        "budget of web: 1 of 2",
+        "single-node: PdbBlocked 1, Waiting 30",
+        "node-3 permanent pdb prevents pod evictions",
+        "node-4 until 10:40 UTC inside its window",
+        "38 more are only counted; -o wide names more",
+    ):
+        assert wanted in lines
+    assert "node-2" not in result.stdout  # none of that method's business
+    assert "node-2" in history(path, "c0f", "-o", "wide").stdout
+
+
+def test_scripts_get_one_decision_as_a_document(path):
+    document = json.loads(history(path, "c0ffee", "-o", "json").stdout)
+    (listed,) = [each for each in json.loads(history(path, "-o", "json").stdout)["decisions"] if each["id"] == "c0ffee"]
+    assert listed.items() <= document.items()
+    assert document["plan"]["budgetUsed"] == [{"nodepool": "web", "used": 1, "limit": 2}]
+    assert [each["nodes"] for each in document["refusals"]["counts"]] == [9, 1, 30]
+    assert document["refusals"]["named"][2]["until"] == "2026-01-06T10:40:00Z"
+    assert yaml.safe_load(history(path, "c0ffee", "-o", "yaml").stdout) == document
+
+
+def test_a_node_that_went_without_a_choice_says_so(path):
+    result = history(path, "bad")
+    assert "No pass decided this" in result.stdout
+    assert json.loads(history(path, "bad", "-o", "json").stdout)["plan"] is None
+
+
+@pytest.mark.parametrize(("arguments", "said"), [(("dead",), "no decision 'dead'"), (("c0", "--node", "n"), "for one")])
+def test_a_decision_that_cannot_be_told_is_refused(path, arguments, said):
+    result = history(path, *arguments)
+    assert result.exit_code == 2
+    assert said in result.output

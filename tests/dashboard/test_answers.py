@@ -12,9 +12,16 @@ from dashboard.pages import page_served
 from dovetail.cli.app import app
 from dovetail.manifest.snapshot_file import read_snapshot_file, snapshot_bytes
 from dovetail.observe.ledger import SqliteLedger
-from dovetail.ports.ledger import Act, Ending, Entry, NodeFacts, Outcome
+from dovetail.ports.ledger import Act, BudgetUse, Considered, Ending, Entry, NodeFacts, Outcome, Refused, RefusedFor
 
 HOURS = {"budgets": [{"nodes": "1"}, {"nodes": "0", "schedule": "0 9 * * mon-fri", "duration": "8h"}]}
+
+
+WEIGHED = Considered(
+    budgets=(BudgetUse(nodepool="default", used=1, limit=None),),
+    counts=(RefusedFor(method="drift", code="NotDrifted", nodes=3),),
+    refusals=(Refused(method="drift", code="NotDrifted", node="b", message="not drifted"),),
+)
 
 
 class At:
@@ -39,6 +46,7 @@ def decided(number, reason, before, after, outcome=Outcome.DONE):
         nodes=(facts,),
         cost_before=before,
         cost_after=after,
+        considered=WEIGHED if number == 2 else None,
     )
     return entry, Ending(outcome=outcome, at=at + timedelta(minutes=1))
 
@@ -111,6 +119,13 @@ def test_decisions_are_those_of_history(query, options, served, ledger):
     assert told["decisions"]
 
 
+@pytest.mark.parametrize("number", [1, 2])
+def test_one_decision_opens_to_its_plan_and_refusals_as_history_tells_them(number, served, ledger):
+    told = served.ask(f"/api/decision/decision-{number}").json
+    assert told == printed("history", f"decision-{number}", "--ledger", ledger)
+    assert (told["plan"] is None, told["refusals"] is None) == (number == 1, number == 1)
+
+
 def test_a_span_counts_back_from_the_instant_that_is_shown(served):
     ids = [each["id"] for each in served.ask("/api/history?since=150m").json["decisions"]]
     assert ids == ["decision-1", "decision-2"]
@@ -146,6 +161,7 @@ def test_without_a_ledger_the_page_says_so_and_shows_the_rest():
         ("/api/explain/node/nobody", 404, "there is no node 'nobody'"),
         ("/api/explain/nodepool/none", 404, "there is no nodepool 'none'"),
         ("/api/explain/pod/default/none", 404, "there is no pod default/none"),
+        ("/api/decision/none", 404, "the ledger has no decision 'none'; dovetail history -o wide lists their ids"),
         ("/api/budgets/default?days=0", 400, "days must be a number from 1 to 366, got '0'"),
         ("/api/budgets/default?from=soon", 400, "from must be a date such as 2026-01-31, got 'soon'"),
         ("/api/history?since=soon", 400, "'soon' is not a time"),

@@ -11,7 +11,7 @@ from dovetail.model.conditions import find
 from dovetail.model.kinds import EVENT, NODE, NODE_CLAIM
 from dovetail.model.labels import DECISION
 from dovetail.model.wire import Key
-from dovetail.observe.history import Question, read_history
+from dovetail.observe.history import Question, read_decision, read_history
 from dovetail.observe.ledger import SqliteLedger
 from dovetail.observe.metrics import PrometheusMetrics
 from dovetail.ports.cluster import Patch
@@ -131,6 +131,30 @@ def test_one_id_ties_log_event_condition_and_ledger_together(path):
         for node in command.nodes:
             assert command.id in conditions[node.nodeclaim].message
             assert conditions[node.nodeclaim].reason == "Empty"
+
+
+def test_a_command_is_kept_with_its_budget_and_why_other_nodes_were_left_alone(path):
+    async def story(life):
+        await scaled_out(life)
+        staying = {node.name for node in life.nodes}
+        life.world.apply(deployment(replicas=1))
+        await life.until(lambda: not staying & {node.name for node in life.nodes} and life.settled())
+        await asyncio.sleep(5)
+
+    lived(path, story, node_class(), pool())
+    told = [read_decision(path, each.id) for each in history(path)]
+    commands = [each for each in told if each.act == "disrupt"]
+    assert commands
+    for command in commands:
+        weighed = command.considered
+        went = {node.node for node in command.nodes}
+        assert [(use.nodepool, use.used) for use in weighed.budgets] == [("default", len(went))]
+        assert len(weighed.purchases) == command.replacements
+        last = {each.node for each in weighed.refusals if each.method == command.method}
+        assert not went & last
+        assert all(each.message for each in weighed.refusals)
+    assert any(each.considered.refusals for each in commands)
+    assert all(each.considered.purchases[0].choices > 0 for each in told if each.act == "launch")
 
 
 def test_a_node_deleted_by_hand_is_kept_as_such(path):

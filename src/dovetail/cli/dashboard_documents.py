@@ -83,6 +83,9 @@ def documents(ledger: Path | None) -> "Documents":
     def history(asked: Mapping[str, str], now: datetime) -> dict[str, Any]:
         return _history(ledger, asked, now)
 
+    def decision(identity: str) -> dict[str, Any]:
+        return _decision(ledger, identity)
+
     return Documents(
         plan=plan_document,
         node=node_document,
@@ -90,7 +93,21 @@ def documents(ledger: Path | None) -> "Documents":
         pod=pod_document,
         calendar=calendar_document,
         history=history,
+        decision=decision,
     )
+
+
+def _decision(ledger: Path | None, identity: str) -> dict[str, Any]:
+    from dovetail.cli.view.history import decision_document
+    from dovetail.dashboard.answers import Unanswerable
+    from dovetail.observe.history import NoLedgerThere, NoSuchDecision, read_decision
+
+    if ledger is None:
+        raise Unanswerable("no ledger is kept here, so no decision can be told of")
+    try:
+        return decision_document(read_decision(ledger, identity))
+    except (NoLedgerThere, NoSuchDecision) as error:
+        raise Unanswerable(str(error)) from None
 
 
 def _history(ledger: Path | None, asked: Mapping[str, str], now: datetime) -> dict[str, Any]:

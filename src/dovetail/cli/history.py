@@ -20,6 +20,12 @@ class Form(StrEnum):
 
 
 def history(  # noqa: PLR0913 - one parameter an option
+    decision: Annotated[
+        str,
+        typer.Argument(
+            metavar="DECISION", help="Only this one, whole: its id, or how the id begins.", show_default=False
+        ),
+    ] = "",
     *,
     node: Annotated[str, typer.Option("--node", metavar="NAME", help="Only about this node or NodeClaim.")] = "",
     nodepool: Annotated[str, typer.Option("--nodepool", metavar="NAME", help="Only about nodes of this pool.")] = "",
@@ -48,23 +54,28 @@ def history(  # noqa: PLR0913 - one parameter an option
 ) -> None:
     """Say who took a node, when, why, what moved, what it cost before and after, and how it ended.
 
-    Reads the ledger that `dovetail run` keeps; needs no cluster. In a pod: kubectl exec into the controller.
+    With the id of one decision: its plan, everything else that was looked at and why it was left alone, and how it
+    ended. Reads the ledger that `dovetail run` keeps; needs no cluster. In a pod: kubectl exec into the controller.
 
     [bold]Examples[/bold]
       dovetail history --node ip-10-0-3-7          who took my node
       dovetail history --nodepool batch --since 7d
       dovetail history --reason Manual -o json
+      dovetail history 3f9c                        one decision, with what was refused
     """
     import os
 
+    from dovetail.cli.view.decision import print_decision
     from dovetail.cli.view.history import print_history
-    from dovetail.observe.history import NoLedgerThere, Question, read_history
+    from dovetail.observe.history import NoLedgerThere, NoSuchDecision, Question, read_decision, read_history
     from dovetail.observe.ledger import find_place
 
     place = find_place(ledger, os.environ)
     if place is None:
         typer.echo("Error: the ledger is off (DOVETAIL_LEDGER=off); name a file with --ledger", err=True)
         raise typer.Exit(2)
+    if decision and any((node, nodepool, reason, since, until)):
+        raise typer.BadParameter("is for many decisions, not for one", param_hint="--node / --nodepool / --reason ...")
     question = Question(
         node=node,
         nodepool=nodepool,
@@ -73,11 +84,13 @@ def history(  # noqa: PLR0913 - one parameter an option
         until=instant("--until", until, _now),
     )
     try:
-        found = read_history(place, question)
-    except NoLedgerThere as error:
+        if decision:
+            print_decision(read_decision(place, decision), output.value)
+        else:
+            print_history(read_history(place, question), output.value, node)
+    except (NoLedgerThere, NoSuchDecision) as error:
         typer.echo(f"Error: {error}", err=True)
         raise typer.Exit(2) from None
-    print_history(found, output.value, node)
 
 
 def _now() -> datetime:

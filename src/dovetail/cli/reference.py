@@ -90,7 +90,8 @@ def cli_page() -> str:
 def _command(name: str, command: Any) -> str:
     parameters = [each for each in command.params if not each.hidden]
     arguments = [each for each in parameters if each.param_type_name == "argument"]
-    usage = " ".join([f"dovetail {name}", "[OPTIONS]", *(_placeholder(each) for each in arguments)])
+    named = [_placeholder(each) if each.required else f"[{_placeholder(each)}]" for each in arguments]
+    usage = " ".join([f"dovetail {name}", "[OPTIONS]", *named])
     text = [f"## dovetail {name}\n\n```sh\n{usage}\n```\n\n{_prose(command.help)}\n"]
     if arguments:
         rows = [_row(f"`{_placeholder(each)}`", each.help) for each in arguments]

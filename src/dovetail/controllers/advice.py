@@ -19,6 +19,7 @@ from dovetail.controllers.disruption import read_gates
 from dovetail.controllers.entries import pod_names
 from dovetail.controllers.marking import Marking
 from dovetail.controllers.nodepools import NodePools
+from dovetail.controllers.weighing import weighed, weighed_launch, weighed_pods
 from dovetail.core.disruption.context import Context as Pass
 from dovetail.core.disruption.facts import FactBook
 from dovetail.core.disruption.planner import Plan, plan_pass
@@ -86,7 +87,7 @@ class Advisor:
         advice = [
             *_launches(plan_provisioning(snapshot, respect_preferences=self._gates.respect_preferences), snapshot),
             *_removals(snapshot, self._repair),
-            *_commands(plan),
+            *_commands(plan, context),
             _summary(plan, snapshot),
         ]
         for each in advice:
@@ -118,6 +119,7 @@ class Advisor:
 
 
 def _launches(plan: ProvisioningPlan, snapshot: Snapshot) -> Iterator[Advice]:
+    waiting = weighed_pods(plan.refusals)
     for launch in plan.launches:
         types = launch.claim.spec.requirements[-1].values
         pods = pod_names(launch.pods)
@@ -129,7 +131,16 @@ def _launches(plan: ProvisioningPlan, snapshot: Snapshot) -> Iterator[Advice]:
         }
         why = f"{len(pods)} pod{'s' * (len(pods) != 1)} had no room"
         nodes = (NodeFacts(nodeclaim=launch.claim.metadata.generate_name, nodepool=launch.claim.nodepool_name),)
-        entry = Entry(id="", at=snapshot.at, act=Act.LAUNCH, reason="Provisioned", why=why, nodes=nodes, pods=pods)
+        entry = Entry(
+            id="",
+            at=snapshot.at,
+            act=Act.LAUNCH,
+            reason="Provisioned",
+            why=why,
+            nodes=nodes,
+            pods=pods,
+            considered=weighed_launch(launch.claim, waiting),
+        )
         yield Advice("would launch a node", f"{launch.claim.nodepool_name} {','.join(pods)}", facts, entry)
     for refusal in plan.refusals:
         if refusal.code != NOT_FOR_US:
@@ -139,8 +150,8 @@ def _launches(plan: ProvisioningPlan, snapshot: Snapshot) -> Iterator[Advice]:
         yield Advice("nodepool cannot make nodes", str(refusal), {"nodepool": refusal.about, "why": refusal.message})
 
 
-def _commands(plan: Plan) -> Iterator[Advice]:
-    for command in plan.commands:
+def _commands(plan: Plan, look: Pass) -> Iterator[Advice]:
+    for number, command in enumerate(plan.commands):
         names = [each.name for each in command.candidates]
         facts = {
             "reason": str(command.reason),
@@ -165,6 +176,7 @@ def _commands(plan: Plan) -> Iterator[Advice]:
             ),
             replacements=len(command.replacements),
             pods=pod_names(pod for each in command.candidates for pod in each.moving),
+            considered=weighed(command, plan.refusals_by_method, look, plan.commands[:number]),
         )
         yield Advice("would disrupt nodes", f"{command.reason} {','.join(names)}", facts, entry)
 

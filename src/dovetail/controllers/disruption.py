@@ -15,6 +15,7 @@ from dovetail.controllers.context import Context
 from dovetail.controllers.executor import Executor
 from dovetail.controllers.figures import PassFigures, count_rejected, count_started
 from dovetail.controllers.telling import Telling
+from dovetail.controllers.weighing import Refusals, weighed
 from dovetail.core.disruption.command import Command
 from dovetail.core.disruption.context import Context as Pass
 from dovetail.core.disruption.context import Gates
@@ -29,6 +30,7 @@ from dovetail.model.catalog import InstanceType
 from dovetail.model.reason import Reason
 from dovetail.model.refusal import Refusal
 from dovetail.model.snapshot import Snapshot
+from dovetail.ports.ledger import NoLedger
 from dovetail.runtime.guard import guarded
 
 log = logging.getLogger(__name__)
@@ -79,12 +81,14 @@ class Disruption:
             return False
         self._telling.paused(context)
         self._met_nominations = bool(context.snapshot.nominated)
+        refused: dict[str, tuple[Refusal, ...]] = {}
         for method in METHODS:
             plan = self._ask(method, context)
+            refused[method.name] = plan.refusals_by_method[method.name]
             self._telling.budgets(method.reason, context)
-            self._telling.refused(method.name, plan.refusals_by_method[method.name], context)
+            self._telling.refused(method.name, refused[method.name], context)
             if plan.commands:
-                if await self._start(plan.commands, context):
+                if await self._start(plan.commands, context, refused):
                     return True
                 context = await self._pass()
         return False
@@ -96,22 +100,23 @@ class Disruption:
         self._figures.note(method, plan, context, clock.time() - began)
         return plan
 
-    async def _start(self, commands: Iterable[Command], context: Pass) -> bool:
-        started = False
+    async def _start(self, commands: Iterable[Command], context: Pass, refused: Refusals) -> bool:
+        started: list[Command] = []
         for command in commands:
             self._telling.considered(command, context)
             checked = await self._checked(command)
             if self._telling.blind(context):
-                return started
+                break
             if isinstance(checked, Refusal):
                 count_rejected(self._context.metrics, command, checked)
                 log.info("command rejected", extra={"what": str(command), "why": checked.message})
                 self._telling.rejected(command, checked)
                 continue
-            await self._executor.start(checked)
+            kept = not isinstance(self._context.ledger, NoLedger)
+            await self._executor.start(checked, weighed(checked, refused, context, started) if kept else None)
             count_started(self._context.metrics, checked, context)
-            started = True
-        return started
+            started.append(checked)
+        return bool(started)
 
     async def _checked(self, command: Command) -> Command | Refusal:
         """Consolidation is looked at again a moment later, on a fresh snapshot."""

@@ -19,7 +19,7 @@ from dovetail.model.nodeclaim import NodeClaim
 from dovetail.model.pod import Pod
 from dovetail.model.snapshot import ClusterNode
 from dovetail.ports.errors import WorldError
-from dovetail.ports.ledger import Act, Entry, NodeFacts
+from dovetail.ports.ledger import Act, Considered, Entry, NodeFacts
 
 
 def launch_id(claim: NodeClaim) -> str:
@@ -42,7 +42,7 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def command_entry(command: Command, record: Record) -> Entry:
+def command_entry(command: Command, record: Record, considered: Considered | None = None) -> Entry:
     """A command as it begins."""
     return Entry(
         id=record.id,
@@ -56,6 +56,7 @@ def command_entry(command: Command, record: Record) -> Entry:
         pods=pod_names(pod for each in command.candidates for pod in each.moving),
         cost_before=record.cost_before,
         cost_after=record.cost_after,
+        considered=considered,
     )
 
 
@@ -71,7 +72,7 @@ def _candidate(candidate: Candidate) -> NodeFacts:
     )
 
 
-def launch_entry(claim: NodeClaim, pods: Iterable[Pod], at: datetime) -> Entry:
+def launch_entry(claim: NodeClaim, pods: Iterable[Pod], at: datetime, considered: Considered | None = None) -> Entry:
     """A node for pods that wait. What it is and costs is known when it is there."""
     names = pod_names(pods)
     return Entry(
@@ -82,6 +83,7 @@ def launch_entry(claim: NodeClaim, pods: Iterable[Pod], at: datetime) -> Entry:
         why=f"{len(names)} pod{'s' * (len(names) != 1)} had no room",
         nodes=(NodeFacts(nodeclaim=claim.name, nodepool=claim.nodepool_name),),
         pods=names,
+        considered=considered,
     )
 
 

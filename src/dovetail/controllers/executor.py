@@ -34,7 +34,7 @@ from dovetail.model.snapshot import Snapshot
 from dovetail.model.taints import Taint
 from dovetail.ports.cluster import Notice
 from dovetail.ports.errors import NotFound
-from dovetail.ports.ledger import Ending, Outcome
+from dovetail.ports.ledger import Considered, Ending, Outcome
 from dovetail.runtime.reconciler import Reconciler
 
 log = logging.getLogger(__name__)
@@ -63,12 +63,12 @@ class Executor:
         await self._context.state.synced()
         await self.reconciler.run()
 
-    async def start(self, command: Command) -> None:
+    async def start(self, command: Command, considered: Considered | None = None) -> None:
         """Write the command down on every node it takes away; from then on it carries itself out."""
         record = self._record(command)
         self._planned[record.id] = [self._replacement(draft, record) for draft in map(claim_for, command.replacements)]
         log.info("disrupting nodes", extra={"command": record.id, "reason": command.reason, "what": str(command)})
-        self._context.ledger.open(command_entry(command, record))
+        self._context.ledger.open(command_entry(command, record, considered))
         self._starting.add(record.id)
         try:
             for candidate in command.candidates:

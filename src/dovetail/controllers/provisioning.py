@@ -13,6 +13,7 @@ from dovetail.controllers.catalogs import find_catalogs
 from dovetail.controllers.context import Context
 from dovetail.controllers.entries import launch_entry, launch_id
 from dovetail.controllers.figures import count_created
+from dovetail.controllers.weighing import weighed_launch, weighed_pods
 from dovetail.core.provisioning.eligibility import NOT_FOR_US
 from dovetail.core.provisioning.plan import Launch, ProvisioningPlan, plan_provisioning
 from dovetail.model.kinds import NODE_POOL, POD
@@ -22,6 +23,7 @@ from dovetail.model.pod import Pod
 from dovetail.model.wire import Key
 from dovetail.ports.cluster import Notice
 from dovetail.ports.errors import WorldError
+from dovetail.ports.ledger import Considered
 from dovetail.runtime.guard import guarded
 
 log = logging.getLogger(__name__)
@@ -119,10 +121,11 @@ class Provisioner:
         plan = plan_provisioning(snapshot)
         self._measure(plan, asyncio.get_running_loop().time() - began)
         self._tell(plan)
-        await asyncio.gather(*(self._launch(launch) for launch in plan.launches))
+        pods = weighed_pods(plan.refusals)
+        await asyncio.gather(*(self._launch(launch, pods) for launch in plan.launches))
         return plan
 
-    async def _launch(self, launch: Launch) -> None:
+    async def _launch(self, launch: Launch, pods: Considered) -> None:
         context = self._context
         try:
             claim = await context.create_claim(launch.claim)
@@ -130,7 +133,7 @@ class Provisioner:
             log.warning("nodeclaim not created", extra={"nodepool": launch.claim.nodepool_name, "error": str(error)})
             return
         count_created(context.metrics, claim, "provisioned")
-        context.ledger.open(launch_entry(claim, launch.pods, context.clock.now()))
+        context.ledger.open(launch_entry(claim, launch.pods, context.clock.now(), weighed_launch(claim, pods)))
         types = claim.spec.requirements[-1].values
         log.info(
             "created nodeclaim",

@@ -51,6 +51,8 @@ class Documents:
     calendar: Callable[[str, Calendar], Plain]
     history: Callable[[Mapping[str, str], datetime], Plain]
     """Decisions for a question as the command line puts it, seen from an instant; `missing` if there is no ledger."""
+    decision: Callable[[str], Plain]
+    """One decision with its plan and refusals, by its id; `Unanswerable` if it is not known."""
 
 
 @dataclass(frozen=True)
@@ -137,6 +139,10 @@ class Answers:
         """Decisions, newest first."""
         snapshot = self._board.latest.snapshot
         return self._documents.history(asked, snapshot.at if snapshot is not None else datetime.now(UTC))
+
+    def decision(self, identity: str) -> Plain:
+        """One decision: its plan, what was refused beside it, and how it ended."""
+        return self._documents.decision(identity)
 
     def savings(self, asked: Mapping[str, str]) -> Plain:
         """What the cluster costs, and what decisions saved."""

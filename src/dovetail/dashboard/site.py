@@ -100,6 +100,7 @@ class Site:
             ),
             "/api/budgets/{name}": lambda asked: answers.budgets(asked.match_info["name"], asked.query),
             "/api/history": lambda asked: answers.history(asked.query),
+            "/api/decision/{id}": lambda asked: answers.decision(asked.match_info["id"]),
         }
         for path, answer in documents.items():
             router.add_get(path, self._document(answer))

@@ -3,20 +3,26 @@
 import json
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
-from dataclasses import dataclass
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from dovetail.observe.ledger_file import Unreadable, check_version, instant
-from dovetail.ports.ledger import NodeFacts
+from dovetail.observe.ledger_file import Unreadable, check_version, instant, unpack
+from dovetail.ports.ledger import Considered, NodeFacts
 
 UNDER_WAY = "under way"
+SINCE = 2  # the version of the file that first kept what was weighed
+SEVERAL = 3  # ids that are named when one is not clear
 
 
 class NoLedgerThere(Exception):
     """There is nothing to read; the message says where and what to do."""
+
+
+class NoSuchDecision(Exception):
+    """The ledger has no decision of that id, or several that begin with it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,15 +59,46 @@ class Decision:
     outcome: str
     ended_at: str
     note: str
+    considered: Considered | None = None  # what was weighed; read only for one that is asked for by its id
 
 
 def read_history(path: Path, question: Question) -> list[Decision]:
     """The decisions asked for, newest first."""
+    with _opened(path) as connection:
+        return list(_read(connection, question))
+
+
+def read_decision(path: Path, identity: str) -> Decision:
+    """One decision with all that was weighed when it was taken. The beginning of an id will do, if no other has it."""
+    with _opened(path) as connection:
+        rows = connection.execute(
+            "SELECT * FROM decision WHERE substr(id, 1, ?) = ? ORDER BY id LIMIT ?",
+            (len(identity), identity, SEVERAL + 1),
+        ).fetchall()
+        chosen = [row for row in rows if row["id"] == identity] or rows
+        if not identity or not chosen:
+            raise NoSuchDecision(f"the ledger has no decision {identity!r}; dovetail history -o wide lists their ids")
+        if len(chosen) > 1:
+            names = ", ".join(row["id"] for row in chosen[:SEVERAL])
+            raise NoSuchDecision(f"several decisions begin with {identity!r}: {names}")
+        (row,) = chosen
+        return replace(_with_nodes(connection, row), considered=_weighed(connection, row["id"]))
+
+
+def _weighed(connection: sqlite3.Connection, decision: str) -> Considered | None:
+    if check_version(connection) < SINCE:
+        return None
+    row = connection.execute("SELECT packed FROM considered WHERE decision = ?", (decision,)).fetchone()
+    return unpack(row["packed"]) if row is not None else None
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[sqlite3.Connection]:
     if not path.is_file():
         raise NoLedgerThere(f"there is no ledger at {path}; name the one `dovetail run` writes with --ledger")
     try:
         with closing(_open(path)) as connection:
-            return list(_read(connection, question))
+            yield connection
     except (sqlite3.Error, Unreadable) as error:
         raise NoLedgerThere(f"{path} cannot be read as a ledger: {error}") from error
 
@@ -96,8 +133,12 @@ def _read(connection: sqlite3.Connection, question: Question) -> Iterator[Decisi
     limit = f" LIMIT {int(question.most)}" if question.most else ""
     query = f"SELECT * FROM decision WHERE {where} ORDER BY at DESC, id{limit}"  # noqa: S608 - only our own text
     for row in connection.execute(query, values).fetchall():
-        nodes = connection.execute("SELECT * FROM node WHERE decision = ? ORDER BY nodeclaim", (row["id"],)).fetchall()
-        yield _decision(row, nodes)
+        yield _with_nodes(connection, row)
+
+
+def _with_nodes(connection: sqlite3.Connection, row: Any) -> Decision:
+    nodes = connection.execute("SELECT * FROM node WHERE decision = ? ORDER BY nodeclaim", (row["id"],)).fetchall()
+    return _decision(row, nodes)
 
 
 def _conditions(question: Question) -> tuple[str, list[str]]:

@@ -1,18 +1,31 @@
-"""How decisions lie in the ledger's file: two tables and a version. Times are ISO 8601 in UTC, prices dollars an hour.
+"""How decisions lie in the ledger's file: three tables and a version. Times are ISO 8601 in UTC, prices $ an hour.
 
-`connect` makes the file what it must be and refuses one that a newer version wrote. All writes may be repeated.
+`connect` makes the file what it must be: it brings one of an older version up to date and refuses one that a newer
+version wrote. All writes may be repeated. What was weighed is kept apart and compressed: it is asked for one by one.
 """
 
 import json
 import sqlite3
+import zlib
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from dovetail.ports.ledger import Act, Ending, Entry, NodeFacts, Outcome
+import msgspec
 
-VERSION = 1
+from dovetail.ports.ledger import Act, Considered, Ending, Entry, NodeFacts, Outcome
+
+VERSION = 2
 PODS_NAMED = 200  # an entry names no more pods; it still says how many there were
-_SCHEMA = """
+REFUSALS_NAMED = 200  # nor more refusals; it still counts them all
+MESSAGE = 400  # characters of a refusal
+MOST_WEIGHED = 1024 * 1024  # bytes that are read back of one entry
+_WEIGHED = """
+CREATE TABLE considered (
+    decision TEXT PRIMARY KEY REFERENCES decision (id) ON DELETE CASCADE, packed BLOB NOT NULL
+) STRICT;
+"""
+_SCHEMA = f"""{_WEIGHED}
 CREATE TABLE decision (
     id TEXT PRIMARY KEY, cluster TEXT NOT NULL, at TEXT NOT NULL, act TEXT NOT NULL, reason TEXT NOT NULL,
     why TEXT NOT NULL, method TEXT NOT NULL, replacements INTEGER NOT NULL, pods INTEGER NOT NULL,
@@ -41,8 +54,11 @@ def connect(path: Path) -> sqlite3.Connection:
     path.parent.mkdir(parents=True, exist_ok=True)
     connection = sqlite3.connect(path, timeout=5.0)
     try:
-        if not check_version(connection):
+        version = check_version(connection)
+        if not version:
             _create(connection)
+        elif version < VERSION:
+            _bring_up_to_date(connection)
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA foreign_keys = ON")
@@ -66,6 +82,19 @@ def _create(connection: sqlite3.Connection) -> None:
         raise Unreadable("it is a database of something else")
     connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
     connection.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA user_version = {VERSION}; COMMIT;")
+
+
+def _bring_up_to_date(connection: sqlite3.Connection) -> None:
+    """One step a version, all or nothing. Whoever waited for somebody else to do it finds it done."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        if check_version(connection) < 2:
+            connection.execute(_WEIGHED)
+        connection.execute(f"PRAGMA user_version = {VERSION}")
+    except BaseException:
+        connection.rollback()
+        raise
+    connection.commit()
 
 
 def instant(at: datetime) -> str:
@@ -97,6 +126,27 @@ def write_open(connection: sqlite3.Connection, cluster: str, entry: Entry) -> No
     if done.rowcount:
         for facts in entry.nodes:
             _write_node(connection, entry.id, facts, made=entry.act is Act.LAUNCH)
+        if entry.considered is not None:
+            packed = pack(entry.considered)
+            connection.execute("INSERT INTO considered (decision, packed) VALUES (?, ?)", (entry.id, packed))
+
+
+def pack(considered: Considered) -> bytes:
+    """What was weighed, within bounds."""
+    named = tuple(
+        replace(each, message=f"{each.message[: MESSAGE - 1]}\u2026") if len(each.message) > MESSAGE else each
+        for each in considered.refusals[:REFUSALS_NAMED]
+    )
+    return zlib.compress(msgspec.json.encode(replace(considered, refusals=named)))
+
+
+def unpack(packed: bytes) -> Considered | None:
+    """What was weighed, or None if that cannot be understood any more."""
+    try:
+        written = zlib.decompressobj().decompress(packed, MOST_WEIGHED)
+        return msgspec.json.decode(written, type=Considered)
+    except (zlib.error, msgspec.DecodeError):
+        return None
 
 
 def write_close(connection: sqlite3.Connection, decision: str, ending: Ending) -> None:

@@ -44,6 +44,56 @@ class NodeFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Purchase:
+    """A node a decision wants, and what it may be."""
+
+    nodepool: str
+    instance_types: tuple[str, ...] = ()  # the first few
+    choices: int = 0  # how many types there were
+    price: float | None = None  # the least it can cost an hour
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetUse:
+    """What a NodePool's budget stood at once the decision was carried out."""
+
+    nodepool: str
+    used: int
+    limit: int | None  # None: no budget was in force
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """Something that was left alone, and why. `node` is a pod where nodes are launched for pods."""
+
+    method: str
+    code: str
+    node: str
+    message: str
+    until: datetime | None = None
+    permanent: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefusedFor:
+    """How many were left alone for one reason."""
+
+    method: str
+    code: str
+    nodes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Considered:
+    """What was weighed when a decision was taken. All that was refused is counted; some of it is named."""
+
+    purchases: tuple[Purchase, ...] = ()
+    budgets: tuple[BudgetUse, ...] = ()
+    counts: tuple[RefusedFor, ...] = ()
+    refusals: tuple[Refused, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
     """A decision as it was taken."""
 
@@ -58,6 +108,7 @@ class Entry:
     pods: tuple[str, ...] = ()  # namespace/name of those that move, or that the node is for
     cost_before: float = 0.0  # of the nodes concerned, an hour
     cost_after: float = 0.0
+    considered: Considered | None = None  # None when nothing was chosen between
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

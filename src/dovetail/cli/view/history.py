@@ -5,7 +5,7 @@ from typing import Any
 
 from rich.console import Console
 
-from dovetail.cli.view.printing import counted, plain_table, print_document
+from dovetail.cli.view.printing import counted, plain_table, print_document, stamp
 from dovetail.core.disruption.command import HOURS_PER_MONTH
 from dovetail.observe.history import Decision
 from dovetail.ports.ledger import NodeFacts
@@ -46,6 +46,46 @@ def _plain(decision: Decision) -> dict[str, Any]:
         "endedAt": decision.ended_at or None,
         "note": decision.note,
         "cluster": decision.cluster,
+    }
+
+
+def decision_document(decision: Decision) -> dict[str, Any]:
+    """One decision with its plan and refusals; both are null where nothing was weighed, or nobody kept it."""
+    weighed = decision.considered
+    return {
+        **_plain(decision),
+        "plan": None
+        if weighed is None
+        else {
+            "replacements": [
+                {
+                    "nodepool": each.nodepool,
+                    "instanceTypes": list(each.instance_types),
+                    "choices": each.choices,
+                    "pricePerHour": None if each.price is None else round(each.price, 6),
+                }
+                for each in weighed.purchases
+            ],
+            "budgetUsed": [
+                {"nodepool": each.nodepool, "used": each.used, "limit": each.limit} for each in weighed.budgets
+            ],
+        },
+        "refusals": None
+        if weighed is None
+        else {
+            "counts": [{"method": each.method, "code": each.code, "nodes": each.nodes} for each in weighed.counts],
+            "named": [
+                {
+                    "method": each.method,
+                    "node": each.node,
+                    "code": each.code,
+                    "message": each.message,
+                    "until": stamp(each.until) if each.until is not None else None,
+                    "permanent": each.permanent,
+                }
+                for each in weighed.refusals
+            ],
+        },
     }
 
 

@@ -17,7 +17,7 @@ from dovetail.model.refusal import Refusal
 from dovetail.model.snapshot import Snapshot
 
 _NO_EDGE = 1000  # wide enough for any table
-_UNCONCERNED = frozenset(
+UNCONCERNED = frozenset(
     {
         "Never",
         "NotDrifted",
@@ -122,7 +122,7 @@ def _most_telling(why: Mapping[str, Refusal]) -> Refusal:
     ordered = [(name, why[name]) for name in methods if name in why]
     if not ordered:
         return Refusal("AnotherFirst", "", "another command goes first")
-    concerned = [said for _, said in ordered if said.code not in _UNCONCERNED and said.code != "Waiting"]
+    concerned = [said for _, said in ordered if said.code not in UNCONCERNED and said.code != "Waiting"]
     waiting = [said for name, said in ordered if said.code == "Waiting" and name != "expiration"]
     return (concerned or waiting or [ordered[-1][1]])[0]
 

@@ -1,5 +1,5 @@
-// The ledger as a timeline: each entry opens to its plan, what moved, what it cost before and after, and how it ended.
-import { age, badge, counted, h, link, money, monthly, nodeLink, select, table, time } from "./dom.js";
+// The ledger as a timeline: each entry opens to its plan, what else was refused, what moved, what it cost, and how it ended.
+import { age, badge, counted, fill, h, lasting, link, money, monthly, nodeLink, select, table, time } from "./dom.js";
 import { ask } from "./store.js";
 
 export const title = () => "Decisions";
@@ -61,7 +61,10 @@ export function entry(each, now, open = false) {
   const exact = each.costPerHourBefore - each.costPerHourAfter, saving = Math.abs(exact) < 0.0005 ? 0 : exact;
   const about = each.act === "launch" ? each.made : each.nodes;
   const names = about.map((one) => one.node || one.nodeClaim);
-  return h("details", { "data-key": each.id, open },
+  const weighed = h("div", { class: "weighed", "aria-live": "polite" });
+  const opened = (event) => { if (event.target.open && event.target.dataset.key === each.id) tellWeighed(weighed, each, now); };
+  if (open) tellWeighed(weighed, each, now);
+  return h("details", { "data-key": each.id, open, ontoggle: opened },
     h("summary", {},
       h("span", { class: "when" }, time(each.at, each.at), now && h("span", { class: "ago" }, ` ${age(each.at, now)} ago`)),
       badge(each.act, VERBS[each.act] ?? each.act), h("span", { class: "reason" }, each.reason),
@@ -78,7 +81,49 @@ export function entry(each, now, open = false) {
         pair("Decision", h("a", { href: `${link("decisions")}?id=${encodeURIComponent(each.id)}`, class: "mono" }, each.id))),
       each.nodes.length > 0 && nodes("Nodes that went", each.nodes), each.made.length > 0 && nodes("Nodes that came", each.made),
       each.pods.length > 0 && h("details", { "data-key": `${each.id}-pods` }, h("summary", {}, `${counted(each.pods.length, "pod")} by name`), h("p", { class: "mono wrap" }, each.pods.join(", "))),
-      h("p", { class: "quiet" }, "Why other nodes were left alone changes with the cluster: ", h("a", { href: "#/plan" }, "what stands in their way now"), ".")));
+      weighed));
+}
+
+// The plan and the refusals of a decision never change: each is asked for once, when somebody opens it.
+const known = new Map();
+async function tellWeighed(host, each, now) {
+  if (host.dataset.told) return;
+  host.dataset.told = "asked";
+  try {
+    if (!known.has(each.id)) known.set(each.id, await ask(`api/decision/${encodeURIComponent(each.id)}`));
+    fill(host, weighed(known.get(each.id), now));
+    host.dataset.told = "yes";
+  } catch (error) {
+    delete host.dataset.told;
+    fill(host, h("p", { class: "quiet" }, error.message));
+  }
+}
+
+function weighed({ id, act, at, plan, refusals }) {
+  if (!plan) return h("p", { class: "quiet" }, act === "remove" ? "No pass decided this, so there was nothing to choose between." : "What was weighed was not kept.");
+  const total = refusals.counts.reduce((sum, one) => sum + one.nodes, 0);
+  return [
+    h("h3", { class: "minor" }, "Plan"),
+    h("ul", { class: "plain", "data-plan": id },
+      plan.replacements.map((one) => h("li", {}, `A node of ${one.nodepool}: ${one.instanceTypes[0] ?? "any type"}${one.choices > 1 ? ` or ${counted(one.choices - 1, "other type")}` : ""}`,
+        one.pricePerHour !== null && `, from ${money(one.pricePerHour)} an hour`)),
+      !plan.replacements.length && h("li", {}, "Nothing had to be bought."),
+      plan.budgetUsed.map((one) => h("li", {}, `Budget of ${one.nodepool}: ${one.used} ${one.limit === null ? "in use, no limit" : `of ${one.limit} in use`}`))),
+    h("h3", { class: "minor" }, act === "launch" ? "Pods left waiting" : "Left alone"),
+    total ? refused(id, refusals, at, total) : h("p", { class: "quiet" }, act === "launch" ? "None: each pod that waited was given a place." : "Nothing else was looked at."),
+  ];
+}
+
+function refused(id, { counts, named }, at, total) {
+  const methods = [...new Set(counts.map((one) => one.method))];
+  return h("div", { "data-refused": total }, methods.map((method) => {
+    const mine = counts.filter((one) => one.method === method), list = named.filter((one) => one.method === method);
+    const all = mine.reduce((sum, one) => sum + one.nodes, 0);
+    return h("details", { "data-key": `${id}-${method}` },
+      h("summary", {}, h("b", {}, method), " ", mine.map((one) => [h("span", { class: "code" }, one.code), ` ${one.nodes} `])),
+      table(`Left alone by ${method}`, ["What", "Why", "Message", "Lasts"], list.map((one) => [h("span", { class: "mono" }, one.node), h("span", { class: "code" }, one.code), one.message, lasting(one, at)])),
+      list.length < all && h("p", { class: "quiet" }, `${counted(all - list.length, "other")} of these kinds ${all - list.length === 1 ? "is" : "are"} only counted.`));
+  }));
 }
 
 const pair = (name, value) => value ? h("div", {}, h("dt", {}, name), h("dd", {}, value)) : null;
