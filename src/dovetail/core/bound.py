@@ -6,14 +6,14 @@ cluster can cost less. Pods that fit no offering at all are left out, as they co
 """
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-import highspy
 import numpy as np
-import numpy.typing as npt
 
+from dovetail.core.relaxation import Array, BoundUnavailable, Mask, Positions, Programme
 from dovetail.model.catalog import InstanceType
+from dovetail.model.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
 from dovetail.model.nodepool import NodePool
 from dovetail.model.pod import NodeSelector, Pod
 from dovetail.model.requests import spec_requests
@@ -23,14 +23,12 @@ from dovetail.model.resources import CPU, MEMORY, PODS, Resources
 from dovetail.model.snapshot import Snapshot
 from dovetail.model.taints import tolerates
 
+__all__ = ["BoundUnavailable", "Floor", "lower_bound"]
+
 RESOURCES = (CPU, MEMORY, PODS)
 Kind = tuple[tuple[float, ...], Hashable]
-Array = npt.NDArray[np.float64]
-Mask = npt.NDArray[np.bool_]
-
-
-class BoundUnavailable(Exception):
-    """The solver could not answer."""
+Sold = tuple[str, ...]
+"""An instance type, a zone and a capacity type."""
 
 
 @dataclass(frozen=True)
@@ -44,18 +42,29 @@ class Offer:
 
 
 def lower_bound(snapshot: Snapshot) -> float:
-    """Dollars an hour below which these pods cannot run on what can be bought."""
-    return Floor(snapshot.nodepools, snapshot.catalogs).of(pod for node in snapshot.nodes for pod in node.pods)
+    """Dollars an hour below which the pods on managed nodes cannot run on what can be bought, or was."""
+    managed = [node for node in snapshot.nodes if node.managed]
+    held = {tuple(node.labels.get(key, "") for key in (INSTANCE_TYPE, ZONE, CAPACITY_TYPE)) for node in managed}
+    return Floor(snapshot.nodepools, snapshot.catalogs, held).of(pod for node in managed for pod in node.pods)
 
 
 class Floor:
-    """The floor for one set of pools and prices; what was found out about a pod is kept for the next question."""
+    """The floor for one set of pools and prices; what was found out about a pod is kept for the next question.
 
-    def __init__(self, pools: Mapping[str, NodePool], catalogs: Mapping[str, tuple[InstanceType, ...]]) -> None:
-        self._offers = list(_offers(pools, catalogs))
+    What is `held` counts although it is sold out now: a node that runs on it already goes on at its price.
+    """
+
+    def __init__(
+        self,
+        pools: Mapping[str, NodePool],
+        catalogs: Mapping[str, tuple[InstanceType, ...]],
+        held: Collection[Sold] = frozenset(),
+    ) -> None:
+        self._offers = list(_offers(pools, catalogs, held))
         self._price = np.array([offer.price for offer in self._offers])
-        self._size = np.array([offer.size for offer in self._offers]).reshape(len(self._offers), len(RESOURCES))
-        self._allowed: dict[Hashable, Mask] = {}
+        sizes = np.array([offer.size for offer in self._offers]).reshape(len(self._offers), len(RESOURCES))
+        self._sizes, self._size_of = np.unique(sizes, axis=0, return_inverse=True)
+        self._admitted: dict[Hashable, Mask] = {}
         self._kinds: dict[str, Kind] = {}  # by uid
 
     def of(self, pods: Iterable[Pod]) -> float:
@@ -66,15 +75,18 @@ class Floor:
                 kinds[self._kind(pod)] += 1
         if not kinds or not self._offers:
             return 0.0
-        needs = np.array([need for need, _ in kinds])
-        fits = (self._size[None, :, :] >= needs[:, None, :]).all(axis=2)
-        allowed = np.array([self._allowed[kind] for _, kind in kinds]) & fits
+        offers, allowed = self._choices(list(kinds))
         some = allowed.any(axis=1)
-        counts = np.array(list(kinds.values()), dtype=float)[some]
-        if not len(counts):
+        if not some.any():
             return 0.0
-        kept = self._undominated(allowed[some])
-        return _solve(counts, needs[some], self._size[kept], self._price[kept], allowed[some][:, kept])
+        programme = Programme(
+            counts=np.array(list(kinds.values()), dtype=float)[some],
+            needs=np.array([need for need, _ in kinds])[some],
+            sizes=self._sizes[self._size_of[offers]],
+            prices=self._price[offers],
+            allowed=allowed[some],
+        )
+        return programme.least()
 
     def _kind(self, pod: Pod) -> Kind:
         """What it asks for, and where it may be."""
@@ -82,41 +94,61 @@ class Floor:
         if known is None:
             spec = pod.spec
             where = (tuple(sorted(spec.node_selector.items())), _required(pod), tuple(spec.tolerations))
-            if where not in self._allowed:
-                self._allowed[where] = np.array([_admits(offer, pod) for offer in self._offers], dtype=bool)
+            if where not in self._admitted:
+                self._admitted[where] = np.array([_admits(offer, pod) for offer in self._offers], dtype=bool)
             requests = spec_requests(spec)
             known = self._kinds[pod.metadata.uid] = ((_number(CPU, requests), _number(MEMORY, requests), 1.0), where)
         return known
 
-    def _undominated(self, allowed: Mask) -> npt.NDArray[np.intp]:
-        """Offers worth having: of those open to the same pods, none gives more of everything for a dollar."""
-        worth = self._size / np.maximum(self._price, 1e-9)[:, None]
-        groups: dict[bytes, list[int]] = {}
-        for position in range(len(self._offers)):
-            column = allowed[:, position]
-            if column.any():
-                groups.setdefault(column.tobytes(), []).append(position)
-        kept: list[int] = []
-        for members in groups.values():
-            front: list[int] = []
-            for position in sorted(members, key=lambda each: (-worth[each].sum(), each)):
-                if not any((worth[other] >= worth[position]).all() for other in front):
-                    front.append(position)
-            kept.extend(front)
-        return np.array(sorted(kept), dtype=np.intp)
+    def _choices(self, kinds: list[Kind]) -> tuple[Positions, Mask]:
+        """The offers worth having, and which kinds of pods may be on each.
+
+        Offers that admit the same pods and have one size differ in price alone: the cheapest stands for them.
+        """
+        wheres = {where: number for number, where in enumerate(dict.fromkeys(where for _, where in kinds))}
+        admitted = np.array([self._admitted[where] for where in wheres])
+        admitting, admitting_of = np.unique(admitted, axis=1, return_inverse=True)
+        cheapest: dict[tuple[int, int], int] = {}
+        for offer in np.argsort(self._price, kind="stable"):
+            cheapest.setdefault((admitting_of[offer], self._size_of[offer]), int(offer))
+        offers = np.array(sorted(cheapest.values()), dtype=np.intp)
+        needs = np.array([need for need, _ in kinds])
+        fits: Mask = np.all(self._sizes[None, :, :] >= needs[:, None, :], axis=2)
+        where_of = [wheres[where] for _, where in kinds]
+        allowed = admitting[where_of][:, admitting_of[offers]] & fits[:, self._size_of[offers]]
+        worth = self._sizes[self._size_of[offers]] / np.maximum(self._price[offers], 1e-9)[:, None]
+        kept = _undominated(allowed, worth)
+        return offers[kept], allowed[:, kept]
 
 
-def _offers(pools: Mapping[str, NodePool], catalogs: Mapping[str, tuple[InstanceType, ...]]) -> Iterator[Offer]:
+def _undominated(allowed: Mask, worth: Array) -> Positions:
+    """Offers for which no other is open to all the same pods and gives as much of everything for a dollar."""
+    columns = np.ascontiguousarray(allowed.T)
+    open_to = columns.sum(axis=1)
+    kept: list[int] = []
+    for position in np.lexsort((-worth.sum(axis=1), -open_to)):
+        if not open_to[position]:
+            break
+        better = np.nonzero((worth[kept] >= worth[position]).all(axis=1))[0]
+        if not any((columns[kept[other]] >= columns[position]).all() for other in better):
+            kept.append(int(position))
+    return np.array(sorted(kept), dtype=np.intp)
+
+
+def _offers(
+    pools: Mapping[str, NodePool], catalogs: Mapping[str, tuple[InstanceType, ...]], held: Collection[Sold]
+) -> Iterator[Offer]:
     for name, pool in sorted(pools.items()):
         for type_ in catalogs.get(name, ()):
             if pool.requirements.intersects(type_.requirements) is None:
-                yield from _ways(pool, type_)
+                yield from _ways(pool, type_, held)
 
 
-def _ways(pool: NodePool, type_: InstanceType) -> Iterator[Offer]:
+def _ways(pool: NodePool, type_: InstanceType, held: Collection[Sold]) -> Iterator[Offer]:
     size = tuple(_number(name, type_.allocatable) for name in RESOURCES)
     for offering in type_.offerings:
-        if offering.available and pool.requirements.intersects(offering.requirements) is None:
+        there = offering.available or (type_.name, offering.zone, offering.capacity_type) in held
+        if there and pool.requirements.intersects(offering.requirements) is None:
             both = pool.requirements.add(type_.requirements, offering.requirements)
             yield Offer(pool, both, size, offering.price)
 
@@ -148,44 +180,3 @@ def _number(name: str, amounts: Resources) -> float:
     """An amount in units of like size, which solvers prefer: cores, GiB, pods."""
     amount = amounts.get(name)
     return 0.0 if amount is None else amount.nano / 1e9 / (2**30 if name == MEMORY else 1)
-
-
-def _solve(counts: Array, needs: Array, sizes: Array, prices: Array, allowed: Mask) -> float:
-    """Minimise the price of fractional nodes such that every pod is somewhere it may be."""
-    pairs = np.argwhere(allowed)
-    offers, resources = len(prices), needs.shape[1]
-    model = highspy.HighsLp()
-    model.num_col_ = offers + len(pairs)
-    model.num_row_ = len(counts) + offers * resources
-    model.col_cost_ = np.concatenate([prices, np.zeros(len(pairs))])
-    model.col_lower_ = np.zeros(model.num_col_)
-    model.col_upper_ = np.full(model.num_col_, highspy.kHighsInf)
-    model.row_lower_ = np.concatenate([counts, np.full(offers * resources, -highspy.kHighsInf)])
-    model.row_upper_ = np.concatenate([counts, np.zeros(offers * resources)])
-    starts, rows, values = _columns(pairs, needs, sizes, len(counts))
-    model.a_matrix_.format_ = highspy.MatrixFormat.kColwise
-    model.a_matrix_.start_, model.a_matrix_.index_, model.a_matrix_.value_ = starts, rows, values
-    solver = highspy.Highs()  # type: ignore[no-untyped-call]
-    solver.setOptionValue("output_flag", False)  # noqa: FBT003 - its own way
-    solver.passModel(model)
-    solver.run()
-    if solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
-        raise BoundUnavailable(f"the solver answered {solver.modelStatusToString(solver.getModelStatus())}")
-    return float(solver.getInfo().objective_function_value)
-
-
-def _columns(
-    pairs: npt.NDArray[np.intp], needs: Array, sizes: Array, kinds: int
-) -> tuple[list[int], list[int], list[float]]:
-    """The matrix by columns: a node gives its size, a pod on an offer takes its need and is placed."""
-    starts, rows, values = [0], [], []
-    resources = needs.shape[1]
-    for offer in range(len(sizes)):
-        rows += [kinds + offer * resources + resource for resource in range(resources)]
-        values += [-float(sizes[offer, resource]) for resource in range(resources)]
-        starts.append(len(rows))
-    for kind, offer in pairs:
-        rows += [int(kind), *(kinds + int(offer) * resources + resource for resource in range(resources))]
-        values += [1.0, *(float(needs[kind, resource]) for resource in range(resources))]
-        starts.append(len(rows))
-    return starts, rows, values
