@@ -22,6 +22,7 @@ KARPENTERS = frozenset(
         "cluster_ca_bundle",
         "cluster_endpoint",
         "cluster_name",
+        "disable_dry_run",
         "disable_leader_election",
         "eks_control_plane",
         "feature_gates",
@@ -74,6 +75,9 @@ class Settings:
     )
     reserved_enis: int = _knob(0, "Network interfaces of an EC2 instance that are not for pods.")
     isolated_vpc: bool = _flag("The pricing API of AWS cannot be reached: shipped prices are used.")
+    disable_dry_run: bool = _flag(
+        "EC2NodeClasses are ready without a trial: EC2 is not asked ahead of the first launch whether it is permitted."
+    )
     interruption_queue: str = _knob("", "The SQS queue that tells of interruptions of EC2 instances; none if empty.")
     batch_idle_duration: timedelta = _knob(
         timedelta(seconds=1), "A batch of pending pods ends when no new one came for this long."

@@ -131,7 +131,8 @@ async def opened(moto, monkeypatch, **settings):
         monkeypatch.delenv("AWS_PROFILE", raising=False)
         clock = Hands()
         world = World(clock=clock)
-        wanted = Settings(provider="aws", cluster_name=name, **settings)
+        usual = {"disable_dry_run": True}  # so that what is counted is what the story is about
+        wanted = Settings(provider="aws", cluster_name=name, **(usual | settings))
         provider = AwsProvider(assemble_aws(world, clock, wanted, Aws(_session())))
         account = Account(proxy, clock, world, provider, name, {}, [], "")
         try:

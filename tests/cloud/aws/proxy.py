@@ -210,7 +210,7 @@ async def _handle(proxy: Proxy, session: aiohttp.ClientSession, request: web.Req
         async with session.post(url, data=body, headers=headers) as answer:
             return answer.status, await answer.read()
 
-    if asked.operation == "CreateFleet":
+    if asked.operation == "CreateFleet" and asked.given.get("DryRun") != "true":
         return fleet_reply(*await proxy.fleets.create(asked.given, body, forward))
     if asked.operation == "CreateLaunchTemplate":
         proxy.fleets.learn(asked.given)

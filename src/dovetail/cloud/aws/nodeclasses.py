@@ -128,7 +128,7 @@ class NodeClassKeeper:
         for condition, step in steps:
             await found.take(condition, step(node_class))
         if found.trouble is None:
-            found.verdicts.append(await self._validate(node_class, found))
+            await found.take(model.VALIDATION_SUCCEEDED, self._validate(node_class, found))
         conditions = self._conditions(node_class, found.verdicts)
         return msgspec.structs.replace(found.status, conditions=conditions), found.trouble
 
@@ -156,13 +156,13 @@ class NodeClassKeeper:
         name = await self._resolvers.profiles.ensure(node_class, in_use)
         return {"instance_profile": name}, judging.judge_profile(name)
 
-    async def _validate(self, node_class: EC2NodeClass, found: "_Findings") -> Verdict:
+    async def _validate(self, node_class: EC2NodeClass, found: "_Findings") -> tuple[dict[str, Any], Verdict]:
         brought = node_class.spec.instance_profile
         exists = not brought or await self._resolvers.profiles.exists(brought)
         verdict = judging.judge_validation(node_class.spec, found.verdicts, profile_exists=exists)
         if verdict.status == "True" and self.trial is not None:
-            return await self.trial(msgspec.structs.replace(node_class, status=found.status)) or verdict
-        return verdict
+            verdict = await self.trial(msgspec.structs.replace(node_class, status=found.status)) or verdict
+        return {}, verdict
 
     def _conditions(self, node_class: EC2NodeClass, verdicts: list[Verdict]) -> tuple[Condition, ...]:
         metadata, now = node_class.metadata, self._clock.now()

@@ -23,6 +23,7 @@ from dovetail.cloud.aws.drifting import DriftUnknown, resolved_drift, static_dri
 from dovetail.cloud.aws.instances import Instances, instance_id
 from dovetail.cloud.aws.labels import INSTANCE_LABELS, NODE_CLASS_LABEL, OFFERING_LABELS
 from dovetail.cloud.aws.launching.launcher import Launcher, Yard
+from dovetail.cloud.aws.launching.rehearsal import Rehearsal
 from dovetail.cloud.aws.launching.results import launched, seen
 from dovetail.cloud.aws.launching.templates import LaunchTemplates
 from dovetail.cloud.aws.nodeclasses import NodeClassKeeper, Resolvers
@@ -134,6 +135,8 @@ class AwsProvider:
     def __init__(self, parts: AwsParts) -> None:
         self.parts = parts
         self._adopting = False
+        if not parts.settings.disable_dry_run:
+            parts.keeper.trial = Rehearsal(parts.aws, parts.clock, parts.launcher, self.types_of)
 
     @property
     def name(self) -> str:

@@ -63,7 +63,7 @@ class _Tries:
 
 
 @dataclass(frozen=True)
-class _Order:
+class Order:
     """One launch: who it is for, and all that may be bought for it."""
 
     claim: NodeClaim
@@ -93,7 +93,7 @@ class Launcher:
         purchase = plan_purchase(claim, types, _KNOWN)
         if isinstance(purchase, str):
             raise InsufficientCapacity(purchase)
-        order = await self._order(claim, node_class, purchase)
+        order = await self.order(claim, node_class, purchase)
         subnets = sorted({bid.subnet_id for bid in order.bids})
         pods = min(int(bid.option.instance_type.capacity[PODS].units) for bid in order.bids)
         held = self._addresses.take(subnets, pods)
@@ -106,7 +106,8 @@ class Launcher:
         self._yard.instances.note(got)
         return got
 
-    async def _order(self, claim: NodeClaim, node_class: EC2NodeClass, purchase: Purchase) -> _Order:
+    async def order(self, claim: NodeClaim, node_class: EC2NodeClass, purchase: Purchase) -> Order:
+        """What would be asked for, down to the templates. Nothing is made yet."""
         yard = self._yard
         name = yard.cluster.name
         facts = await yard.cluster.facts()
@@ -123,9 +124,9 @@ class Launcher:
         )
         if not bids:
             raise InsufficientCapacity("no subnet has addresses left in a zone that could be bought in")
-        return _Order(claim, purchase, bids, tags)
+        return Order(claim, purchase, bids, tags)
 
-    async def _buy(self, order: _Order) -> Ec2Instance:
+    async def _buy(self, order: Order) -> Ec2Instance:
         """Ask for the fleet; once more with new templates if EC2 says that they are gone."""
         for last in (False, True):
             answer = await self._ask(order, last=last)
@@ -145,10 +146,12 @@ class Launcher:
             raise judge(errors, order.purchase.capacity_type)
         raise AssertionError("the second try answers or raises")
 
-    async def _ask(self, order: _Order, *, last: bool) -> Mapping[str, Any] | Ec2Instance | None:
+    async def _ask(self, order: Order, *, last: bool) -> Mapping[str, Any] | Ec2Instance | None:
         """EC2's answer, the instance of an earlier try, or None if the templates have to be made again."""
-        for each in {bid.template.name: bid.template for bid in order.bids}.values():
-            await self._ensure(each)
+        try:
+            await self.make_templates(order)
+        except AwsError as error:
+            raise LaunchFailed(reason_of(error.code, error.message), str(error)) from error
         tries = self._of(order.claim)
         token = f"{order.claim.metadata.uid}-{tries.number}"
         request = fleet_request(order.purchase, order.bids, order.tags, token)
@@ -165,11 +168,10 @@ class Launcher:
                 raise InsufficientCapacity(str(error)) from error
             raise LaunchFailed(reason_of(error.code, error.message), str(error)) from error
 
-    async def _ensure(self, wanted: Any) -> None:
-        try:
-            await self._yard.templates.ensure(wanted)
-        except AwsError as error:
-            raise LaunchFailed(reason_of(error.code, error.message), str(error)) from error
+    async def make_templates(self, order: Order) -> None:
+        """Have every template of an order at EC2."""
+        for each in {bid.template.name: bid.template for bid in order.bids}.values():
+            await self._yard.templates.ensure(each)
 
     async def _settled(self, claim: NodeClaim, tries: _Tries) -> Ec2Instance:
         """The instance that somebody asked for in other words, once it is to be seen."""
@@ -182,11 +184,11 @@ class Launcher:
             tries.number, tries.unsettled_since = tries.number + 1, None
         raise LaunchFailed("LaunchUnsettled", "an earlier launch may still bring an instance; waiting for it to appear")
 
-    def _forget_templates(self, order: _Order) -> None:
+    def _forget_templates(self, order: Order) -> None:
         for bid in order.bids:
             self._yard.templates.forget(bid.template)
 
-    def _launched(self, order: _Order, got: Bought) -> Ec2Instance:
+    def _launched(self, order: Order, got: Bought) -> Ec2Instance:
         option, data = got.bid.option, got.bid.template.data
         groups = data.get("SecurityGroupIds") or [g for each in data["NetworkInterfaces"] for g in each["Groups"]]
         return Ec2Instance(
@@ -217,7 +219,7 @@ def _shared(cluster_name: str) -> frozenset[str]:
     )
 
 
-def _all_short(order: _Order, error: AwsError) -> list[FleetError]:
+def _all_short(order: Order, error: AwsError) -> list[FleetError]:
     """A refusal that names nothing is about all that was asked for."""
     return [
         FleetError(

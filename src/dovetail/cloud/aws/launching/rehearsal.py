@@ -1,0 +1,141 @@
+"""Tries whether nodes of a class could be launched, without launching any: EC2 says of each step whether we may.
+
+A launch template is really made, because the steps after it name it; it goes with those nobody uses. Only a refusal of
+permission counts against the class: what else EC2 finds fault with may be due to the type that was tried, and a real
+launch says it better. What went well is good for half an hour, or until something it depends on changes.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+
+from dovetail.cloud.aws.launching.choosing import Option, Purchase
+from dovetail.cloud.aws.launching.fleet import fleet_request
+from dovetail.cloud.aws.launching.launcher import Launcher, Order
+from dovetail.cloud.aws.launching.machines import image_of
+from dovetail.cloud.aws.remembered import Remembered
+from dovetail.cloud.aws.session import NO_CREDENTIALS, UNREACHABLE, Aws, AwsError
+from dovetail.model.catalog import InstanceType
+from dovetail.model.conditions import Verdict
+from dovetail.model.ec2nodeclass import VALIDATION_SUCCEEDED, EC2NodeClass
+from dovetail.model.labels import ON_DEMAND
+from dovetail.model.nodeclaim import NodeClaim, NodeClaimSpec
+from dovetail.model.wire import ObjectMeta
+from dovetail.ports.clock import Clock
+from dovetail.ports.errors import InsufficientCapacity
+
+log = logging.getLogger(__name__)
+LIFETIME = timedelta(minutes=30)
+_WOULD_WORK = "DryRunOperation"
+_ENCODED = "Encoded authorization failure message"
+_ACTIONS = {
+    "create_launch_template": "CreateLaunchTemplate",
+    "create_fleet": "CreateFleet",
+    "run_instances": "RunInstances",
+}
+Types = Callable[[EC2NodeClass], Awaitable[Iterable[InstanceType]]]
+
+
+class _Unclear(Exception):
+    """EC2 neither said yes nor that we may not."""
+
+
+class _Refused(Exception):
+    """EC2 said that we may not."""
+
+    def __init__(self, step: str, error: AwsError) -> None:
+        super().__init__(str(error))
+        self.step = step
+        self.error = error
+
+
+class Rehearsal:
+    """Goes through a launch for a class that is resolved."""
+
+    def __init__(self, aws: Aws, clock: Clock, launcher: Launcher, types_of: Types) -> None:
+        self._aws = aws
+        self._launcher = launcher
+        self._types_of = types_of
+        self._went_well: Remembered[bytes, bool] = Remembered(clock, LIFETIME)
+
+    async def __call__(self, node_class: EC2NodeClass) -> Verdict | None:
+        """Why nothing can be launched, or None. `AwsError` if EC2 cannot be asked now."""
+        try:
+            await self._went_well.get(_key(node_class), lambda: self._try(node_class))
+        except _Refused as refused:
+            action, said = _ACTIONS[refused.step], refused.error.message.partition(_ENCODED)[0].strip()
+            told = f"the controller may not ec2:{action}, or what it comes with: {refused.error.code}: {said}"
+            return Verdict(VALIDATION_SUCCEEDED, "False", f"{action}AuthCheckFailed", told)
+        except _Unclear as unclear:
+            log.warning("a launch could not be tried", extra={"nodeclass": node_class.name, "why": str(unclear)})
+        return None
+
+    async def _try(self, node_class: EC2NodeClass) -> bool:
+        order = await self._order(node_class)
+        try:
+            await self._launcher.make_templates(order)
+        except AwsError as error:
+            raise _judged("create_launch_template", error) from error
+        fleet = fleet_request(order.purchase, order.bids, order.tags, token="")
+        await self._may("create_fleet", **{name: value for name, value in fleet.items() if name != "ClientToken"})
+        await self._may("run_instances", **_instance_request(order, fleet["TagSpecifications"]))
+        return True
+
+    async def _order(self, node_class: EC2NodeClass) -> Order:
+        """A launch of the cheapest machine there is."""
+        options = [
+            Option(each, offering)
+            for each in await self._types_of(node_class)
+            for offering in each.offerings
+            if offering.available and offering.capacity_type == ON_DEMAND
+        ]
+        fitting = [option for option in options if image_of(option, node_class)]
+        if not fitting:
+            raise _Unclear("no instance type is for sale on demand")
+        purchase = Purchase(ON_DEMAND, (min(fitting, key=lambda option: option.rank),))
+        nobody = NodeClaim(metadata=ObjectMeta(name="dry-run"), spec=NodeClaimSpec())
+        try:
+            return await self._launcher.order(nobody, node_class, purchase)
+        except InsufficientCapacity as error:
+            raise _Unclear(str(error)) from error
+
+    async def _may(self, operation: str, **request: Any) -> None:
+        try:
+            await self._aws.call("ec2", operation, DryRun=True, **request)
+        except AwsError as error:
+            if error.code != _WOULD_WORK:
+                raise _judged(operation, error) from error
+
+
+def _judged(step: str, error: AwsError) -> Exception:
+    if error.unauthorized:
+        return _Refused(step, error)
+    return error if error.throttled or error.code in (UNREACHABLE, NO_CREDENTIALS) else _Unclear(str(error))
+
+
+def _instance_request(order: Order, tags: Iterable[Any]) -> dict[str, Any]:
+    """What the fleet would do by itself: one instance from the template. Volumes and instances alone are tagged."""
+    [bid] = order.bids
+    interfaces = bid.template.data.get("NetworkInterfaces")
+    place: dict[str, Any] = {"SubnetId": bid.subnet_id}
+    if interfaces:
+        place = {"NetworkInterfaces": [{**interfaces[0], **place}]}
+    return {
+        "MinCount": 1,
+        "MaxCount": 1,
+        "InstanceType": bid.option.instance_type.name,
+        "LaunchTemplate": {"LaunchTemplateName": bid.template.name, "Version": "$Latest"},
+        "TagSpecifications": [each for each in tags if each["ResourceType"] != "fleet"],
+        **place,
+    }
+
+
+def _key(node_class: EC2NodeClass) -> bytes:
+    """What the outcome depends on; the order of subnets changes with every address taken."""
+    status = node_class.status
+    subnets = sorted(subnet.id for subnet in status.subnets)
+    found = (status.amis, status.security_groups, subnets, status.instance_profile)
+    return msgspec.json.encode((node_class.metadata.uid, node_class.spec, found), order="deterministic")
