@@ -29,6 +29,10 @@ class Keeper:
     def __init__(self):
         self.kept = []
         self.told = []
+        self.redefined = []
+
+    def definition(self, node_class):
+        return node_class.metadata.annotations.get("stamp"), node_class.status.instance_profile
 
     async def keep(self, node_class, claims):
         names = tuple(claim.name for claim in claims)
@@ -64,7 +68,7 @@ def lived():
             context = Context(
                 cluster=world, cloud=Cloud(), clock=world.clock, recorder=recorder, state=state, settings=Settings()
             )
-            classes = NodeClasses(context, keeper, keeper.told.append)
+            classes = NodeClasses(context, keeper, keeper.told.append, keeper.redefined.append)
             loops = [classes.run(), *(informer.run() for informer in state.informers)]
             tasks = [asyncio.create_task(loop) for loop in loops]
             try:
@@ -100,6 +104,19 @@ def test_what_the_keeper_writes_does_not_wake_it(lived):
         await world.patch(EC2_NODE_CLASS, Key("", "default"), Patch({"spec": {"role": "a"}}))
         await asyncio.sleep(1)
         assert len(keeper.kept) == 2
+
+    lived(story)
+
+
+def test_those_who_judge_drift_hear_only_of_what_they_judge_it_by(lived):
+    async def story(world, keeper, recorder):
+        assert keeper.redefined == ["default"]
+        await world.patch(EC2_NODE_CLASS, Key("", "default"), Patch({"metadata": {"annotations": {"other": "a"}}}))
+        await asyncio.sleep(1)
+        assert keeper.redefined == ["default"]
+        await world.patch(EC2_NODE_CLASS, Key("", "default"), Patch({"metadata": {"annotations": {"stamp": "a"}}}))
+        await asyncio.sleep(1)
+        assert keeper.redefined == ["default"] * 2
 
     lived(story)
 

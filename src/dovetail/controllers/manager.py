@@ -59,7 +59,9 @@ class Manager:
         for reconciler in self._reconcilers():
             reconciler.told = count_reconciles(context)
         self.node_classes = (
-            NodeClasses(context, ports.node_classes, self.nodepools.node_class_changed)
+            NodeClasses(
+                context, ports.node_classes, self.nodepools.node_class_changed, self.marking.node_class_redefined
+            )
             if ports.node_classes is not None
             else None
         )

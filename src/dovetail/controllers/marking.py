@@ -75,6 +75,12 @@ class Marking:
             if claim.nodepool_name == after.name:
                 self.reconciler.add(key)
 
+    def node_class_redefined(self, name: str) -> None:
+        """Nodes of a class of that name may have drifted, or no longer."""
+        for key, claim in self._context.state.claims.items.items():
+            if claim.spec.node_class_ref.name == name:
+                self.reconciler.add(key)
+
     async def run(self) -> None:
         """Work until cancelled."""
         await self._context.state.synced()

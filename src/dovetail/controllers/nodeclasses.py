@@ -1,7 +1,8 @@
 """Has the provider look after its node classes, one at a time, whenever one changes or a claim of it goes.
 
-Nothing is decided here: the provider resolves, reports and lets go, and NodePools are told by name what changed. Only a
-provider whose classes need care brings a keeper; without one there is nothing to run.
+Nothing is decided here: the provider resolves, reports and lets go. NodePools are told by name what changed, and so are
+those who judge drift, of what they judge it by. Only a provider whose classes need care brings a keeper; without one
+there is nothing to run.
 """
 
 import asyncio
@@ -16,15 +17,18 @@ from dovetail.runtime.informer import Informer
 from dovetail.runtime.reconciler import Reconciler
 
 UNREADABLE_SECONDS = 60.0
+Told = Callable[[str], None]
+"""Called with the name of a class."""
 
 
 class NodeClasses:
     """One reconciliation at a time for each node class."""
 
-    def __init__(self, context: Context, keeper: NodeClassKeeper, changed: Callable[[str], None]) -> None:
+    def __init__(self, context: Context, keeper: NodeClassKeeper, changed: Told, redefined: Told) -> None:
         self._context = context
         self._keeper = keeper
         self._changed = changed
+        self._redefined = redefined
         self.informer: Informer[KubeObject] = Informer(context.cluster, keeper.node_class_kind)
         self.reconciler: Reconciler[Key] = Reconciler("nodeclass", self.reconcile)
         self.informer.listen(self._class_changed)
@@ -35,6 +39,8 @@ class NodeClasses:
         if after is not None:
             if before is None or _written(before) != _written(after):
                 self.reconciler.add(after.key)
+            if before is None or self._keeper.definition(before) != self._keeper.definition(after):
+                self._redefined(after.name)
         elif before is not None:
             self.reconciler.forget(before.key)
 

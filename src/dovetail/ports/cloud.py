@@ -107,6 +107,10 @@ class NodeClassKeeper(Protocol):
         """The kind it looks after."""
         ...
 
+    def definition(self, node_class: Any, /) -> object:
+        """What drift is judged by: while it stays equal, so does what is said of every instance of the class."""
+        ...
+
     async def keep(self, node_class: Any, claims: Sequence[NodeClaim], /) -> Kept:
         """Bring one class up to date. `claims` are those that refer to it."""
         ...

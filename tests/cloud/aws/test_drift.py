@@ -1,6 +1,7 @@
 """Drift over HTTP: each field that makes an instance, each that is resolved, and those that are neither."""
 
 import pytest
+from msgspec.structs import replace
 
 from cloud.aws.account import parameter
 from cloud.aws.claims import ON_DEMAND, asked_for, launched_as, types
@@ -178,6 +179,23 @@ def test_what_cannot_be_told_is_not_drift(live):
         await account.world.patch(EC2_NODE_CLASS, CLASS, Patch({"metadata": {"finalizers": None}}))
         await account.world.delete(EC2_NODE_CLASS, CLASS)
         assert await account.provider.drift(claim) == ""
+
+    live(story)
+
+
+def test_whatever_changes_the_answer_changes_the_definition_and_other_words_for_it_do_not(live):
+    async def story(account):
+        await grown(account)
+        defined, made = account.parts.keeper.definition, await account.read()
+        turned = replace(made, status=replace(made.status, subnets=made.status.subnets[::-1]))
+        assert defined(turned) == defined(made)  # their order changes with every address that is taken
+        seen = [defined(made)]
+        for change in (other_subnet, other_group, other_image):
+            await changed(account, **await change(account))
+            assert defined(await account.read()) not in seen
+            seen.append(defined(await account.read()))
+        await changed(account, userData="echo")
+        assert defined(await account.read()) not in seen
 
     live(story)
 

@@ -5,8 +5,9 @@ import pytest
 from cloud.aws.account import parameter
 from cloud.aws.fleets import ICE
 from cloud.aws.living import ON_DEMAND, alive, ec2_pool
-from dovetail.model.kinds import NODE_CLAIM
-from dovetail.model.nodeclaim import LAUNCHED
+from dovetail.model.kinds import EC2_NODE_CLASS, NODE_CLAIM
+from dovetail.model.nodeclaim import DRIFTED, LAUNCHED
+from dovetail.model.wire import Key
 from dovetail.ports.cluster import Patch
 from dovetail.ports.errors import OutcomeUnknown
 from dovetail.sim.kinds import DEPLOYMENT
@@ -107,6 +108,18 @@ def test_a_new_image_behind_the_alias_replaces_the_nodes_of_the_old(life):
         assert (before.image_id != image, after.image_id) == (True, image)
 
     life(story, ec2_pool(ON_DEMAND, disruption=AT_ONCE), WEB)
+
+
+def test_a_class_that_changes_marks_its_nodes_at_once(life):
+    async def story(life):
+        await settled(life)
+        [claim] = life.claims
+        await life.world.patch(EC2_NODE_CLASS, Key("", "default"), Patch({"spec": {"tags": {"team": "b"}}}))
+        await life.until(lambda: any(each.has(DRIFTED) for each in life.claims), within=60)  # not five minutes
+        assert {each.name for each in life.claims} == {claim.name}
+
+    never = {"consolidateAfter": "Never", "budgets": [{"nodes": "0"}]}
+    life(story, ec2_pool(ON_DEMAND, disruption=never), WEB)
 
 
 def test_throttling_is_survived(life):

@@ -21,7 +21,7 @@ from dovetail.cloud.aws.resolving.reservations import Reservations
 from dovetail.cloud.aws.resolving.subnets import Subnets
 from dovetail.cloud.aws.session import AwsError
 from dovetail.model import ec2nodeclass as model
-from dovetail.model.conditions import ConditionList, Verdict, find
+from dovetail.model.conditions import READY, ConditionList, Verdict, find
 from dovetail.model.ec2nodeclass import EC2NodeClass, EC2NodeClassStatus
 from dovetail.model.kinds import EC2_NODE_CLASS, NODE_CLAIM, Kind
 from dovetail.model.nodeclaim import DRIFTED, NodeClaim
@@ -64,6 +64,18 @@ class NodeClassKeeper:
     def node_class_kind(self) -> Kind[Any]:
         """What it looks after."""
         return EC2_NODE_CLASS
+
+    def definition(self, node_class: EC2NodeClass) -> object:
+        """What drift is judged by: the stamp, what the terms resolve to, and whether that is of the spec as it is."""
+        status, metadata = node_class.status, node_class.metadata
+        ready = find(status.conditions, READY)
+        return (
+            [metadata.annotations.get(name) for name in (CLASS_HASH, CLASS_HASH_VERSION)],
+            ready is not None and ready.observed_generation == metadata.generation,
+            status.amis,
+            *({each.id for each in some} for some in (status.subnets, status.security_groups)),
+            {each.id for each in status.capacity_reservations},
+        )
 
     async def keep(self, node_class: EC2NodeClass, claims: Sequence[NodeClaim]) -> Kept:
         """Bring one class up to date. `claims` are those that refer to it."""

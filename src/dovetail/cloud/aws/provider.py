@@ -6,12 +6,14 @@ classes in `nodeclasses`, buying in `launching/`, what is bought in `instances`,
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 
 from msgspec.structs import replace
 
+from dovetail.cloud.aws.batching import Batched, Window
 from dovetail.cloud.aws.catalog.catalog import Catalog
 from dovetail.cloud.aws.catalog.freshness import keep_fresh
 from dovetail.cloud.aws.catalog.offerings import Market
@@ -135,6 +137,7 @@ class AwsProvider:
     def __init__(self, parts: AwsParts) -> None:
         self.parts = parts
         self._adopting = False
+        self._classes: Batched[str, EC2NodeClass] = Batched(self._read_classes, Window(idle=0.0, longest=0.0))
         if not parts.settings.disable_dry_run:
             parts.keeper.trial = Rehearsal(parts.aws, parts.clock, parts.launcher, self.types_of)
 
@@ -258,17 +261,20 @@ class AwsProvider:
 
     async def aclose(self) -> None:
         """Close every connection to AWS."""
+        await self._classes.aclose()
         await self.parts.instances.aclose()
         await self.parts.aws.aclose()
 
     async def read_class(self, ref: NodeClassRef) -> EC2NodeClass | None:
-        """The class referred to, as the API server has it."""
-        if not self.supports(ref):
-            return None
-        try:
-            return await self.parts.cluster.get(EC2_NODE_CLASS, Key("", ref.name))
-        except NotFound:
-            return None
+        """The class referred to, as the API server has it; those who ask in the same moment share the answer."""
+        return await self._classes.ask(ref.name) if self.supports(ref) else None
+
+    async def _read_classes(self, names: Sequence[str]) -> Mapping[str, EC2NodeClass]:
+        found: dict[str, EC2NodeClass] = {}
+        for name in names:
+            with suppress(NotFound):
+                found[name] = await self.parts.cluster.get(EC2_NODE_CLASS, Key("", name))
+        return found
 
     async def _market(self, node_class: EC2NodeClass) -> Market:
         status, unavailable = node_class.status, self.parts.unavailable
