@@ -53,6 +53,11 @@ def test_the_page_follows_a_real_cluster_from_inside_and_from_beside(prepared, o
             printed = told(tmp_path, "explain", "node", names[0], "--kubeconfig", onlooker)
             assert [each["method"] for each in explained["methods"]] == [each["method"] for each in printed["methods"]]
             assert explained.keys() == printed.keys()
+            listed = told(tmp_path, "top", "--once", "--kubeconfig", onlooker)
+            assert sorted(node["name"] for node in listed["nodes"]) == names
+            assert {node["state"] for node in listed["nodes"]} == {"Ready"}
+            cost = fetch(address, "api/cluster")["summary"]["costPerHour"]
+            assert listed["summary"]["costPerHour"] == pytest.approx(cost) != 0
             assert "env" not in json.dumps(fetch(address, f"api/node/{names[0]}")["pods"])
 
 

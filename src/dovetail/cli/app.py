@@ -16,6 +16,7 @@ from dovetail.cli.plan import plan
 from dovetail.cli.run import run
 from dovetail.cli.simulate import simulate
 from dovetail.cli.snapshot import snapshot
+from dovetail.cli.top import top
 from dovetail.cli.torture import torture
 from dovetail.cli.validate import validate
 
@@ -56,6 +57,7 @@ app.command(rich_help_panel="Look")(explain)
 app.command(rich_help_panel="Look")(budgets)
 app.command(rich_help_panel="Look")(history)
 app.command(rich_help_panel="Look")(dashboard)
+app.command(rich_help_panel="Look")(top)
 app.command(rich_help_panel="Look")(simulate)
 app.command(rich_help_panel="Look")(torture)
 app.command(rich_help_panel="Act")(run)

@@ -37,11 +37,13 @@ def dashboard(
       dovetail dashboard --dashboard-port 9000 --open
     """
     from dovetail.cli.dashboard_documents import make_page
+    from dovetail.cloud.kwok.catalog import InstanceTypesInvalid
     from dovetail.dashboard.access import AccessUnsafe
     from dovetail.dashboard.board import Board
     from dovetail.observe.endpoints import PortUnusable
     from dovetail.observe.ledger import find_place
     from dovetail.observe.log import LogSettings, configure
+    from dovetail.ports.errors import WorldError
 
     configure(LogSettings(level="warning", form="text"), sys.stderr)
     board = Board(still=snapshot is not None)
@@ -56,35 +58,33 @@ def dashboard(
             if browser:
                 typer.launch(address)
             asyncio.run(_until_stopped(board, kubeconfig, context, settings))
-    except (AccessUnsafe, PortUnusable, ValueError) as error:
+    except (AccessUnsafe, PortUnusable, InstanceTypesInvalid, WorldError, OSError, ValueError) as error:
         fail(str(error))
 
 
 async def _until_stopped(board: "Board", kubeconfig: Path | None, context: str | None, settings: Settings) -> None:
     """A snapshot stays as it is; a cluster is watched."""
-    from dovetail.cloud.kwok.catalog import InstanceTypesInvalid
-    from dovetail.ports.errors import WorldError
-
     stopped = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    looked_at = board.latest.snapshot is not None
+    watching = [] if looked_at else [asyncio.create_task(watch(board, kubeconfig, context, settings))]
+    await until_over(stopped, watching)
+
+
+async def until_over(stopped: asyncio.Event, beside: "list[asyncio.Task[None]]") -> None:
+    """Wait until stopped, or until one of these tasks fails; raises why it did."""
     waiting = asyncio.create_task(stopped.wait())
-    if board.latest.snapshot is not None:
-        await waiting
-        return
-    watching = asyncio.create_task(_watch(board, kubeconfig, context, settings))
-    await asyncio.wait([waiting, watching], return_when=asyncio.FIRST_COMPLETED)
-    waiting.cancel()
-    watching.cancel()
-    await asyncio.wait([watching])
-    if not watching.cancelled():
-        try:
-            watching.result()
-        except (InstanceTypesInvalid, WorldError, OSError) as error:
-            fail(str(error))
+    await asyncio.wait([waiting, *beside], return_when=asyncio.FIRST_COMPLETED)
+    for task in (waiting, *beside):
+        task.cancel()
+    await asyncio.wait([waiting, *beside])
+    for task in beside:
+        if not task.cancelled():
+            task.result()
 
 
-async def _watch(board: "Board", kubeconfig: Path | None, context: str | None, settings: Settings) -> None:
+async def watch(board: "Board", kubeconfig: Path | None, context: str | None, settings: Settings) -> None:
     """Keep the board up to date with a live cluster."""
     from dovetail.cli.dashboard_documents import PAUSE_SECONDS
     from dovetail.dashboard.board import keep_publishing

@@ -13,7 +13,7 @@ from dovetail.settings import Settings
 
 if TYPE_CHECKING:
     from dovetail.dashboard.access import Access
-    from dovetail.dashboard.answers import Documents
+    from dovetail.dashboard.answers import Documents, Terms
     from dovetail.dashboard.board import Board
     from dovetail.dashboard.page import Page
     from dovetail.wiring.parts import Parts
@@ -23,16 +23,22 @@ PAUSE_SECONDS = 1.0
 
 def make_page(board: "Board", settings: Settings, ledger: Path | None, port: int) -> "Page":
     """The page as the settings ask for it; `AccessUnsafe` if it would be open to everybody."""
-    from dovetail.controllers.disruption import read_gates
-    from dovetail.dashboard.answers import Terms
     from dovetail.dashboard.page import Page
 
-    terms = Terms(
+    access = access_of(settings)
+    return Page(board=board, documents=documents(ledger), terms=terms_of(settings), access=access, port=port)
+
+
+def terms_of(settings: Settings) -> "Terms":
+    """Under which the controllers would decide with these settings; ValueError if they cannot be understood."""
+    from dovetail.controllers.disruption import read_gates
+    from dovetail.dashboard.answers import Terms
+
+    return Terms(
         read_gates(settings.feature_gates, settings.preference_policy),
         repair_gate=settings.gate("NodeRepair"),
         repair_without_block=settings.repair_without_block == "provider",
     )
-    return Page(board=board, documents=documents(ledger), terms=terms, access=access_of(settings), port=port)
 
 
 @asynccontextmanager

@@ -1,12 +1,8 @@
-"""The page, served by a thread of its own: neither a long computation nor a slow browser keeps a controller waiting.
-
-It also keeps the shown cluster up to date: tiles at once, what they wait for as often as thinking about it allows.
-"""
+"""The page, served by a thread of its own: neither a long computation nor a slow browser keeps a controller waiting."""
 
 import asyncio
 import logging
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -17,13 +13,11 @@ from aiohttp import web
 from dovetail.dashboard.access import Access
 from dovetail.dashboard.answers import Answers, Documents, Terms
 from dovetail.dashboard.board import Board
+from dovetail.dashboard.showing import Showing
 from dovetail.dashboard.site import Site
-from dovetail.dashboard.tiles import Plain, Tiles, said_in, summary_of
 from dovetail.observe.endpoints import PortUnusable
 
 log = logging.getLogger(__name__)
-SHORTEST_REST = 0.25  # seconds between two frames
-RESTS_PER_THOUGHT = 4  # at most a fifth of one core goes into plans that are only shown
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +87,7 @@ class _Running:
             await self._listen(runner)
             self.settled.set()
             if self.trouble is None:
-                showing = asyncio.create_task(_Showing(page.board, site, answers, thinker).run())
+                showing = asyncio.create_task(Showing(page.board, site.feed.show, answers.plan, thinker).run())
                 await self._stopped.wait()
                 showing.cancel()
                 await asyncio.wait([showing])
@@ -113,80 +107,3 @@ class _Running:
             return
         host = f"[{address}]" if ":" in address else address
         self.address = f"http://{host}:{runner.addresses[0][1]}/"
-
-
-class _Showing:
-    """Keeps the feed up to date with the board."""
-
-    def __init__(self, board: Board, site: Site, answers: Answers, thinker: ThreadPoolExecutor) -> None:
-        self._board = board
-        self._feed = site.feed
-        self._answers = answers
-        self._thinker = thinker
-        self._tiles = Tiles()
-        self._said: dict[str, Plain] = {}
-        self._extra: Plain = {}
-        self._to_draw, self._to_think = asyncio.Event(), asyncio.Event()
-
-    async def run(self) -> None:
-        """Draw whatever comes at once; think of it in between, as long as that takes."""
-        self._board.listen(asyncio.get_running_loop(), self._heard)
-        self._heard()
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._keep_drawing())
-            tasks.create_task(self._keep_thinking())
-
-    def _heard(self) -> None:
-        self._to_draw.set()
-        self._to_think.set()
-
-    async def _keep_drawing(self) -> None:
-        while True:
-            await self._to_draw.wait()
-            self._to_draw.clear()
-            try:
-                await self._draw()
-            except Exception:  # the page goes on with what it has
-                log.exception("page not brought up to date")
-            await asyncio.sleep(SHORTEST_REST)
-
-    async def _draw(self) -> None:
-        sight = self._board.latest
-        if sight.snapshot is None:
-            self._feed.show({}, {}, sight.missing)
-            return
-        snapshot, still = sight.snapshot, self._board.still
-
-        def draw() -> tuple[dict[str, Plain], Plain]:
-            tiles = self._tiles.of(snapshot, self._said)
-            return tiles, {**summary_of(snapshot, tiles.values()), "still": still, **self._extra}
-
-        self._feed.show(*await asyncio.to_thread(draw))
-
-    async def _keep_thinking(self) -> None:
-        """What every node waits for."""
-        while True:
-            await self._to_think.wait()
-            self._to_think.clear()
-            began = time.monotonic()
-            if self._board.latest.snapshot is not None:
-                try:
-                    self._note(
-                        await asyncio.get_running_loop().run_in_executor(self._thinker, self._answers.plan), began
-                    )
-                except Exception:  # the page goes on with the plan it has
-                    log.exception("no plan for the page")
-            await asyncio.sleep((time.monotonic() - began) * RESTS_PER_THOUGHT)
-
-    def _note(self, plan: Plain, began: float) -> None:
-        self._said = said_in(plan)
-        self._extra = {
-            "planned": {
-                "commands": len(plan["commands"]),
-                "nodes": sum(len(each["nodes"]) for each in plan["commands"]),
-                "savingPerMonth": plan["savingPerMonth"],
-                "at": plan["at"],
-                "tookSeconds": round(time.monotonic() - began, 3),
-            }
-        }
-        self._to_draw.set()

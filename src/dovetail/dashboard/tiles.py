@@ -3,7 +3,7 @@
 What it waits for comes from the plan, in the plan's own words; nothing here decides anything.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -100,28 +100,46 @@ def said_in(plan: Mapping[str, Any]) -> dict[str, Plain]:
     return said
 
 
-def summary_of(snapshot: Snapshot, tiles: Iterable[Plain]) -> Plain:
+def planned_in(plan: Mapping[str, Any]) -> Plain:
+    """What a plan would do, in a few numbers."""
+    return {
+        "commands": len(plan["commands"]),
+        "nodes": sum(len(each["nodes"]) for each in plan["commands"]),
+        "savingPerMonth": plan["savingPerMonth"],
+        "at": plan["at"],
+    }
+
+
+def sums_of(tiles: Iterable[Plain]) -> Plain:
+    """Some tiles added up: what they cost, and how full those are that are managed."""
+    found = list(tiles)
+    managed = [tile for tile in found if tile["managed"]]
+    return {
+        "nodes": len(found),
+        "pods": sum(tile["pods"][0] for tile in found),
+        "costPerHour": round(sum(tile["price"] for tile in managed), 6),
+        **{key: [round(sum(tile[key][part] for tile in managed), 3) for part in (0, 1)] for key in ("cpu", "memory")},
+    }
+
+
+def summary_of(snapshot: Snapshot, tiles: Collection[Plain]) -> Plain:
     """The cluster in a few numbers."""
     states: dict[str, int] = {}
     pools: dict[str, Plain] = {
         name: {"name": name, "nodes": 0, "costPerHour": 0.0} for name in sorted(snapshot.nodepools)
     }
-    cost = 0.0
     for tile in tiles:
         states[tile["state"]] = states.get(tile["state"], 0) + 1
         if tile["managed"]:
-            cost += tile["price"]
             pool = pools.setdefault(tile["pool"], {"name": tile["pool"], "nodes": 0, "costPerHour": 0.0})
             pool["nodes"] += 1
             pool["costPerHour"] = round(pool["costPerHour"] + tile["price"], 6)
     waiting = [pod for pod in snapshot.unbound_pods if not pod.terminal]
     return {
         "at": stamp(snapshot.at),
-        "nodes": sum(states.values()),
+        **sums_of(tiles),
         "states": states,
-        "pods": sum(tile["pods"][0] for tile in tiles),
         "pending": len(waiting),
-        "costPerHour": round(cost, 6),
         "pools": [pool for pool in pools.values() if pool["name"]],
         "paused": snapshot.pause,
     }

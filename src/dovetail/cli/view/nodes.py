@@ -19,6 +19,7 @@ STATES = {
     "Registering": "cyan",
     "NotReady": "yellow",
     "Ready": "green",
+    "Disrupting": "magenta",
     "Draining": "magenta",
     "Lost": "red",
 }
@@ -89,8 +90,8 @@ def _cells(each: ClusterNode, now: datetime, room: Room, *, wide: bool) -> list[
         f"{float(price):.3f}" if price else "",
         _age(each, now),
         Text(state, style=STATES[state]),
-        _bar(_share(each, CPU), length, unicode=room.unicode),
-        _bar(_share(each, MEMORY), length, unicode=room.unicode),
+        bar(_share(each, CPU), length, unicode=room.unicode),
+        bar(_share(each, MEMORY), length, unicode=room.unicode),
         str(sum(not pod.terminal for pod in each.pods)),
     ]
 
@@ -111,7 +112,8 @@ def _share(each: ClusterNode, resource: str) -> float:
     return used.nano / total.nano if total and used else 0.0
 
 
-def _bar(share: float, length: int, *, unicode: bool) -> Text:
+def bar(share: float, length: int, *, unicode: bool) -> Text:
+    """A share as a bar of so many letters, and in percent."""
     full, empty = _UNICODE_BAR if unicode else _ASCII_BAR
     filled = min(length, round(share * length)) or (1 if share > 0 else 0)
     colour = "green" if share >= 0.6 else "yellow" if share >= 0.25 else "red"

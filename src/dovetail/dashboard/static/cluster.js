@@ -80,7 +80,7 @@ export function open({ put, store, at, setQuery }) {
     const all = [...store.nodes.values()];
     found = all.filter(matcher(filter)).sort(ORDERS[order]);
     const cost = found.reduce((sum, each) => sum + (each.managed ? each.price : 0), 0);
-    drawFigures(figures, summary, all);
+    drawFigures(figures, summary);
     chips(states, "state", STATES.filter((each) => summary.states[each]).map((each) => [each, summary.states[each]]));
     const codes = new Map();
     for (const each of all) if (each.code) codes.set(each.code, (codes.get(each.code) ?? 0) + 1);
@@ -168,17 +168,15 @@ export function open({ put, store, at, setQuery }) {
   };
 }
 
-function drawFigures(host, summary, all) {
-  const managed = all.filter((each) => each.managed);
-  const use = (key) => percent(managed.reduce(([used, total], each) => [used + each[key][0], total + each[key][1]], [0, 0]));
+function drawFigures(host, summary) {
   const figure = (label, value, note, extra = {}) => h("div", { class: "figure", ...extra }, h("span", { class: "label" }, label), h("b", {}, value), h("span", { class: "note" }, note));
   const { planned } = summary;
   fill(host,
     figure("Nodes", summary.nodes.toLocaleString("en-US"), counted(summary.pools.length, "NodePool"), { "data-figure": "nodes" }),
     figure("Pods", summary.pods.toLocaleString("en-US"), summary.pending ? `${summary.pending} waiting` : "none waiting", { "data-figure": "pods" }),
     figure("Cost an hour", money(summary.costPerHour), `${monthly(summary.costPerHour)} a month`, { "data-figure": "cost" }),
-    figure("CPU asked for", `${use("cpu")}%`, "of what nodes have", { "data-figure": "cpu" }),
-    figure("Memory asked for", `${use("memory")}%`, "of what nodes have", { "data-figure": "memory" }),
+    figure("CPU asked for", `${percent(summary.cpu)}%`, "of what nodes have", { "data-figure": "cpu" }),
+    figure("Memory asked for", `${percent(summary.memory)}%`, "of what nodes have", { "data-figure": "memory" }),
     planned && h("a", { class: "figure", href: "#/plan", "data-figure": "plan" }, h("span", { class: "label" }, "Next pass"),
       h("b", {}, planned.nodes ? `${counted(planned.nodes, "node")} would go` : "nothing"),
       h("span", { class: "note" }, planned.nodes ? `${money(planned.savingPerMonth, 2)} a month less` : "every node stays")),

@@ -1,0 +1,104 @@
+"""`dovetail top`: the cluster view of the page in a terminal, live. Reads only."""
+
+import sys
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dovetail.cli.reading import (
+    ContextOption,
+    KubeconfigOption,
+    Output,
+    OutputOption,
+    SnapshotOption,
+    fail,
+    read_snapshot,
+    unknown,
+)
+from dovetail.cli.settings_options import with_settings
+from dovetail.settings import Settings
+
+if TYPE_CHECKING:
+    from dovetail.cli.view.top import Choice
+    from dovetail.model.snapshot import Snapshot
+
+
+class Order(StrEnum):
+    """What comes first."""
+
+    POOL = "pool"
+    PRICE = "price"
+    CPU = "cpu"
+    MEMORY = "memory"
+    WAITS = "waits"
+    AGE = "age"
+
+
+@with_settings
+def top(  # noqa: PLR0913 - one parameter an option
+    *,
+    snapshot: SnapshotOption = None,
+    kubeconfig: KubeconfigOption = None,
+    context: ContextOption = None,
+    nodepool: Annotated[str, typer.Option("--nodepool", metavar="NAME", help="Only nodes of this pool.")] = "",
+    order: Annotated[
+        Order, typer.Option("--sort", help="By pool, dearest, emptiest, what they wait for, or oldest first.")
+    ] = Order.POOL,
+    once: Annotated[bool, typer.Option("--once", help="Print it once and end. So it is done in a pipe.")] = False,
+    output: OutputOption = Output.TEXT,
+    settings: Settings,
+) -> None:
+    """Watch every node: what it costs, how full it is, how far it has come, and what it waits for.
+
+    The values are those of the page (dovetail dashboard). Needs permission to get, list and watch; with --once, get and
+    list are enough. Nothing is ever written. s changes the order, n the NodePool, q or Ctrl-C ends it.
+
+    [bold]Examples[/bold]
+      dovetail top                                   the current context, live
+      dovetail top --nodepool batch --sort price
+      dovetail top --once -o json                    for scripts
+      dovetail top --snapshot cluster.json.gz
+    """
+    from dovetail.cli.view.printing import print_document
+    from dovetail.cli.view.top import Choice, draw_top
+
+    choice = Choice(order.value, nodepool)
+    live = output is Output.TEXT and not once and sys.stdout.isatty()
+    if not live:
+        read = read_snapshot(snapshot, kubeconfig, context, settings)
+        document = _look_once(read, choice, settings, still=snapshot is not None)
+        print_document(document, output, lambda console: draw_top(console, document, choice))
+        return
+    from dovetail.cli.top_live import follow
+    from dovetail.cloud.kwok.catalog import InstanceTypesInvalid
+    from dovetail.dashboard.board import Board
+    from dovetail.ports.errors import WorldError
+
+    board = Board(still=snapshot is not None)
+    if snapshot is not None:
+        read = read_snapshot(snapshot, kubeconfig, context, settings)
+        _require(nodepool, read)
+        board.publish(read)
+    try:
+        follow(board, choice, (kubeconfig, context), settings)
+    except (InstanceTypesInvalid, WorldError, OSError, ValueError) as error:
+        fail(str(error))
+
+
+def _look_once(read: "Snapshot", choice: "Choice", settings: Settings, *, still: bool) -> dict[str, Any]:
+    from dovetail.cli.reading import context_of
+    from dovetail.cli.view.plan import plan_document
+    from dovetail.cli.view.top import top_document
+    from dovetail.core.disruption.planner import plan_pass
+    from dovetail.dashboard.showing import draw_once
+
+    _require(choice.nodepool, read)
+    plan = plan_document(plan_pass(context_of(read, settings), thorough=True), read)
+    tiles, summary = draw_once(read, plan, still=still)
+    return top_document(tiles.values(), summary, choice)
+
+
+def _require(nodepool: str, read: "Snapshot") -> None:
+    if nodepool and nodepool not in read.nodepools and nodepool not in read.nodes_by_pool:
+        unknown("nodepool", nodepool, read.nodepools)

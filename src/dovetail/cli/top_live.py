@@ -1,0 +1,112 @@
+"""The live view of `dovetail top`: follows the board, hears keys, and draws whatever changed, until told to stop."""
+
+import asyncio
+import signal
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.live import Live
+
+from dovetail.cli.dashboard import until_over, watch
+from dovetail.cli.dashboard_documents import documents, terms_of
+from dovetail.cli.top_keyboard import keyboard
+from dovetail.cli.view.top import ORDERS, Choice, page_size, top_document, top_screen, waiting_screen
+from dovetail.dashboard.answers import Answers
+from dovetail.dashboard.board import Board
+from dovetail.dashboard.showing import Showing
+from dovetail.settings import Settings
+
+INTEREST = 5.0  # seconds after which the board is told again that somebody looks
+_HEAD = 5  # rows that are not nodes, about
+
+Plain = dict[str, Any]
+
+
+def follow(board: Board, choice: Choice, where: tuple[Path | None, str | None], settings: Settings) -> None:
+    """Show the cluster until q or Ctrl-C."""
+    console = Console(highlight=False, markup=False, emoji=False)
+    answers = Answers(board, documents(None), terms_of(settings))
+    thinker = ThreadPoolExecutor(1, "top-thinking")
+
+    async def live() -> None:
+        with Live(console=console, screen=True, auto_refresh=False) as view:
+            top = Top(choice, console, lambda shown: view.update(shown, refresh=True))
+            await _follow(top, board, Showing(board, top.show, answers.plan, thinker), (where, settings))
+
+    try:
+        asyncio.run(live())
+    finally:
+        thinker.shutdown(wait=False, cancel_futures=True)
+
+
+class Top:
+    """What is shown, and where the reader is in it."""
+
+    def __init__(self, choice: Choice, console: Console, draw: Callable[[Any], object]) -> None:
+        self.choice = choice
+        self.stopped = asyncio.Event()
+        self._console = console
+        self._draw = draw
+        self._seen: tuple[dict[str, Plain], Plain, tuple[str, ...]] = ({}, {}, ())
+
+    def show(self, tiles: dict[str, Plain], summary: Plain, missing: tuple[str, ...]) -> None:
+        """This is how the cluster looks now."""
+        self._seen = (tiles, summary, missing)
+        self.draw()
+
+    def draw(self) -> None:
+        """On the terminal as it is now: it may have been resized."""
+        tiles, summary, missing = self._seen
+        if not summary:
+            self._draw(waiting_screen(missing))
+            return
+        document = top_document(tiles.values(), summary, self.choice)
+        shown, self.choice = top_screen(document, self.choice, self._console)
+        self._draw(shown)
+
+    def press(self, key: str) -> None:
+        """What a key does; any other does nothing."""
+        page = page_size(self._console.height, _HEAD)
+        steps = {"down": 1, "up": -1, "j": 1, "k": -1, " ": page, "page down": page, "b": -page, "page up": -page}
+        ends = {"g": 0, "home": 0, "G": 10**9, "end": 10**9}
+        if key in {"q", "Q", "\x03", "\x04"}:
+            self.stopped.set()
+        elif key == "s":
+            self.choice = Choice(_after(self.choice.order, list(ORDERS)), self.choice.nodepool)
+        elif key == "n":
+            pools = ["", *(pool["name"] for pool in self._seen[1].get("pools", ()))]
+            self.choice = Choice(self.choice.order, _after(self.choice.nodepool, pools))
+        elif key in steps:
+            self.choice = replace(self.choice, first=max(0, self.choice.first + steps[key]))
+        elif key in ends:
+            self.choice = replace(self.choice, first=ends[key])
+        self.draw()
+
+
+def _after(value: str, values: list[str]) -> str:
+    return values[(values.index(value) + 1) % len(values)] if value in values else values[0]
+
+
+async def _follow(
+    top: Top, board: Board, showing: Showing, source: tuple[tuple[Path | None, str | None], Settings]
+) -> None:
+    (kubeconfig, context), settings = source
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, top.stopped.set)
+    loop.add_signal_handler(signal.SIGWINCH, top.draw)
+    beside = [asyncio.create_task(showing.run()), asyncio.create_task(_stay_interested(board))]
+    if board.latest.snapshot is None:
+        beside.append(asyncio.create_task(watch(board, kubeconfig, context, settings)))
+    with keyboard(loop, top.press):
+        await until_over(top.stopped, beside)
+
+
+async def _stay_interested(board: Board) -> None:
+    while True:
+        board.ask()
+        await asyncio.sleep(INTEREST)

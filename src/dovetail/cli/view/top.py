@@ -1,0 +1,238 @@
+"""The cluster in a terminal: every node with what it costs, how full it is, how far it has come and what it waits for.
+
+All values are those of the page; here they are put in order and drawn to fit. As many rows as the terminal is high,
+from wherever the reader is; columns give way from the least telling on when it is narrow.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import groupby
+from typing import Any, Literal
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from dovetail.cli.view.nodes import STATES, bar
+from dovetail.cli.view.printing import WIDEST, counted, moment, worth
+from dovetail.core.disruption.command import HOURS_PER_MONTH
+from dovetail.dashboard.tiles import sums_of
+
+Plain = dict[str, Any]
+ORDERS: dict[str, Callable[[Plain], Any]] = {
+    "pool": lambda tile: tile["pool"],
+    "price": lambda tile: -tile["price"],
+    "cpu": lambda tile: percent(tile["cpu"]),
+    "memory": lambda tile: percent(tile["memory"]),
+    "waits": lambda tile: tile.get("code", ""),
+    "age": lambda tile: tile["created"] or "",
+}
+"""As the page orders them; equals by name."""
+
+_KEYS = "s order  n NodePool  arrows, space, b move  q quits"
+_FIRM = {"$/H": 6, "AGE": 4, "STATE": 11, "PODS": 4}
+_RIGHT = frozenset({"$/H", "AGE", "PODS"})
+_WIDTHS = (  # from so many columns on there is room for these
+    (150, ("NODE", "TYPE", "CAPACITY", "ZONE", "$/H", "AGE", "STATE", "CPU", "MEM", "PODS", "WAITS FOR"), 8),
+    (112, ("NODE", "TYPE", "$/H", "AGE", "STATE", "CPU", "MEM", "PODS", "WAITS FOR"), 4),
+    (84, ("NODE", "TYPE", "$/H", "STATE", "CPU", "MEM", "WAITS FOR"), 3),
+    (56, ("NODE", "STATE", "CPU", "MEM", "WAITS FOR"), 0),
+    (0, ("NODE", "STATE", "CPU"), 0),
+)
+_NAME_SHARE = 0.3  # of the width, at most
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What the reader wants to see."""
+
+    order: str = "pool"
+    nodepool: str = ""
+    first: int = 0  # the row at the top
+
+
+def percent(pair: Sequence[float]) -> int:
+    """How much of the second the first is; halves up, as on the page."""
+    return int(100 * pair[0] / pair[1] + 0.5) if pair[1] else 0
+
+
+def top_document(tiles: Iterable[Plain], summary: Plain, choice: Choice) -> Plain:
+    """What is shown, as plain data: the summary of the whole cluster, and the chosen nodes in order, added up."""
+    key = ORDERS[choice.order]
+    chosen = [tile for tile in tiles if not choice.nodepool or tile["pool"] == choice.nodepool]
+    nodes = sorted(chosen, key=lambda tile: (key(tile), tile["name"]))
+    return {"summary": summary, "shown": sums_of(nodes), "nodes": nodes}
+
+
+def draw_top(console: Console, document: Plain, choice: Choice) -> None:
+    """All of it, once."""
+    room = console.width
+    for line in _head(document, choice, room):
+        console.print(line)
+    console.print()
+    console.print(_table(_rows(document, choice), document, room, unicode=_unicode(console)))
+
+
+def top_screen(document: Plain, choice: Choice, console: Console) -> tuple[RenderableType, Choice]:
+    """As much as fits on the screen, and where the reader is after all: never past the end."""
+    width, height = console.size
+    head = _head(document, choice, width)
+    rows = _rows(document, choice)
+    page = page_size(height, len(head))
+    first = max(0, min(choice.first, len(rows) - page))
+    shown = rows[first : first + page]
+    last = first + len(shown)
+    where = "all rows" if len(shown) == len(rows) else f"rows {first + 1}-{last} of {len(rows)}"
+    foot = Text(f" {where}  {_KEYS}", style="dim", no_wrap=True, overflow="ellipsis")
+    table = _table(shown, document, width, unicode=_unicode(console))
+    blank = [Text("")] * max(0, page - len(shown))
+    return Group(*head, table, *blank, foot), Choice(choice.order, choice.nodepool, first)
+
+
+def page_size(height: int, head: int) -> int:
+    """Rows of nodes that fit below the head, its headings, and above the foot."""
+    return max(1, height - head - 2)
+
+
+def waiting_screen(missing: Sequence[str]) -> RenderableType:
+    """Nothing is known yet."""
+    lines = [Text(f"  {each}", style="dim") for each in missing]
+    return Group(Text(" Dovetail ", style="bold reverse"), Text("Nothing to see yet:"), *lines)
+
+
+def _rows(document: Plain, choice: Choice) -> list[Plain]:
+    """By pool, each under its sums; in any other order one after the other."""
+    nodes: list[Plain] = document["nodes"]
+    if choice.order != "pool":
+        return nodes
+    rows: list[Plain] = []
+    for pool, tiles in groupby(nodes, key=lambda tile: str(tile["pool"])):
+        members = list(tiles)
+        rows += [{"heading": pool or "unmanaged", "managed": bool(pool), **sums_of(members)}, *members]
+    return rows
+
+
+def _head(document: Plain, choice: Choice, width: int) -> list[Text]:
+    summary, shown = document["summary"], document["shown"]
+    at = datetime.fromisoformat(summary["at"])
+    kind = "a snapshot" if summary["still"] else "live"
+    chosen = f"  nodepool {choice.nodepool}" if choice.nodepool else ""
+    lines = [
+        Text.assemble(
+            (" Dovetail ", "bold reverse"),
+            (f" {at:%a %d %b %Y %H:%M:%S} UTC", "bold"),
+            (f"  {kind}  by {choice.order}{chosen}", "dim"),
+        ),
+        Text.assemble(
+            (f" {counted(shown['nodes'], 'node')}", "bold"),
+            f"  {counted(shown['pods'], 'pod')}",
+            (f"  {summary['pending']} waiting", "bold yellow" if summary["pending"] else "dim"),
+            (f"  ${shown['costPerHour']:,.3f}/h", "bold"),
+            f" ${shown['costPerHour'] * HOURS_PER_MONTH:,.2f} a month",
+            f"  cpu {percent(shown['cpu'])}%  memory {percent(shown['memory'])}%",
+        ),
+        _next(summary),
+    ]
+    if summary["paused"]:
+        lines.append(Text(f" Paused: {summary['paused']}", style="bold yellow"))
+    for line in lines:
+        line.truncate(max(1, width), overflow="ellipsis")
+    return lines
+
+
+def _next(summary: Plain) -> Text:
+    planned = summary.get("planned")
+    if planned is None:
+        return Text(" Next pass: being worked out", style="dim")
+    if not planned["nodes"]:
+        return Text(" Next pass: nothing would be disrupted", style="dim")
+    going = f" Next pass: {counted(planned['nodes'], 'node')} would go, {worth(planned['savingPerMonth'])}"
+    return Text(going, style="bold green")
+
+
+def _table(rows: Iterable[Plain], document: Plain, width: int, *, unicode: bool) -> Table:
+    headings, length = next((names, size) for least, names, size in _WIDTHS if width >= least)
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold dim", width=_edge(width))
+    for heading in headings:
+        side: Literal["left", "right"] = "right" if heading in _RIGHT else "left"
+        rest = heading == ("WAITS FOR" if "WAITS FOR" in headings else "NODE")
+        firm = length + 5 if heading in {"CPU", "MEM"} else _FIRM.get(heading)
+        widest = max(8, int(width * _NAME_SHARE)) if heading == "NODE" and not rest else None
+        table.add_column(
+            heading,
+            no_wrap=True,
+            overflow="ellipsis",
+            justify=side,
+            min_width=firm,
+            max_width=widest,
+            ratio=1 if rest and _edge(width) else None,
+        )
+    now = datetime.fromisoformat(document["summary"]["at"])
+    for row in rows:
+        cells = _sums(row, length, unicode=unicode) if "heading" in row else _cells(row, now, length, unicode=unicode)
+        table.add_row(*(cells.get(heading, "") for heading in headings))
+    return table
+
+
+def _edge(width: int) -> int | None:
+    """Where the table ends; in a pipe nowhere."""
+    return width if width < WIDEST else None
+
+
+def _sums(row: Plain, length: int, *, unicode: bool) -> dict[str, Text | str]:
+    """A pool: what all its nodes are together."""
+    return {
+        "NODE": Text(f"{row['heading']} ({row['nodes']})", style="bold cyan"),
+        "$/H": Text(f"{row['costPerHour']:.3f}" if row["managed"] else "", style="bold"),
+        "CPU": _use(row["cpu"], length, unicode=unicode),
+        "MEM": _use(row["memory"], length, unicode=unicode),
+        "PODS": Text(str(row["pods"]), style="bold"),
+    }
+
+
+def _cells(tile: Plain, now: datetime, length: int, *, unicode: bool) -> dict[str, Text | str]:
+    return {
+        "NODE": f"  {tile['name']}",
+        "TYPE": tile["type"],
+        "CAPACITY": tile["capacity"],
+        "ZONE": tile["zone"],
+        "$/H": f"{tile['price']:.3f}" if tile["managed"] else "",
+        "AGE": _age(tile["created"], now),
+        "STATE": Text(tile["state"], style=STATES.get(tile["state"], "")),
+        "CPU": _use(tile["cpu"], length, unicode=unicode),
+        "MEM": _use(tile["memory"], length, unicode=unicode),
+        "PODS": str(tile["pods"][0]),
+        "WAITS FOR": _waits(tile, now),
+    }
+
+
+def _use(pair: Sequence[float], length: int, *, unicode: bool) -> Text:
+    if not length:
+        return Text(f"{percent(pair)}%")
+    return bar(percent(pair) / 100, length, unicode=unicode)
+
+
+def _waits(tile: Plain, now: datetime) -> Text:
+    because = tile.get("because", "")
+    if tile.get("code") == "Next":
+        return Text(because, style="bold green")
+    until = tile.get("until")
+    if until:
+        return Text.assemble((f"until {moment(datetime.fromisoformat(until), now)}: ", "yellow"), because)
+    return Text.assemble(("permanent: ", "red") if tile.get("permanent") else "", because)
+
+
+def _age(created: str | None, now: datetime) -> str:
+    if created is None:
+        return ""
+    seconds = max(0, int((now - datetime.fromisoformat(created)).total_seconds()))
+    if seconds < 120:
+        return f"{seconds}s"
+    if seconds < 7200:
+        return f"{seconds // 60}m"
+    return f"{seconds // 3600}h" if seconds < 172800 else f"{seconds // 86400}d"
+
+
+def _unicode(console: Console) -> bool:
+    return console.encoding.lower().startswith("utf")
