@@ -77,5 +77,5 @@ def prepared(cluster):
     """A clean cluster with the custom resources installed as the guide says."""
     printed = cluster.kubectl("apply", "-f", "-", input=crds())
     assert "nodepools.karpenter.sh" in printed
-    cluster.kubectl("wait", "--for=condition=Established", "--timeout=30s", "crd", "--all")
+    cluster.kubectl("wait", "--for=condition=Established", "--timeout=120s", "crd", "--all")
     return cluster

@@ -294,7 +294,7 @@ def main() -> int:
 def _live(directory: Path, nodes: int, patience: float) -> Figures:
     with ControlPlane(directory) as cluster:
         cluster.kubectl("apply", "-f", "-", input=crds())
-        cluster.kubectl("wait", "--for=condition=Established", "--timeout=30s", "crd", "--all")
+        cluster.kubectl("wait", "--for=condition=Established", "--timeout=120s", "crd", "--all")
         load = Load(cluster, cluster.create_namespace("load"), nodes)
         load.patience = patience
         try:

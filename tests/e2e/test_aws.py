@@ -101,7 +101,7 @@ def test_a_class_becomes_ready_makes_its_pool_ready_and_goes_without_a_trace(pre
         assert "subnets" not in read(cluster)["status"]
 
         cluster.kubectl("delete", "nodepool", "default")
-        cluster.kubectl("delete", "ec2nodeclass", "default", "--timeout=30s")
+        cluster.kubectl("delete", "ec2nodeclass", "default", "--timeout=120s")
         assert asyncio.run(listed("list_instance_profiles", "InstanceProfiles", service="iam")) == []
 
 

@@ -119,4 +119,4 @@ def test_pods_run_on_ec2_survive_a_kill_of_the_process_and_leave_nothing_behind(
             cluster.kubectl("delete", "nodepool", "default", "--wait=false")
             eventually(lambda: not claims(cluster) and not nodes(cluster), "every node is gone", within=120)
             eventually(lambda: asyncio.run(instances()) == [], "every instance is gone", within=60)
-            cluster.kubectl("delete", "ec2nodeclass", "default", "--timeout=60s")
+            cluster.kubectl("delete", "ec2nodeclass", "default", "--timeout=180s")

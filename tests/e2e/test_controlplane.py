@@ -171,7 +171,7 @@ def test_pod_takes_time_to_stop(cluster, namespace):
     began = time.monotonic()
     assert cluster.api.delete(path).ok
     eventually(lambda: cluster.api.get(path).status == 404, "the pod is gone")
-    assert 0.5 < time.monotonic() - began < 10
+    assert 0.5 < time.monotonic() - began < 25
 
 
 def test_job_completes(cluster, namespace):

@@ -22,7 +22,7 @@ POOLS = "/apis/karpenter.sh/{}/nodepools"
 def server(control_plane):
     """The API server with our CRDs."""
     control_plane.kubectl("apply", "--server-side", "--force-conflicts", "-k", str(CRDS))
-    control_plane.kubectl("wait", "--for=condition=Established", "--timeout=30s", "crd", "--all")
+    control_plane.kubectl("wait", "--for=condition=Established", "--timeout=120s", "crd", "--all")
     for path in (
         "/apis/karpenter.sh/v1beta1/nodeclaims",
         POOLS.format("v1"),

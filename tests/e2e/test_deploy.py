@@ -34,7 +34,7 @@ def installed(cluster, request):
     rendered = cluster.kustomize(DEPLOY / request.param)
     documents = list(yaml.safe_load_all(rendered))
     cluster.kubectl("apply", "--server-side", "-f", "-", input=rendered)
-    cluster.kubectl("wait", "--for=condition=Established", "--timeout=30s", "crd", "--all")
+    cluster.kubectl("wait", "--for=condition=Established", "--timeout=120s", "crd", "--all")
     eventually(lambda: cluster.has_service_account("dovetail"), "the namespace is ready")
     cluster.audit_log.write_text("") if cluster.audit_log.exists() else None
     yield cluster, documents

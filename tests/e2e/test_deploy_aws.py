@@ -61,7 +61,7 @@ def test_acting_on_eks_a_class_becomes_ready_and_goes_under_exactly_the_roles(se
         eventually(lambda: condition(cluster.api.get(pool).expect(), "Ready") == "True", "the pool is ready", within=90)
         eventually(lambda: "message set aside" in process.log.read_text(), "the queue was found", within=60)
         cluster.kubectl("delete", "nodepool", "default")
-        cluster.kubectl("delete", "ec2nodeclass", "default", "--timeout=60s")
+        cluster.kubectl("delete", "ec2nodeclass", "default", "--timeout=180s")
     used = {action for action, _ in asked(cluster)}
     assert {action for action, refused in asked(cluster) if refused} == set()
     assert used <= granted(documents)
@@ -80,4 +80,4 @@ def test_looking_on_eks_needs_only_to_read(settled, namespace):
     assert {verb for (verb, _, _), _ in asked(cluster)} <= READS
     assert {action for action, refused in asked(cluster) if refused} == set()
     assert asyncio.run(test_aws.listed("list_instance_profiles", "InstanceProfiles", service="iam")) == []
-    cluster.kubectl("delete", "ec2nodeclass", "default", "--timeout=60s")
+    cluster.kubectl("delete", "ec2nodeclass", "default", "--timeout=180s")

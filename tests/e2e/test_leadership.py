@@ -69,7 +69,7 @@ def test_a_killed_leader_is_followed_by_the_other_replica(prepared, namespace):
         eventually(lambda: len(running(cluster, namespace)) == 60 and settled(cluster), "pods run", within=60)
         ran = time.monotonic() - killed_at
         say(f"leader killed: the next one led after {led:.1f} s, and 60 pods ran after {ran:.1f} s")
-        assert 10 < led < 20
+        assert 10 < led < 30
         lease = cluster.api.get(LEASE).expect()["spec"]
         assert lease["leaseTransitions"] == 1
     finally:

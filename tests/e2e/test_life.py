@@ -151,7 +151,7 @@ class Life:
 def life(control_plane):
     wipe(control_plane.api)
     control_plane.kubectl("apply", "-f", "-", input=crds())
-    control_plane.kubectl("wait", "--for=condition=Established", "--timeout=30s", "crd", "--all")
+    control_plane.kubectl("wait", "--for=condition=Established", "--timeout=120s", "crd", "--all")
     control_plane.create_namespace(Life.namespace)
     acting = {"DOVETAIL_DISRUPTION": "on", "DOVETAIL_CATALOG": "generic", "DISABLE_LEADER_ELECTION": "true"}
     with Watcher(control_plane) as watcher, controller(control_plane, **acting) as process:

@@ -87,7 +87,7 @@ def test_a_port_that_is_taken_ends_the_process_with_the_flag(prepared):
         port = str(taken.getsockname()[1])
         argv = [DOVETAIL, "run", "--kubeconfig", str(prepared.kubeconfig), "--ledger", "off"]
         argv += ["--metrics-port", port, "--health-probe-port", "0", "--dashboard-port", "0"]
-        ended = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+        ended = subprocess.run(argv, capture_output=True, text=True, timeout=180, check=False)
     assert ended.returncode == 2
     assert f"port {port} cannot be used" in ended.stderr
     assert "--metrics-port (METRICS_PORT)" in ended.stderr

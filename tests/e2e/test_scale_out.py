@@ -73,7 +73,7 @@ def test_deleting_a_node_drains_it_and_takes_its_claim_along(prepared, namespace
         eventually(lambda: len(running(cluster, namespace)) == 4 and settled(cluster), "pods run", within=60)
         old = nodes(cluster)[0]["metadata"]["name"]
         orphan = claims(cluster)[0]["metadata"]["name"]
-        cluster.kubectl("delete", "node", old, "--timeout=60s")
+        cluster.kubectl("delete", "node", old, "--timeout=180s")
         eventually(
             lambda: orphan not in [claim["metadata"]["name"] for claim in claims(cluster)], "the claim goes", within=60
         )
@@ -98,7 +98,7 @@ def test_without_the_custom_resources_the_controller_says_what_to_do(control_pla
     with ControlPlane(tmp_path) as empty:
         argv = [DOVETAIL, "run", "--kubeconfig", str(empty.kubeconfig)]
         ended = subprocess.run(
-            argv, capture_output=True, text=True, timeout=60, check=False, env={**os.environ, **ALONE}
+            argv, capture_output=True, text=True, timeout=180, check=False, env={**os.environ, **ALONE}
         )
     assert ended.returncode == 2
     assert "dovetail crds | kubectl apply --server-side -f -" in ended.stderr

@@ -29,7 +29,7 @@ def judged(control_plane):
     """The control plane with what all cases share, and the scheduler's witness."""
     wipe(control_plane.api)
     control_plane.kubectl("apply", "-f", "-", input=crds())
-    control_plane.kubectl("wait", "--for=condition=Established", "--timeout=30s", "crd", "--all")
+    control_plane.kubectl("wait", "--for=condition=Established", "--timeout=120s", "crd", "--all")
     stage.prepare(control_plane)
     with running_scheduler(control_plane) as witness:
         yield control_plane, witness

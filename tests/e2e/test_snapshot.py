@@ -30,7 +30,7 @@ def role_of_the_guide():
 def onlooker(cluster, tmp_path):
     """A kubeconfig of a service account with the role of the guide, on a cluster with the custom resources."""
     cluster.kubectl("apply", "-f", "-", input=crds())
-    cluster.kubectl("wait", "--for=condition=Established", "--timeout=30s", "crd", "--all")
+    cluster.kubectl("wait", "--for=condition=Established", "--timeout=120s", "crd", "--all")
     token = cluster.service_account_token("default", "onlooker")
     role = role_of_the_guide()
     assert all(rule["verbs"] == ["get", "list"] for rule in role["rules"])
@@ -64,7 +64,7 @@ def secretive(namespace):
 
 def snapshot(kubeconfig, *arguments):
     argv = [DOVETAIL, "snapshot", "--kubeconfig", str(kubeconfig), *arguments]
-    return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False, env=dict(os.environ))
+    return subprocess.run(argv, capture_output=True, text=True, timeout=180, check=False, env=dict(os.environ))
 
 
 def test_get_and_list_suffice_and_no_secret_gets_out(cluster, onlooker, namespace, tmp_path):

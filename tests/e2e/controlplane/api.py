@@ -18,6 +18,7 @@ T = TypeVar("T")
 
 MERGE = "application/merge-patch+json"
 STORAGE_WITHIN = 30  # seconds
+PATIENCE = 3  # limits are said for a quiet machine; one that is shared may be this much slower
 STRATEGIC = "application/strategic-merge-patch+json"
 
 
@@ -104,6 +105,7 @@ class Api:
 
 def eventually(probe: Callable[[], T | None], what: str, within: float = 30.0, every: float = 0.05) -> T:
     """Ask `probe` until its answer is truthy and return that. What fails, cannot be reached or is not there means: not yet."""
+    within *= PATIENCE
     deadline = time.monotonic() + within
     why = ""
     while True:
