@@ -45,9 +45,18 @@ class Fleets:
     clock: Any = None
     """Whose time instances are launched at; moto knows only the machine's."""
     launched_at: dict[str, str] = field(default_factory=dict)
+    targets: dict[str, str] = field(default_factory=dict)
+    """The reservations that templates aim at."""
+    reserved: dict[str, str] = field(default_factory=dict)
+    """The reservations that instances draw on, which moto forgets."""
 
     def amend(self, content: bytes) -> bytes:
-        """Instances as launched on the clock of the story."""
+        """Instances as launched on the clock of the story, with the reservations they draw on."""
+        for id_, reservation in self.reserved.items():
+            told = f"<instanceId>{id_}</instanceId>".encode()
+            content = content.replace(
+                told, told + f"<capacityReservationId>{reservation}</capacityReservationId>".encode()
+            )
 
         def launched(match: re.Match[bytes]) -> bytes:
             told = self.launched_at.get(match[2].decode())
@@ -58,7 +67,10 @@ class Fleets:
         return _LAUNCHED.sub(launched, content) if self.launched_at else content
 
     def learn(self, given: dict[str, str]) -> None:
-        """Keep the security groups of a template."""
+        """Keep the security groups of a template, and the reservation it aims at."""
+        aim = "LaunchTemplateData.CapacityReservationSpecification.CapacityReservationTarget.CapacityReservationId"
+        if aim in given:
+            self.targets[given["LaunchTemplateName"]] = given[aim]
         named = [value for name, value in given.items() if re.match(r"LaunchTemplateData\.SecurityGroupId\.\d+$", name)]
         self.groups[given.get("LaunchTemplateName", "")] = named
 
@@ -104,6 +116,8 @@ class Fleets:
         ids = re.findall(rb"<instanceIds>(.*?)</instanceIds>", content, re.DOTALL)
         for id_ in re.findall(rb"i-[0-9a-f]+", b" ".join(ids)):
             self.launched.append(id_.decode())
+            if template in self.targets:
+                self.reserved[id_.decode()] = self.targets[template]
             if self.clock is not None:
                 self.launched_at[id_.decode()] = self.clock.now().strftime("%Y-%m-%dT%H:%M:%S.000Z")
             groups = [(f"GroupId.{n}", group) for n, group in enumerate(self.groups.get(template, ()), 1)]
@@ -128,7 +142,9 @@ def _narrowed(body: bytes, choice: Choice) -> bytes:
     """The request with one choice left, as the first of the first."""
     kept: list[tuple[str, str]] = []
     for name, value in parse_qsl(body.decode()):
-        if not name.startswith("LaunchTemplateConfigs."):
+        if value == "capacity-block":
+            kept.append((name, "on-demand"))  # moto knows no other
+        elif not name.startswith("LaunchTemplateConfigs."):
             kept.append((name, value))
         elif name.startswith(f"{choice.config}.LaunchTemplateSpecification"):
             kept.append((name.replace(choice.config, "LaunchTemplateConfigs.1", 1), value))

@@ -55,8 +55,11 @@ def test_the_region_of_a_pod_is_enough(monkeypatch):
     assert supply.supplier.parts.aws.region == "eu-west-1"
 
 
-@pytest.mark.parametrize(("queue", "sources"), [("", ["StatusChecks"]), ("demo", ["SqsQueue", "StatusChecks"])])
-def test_warnings_come_from_status_checks_and_from_a_queue_if_one_is_named(monkeypatch, queue, sources):
+ALWAYS = ["StatusChecks", "EndingBlocks"]
+
+
+@pytest.mark.parametrize(("queue", "sources"), [("", ALWAYS), ("demo", ["SqsQueue", *ALWAYS])])
+def test_warnings_come_from_what_is_always_there_and_from_a_queue_if_one_is_named(monkeypatch, queue, sources):
     monkeypatch.setenv("AWS_REGION", "eu-west-1")
     wanted = Settings(provider="aws", cluster_name="demo", interruption_queue=queue)
     assert [type(each).__name__ for each in find_supply(None, Hands(), wanted).interruptions] == sources

@@ -78,6 +78,10 @@ class Instances:
         """One instance as it was seen last, minutes ago at most."""
         return self._known.get(id_) or await self._by_id.ask(id_)
 
+    def seen(self) -> tuple[Ec2Instance, ...]:
+        """All that were seen last, minutes ago at most."""
+        return tuple(self._known.values())
+
     async def of_claim(self, uid: str) -> tuple[Ec2Instance, ...]:
         """Every instance that was launched for a claim, those that are gone included as long as EC2 tells of them."""
         return await self._by_claim.ask(uid) or ()

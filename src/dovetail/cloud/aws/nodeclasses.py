@@ -37,6 +37,9 @@ Trial = Callable[[EC2NodeClass], Awaitable[Verdict | None]]
 Cleanup = Callable[[EC2NodeClass], Awaitable[None]]
 """Removes what else was made for a class, when it goes."""
 
+Care = Callable[[Sequence[NodeClaim]], Awaitable[None]]
+"""Looks after the nodes of a class, whenever the class is looked after."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Resolvers:
@@ -51,13 +54,14 @@ class Resolvers:
 
 
 class NodeClassKeeper:
-    """Looks after one class at a time. `trial` and `cleanups` are for those who launch."""
+    """Looks after one class at a time. `trial`, `cares` and `cleanups` are for those who launch."""
 
     def __init__(self, cluster: Cluster, clock: Clock, resolvers: Resolvers) -> None:
         self._cluster = cluster
         self._clock = clock
         self._resolvers = resolvers
         self.trial: Trial | None = None
+        self.cares: list[Care] = []
         self.cleanups: list[Cleanup] = [resolvers.profiles.remove_all]
 
     @property
@@ -85,6 +89,8 @@ class NodeClassKeeper:
         node_class = await self._stamp(node_class, claims)
         status, trouble = await self._resolve(node_class, _profiles_in_use(claims))
         await self._report(node_class, status)
+        for care in self.cares:
+            await care(claims)
         if trouble is not None:
             raise trouble
         return Kept(RECHECK_SECONDS)

@@ -21,7 +21,8 @@ from dovetail.cloud.aws.catalog.prices import Prices
 from dovetail.cloud.aws.catalog.room import Margins
 from dovetail.cloud.aws.catalog.unavailable import Sold, Unavailable
 from dovetail.cloud.aws.cluster import EksCluster
-from dovetail.cloud.aws.drifting import DriftUnknown, resolved_drift, static_drift
+from dovetail.cloud.aws.demotion import Demotion
+from dovetail.cloud.aws.drifting import CAPACITY_RESERVATION_DRIFT, DriftUnknown, resolved_drift, static_drift
 from dovetail.cloud.aws.instances import Instances, instance_id
 from dovetail.cloud.aws.labels import INSTANCE_LABELS, NODE_CLASS_LABEL, OFFERING_LABELS
 from dovetail.cloud.aws.launching.launcher import Launcher, Yard
@@ -115,6 +116,7 @@ def assemble_aws(cluster: Cluster, clock: Clock, settings: Settings, aws: Aws | 
     )
     keeper = NodeClassKeeper(cluster, clock, resolvers)
     keeper.cleanups.append(templates.remove_all)
+    keeper.cares.append(Demotion(cluster, instances))
     return AwsParts(
         aws=aws,
         clock=clock,
@@ -223,9 +225,14 @@ class AwsProvider:
             raise DriftUnknown(f"EC2NodeClass {node_class.name!r} has not been looked at since it changed")
         id_ = instance_id(claim.provider_id)
         instance = await self.parts.instances.known(id_) if id_ else None
+        types = await self.types_of(with_kubelet(node_class, claim.spec.kubelet))
+        found = resolved_drift(node_class, instance, types) if instance is not None else ""
+        if found == CAPACITY_RESERVATION_DRIFT:  # of a reservation that ended the instance may know nothing by now
+            instance = await self.parts.instances.get(id_)
+            found = resolved_drift(node_class, instance, types) if instance is not None else ""
         if instance is None:
             raise InstanceNotFound(f"there is no instance {claim.provider_id}")
-        return resolved_drift(node_class, instance, await self.types_of(with_kubelet(node_class, claim.spec.kubelet)))
+        return found
 
     def repair_statements(self) -> tuple[RepairStatement, ...]:
         """The node conditions that make a node unhealthy: those of EKS' node monitoring agent, and the general ones."""

@@ -1,5 +1,6 @@
-"""Which sources of warnings there are on AWS: status checks always, the queue if one is named."""
+"""Which sources of warnings there are on AWS: status checks and ends of capacity blocks always, the queue if named."""
 
+from dovetail.cloud.aws.interruption.blocks import EndingBlocks
 from dovetail.cloud.aws.interruption.queue import SqsQueue
 from dovetail.cloud.aws.interruption.status_checks import StatusChecks
 from dovetail.cloud.aws.provider import AwsParts
@@ -9,5 +10,9 @@ from dovetail.ports.metrics import Metrics
 
 def find_sources(parts: AwsParts, metrics: Metrics) -> tuple[InterruptionSource, ...]:
     """The sources the settings ask for. Nothing is asked yet."""
-    checks, name = StatusChecks(parts.aws, parts.clock), parts.settings.interruption_queue
-    return (SqsQueue(parts.aws, name, metrics), checks) if name else (checks,)
+    always = (
+        StatusChecks(parts.aws, parts.clock),
+        EndingBlocks(parts.resolvers.reservations, parts.instances, parts.clock),
+    )
+    name = parts.settings.interruption_queue
+    return (SqsQueue(parts.aws, name, metrics), *always) if name else always

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from dovetail.cloud.aws.remembered import Remembered
@@ -31,6 +31,8 @@ class Reservations:
         self._aws = aws
         self._clock = clock
         self._kept: Remembered[bytes, tuple[Reservation, ...]] = Remembered(clock, LIFETIME)
+        self.blocks: dict[str, datetime] = {}
+        """Capacity blocks that were found since the start, and when each ends."""
 
     async def find(self, terms: tuple[CapacityReservationSelectorTerm, ...]) -> tuple[Reservation, ...]:
         """Those the terms select, by id; none without terms, and nobody is asked."""
@@ -45,6 +47,8 @@ class Reservations:
 
     def _reservation(self, said: Mapping[str, Any]) -> Reservation:
         ends_at, block = said.get("EndDate"), said.get("ReservationType") == "capacity-block"
+        if block and ends_at is not None:
+            self.blocks[said["CapacityReservationId"]] = ends_at
         expiring = block and ends_at is not None and ends_at - EXPIRING_BEFORE <= self._clock.now()
         resolved = ResolvedCapacityReservation(
             id=said["CapacityReservationId"],
