@@ -23,9 +23,10 @@ def live(moto, monkeypatch):
 def ready(live):
     """Run a story on an account with a class that is ready."""
 
-    def told(story, node_class=None, **given):
+    def told(story, node_class=None, narrow=None, **given):
         async def main(account):
             given_spec = node_class or {}
+            account.proxy.narrow = narrow or account.proxy.narrow
             await account.create(account.node_class(**given_spec))
             await account.kept()
             return await story(account)

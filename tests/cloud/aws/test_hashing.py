@@ -4,6 +4,7 @@ import pytest
 
 from dovetail.cloud.aws.hashing import class_hash
 from dovetail.manifest.validation import read
+from dovetail.model.ec2nodeclass import EC2NodeClassSpec
 from manifest.ec2nodeclass_corpus import TAGGED, ec2_class
 
 VOLUME = {"deviceName": "/dev/xvda", "ebs": {"volumeSize": "20Gi"}}
@@ -14,48 +15,50 @@ def fingerprint(version="v1", **spec):
     return class_hash(value)
 
 
-@pytest.mark.parametrize(
-    "spec",
-    [
-        {"role": "other"},
-        {"role": None, "instanceProfile": "mine"},
-        {"userData": "echo"},
-        {"tags": {"team": "a"}},
-        {"kubelet": {"maxPods": 20}},
-        {"blockDeviceMappings": [VOLUME]},
-        {"instanceStorePolicy": "RAID0"},
-        {"detailedMonitoring": True},
-        {"detailedMonitoring": False},
-        {"associatePublicIPAddress": False},
-        {"metadataOptions": {"httpTokens": "optional"}},
-        {"networkInterfaces": [{"deviceIndex": 1}]},
-        {"context": "a"},
-        {"cpuOptions": {"coreCount": 1}},
-        {"placementGroupSelector": {"name": "a"}},
-        {"amiSelectorTerms": [{"alias": "bottlerocket@latest"}]},
-        {"amiFamily": "Custom"},
-    ],
-    ids=str,
+COUNTED = (
+    {"role": "other"},
+    {"role": None, "instanceProfile": "mine"},
+    {"userData": "echo"},
+    {"tags": {"team": "a"}},
+    {"kubelet": {"maxPods": 20}},
+    {"blockDeviceMappings": [VOLUME]},
+    {"instanceStorePolicy": "RAID0"},
+    {"detailedMonitoring": True},
+    {"detailedMonitoring": False},
+    {"associatePublicIPAddress": False},
+    {"metadataOptions": {"httpTokens": "optional"}},
+    {"networkInterfaces": [{"deviceIndex": 1}]},
+    {"context": "a"},
+    {"cpuOptions": {"coreCount": 1}},
+    {"placementGroupSelector": {"name": "a"}},
+    {"amiSelectorTerms": [{"alias": "bottlerocket@latest"}]},
+    {"amiFamily": "Custom"},
+    {"connectionTracking": {"udpTimeout": "30s"}},
 )
+NOT_COUNTED = (
+    {"subnetSelectorTerms": [{"id": "subnet-1"}]},
+    {"securityGroupSelectorTerms": [{"name": "a"}, *TAGGED]},
+    {"amiSelectorTerms": [{"alias": "al2023@v20240703"}]},
+    {"amiFamily": "AL2023"},
+    {"capacityReservationSelectorTerms": [{"id": "cr-1"}]},
+    {"ipPrefixCount": 3},
+    {"metadataOptions": {"httpTokens": "required", "httpPutResponseHopLimit": 1}},
+    {"tags": {}},
+    {"blockDeviceMappings": []},
+)
+
+
+def test_every_field_is_spoken_of_here():
+    spoken_of = {name for spec in (*COUNTED, *NOT_COUNTED) for name in spec}
+    assert spoken_of == set(EC2NodeClassSpec.__struct_encode_fields__)
+
+
+@pytest.mark.parametrize("spec", COUNTED, ids=str)
 def test_what_makes_an_instance_changes_it(spec):
     assert fingerprint(**spec) != fingerprint()
 
 
-@pytest.mark.parametrize(
-    "spec",
-    [
-        {"subnetSelectorTerms": [{"id": "subnet-1"}]},
-        {"securityGroupSelectorTerms": [{"name": "a"}, *TAGGED]},
-        {"amiSelectorTerms": [{"alias": "al2023@v20240703"}]},
-        {"amiFamily": "AL2023"},
-        {"capacityReservationSelectorTerms": [{"id": "cr-1"}]},
-        {"ipPrefixCount": 3},
-        {"metadataOptions": {"httpTokens": "required", "httpPutResponseHopLimit": 1}},
-        {"tags": {}},
-        {"blockDeviceMappings": []},
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("spec", NOT_COUNTED, ids=str)
 def test_what_is_resolved_or_says_nothing_new_does_not(spec):
     assert fingerprint(**spec) == fingerprint()
 

@@ -115,6 +115,27 @@ def test_a_template_carries_what_the_class_says_and_the_node_is_told_who_it_is(r
     ready(story, node_class={"userData": "#!/bin/bash\necho mine"})
 
 
+def test_what_the_class_says_of_connections_and_context_is_passed_on(ready):
+    async def story(account):
+        await account.provider.launch(await asked_for(account, ON_DEMAND))
+        [fleet], [template, *_] = requests(account), requests(account, "CreateLaunchTemplate")
+        assert fleet["Context"] == "capacity-1"
+        told = "LaunchTemplateData.NetworkInterface.1.ConnectionTrackingSpecification"
+        assert template[f"{told}.UdpTimeout"] == "30"
+        assert template[f"{told}.TcpEstablishedTimeout"] == "350"
+        types = await account.provider.types_of(await account.read())
+        unsold = {each.name for each in types if not any(offering.available for offering in each.offerings)}
+        assert "t2.large" in unsold  # only Nitro keeps track that way
+        assert "m5.large" not in unsold
+
+    tracked = {"udpTimeout": "30s", "tcpEstablishedTimeout": 350}
+    ready(
+        story,
+        node_class={"context": "capacity-1", "connectionTracking": tracked},
+        narrow=("a1.large", "m5.large", "t2.large"),
+    )
+
+
 def test_asked_again_the_same_instance_is_given(ready):
     async def story(account):
         asked = await asked_for(account, ON_DEMAND)

@@ -80,6 +80,15 @@ def test_refusals_are_told_apart(ready, whole):
     ready(story)
 
 
+def test_what_cannot_even_be_sent_is_told_by_name(ready):
+    async def story(account):
+        with pytest.raises(LaunchFailed, match="UdpTimeout") as caught:
+            await account.provider.launch(await asked_for(account, ON_DEMAND))
+        assert caught.value.reason == "LaunchFailed"
+
+    ready(story, node_class={"connectionTracking": {"udpTimeout": "a while"}})
+
+
 def test_without_the_role_for_spot_all_spot_is_left_alone(ready):
     async def story(account):
         code = "AuthFailure.ServiceLinkedRoleCreationNotPermitted"

@@ -20,6 +20,7 @@ from botocore.exceptions import (  # type: ignore[import-untyped]  # see above
     HTTPClientError,
     NoCredentialsError,
     NoRegionError,
+    ParamValidationError,
 )
 from botocore.parsers import ResponseParserError  # type: ignore[import-untyped]  # see above
 
@@ -34,11 +35,13 @@ UNAUTHORIZED = frozenset(
 )
 UNREACHABLE = "Unreachable"
 NO_CREDENTIALS = "NoCredentials"
+UNTAKEABLE = "ParamValidation"
+"""The SDK does not even send it."""
 _RETRIES = {"mode": "standard"}  # how often: AWS_MAX_ATTEMPTS, as the SDK reads it
 
 
 class AwsError(CloudError):
-    """AWS refused or could not be reached. `code` is AWS's own word for it, or `Unreachable` or `NoCredentials`."""
+    """AWS refused or could not be reached. `code` is AWS's own word for it, or one of ours."""
 
     def __init__(self, operation: str, code: str, message: str) -> None:
         super().__init__(f"{operation}: {code}: {message}")
@@ -141,6 +144,8 @@ class Aws:
         except NoCredentialsError as error:
             remedy = "give the process an identity (IRSA, pod identity, instance role) or a profile"
             raise AwsError(operation, NO_CREDENTIALS, remedy) from error
+        except ParamValidationError as error:
+            raise AwsError(operation, UNTAKEABLE, str(error)) from error
         except (BotoCoreError, HTTPClientError, ResponseParserError, OSError, TimeoutError) as error:
             self.calls[operation] += 1
             raise AwsError(operation, UNREACHABLE, str(error)) from error

@@ -130,11 +130,18 @@ class Catalog:
     ) -> InstanceType:
         machine = blueprint.machine
         own = Requirements.of(blueprint.requirements)
-        usable = image_for(own, amis) is not None and not (machine.family == "a1" and shape.family == "AL2023")
+        usable = image_for(own, amis) is not None and _can_be_started(machine, shape)
         zones = self._zones.get(machine.name, frozenset())
         offerings = self._offerings.of(machine, zones, market, usable=usable)
         requirements = Requirements.of([*blueprint.requirements, *_settled_by(offerings)])
         return InstanceType(machine.name, requirements, offerings, blueprint.capacity, blueprint.overhead)
+
+
+def _can_be_started(machine: Machine, shape: Shape) -> bool:
+    """Whether a class can have such a machine, images apart. Bare metal is Nitro without a hypervisor."""
+    too_old = machine.family == "a1" and shape.family == "AL2023"
+    nitro = machine.bare_metal or machine.hypervisor == "nitro"
+    return not too_old and (nitro or not shape.nitro_only)
 
 
 def _settled_by(offerings: tuple[Offering, ...]) -> list[Requirement]:

@@ -32,6 +32,7 @@ class Shape:
     volume: Quantity = _DEFAULT_VOLUME
     local_disks: bool = False
     efa_only_interfaces: int = 0
+    nitro_only: bool = False  # it asks for what other hypervisors cannot do
 
     @property
     def windows(self) -> bool:
@@ -54,6 +55,7 @@ def shape_of(spec: EC2NodeClassSpec) -> Shape:
         volume=_volume(spec),
         local_disks=spec.instance_store_policy == "RAID0",
         efa_only_interfaces=sum(each.interface_type == "efa-only" for each in spec.network_interfaces),
+        nitro_only=bool(spec.connection_tracking),
     )
 
 

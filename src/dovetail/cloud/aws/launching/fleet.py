@@ -52,7 +52,7 @@ def tags_of(claim: NodeClaim, node_class: EC2NodeClass, cluster_name: str, finge
     }
 
 
-def fleet_request(purchase: Purchase, bids: Sequence[Bid], tags: Tags, token: str) -> dict[str, Any]:
+def fleet_request(purchase: Purchase, bids: Sequence[Bid], tags: Tags, token: str, context: str = "") -> dict[str, Any]:
     """One instance, of whichever bid EC2 takes."""
     listed = [{"Key": key, "Value": value} for key, value in sorted(tags.items())]
     kind = SPOT if purchase.capacity_type == SPOT else ON_DEMAND
@@ -66,6 +66,8 @@ def fleet_request(purchase: Purchase, bids: Sequence[Bid], tags: Tags, token: st
         },
         "TagSpecifications": [{"ResourceType": each, "Tags": listed} for each in ("instance", "volume", "fleet")],
     }
+    if context:
+        request["Context"] = context
     if kind == SPOT:
         request["SpotOptions"] = {"AllocationStrategy": "price-capacity-optimized"}
     elif not purchase.capacity_block:

@@ -70,6 +70,11 @@ class Order:
     purchase: Purchase
     bids: tuple[Bid, ...]
     tags: Mapping[str, str]
+    context: str = ""
+
+    def request(self, token: str) -> dict[str, Any]:
+        """What EC2 is asked for."""
+        return fleet_request(self.purchase, self.bids, self.tags, token, self.context)
 
 
 class Launcher:
@@ -124,7 +129,7 @@ class Launcher:
         )
         if not bids:
             raise InsufficientCapacity("no subnet has addresses left in a zone that could be bought in")
-        return Order(claim, purchase, bids, tags)
+        return Order(claim, purchase, bids, tags, node_class.spec.context)
 
     async def _buy(self, order: Order) -> Ec2Instance:
         """Ask for the fleet; once more with new templates if EC2 says that they are gone."""
@@ -153,8 +158,7 @@ class Launcher:
         except AwsError as error:
             raise LaunchFailed(reason_of(error.code, error.message), str(error)) from error
         tries = self._of(order.claim)
-        token = f"{order.claim.metadata.uid}-{tries.number}"
-        request = fleet_request(order.purchase, order.bids, order.tags, token)
+        request = order.request(f"{order.claim.metadata.uid}-{tries.number}")
         try:
             return await self._yard.aws.call("ec2", "create_fleet", **request)
         except AwsError as error:

@@ -8,6 +8,7 @@ from dovetail.cloud.aws import labels
 from dovetail.cloud.aws.launching.choosing import Option, Purchase
 from dovetail.cloud.aws.launching.userdata import Boot, user_data
 from dovetail.cloud.aws.resolving.images import image_for
+from dovetail.model.duration import Duration
 from dovetail.model.ec2nodeclass import BlockDevice, BlockDeviceMapping, EC2NodeClass, EC2NodeClassSpec, MetadataOptions
 from dovetail.model.labels import SPOT
 from dovetail.model.quantity import Quantity
@@ -86,10 +87,13 @@ def _interfaces(option: Option, start: Start, groups: Sequence[str]) -> list[dic
         wanted = [
             {"NetworkCardIndex": card, "DeviceIndex": min(card, 1), "InterfaceType": "efa"} for card in range(count)
         ]
-    if not wanted and (spec.associate_public_ip_address is not None or spec.ip_prefix_count is not None):
+    told = (spec.associate_public_ip_address, spec.ip_prefix_count, spec.connection_tracking)
+    if not wanted and any(each is not None for each in told):
         wanted = [{"NetworkCardIndex": 0, "DeviceIndex": 0, "InterfaceType": "interface"}]
     for interface in wanted:
         interface["Groups"] = list(groups)
+        if spec.connection_tracking:
+            interface["ConnectionTrackingSpecification"] = _timeouts(spec.connection_tracking)
         first = interface["DeviceIndex"] == 0 and interface["NetworkCardIndex"] == 0
         if first and spec.associate_public_ip_address is not None:
             interface["AssociatePublicIpAddress"] = spec.associate_public_ip_address
@@ -137,6 +141,19 @@ def _metadata(options: MetadataOptions) -> dict[str, Any]:
         "HttpTokens": options.http_tokens,
         "InstanceMetadataTags": "disabled",
     }
+
+
+def _timeouts(said: Mapping[str, object]) -> dict[str, object]:
+    """EC2 takes whole seconds."""
+    return {name: _seconds(value) for name, value in _capitalised(said).items()}
+
+
+def _seconds(value: object) -> object:
+    """What is no duration is for the launch to complain about, by name."""
+    try:
+        return int(Duration.parse(value).span.total_seconds()) if isinstance(value, str) else value
+    except ValueError:
+        return value
 
 
 def _capitalised(said: Mapping[str, object]) -> dict[str, object]:

@@ -13,7 +13,6 @@ from typing import Any
 import msgspec
 
 from dovetail.cloud.aws.launching.choosing import Option, Purchase
-from dovetail.cloud.aws.launching.fleet import fleet_request
 from dovetail.cloud.aws.launching.launcher import Launcher, Order
 from dovetail.cloud.aws.launching.machines import image_of
 from dovetail.cloud.aws.remembered import Remembered
@@ -79,7 +78,7 @@ class Rehearsal:
             await self._launcher.make_templates(order)
         except AwsError as error:
             raise _judged("create_launch_template", error) from error
-        fleet = fleet_request(order.purchase, order.bids, order.tags, token="")
+        fleet = order.request("")
         await self._may("create_fleet", **{name: value for name, value in fleet.items() if name != "ClientToken"})
         await self._may("run_instances", **_instance_request(order, fleet["TagSpecifications"]))
         return True
