@@ -83,12 +83,12 @@ spans = st.integers(0, 20)
 @st.composite
 def clusters(draw):
     nodes = []
+    age = timedelta(minutes=20 + draw(spans))  # of all: whose cost shrinks faster is not told
     for name in "abc"[: draw(st.integers(1, 3))]:
         pods = [running(f"{name}-1", name)] if draw(st.booleans()) else []
         if draw(st.booleans()):
             pods.append(guarded(f"{name}-2", name, f"{draw(spans)}m1s", draw(spans) * MINUTE))
         at = stamped(NOON - timedelta(minutes=draw(spans)))
-        age = timedelta(minutes=20 + draw(spans))
         nodes.append(worker(name, *pods, age=age, status={"lastPodEventTime": at}))
     budgets = [{"nodes": "1"}]
     if draw(st.booleans()):

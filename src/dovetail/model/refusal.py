@@ -1,11 +1,11 @@
 """An expected "no" as a value: it becomes the event, the metric label, the log line and the row in `explain`."""
 
-from dataclasses import dataclass
 from datetime import datetime
 
+import msgspec
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+
+class Refusal(msgspec.Struct, frozen=True):
     """Why something was not done. `code` is stable and short; `message` is for people.
 
     `until`: it lifts by itself then. `permanent`: it never does, somebody has to change something. Neither: it may any

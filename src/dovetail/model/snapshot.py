@@ -94,6 +94,21 @@ class ClusterNode:
         return self.node is not None and self.node.deleting
 
     @cached_property
+    def record(self) -> Record | None:
+        """The command that is taking it away, if any."""
+        return read_record(self.claim) if self.claim is not None else None
+
+    @cached_property
+    def counted(self) -> bool:
+        """Whether budgets count it: managed and initialised, its instance not yet terminating."""
+        return self.claim is not None and self.initialized and not self.claim.has(INSTANCE_TERMINATING)
+
+    @cached_property
+    def busy(self) -> bool:
+        """NotReady, on its way out, or marked by a command that is still waiting for its replacements."""
+        return self.record is not None or self.deleting or self.node is None or not self.node.ready
+
+    @cached_property
     def taints(self) -> tuple[Taint, ...]:
         """Taints that will still be there when it is initialised."""
         if self.claim is None:
@@ -207,9 +222,8 @@ class Snapshot:
         coming: Counter[str] = Counter()
         records: dict[str, Record] = {}
         for node in self.nodes:
-            record = read_record(node.claim) if node.claim is not None else None
-            if record is not None:
-                records[node.name] = record
+            if node.record is not None:
+                records[node.name] = node.record
             if node.claim is not None and REPLACES_ANNOTATION in node.claim.metadata.annotations:
                 coming[node.claim.metadata.annotations[REPLACES_ANNOTATION]] += 1
         return frozenset(name for name, record in records.items() if coming[record.id] >= record.replacements)
@@ -217,8 +231,7 @@ class Snapshot:
     @cached_property
     def running_commands(self) -> frozenset[str]:
         """Ids of disruptions whose nodes are not gone yet."""
-        records = (read_record(node.claim) for node in self.nodes if node.claim is not None)
-        return frozenset(record.id for record in records if record is not None)
+        return frozenset(node.record.id for node in self.nodes if node.record is not None)
 
     @cached_property
     def types_by_pool(self) -> Mapping[str, Mapping[str, InstanceType]]:

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from dovetail.model.budget import Budget, BudgetSpec, parse_budget, read_action
-from dovetail.model.command import read_record
-from dovetail.model.nodeclaim import INSTANCE_TERMINATING
 from dovetail.model.nodepool import NodePool
 from dovetail.model.reason import Action, Reason
 from dovetail.model.snapshot import ClusterNode
@@ -45,18 +43,8 @@ class Allowance:
 
 def count_nodes(nodes: Iterable[ClusterNode]) -> NodeCounts:
     """Count the nodes of a pool as its budgets do."""
-    counted = [node for node in nodes if node.claim is not None and node.initialized and not _terminating(node)]
-    return NodeCounts(total=len(counted), disrupting=sum(map(_busy, counted)))
-
-
-def _busy(node: ClusterNode) -> bool:
-    """NotReady, on its way out, or marked by a command that is still waiting for its replacements."""
-    marked = node.claim is not None and read_record(node.claim) is not None
-    return marked or node.deleting or node.node is None or not node.node.ready
-
-
-def _terminating(node: ClusterNode) -> bool:
-    return node.claim is not None and node.claim.has(INSTANCE_TERMINATING)
+    busy = [node.busy for node in nodes if node.counted]
+    return NodeCounts(total=len(busy), disrupting=sum(busy))
 
 
 def read_budgets(pool: NodePool) -> tuple[Budget, ...]:

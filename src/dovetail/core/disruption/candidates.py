@@ -7,12 +7,13 @@ node of a NodePool ends as a Candidate or as a Refusal; none is dropped silently
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from operator import attrgetter
 
 from dovetail.core.disruption.cost import BASE_COST, lifetime_left
 from dovetail.core.disruption.facts import FactBook, Facts
 from dovetail.core.disruption.pdbs import find_block
 from dovetail.model.catalog import InstanceType
-from dovetail.model.command import REPLACES_ANNOTATION, read_record
+from dovetail.model.command import REPLACES_ANNOTATION
 from dovetail.model.labels import CAPACITY_TYPE, DO_NOT_DISRUPT, INSTANCE_TYPE, NODEPOOL, ZONE
 from dovetail.model.nodeclaim import NodeClaim
 from dovetail.model.nodepool import NodePool
@@ -40,6 +41,13 @@ class Candidate:
     def name(self) -> str:
         """The node's name."""
         return self.node.name
+
+    @cached_property
+    def order(self) -> tuple[float, str]:
+        """What hurts least comes first; in Balanced pools, what a saving costs. Then by name."""
+        if self.pool.consolidation_policy == "Balanced":
+            return -self.price / self.cost, self.name
+        return self.weight, self.name
 
     @property
     def capacity_type(self) -> str:
@@ -95,7 +103,7 @@ def node_refusals(node: ClusterNode, snapshot: Snapshot) -> Iterator[Refusal]:
     claim = node.claim
     assert claim is not None, "only managed nodes are asked"
     about = f"node/{node.name}"
-    record = read_record(claim)
+    record = node.record
     if record is not None and not claim.deleting:
         yield Refusal("AlreadyDisrupting", about, f"candidate is already being disrupted (Command={record.id})")
     replaced = claim.metadata.annotations.get(REPLACES_ANNOTATION, "")
@@ -201,10 +209,4 @@ def node_price(node: ClusterNode, instance_type: InstanceType | None) -> float:
 
 def least_disruptive(candidates: Iterable[Candidate]) -> list[Candidate]:
     """In the order they are considered: what hurts least first; Balanced pools by what a saving costs; then by name."""
-    return sorted(candidates, key=_order)
-
-
-def _order(candidate: Candidate) -> tuple[float, str]:
-    if candidate.pool.consolidation_policy == "Balanced":
-        return -candidate.price / candidate.cost, candidate.name
-    return candidate.weight, candidate.name
+    return sorted(candidates, key=attrgetter("order"))

@@ -15,10 +15,11 @@ from dovetail.core.provisioning.eligibility import displaced_pods, provisionable
 from dovetail.core.scheduling.sweep import Sweep
 from dovetail.model.labels import INSTANCE_TYPE
 from dovetail.model.nodeclaim import NodeClaim
+from dovetail.model.nodepool import NodePool
 from dovetail.model.pod import Pod
 from dovetail.model.reason import Reason
 from dovetail.model.refusal import Refusal
-from dovetail.model.snapshot import ClusterNode, Snapshot
+from dovetail.model.snapshot import Snapshot
 from dovetail.model.workload import PodDisruptionBudget
 
 
@@ -49,7 +50,7 @@ class Context:
     _allowances: dict[tuple[str, Reason], Allowance] = field(default_factory=dict)
     _sweeps: dict[bool, Sweep] = field(default_factory=dict)
     _candidates: dict[bool, tuple[list[Candidate], list[Refusal]]] = field(default_factory=dict)
-    _said: dict[str, dict[str, Refusal | None]] = field(default_factory=dict)
+    _said: dict[bool, list[dict[str, Refusal | None]]] = field(default_factory=dict)
 
     def allowance(self, pool: str, reason: Reason) -> Allowance:
         """What a pool can still spend on a reason before this pass does anything."""
@@ -71,12 +72,14 @@ class Context:
             self._candidates[eventual] = find_candidates(self.snapshot, eventual=eventual, book=self.book)
         return self._candidates[eventual]
 
-    def said(self, candidate: Candidate) -> dict[str, Refusal | None]:
-        """What methods said of a candidate, by their names, in this pass or in one before it that still holds."""
-        known = self._said.get(candidate.name)
-        if known is None:
-            known = self._said[candidate.name] = {} if self._waiting else self._said_before(candidate)
-        return known
+    def said(self, *, eventual: bool) -> list[dict[str, Refusal | None]]:
+        """What methods said of each candidate, by their names, in this pass or in one before it that still holds."""
+        eventual = eventual and self._bounded_drains
+        if eventual not in self._said:
+            candidates, _ = self.candidates(eventual=eventual)
+            forgetful = bool(self._waiting)  # where these go changes from pass to pass
+            self._said[eventual] = [{} if forgetful else self._said_before(each) for each in candidates]
+        return self._said[eventual]
 
     def _said_before(self, candidate: Candidate) -> dict[str, Refusal | None]:
         snapshot = self.snapshot
@@ -107,7 +110,7 @@ class Context:
     def sweep(self, *, consolidating: bool) -> Sweep:
         """The simulation: with consolidation, nodes inside their own windows take nobody."""
         if consolidating not in self._sweeps:
-            closed = frozenset(node.name for node in self.snapshot.nodes if self._closed(node, consolidating))
+            closed = self._unready | (self._restless if consolidating else frozenset())
             view = View(self.snapshot, closed, self._waiting, self.gates.respect_preferences)
             self._sweeps[consolidating] = self.simulations.sweep(view, consolidating=consolidating)
         return self._sweeps[consolidating]
@@ -122,24 +125,24 @@ class Context:
         """Whether pods that need a place already would find it on this node."""
         return bool(self._waiting) and name in self.sweep(consolidating=True).expecting
 
-    def _closed(self, node: ClusterNode, consolidating: bool) -> bool:
-        """A node that is not ready yet is nothing to rely on; one that is settling is left alone by consolidation."""
-        if node.claim is not None and not node.initialized:
-            return True
-        return consolidating and node.claim is not None and self._settling(node.nodepool_name, node.claim)
+    @cached_property
+    def _unready(self) -> frozenset[str]:
+        """A node that is not ready yet is nothing to rely on. One without a claim always is."""
+        return frozenset([node.name for node in self.snapshot.nodes if not node.initialized])
 
-    def _settling(self, name: str, claim: NodeClaim) -> bool:
-        pool = self.snapshot.nodepools.get(name)
-        if pool is None or name in self._without_windows:
-            return False
+    @cached_property
+    def _restless(self) -> frozenset[str]:
+        """Nodes that consolidation leaves alone for now because something happened on them."""
+        pools = [pool for pool in self.snapshot.nodepools.values() if has_windows(pool)]
+        nodes = ((pool, node) for pool in pools for node in self.snapshot.nodes_by_pool.get(pool.name, ()))
+        return frozenset(
+            node.name for pool, node in nodes if node.claim is not None and self._settling(pool, node.claim)
+        )
+
+    def _settling(self, pool: NodePool, claim: NodeClaim) -> bool:
         quiet = consolidation_wait(pool, claim, self.snapshot.at)
         graceful = grace_wait(pool, claim, self.snapshot.at)
         return (not quiet.over and not quiet.never) or not graceful.over
-
-    @cached_property
-    def _without_windows(self) -> frozenset[str]:
-        """Pools in which no node is ever left alone by consolidation just because something happened on it."""
-        return frozenset(name for name, pool in self.snapshot.nodepools.items() if not has_windows(pool))
 
 
 class Purse:

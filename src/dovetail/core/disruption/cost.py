@@ -36,7 +36,7 @@ def is_empty(pods: Iterable[Pod]) -> bool:
 def lifetime_left(claim: NodeClaim, now: datetime, soft: Delay | None = None) -> float:
     """The share of its life a node still has: 1 when it never expires, 0 when it is due. The nearer end counts."""
     created_at = claim.metadata.creation_timestamp
-    if created_at is None:
+    if created_at is None or (soft is None and claim.spec.expire_after is None):
         return 1.0
     spans = (delay.span for delay in (claim.spec.expire_after, soft) if delay is not None)
     return min((_share_left(span, now - created_at) for span in spans if span is not None), default=1.0)

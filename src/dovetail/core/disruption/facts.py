@@ -20,6 +20,9 @@ from dovetail.model.wire import LabelSelector
 if TYPE_CHECKING:
     from dovetail.core.disruption.candidates import Candidate
 
+MOST_KINDS = 20_000
+"""So many kinds of pods are remembered before a new start."""
+
 Selected = tuple[str, str, LabelSelector | None]
 
 
@@ -58,14 +61,15 @@ class FactBook:
         if selectors != self._selectors:
             self._facts.clear()
             self._selectors = selectors
-            self._by_namespace = {}
+            self._by_namespace, self._selecting = {}, {}
             for position, (namespace, _, selector) in enumerate(selectors):
                 if selector is not None:
                     self._by_namespace.setdefault(namespace, []).append((position, selector))
         if len(self._facts) > 2 * len(snapshot.nodes):
             self._facts.clear()  # nodes come and go
             self.candidates.clear()
-        self._selecting, self._tolerating = {}, {}
+        if len(self._selecting) > MOST_KINDS or len(self._tolerating) > MOST_KINDS:
+            self._selecting, self._tolerating = {}, {}  # workloads, too
         self._pools = {name: self._settled(name, pool) for name, pool in snapshot.nodepools.items()}
         self._snapshot = snapshot
 

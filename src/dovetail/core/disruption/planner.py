@@ -92,11 +92,12 @@ def consider(method: Method, context: Context) -> Proposal:
         return Proposal((), (*refusals, *blind))
     interesting = []
     said = list(refusals)
-    for candidate in candidates:
-        known = context.said(candidate)
-        if method.name not in known:
-            known[method.name] = method.refusal(candidate, context)
-        refusal = known[method.name]
+    name = method.name
+    for candidate, known in zip(candidates, context.said(eventual=method.eventual), strict=True):
+        if name in known:
+            refusal = known[name]
+        else:
+            refusal = known[name] = method.refusal(candidate, context)
         if refusal is None:
             interesting.append(candidate)
         else:

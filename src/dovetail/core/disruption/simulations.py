@@ -12,6 +12,7 @@ from dovetail.core.provisioning.eligibility import usable_pools
 from dovetail.core.scheduling.rooms import all_taints, leaving
 from dovetail.core.scheduling.sweep import Sweep
 from dovetail.model.pod import Pod
+from dovetail.model.refusal import Refusal
 from dovetail.model.snapshot import ClusterNode, Snapshot
 
 MOST_CHANGED = 0.05
@@ -41,8 +42,8 @@ class Simulations:
     def __init__(self) -> None:
         self._kept: dict[bool, tuple[View, Sweep]] = {}
         self._followed = 0
-        self.savings: dict[str, tuple[tuple[object, ...], float | str]] = {}
-        """What replacing each node would save or why it is not worth it, and what that was worked out from."""
+        self.outcomes: dict[str, tuple[tuple[object, ...], float | Refusal]] = {}
+        """What the removal of each node would save or why it stays, and what that was worked out from."""
         self.said = Said()
 
     def sweep(self, view: View, *, consolidating: bool) -> Sweep:
@@ -56,7 +57,7 @@ class Simulations:
         sweep = self._followed_to(view, *kept) if kept is not None else None
         if sweep is None:
             sweep = _made(view)
-            self.savings.clear()
+            self.outcomes.clear()
         self._kept[consolidating] = view, sweep
         return sweep
 
@@ -65,12 +66,12 @@ class Simulations:
             return None
         toggled = before.closed ^ view.closed
         changed = []
-        for old, new in zip(before.snapshot.nodes, view.snapshot.nodes, strict=True):
-            if old is not new or new.name in toggled:
-                if not _alike(old, new):
-                    return None
-                if not leaving(new):
-                    changed.append(new)
+        pairs = zip(before.snapshot.nodes, view.snapshot.nodes, strict=True)
+        for old, new in [(old, new) for old, new in pairs if old is not new or (toggled and new.name in toggled)]:
+            if not _alike(old, new):
+                return None
+            if not leaving(new):
+                changed.append(new)
         self._followed += len(changed)
         nodes = len(view.snapshot.nodes)
         if len(changed) > max(ALWAYS_FOLLOWED, MOST_CHANGED * nodes) or self._followed > max(nodes, 10):

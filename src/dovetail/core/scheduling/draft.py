@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+import msgspec
+
 from dovetail.core.scheduling.alternative import Alternative
 from dovetail.core.scheduling.options import UNLIMITED, Options
 from dovetail.core.scheduling.ports import HostPort
@@ -97,8 +99,7 @@ class Draft:
         return frozenset(choice.type.name for choice in self.choices)
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(msgspec.Struct, frozen=True, eq=False):
     """What a draft would be after taking one more pod."""
 
     options: Options

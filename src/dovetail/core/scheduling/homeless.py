@@ -7,8 +7,9 @@ Topology, ports and volumes are left aside: they could only make it harder.
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
+
+import msgspec
 
 from dovetail.core.scheduling.base import FEW_ROOMS
 from dovetail.core.scheduling.board import Board
@@ -23,8 +24,7 @@ from dovetail.model.pod import Pod
 Entry = tuple[Pod, Shape]
 
 
-@dataclass(frozen=True, slots=True)
-class Glance:
+class Glance(msgspec.Struct, frozen=True, eq=False):
     """The first of the pods that cannot all have a place, if that can be seen, and the shapes it hangs on.
 
     As long as these have the rooms they had, and no other shape loses one and has hardly any left, it stays so.

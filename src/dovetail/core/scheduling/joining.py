@@ -1,6 +1,6 @@
 """Whether a draft can take one more pod, and what it would be then."""
 
-from dataclasses import dataclass
+import msgspec
 
 from dovetail.core.scheduling.domains import Allowance
 from dovetail.core.scheduling.draft import Draft, Step
@@ -16,8 +16,7 @@ TOO_SMALL = "no instance type has enough resources"
 TOO_FEW = "minValues requirement is not met"
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
+class Attempt(msgspec.Struct, frozen=True, eq=False):
     """One pod's try in one stance, against the tallies as they are now."""
 
     shape: Shape
@@ -25,8 +24,7 @@ class Attempt:
     allowance: Allowance
 
 
-@dataclass(frozen=True, slots=True)
-class _Search:
+class _Search(msgspec.Struct, frozen=True, eq=False):
     """The draft, and what it would have to hold."""
 
     draft: Draft

@@ -4,7 +4,9 @@ Narrowing is memoised: drafts that were narrowed the same way share one value, s
 once for each distinct step and not once for each pod.
 """
 
+from bisect import bisect_left
 from collections.abc import Sequence
+from itertools import accumulate
 
 import numpy as np
 import numpy.typing as npt
@@ -39,6 +41,7 @@ class Options:
         self.net: npt.NDArray[np.int64] = market.net[self.types]
         self._rows: dict[int, list[int]] = {}
         self._frontier: list[tuple[float, int, list[int]]] | None = None
+        self._most: list[list[int]] = []  # of each resource, the most that any type up to a place of the frontier has
         self._dearest: npt.NDArray[np.float64] | None = None
         self.diversity = {
             key: requirement.min_values
@@ -105,6 +108,8 @@ class Options:
     def first(self, total: Sequence[int], below: float, place: int = 0) -> int:
         """The first place on the frontier, from `place` on, that holds `total` and costs less; -1 if none does."""
         frontier = self.frontier
+        for most, asked in zip(self._most, total, strict=True):
+            place = bisect_left(most, asked, place)  # nothing before has as much of it
         for index in range(place, len(frontier)):
             price, _, net = frontier[index]
             if price >= below:
@@ -126,6 +131,8 @@ class Options:
                 best, net = int(left[0]), self.net[left[0]]
                 self._frontier.append((float(self.prices[best]), best, net.tolist()))
                 left = left[(self.net[left] > net).any(axis=1)]
+            nets = (net for _, _, net in self._frontier)
+            self._most = [list(accumulate(column, max)) for column in zip(*nets, strict=True)]
         return self._frontier
 
     def holds(self, position: int, total: Sequence[int]) -> bool:

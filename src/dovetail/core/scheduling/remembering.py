@@ -8,6 +8,8 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+import msgspec
+
 from dovetail.core.scheduling.shape import Shape
 
 K = TypeVar("K", bound=Hashable)
@@ -27,8 +29,7 @@ class Change:
     expelled: frozenset[Shape]  # of those: cannot go there any more
 
 
-@dataclass(frozen=True, slots=True)
-class Answer(Generic[T]):
+class Answer(msgspec.Struct, Generic[T], frozen=True, eq=False):
     """What was found for some rows. `placed` says who was tried and in which room each ended."""
 
     value: T
@@ -44,7 +45,10 @@ class Answer(Generic[T]):
         if not change.cramped.isdisjoint(self.evidence) or not change.expelled.isdisjoint(self.shapes):
             return True
         row, touched, always = change.row, change.touched, change.always
-        return any(shape in always or (place >= row and shape in touched) for shape, place in self.placed)
+        for shape, place in self.placed if touched or always else ():
+            if shape in always or (place >= row and shape in touched):
+                return True
+        return False
 
 
 class Answers(dict[K, Answer[T]]):

@@ -25,11 +25,7 @@ class Rules:
     near_self: bool
     far: tuple[FarTally, ...]
     keys: tuple[str, ...]  # other than hostname, by name
-
-    @property
-    def free(self) -> bool:
-        """Whether no rule applies."""
-        return not self.spread and self.near is None and not self.far
+    free: bool  # no rule applies
 
     @property
     def tallies(self) -> Iterable[Tally]:
@@ -59,6 +55,7 @@ class Rulebook:
         self._nears: dict[Affinity, NearTally] = {}
         self._fars: dict[Term, FarTally] = {}
         self._rules: dict[Stance, Rules] = {}
+        self._ladders: dict[Shape, tuple[Stance, ...]] = {}
         self._add_guards()
         self.shapes = tuple(shapes)
         for shape in self.shapes:
@@ -67,7 +64,11 @@ class Rulebook:
 
     def ladder(self, shape: Shape) -> tuple[Stance, ...]:
         """The stances of a shape in this run."""
-        return shape.ladder(respect_preferences=self._respect, soft_taints=self._base.soft_taints)
+        known = self._ladders.get(shape)
+        if known is None:
+            known = shape.ladder(respect_preferences=self._respect, soft_taints=self._base.soft_taints)
+            self._ladders[shape] = known
+        return known
 
     def rules(self, stance: Stance) -> Rules:
         """What constrains a pod in this stance."""
@@ -121,6 +122,7 @@ class Rulebook:
             near_self=stance.affinity is not None and stance.affinity.matches(shape.namespace, shape.labels),
             far=far,
             keys=tuple(sorted(keys - {HOSTNAME})),
+            free=not spread and near is None and not far,
         )
 
     # -- tallies

@@ -8,6 +8,8 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+import msgspec
+
 from dovetail.core.scheduling.base import Base, Requalified
 from dovetail.core.scheduling.board import Board
 from dovetail.core.scheduling.draft import Draft
@@ -30,14 +32,21 @@ from dovetail.model.wire import Key
 Queue = Sequence[tuple[Pod, Shape]]
 
 
-@dataclass(frozen=True, slots=True)
-class Removal:
+class Removal(msgspec.Struct, frozen=True, eq=False):
     """Whether a node can go. `blocker` is the pod that has no other place."""
 
     kind: Literal["delete", "replace", "stay"]
     price: float | None
     draft: Draft | None = None
     blocker: Pod | None = None
+
+
+class Departure(msgspec.Struct, frozen=True, eq=False):
+    """The pods of a room that need a new home, in the order they are tried, and what their rules count."""
+
+    queue: Queue
+    shapes: tuple[Shape, ...]
+    spreads: tuple[SpreadTally, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +109,7 @@ class Sweep:
         self._spreads = {shape: self._spreads_of(shape) for shape in shapes}
         self._bound = {shape: not self._free(shape) for shape in shapes}
         self._plain = {shape: plain_stance(self._board, shape) for shape in shapes}
-        self._queues: dict[int, Queue] = {}
+        self._departures: dict[int, Departure] = {}
         self._price_by_row: dict[int, float | None] = {}
         self._answers = Answers[int, Removal]()
         self._sets = Answers[tuple[tuple[int, ...], Bounds], Together]()
@@ -149,7 +158,7 @@ class Sweep:
         shop = Shop(self._base) if bounds.most_drafts is None else self._shop
         kind = Placing if bounds.most_drafts is None else Gathering
         placing = kind(self._board, shop, below=bounds.below, most_drafts=bounds.most_drafts)
-        blocker, drafts, placed = self._simulate(rows, placing, queue)
+        blocker, drafts, placed = self._simulate(rows, placing, self._departure(queue))
         return Answer(Together(drafts if blocker is None else (), blocker), rows, placed)
 
     def remove(self, row: int) -> Removal:
@@ -164,38 +173,37 @@ class Sweep:
         price = self._price(row)
         if not moving:
             return Answer(Removal("delete", price), (row,), ())
-        shapes = tuple([shape for _, shape in moving])
-        glance = self._homeless.glance(row, self._queue(row), price)
+        departure = self._departures.get(row)
+        if departure is None:
+            departure = self._departures[row] = self._departure(sorted(moving, key=queue_order))
+        shapes = departure.shapes
+        glance = self._homeless.glance(row, departure.queue, price)
         if glance.blocker is not None:
             removal = Removal("stay", price, blocker=glance.blocker)
             return Answer(removal, (row,), (), shapes, glance.evidence)
         most = 0 if price is None else 1
         placing = Gathering(self._board, self._shop, below=price or 0.0, most_drafts=most)
-        blocker, drafts, placed = self._simulate((row,), placing, self._queue(row))
+        blocker, drafts, placed = self._simulate((row,), placing, departure)
         if blocker is not None:
             removal = Removal("stay", price, blocker=blocker)
         else:
             removal = Removal("replace", price, drafts[0]) if drafts else Removal("delete", price)
         return Answer(removal, (row,), placed, shapes, glance.evidence)
 
-    def _queue(self, row: int) -> Queue:
-        """The pods of a node that need a new home, in the order they are tried."""
-        known = self._queues.get(row)
-        if known is None:
-            known = self._queues[row] = sorted(self._moving_by_row[row], key=queue_order)
-        return known
+    def _departure(self, queue: Queue) -> Departure:
+        shapes = tuple([shape for _, shape in queue])
+        return Departure(queue, shapes, tuple(dict.fromkeys([t for shape in shapes for t in self._spreads[shape]])))
 
     def _simulate(
-        self, rows: Sequence[int], placing: Placing, queue: Queue
+        self, rows: Sequence[int], placing: Placing, departure: Departure
     ) -> tuple[Pod | None, tuple[Draft, ...], list[tuple[Shape, int]]]:
         """Without these rows: who finds no place, what has to be bought, and who ends where."""
         board = self._board
-        spreads = dict.fromkeys([tally for _, shape in queue for tally in self._spreads[shape]])
         mark = board.journal.mark()
         for row in rows:
-            board.remove(row, spreads)
+            board.remove(row, departure.spreads)
         placed: list[tuple[Shape, int]] = []
-        blocker = self._blocker(placing, queue, placed)
+        blocker = self._blocker(placing, departure.queue, placed)
         drafts = tuple(board.drafts)
         board.undo(mark)
         return blocker, drafts, placed
@@ -251,7 +259,7 @@ class Sweep:
             return False
         if row in self._moving_by_row:
             self._moving_by_row[row] = self._moving(row)
-            self._queues.pop(row, None)
+            self._departures.pop(row, None)
             self._homeless.forget(row)
             if any(shape not in self._bound for _, shape in self._moving_by_row[row]):
                 return False

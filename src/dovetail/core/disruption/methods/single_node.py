@@ -1,7 +1,9 @@
 """Single-node consolidation: every node is looked at, and the best move is taken, not the first."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from operator import is_
+
+import msgspec
 
 from dovetail.core.disruption.balance import BALANCED, approves
 from dovetail.core.disruption.candidates import Candidate, least_disruptive
@@ -16,6 +18,7 @@ from dovetail.core.disruption.methods.consolidating import (
     worth_it,
 )
 from dovetail.core.scheduling.draft import Draft
+from dovetail.core.scheduling.sweep import Removal, Sweep
 from dovetail.model.reason import Reason
 from dovetail.model.refusal import Refusal
 
@@ -43,9 +46,10 @@ class SingleNode:
         # Nothing is spent while looking, so what holds for one node of a pool holds for all.
         some = {each.pool.name: each for each in candidates}
         open_pools = {pool for pool, each in some.items() if purse.refusal(each) is None}
+        sweep = context.sweep(consolidating=True)
         for candidate in least_disruptive(candidates):
             pool = candidate.pool.name
-            found = (None if pool in open_pools else purse.refusal(candidate)) or _move(candidate, context)
+            found = (None if pool in open_pools else purse.refusal(candidate)) or _move(candidate, sweep, context)
             if isinstance(found, Move):
                 moves.append(found)
             else:
@@ -58,8 +62,7 @@ class SingleNode:
         return Proposal((_command(best, context),) if best is not None else (), tuple(refusals))
 
 
-@dataclass(frozen=True, slots=True)
-class Move:
+class Move(msgspec.Struct, frozen=True, eq=False):
     """A node that can go, and what that saves an hour. The draft is still as the sweep left it."""
 
     candidate: Candidate
@@ -67,21 +70,14 @@ class Move:
     saving: float
 
 
-def _move(candidate: Candidate, context: Context) -> Move | Refusal:
-    about = f"node/{candidate.name}"
-    sweep = context.sweep(consolidating=True)
+def _move(candidate: Candidate, sweep: Sweep, context: Context) -> Move | Refusal:
     removal = sweep.remove(sweep.row(candidate.name))
-    if removal.kind == "stay":
-        if removal.blocker is None:
-            return Refusal("CantReplace", about, CANT_REPLACE)
-        why = f"{CANT_REPLACE}: {removal.blocker.key} has no other place"
-        return Refusal("Unschedulable", about, why)
-    saved = candidate.price if removal.draft is None else _saving(candidate, removal.draft, context)
-    if isinstance(saved, str):
-        return Refusal("CantReplace", about, saved)
-    move = Move(candidate, removal.draft, saved)
+    outcome = _outcome(candidate, removal, context)
+    if isinstance(outcome, Refusal):
+        return outcome
+    move = Move(candidate, removal.draft, outcome)
     if candidate.pool.consolidation_policy == BALANCED and not approves(_command(move, context), context):
-        return Refusal("NotBalanced", about, "saves too little for the disruption it causes")
+        return Refusal("NotBalanced", f"node/{candidate.name}", "saves too little for the disruption it causes")
     return move
 
 
@@ -94,17 +90,28 @@ def _command(move: Move, context: Context) -> Command:
     return Command(SingleNode.name, SingleNode.reason, (move.candidate,), replacements)
 
 
-def _saving(candidate: Candidate, draft: Draft, context: Context) -> float | str:
-    """What a replacement saves, or why it is not worth it. The same draft for the same node is looked at once."""
-    kept = context.simulations.savings
-    sources = (draft, candidate.node, candidate.instance_type, context.gates)
+def _outcome(candidate: Candidate, removal: Removal, context: Context) -> float | Refusal:
+    """What the removal of a node saves, or why it stays. The same answer for the same node is looked at once."""
+    kept = context.simulations.outcomes
+    sources = (removal, candidate.node, candidate.instance_type, context.gates)
     known = kept.get(candidate.name)
-    if known is None or not all(a is b for a, b in zip(known[0], sources, strict=True)):
-        known = kept[candidate.name] = sources, _worked_out(candidate, draft, context)
+    if known is None or not all(map(is_, known[0], sources)):
+        known = kept[candidate.name] = sources, _worked_out(candidate, removal, context)
     return known[1]
 
 
-def _worked_out(candidate: Candidate, draft: Draft, context: Context) -> float | str:
+def _worked_out(candidate: Candidate, removal: Removal, context: Context) -> float | Refusal:
+    about = f"node/{candidate.name}"
+    if removal.kind == "stay" and removal.blocker is not None:
+        why = f"{CANT_REPLACE}: {removal.blocker.key} has no other place"
+        return Refusal("Unschedulable", about, why)
+    if removal.kind == "stay":
+        return Refusal("CantReplace", about, CANT_REPLACE)
+    saved = candidate.price if removal.draft is None else _saved(candidate, removal.draft, context)
+    return Refusal("CantReplace", about, saved) if isinstance(saved, str) else saved
+
+
+def _saved(candidate: Candidate, draft: Draft, context: Context) -> float | str:
     quick = saving(candidate, draft)
     if quick is not None:
         return quick
