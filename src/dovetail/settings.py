@@ -25,6 +25,7 @@ KARPENTERS = frozenset(
         "disable_dry_run",
         "disable_leader_election",
         "eks_control_plane",
+        "enable_zonal_shift",
         "feature_gates",
         "health_probe_port",
         "instance_types_file_path",
@@ -78,6 +79,9 @@ class Settings:
     disable_dry_run: bool = _flag(
         "EC2NodeClasses are ready without a trial: EC2 is not asked ahead of the first launch whether it is permitted."
     )
+    enable_zonal_shift: bool = _flag(
+        "Nothing is launched in a zone that a zonal shift of the EKS cluster leads away from."
+    )
     interruption_queue: str = _knob("", "The SQS queue that tells of interruptions of EC2 instances; none if empty.")
     batch_idle_duration: timedelta = _knob(
         timedelta(seconds=1), "A batch of pending pods ends when no new one came for this long."
@@ -126,11 +130,21 @@ class Settings:
         "127.0.0.1",
         "The address of the page. Any but this machine's own needs a token.",
     )
+    dashboard_auth: str = _knob(
+        "token",
+        "What has to be shown to see the page: its own token, or one that the cluster's API server knows.",
+        choices=("token", "tokenreview"),
+    )
     dashboard_token_file: str = _knob("", "A file with the token that has to be shown to see the page; none if empty.")
     node_metrics: str = _knob(
         "pool",
         "What gauges about nodes are told for: nothing, each pool, or each node.",
         choices=("off", "pool", "node"),
+    )
+    instance_type_metrics: str = _knob(
+        "used",
+        "What gauges about instance types and offerings are told for: nothing, types that nodes are of, or all types.",
+        choices=("off", "used", "all"),
     )
     ledger: str = _knob(
         "",

@@ -6,6 +6,7 @@ from dataclasses import replace
 from prometheus_client.parser import text_string_to_metric_families
 
 from dovetail.model.kinds import NODE_CLAIM
+from dovetail.model.labels import INSTANCE_TYPE
 from stories import ACTING, FREELY, ON_DEMAND, deployment, live, node_class, node_pool, pool
 
 POOL = {"nodepool": "default"}
@@ -135,6 +136,36 @@ def test_each_node_is_told_apart_only_where_that_was_asked_for():
     assert named("off")[0] == set()
     told, there = named("node")
     assert told == there
+
+
+def test_instance_types_are_told_as_far_as_nodes_are_of_them_or_all_of_them():
+    def told(wanted):
+        async def story(life):
+            await scaled(life, 2)
+            offered = await life.parts.provider.instance_types(life.parts.manager.state.pool("default"))
+            return await refreshed(life), {node.metadata.labels[INSTANCE_TYPE] for node in life.nodes}, offered
+
+        settings = replace(ACTING, instance_type_metrics=wanted)
+        samples, used, offered = live(story, node_class(), pool(), settings=settings)
+        named = {dict(row)["instance_type"] for name, row in samples if name == PRICE}
+        return samples, named, used, {each.name: each for each in offered}
+
+    samples, named, used, offered = told("used")
+    assert named == used
+    mine = offered[min(used)]
+    bought = {"instance_type": mine.name, "capacity_type": "on-demand"}
+    offering = next(each for each in mine.offerings if each.capacity_type == "on-demand")
+    assert figure(samples, PRICE, zone=offering.zone, **bought) == offering.price
+    assert (
+        figure(samples, "karpenter_cloudprovider_instance_type_offering_available", zone=offering.zone, **bought) == 1
+    )
+    cores = figure(samples, "karpenter_cloudprovider_instance_type_cpu_cores", instance_type=mine.name)
+    assert cores == mine.capacity["cpu"].units
+    assert told("off")[1] == set()
+    assert told("all")[1] == set(offered)
+
+
+PRICE = "karpenter_cloudprovider_instance_type_offering_price_estimate"
 
 
 def test_what_is_over_is_not_remembered():

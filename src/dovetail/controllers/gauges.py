@@ -1,7 +1,7 @@
 """How things stand, worked out when somebody asks: a scrape costs what it costs, no scrape costs nothing.
 
 Reads the state the controllers have anyway and changes nothing. The number of series grows with NodePools, capacity
-types and resource types, never with pods, and with nodes only where each node was asked for.
+types, resource types and instance types in use, never with pods, and with nodes only where each node was asked for.
 """
 
 import asyncio
@@ -12,6 +12,7 @@ from typing import Any
 
 from dovetail.controllers.catalogs import find_catalogs
 from dovetail.controllers.context import Context
+from dovetail.controllers.offering_figures import offering_figures
 from dovetail.controllers.transitions import Transitions
 from dovetail.core.disruption.allowance import allowance, count_nodes
 from dovetail.core.disruption.candidates import node_price
@@ -51,6 +52,8 @@ class Gauges:
         self._pools(snapshot)
         await asyncio.sleep(0)  # on large clusters the others want their turn
         await self._nodes(snapshot)
+        for metric, rows in offering_figures(snapshot, context.settings.instance_type_metrics).items():
+            context.metrics.show(metric, rows)
         self._pods(snapshot)
         await asyncio.sleep(0)
         self._conditions(snapshot.at)

@@ -1,8 +1,9 @@
 """Every metric there is: name, kind, labels and meaning, declared once. The reference page is made from this table.
 
-Names and labels are Karpenter's where it has them, so its dashboards and alerts keep working. Three differences keep
-the number of series small: no label names a single pod, per-node labels are empty unless asked for, and histograms have
-16 of Karpenter's 45 duration buckets. What Karpenter has no name for starts with `dovetail_`.
+Names and labels are Karpenter's where it has them, so its dashboards and alerts keep working. Four differences keep the
+number of series small: no label names a single pod, per-node labels are empty unless asked for, instance types that no
+node is of are left out unless asked for, and histograms have 16 of Karpenter's 45 duration buckets. What Karpenter has
+no name for starts with `dovetail_`.
 """
 
 from collections.abc import Mapping
@@ -54,6 +55,8 @@ _DISRUPTED = "reason nodepool capacity_type consolidation_policy termination_mod
 _DECISION = "decision reason consolidation_type"
 NODE_LABELS = "node_name nodepool instance_type capacity_type zone arch os phase managed resource_type"
 _NODES = 20000  # series of one per-node gauge, where each node was asked for
+_OFFERINGS = 30000  # of one gauge about offerings, where those of a whole region were asked for
+_OFFERING = "instance_type capacity_type zone"
 
 _CLAIMS = (
     _counter("karpenter_nodeclaims_created_total", "reason nodepool min_values_relaxed", "NodeClaims created."),
@@ -178,6 +181,15 @@ _CLOUD = (
     _counter(
         "karpenter_cloudprovider_errors_total", "controller method provider error", "Calls to the provider that failed."
     ),
+    _gauge("karpenter_cloudprovider_instance_type_cpu_cores", "instance_type", "Cores of an instance type.", 2000),
+    _gauge("karpenter_cloudprovider_instance_type_memory_bytes", "instance_type", "Its memory, as nodes see it.", 2000),
+    _gauge(
+        "karpenter_cloudprovider_instance_type_offering_available",
+        _OFFERING,
+        "1 while it can be bought so by any pool.",
+        _OFFERINGS,
+    ),
+    _gauge("karpenter_cloudprovider_instance_type_offering_price_estimate", _OFFERING, "Dollars an hour.", _OFFERINGS),
 )
 _INTERRUPTION = (
     _counter("karpenter_interruption_received_messages_total", "message_type", "Messages received."),

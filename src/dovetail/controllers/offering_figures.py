@@ -1,0 +1,49 @@
+"""What instance types have and what their offerings cost, as rows of gauges.
+
+Karpenter tells of every type a region has, which is more series than everything else together. Here only types that
+nodes are of are told, unless all were asked for. Where pools see a type differently, the first pool by name is told;
+an offering is available if any pool can have it.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from dovetail.model.catalog import InstanceType
+from dovetail.model.labels import INSTANCE_TYPE
+from dovetail.model.resources import CPU, MEMORY
+from dovetail.model.snapshot import Snapshot
+
+Rows = dict[tuple[str, ...], float]
+CORES = "karpenter_cloudprovider_instance_type_cpu_cores"
+BYTES = "karpenter_cloudprovider_instance_type_memory_bytes"
+AVAILABLE = "karpenter_cloudprovider_instance_type_offering_available"
+PRICE = "karpenter_cloudprovider_instance_type_offering_price_estimate"
+
+
+def offering_figures(snapshot: Snapshot, wanted: str) -> Mapping[str, Rows]:
+    """The rows of each gauge, for types that are `used`, for `all`, or for none."""
+    shown: dict[str, Rows] = {name: {} for name in (CORES, BYTES, AVAILABLE, PRICE)}
+    for each in _types(snapshot, wanted):
+        shown[CORES].setdefault((each.name,), _amount(each, CPU))
+        shown[BYTES].setdefault((each.name,), _amount(each, MEMORY))
+        for offering in each.offerings:
+            row = (each.name, offering.capacity_type, offering.zone)
+            shown[AVAILABLE][row] = max(shown[AVAILABLE].get(row, 0.0), float(offering.available))
+            shown[PRICE].setdefault(row, offering.price)
+    return shown
+
+
+def _types(snapshot: Snapshot, wanted: str) -> Iterator[InstanceType]:
+    if wanted == "off":
+        return
+    used = {node.labels.get(INSTANCE_TYPE, "") for node in snapshot.nodes}
+    told: set[int] = set()
+    for _, types in sorted(snapshot.types_by_pool.items()):
+        if id(types) in told:  # pools that share a catalogue
+            continue
+        told.add(id(types))
+        yield from types.values() if wanted == "all" else (types[name] for name in sorted(used & types.keys()))
+
+
+def _amount(instance_type: InstanceType, resource: str) -> float:
+    amount = instance_type.capacity.get(resource)
+    return amount.nano / 1e9 if amount is not None else 0.0
