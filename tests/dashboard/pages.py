@@ -73,7 +73,7 @@ def _events(answer):
 
 
 @contextmanager
-def page_served(snapshot=None, *, ledger=None, token=""):
+def page_served(snapshot=None, *, ledger=None, token="", reviewer=None, reviewed=False):
     board = Board()
     if snapshot is not None:
         board.publish(snapshot)
@@ -81,8 +81,9 @@ def page_served(snapshot=None, *, ledger=None, token=""):
         board=board,
         documents=documents(ledger),
         terms=Terms(Gates()),
-        access=Access("127.0.0.1", token),
+        access=Access("127.0.0.1", token, reviewed=reviewed or reviewer is not None),
         port=0,
+        reviewer=reviewer,
     )
     with page.served() as address:
         yield Served(board, address)

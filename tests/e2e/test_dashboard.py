@@ -21,7 +21,8 @@ GUIDE = ROOT / "docs" / "guides" / "dashboard.md"
 def onlooker(prepared, tmp_path):
     """A kubeconfig of a service account with the role of the guide."""
     token = prepared.service_account_token("default", "page")
-    (role,) = [yaml.safe_load(block.text) for block in blocks(GUIDE, "yaml")]
+    manifests = [yaml.safe_load(block.text) for block in blocks(GUIDE, "yaml")]
+    (role,) = [each for each in manifests if each.get("kind") == "ClusterRole"]
     assert all(rule["verbs"] == ["get", "list", "watch"] for rule in role["rules"])
     name = role["metadata"]["name"]
     subject = {"kind": "ServiceAccount", "name": "page", "namespace": "default"}

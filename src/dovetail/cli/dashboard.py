@@ -52,7 +52,8 @@ def dashboard(
     try:
         # the ledger of this machine has nothing to do with a snapshot, unless it is named
         kept = settings.ledger or ("off" if snapshot is not None else "")
-        page = make_page(board, settings, find_place(kept, os.environ), settings.dashboard_port)
+        place, where = find_place(kept, os.environ), (kubeconfig, context)
+        page = make_page(board, settings, place, settings.dashboard_port, where)
         with page.served() as address:
             typer.echo(f"The page is at {address} until Ctrl-C.", err=True)
             if browser:

@@ -21,12 +21,25 @@ if TYPE_CHECKING:
 PAUSE_SECONDS = 1.0
 
 
-def make_page(board: "Board", settings: Settings, ledger: Path | None, port: int) -> "Page":
+Where = tuple[Path | None, str | None]
+"""A kubeconfig and a context."""
+
+
+def make_page(
+    board: "Board", settings: Settings, ledger: Path | None, port: int, where: Where = (None, None)
+) -> "Page":
     """The page as the settings ask for it; `AccessUnsafe` if it would be open to everybody."""
     from dovetail.dashboard.page import Page
+    from dovetail.wiring.live import reviewer
 
-    access = access_of(settings)
-    return Page(board=board, documents=documents(ledger), terms=terms_of(settings), access=access, port=port)
+    return Page(
+        board=board,
+        documents=documents(ledger),
+        terms=terms_of(settings),
+        access=access_of(settings),
+        port=port,
+        reviewer=partial(reviewer, *where),
+    )
 
 
 def terms_of(settings: Settings) -> "Terms":
@@ -42,7 +55,7 @@ def terms_of(settings: Settings) -> "Terms":
 
 
 @asynccontextmanager
-async def page_of(parts: "Parts", settings: Settings) -> AsyncIterator[None]:
+async def page_of(parts: "Parts", settings: Settings, where: Where = (None, None)) -> AsyncIterator[None]:
     """The page of a controller, served while inside unless its port is 0. While another one leads it says so."""
     from dovetail.dashboard.board import Board, keep_publishing
     from dovetail.observe.ledger import find_place
@@ -53,7 +66,7 @@ async def page_of(parts: "Parts", settings: Settings) -> AsyncIterator[None]:
         return
     board, state = Board(), parts.manager.state
     take = partial(look, state, parts.supplier, SystemClock())
-    page = make_page(board, settings, find_place(settings.ledger, os.environ), settings.dashboard_port)
+    page = make_page(board, settings, find_place(settings.ledger, os.environ), settings.dashboard_port, where)
     with page.served():
         publishing = asyncio.create_task(keep_publishing(board, state, take, PAUSE_SECONDS), name="page")
         try:
@@ -76,7 +89,7 @@ def access_of(settings: Settings) -> "Access":
             raise AccessUnsafe(f"the token of the page cannot be read from {place}: {error}") from None
         if not token:
             raise AccessUnsafe(f"{place} holds no token; write one into it, for example with: openssl rand -hex 24")
-    return Access(settings.dashboard_address, token)
+    return Access(settings.dashboard_address, token, reviewed=settings.dashboard_auth == "tokenreview")
 
 
 def documents(ledger: Path | None) -> "Documents":

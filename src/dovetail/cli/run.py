@@ -65,7 +65,7 @@ async def _run(kubeconfig: Path | None, context: str | None, settings: Settings)
         async with (
             on_cluster(kubeconfig, context, settings) as parts,
             endpoints(parts, settings).served(),
-            page_of(parts, settings),
+            page_of(parts, settings, (kubeconfig, context)),
         ):
             await _check_access(parts.cluster, settings)
             log.info("dovetail starts", extra={"provider": settings.provider, "dry_run": settings.dry_run})

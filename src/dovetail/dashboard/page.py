@@ -3,21 +3,26 @@
 import asyncio
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager, suppress
 from dataclasses import dataclass
 
 from aiohttp import web
 
-from dovetail.dashboard.access import Access
+from dovetail.dashboard.access import Access, AccessUnsafe
 from dovetail.dashboard.answers import Answers, Documents, Terms
 from dovetail.dashboard.board import Board
+from dovetail.dashboard.door import Door, ReviewDoor, TokenDoor
 from dovetail.dashboard.showing import Showing
 from dovetail.dashboard.site import Site
 from dovetail.observe.endpoints import PortUnusable
+from dovetail.ports.review import Reviewer
 
 log = logging.getLogger(__name__)
+
+
+OpenReviewer = Callable[[], AbstractAsyncContextManager[Reviewer]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +34,7 @@ class Page:
     terms: Terms
     access: Access
     port: int
+    reviewer: OpenReviewer | None = None  # where tokens of the cluster are asked for
 
     @contextmanager
     def served(self) -> Iterator[str]:
@@ -78,9 +84,15 @@ class _Running:
     async def _serve(self) -> None:
         page = self._page
         self._loop, self._stopped = asyncio.get_running_loop(), asyncio.Event()
+        async with AsyncExitStack() as stack:
+            await self._serve_behind(await _door(page, stack))
+
+    async def _serve_behind(self, door: Door) -> None:
+        page = self._page
+        assert self._stopped is not None
         thinker = ThreadPoolExecutor(1, "dashboard-thinking")
         answers = Answers(page.board, page.documents, page.terms)
-        site = Site(page.access, page.board, answers, thinker)
+        site = Site((page.access, door), page.board, answers, thinker)
         runner = web.AppRunner(site.application(), access_log=None, handle_signals=False, shutdown_timeout=1.0)
         await runner.setup()
         try:
@@ -107,3 +119,11 @@ class _Running:
             return
         host = f"[{address}]" if ":" in address else address
         self.address = f"http://{host}:{runner.addresses[0][1]}/"
+
+
+async def _door(page: Page, stack: AsyncExitStack) -> Door:
+    if not page.access.reviewed:
+        return TokenDoor(page.access.token)
+    if page.reviewer is None:
+        raise AccessUnsafe("there is no cluster here whose tokens could be asked for; choose --dashboard-auth token")
+    return ReviewDoor(await stack.enter_async_context(page.reviewer()))

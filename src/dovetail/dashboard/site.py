@@ -5,6 +5,7 @@ Every answer forbids scripts, styles and connections from anywhere else. A wrong
 
 import asyncio
 import hashlib
+import html
 from collections.abc import Callable
 from concurrent.futures import Executor
 from importlib import resources
@@ -13,9 +14,10 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from dovetail.dashboard.access import COOKIE, OPEN, Access, Handler
+from dovetail.dashboard.access import OPEN, Access, Handler
 from dovetail.dashboard.answers import Answers, Unanswerable
 from dovetail.dashboard.board import Board
+from dovetail.dashboard.door import COOKIE, Door, Verdict
 from dovetail.dashboard.feed import Feed
 from dovetail.dashboard.floor import Floors
 from dovetail.manifest.snapshot_file import snapshot_bytes
@@ -38,19 +40,20 @@ MEDIA = {
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
 }
+CHALLENGE = 'Bearer realm="dovetail"'
 BREATH_SECONDS = 10.0  # a sign of life for proxies and for the page
 MOST_STREAMS = 200
-YEAR_SECONDS = 365 * 24 * 3600
+VERDICT = b"<!-- verdict -->"  # where a form says why it is shown
 
 
 class Site:
     """Everything that can be asked for. Thinking is done by `thinker`, one question at a time."""
 
-    def __init__(self, access: Access, board: Board, answers: Answers, thinker: Executor) -> None:
+    def __init__(self, entrance: tuple[Access, Door], board: Board, answers: Answers, thinker: Executor) -> None:
         self.feed = Feed()
         self._board = board
         self._floors = Floors()
-        self._access = access
+        self._access, self._door = entrance
         self._answers = answers
         self._thinker = thinker
         self._streams = 0
@@ -110,11 +113,22 @@ class Site:
             raise web.HTTPMethodNotAllowed(request.method, ["GET", "HEAD"], reason="this page only reads")
         if not self._access.trusts_host(request):
             raise web.HTTPMisdirectedRequest(reason="ask for localhost; other names need a token")
-        if request.path not in OPEN and not self._access.admits(request):
-            if request.path in {"/", "/index.html"}:
-                return self._answer_file("login.html", request, status=401)
-            raise web.HTTPUnauthorized(reason="show the token of this page: Authorization: Bearer TOKEN")
+        if request.path not in OPEN:
+            verdict = await self._door.judge(request)
+            if not verdict.admitted and request.path in {"/", "/index.html"}:
+                return self._answer_form(verdict)
+            if not verdict.admitted:
+                raise Unanswerable(verdict.why, verdict.status)
         return await handler(request)
+
+    def _answer_form(self, verdict: Verdict) -> web.Response:
+        """What has to be shown, and why what was shown is not enough."""
+        content, media, _ = self._files[self._door.form]
+        said = html.escape(f"{verdict.why[:1].upper()}{verdict.why[1:]}.") if verdict.wrong else ""
+        headers = {"Content-Type": media, "Cache-Control": "no-store"}
+        if verdict.status == 401:
+            headers["WWW-Authenticate"] = CHALLENGE
+        return web.Response(body=content.replace(VERDICT, said.encode()), status=verdict.status, headers=headers)
 
     def _file(self, name: str) -> Handler:
         async def answer(request: web.Request) -> web.StreamResponse:
@@ -122,22 +136,23 @@ class Site:
 
         return answer
 
-    def _answer_file(self, name: str, request: web.Request, status: int = 200) -> web.Response:
+    def _answer_file(self, name: str, request: web.Request) -> web.Response:
         content, media, tag = self._files[name]
         headers = {"Cache-Control": "no-cache", "ETag": tag}
-        if status == 200 and request.headers.get("If-None-Match") == tag:
+        if request.headers.get("If-None-Match") == tag:
             return web.Response(status=304, headers=headers)
-        response = web.Response(body=content, status=status, headers={**headers, "Content-Type": media})
+        response = web.Response(body=content, headers={**headers, "Content-Type": media})
         response.enable_compression()
         return response
 
     async def _session(self, request: web.Request) -> web.StreamResponse:
-        """A cookie for whoever showed the token."""
+        """A cookie for whoever showed a token."""
         response = _json(b'{"admitted":true}')
-        if self._access.token and self._access.knows(request):
+        session = await self._door.greet(request)
+        if session is not None:
             secure = request.secure or request.headers.get("X-Forwarded-Proto") == "https"
             response.set_cookie(
-                COOKIE, self._access.session, httponly=True, samesite="Strict", secure=secure, max_age=YEAR_SECONDS
+                COOKIE, session.value, httponly=True, samesite="Strict", secure=secure, max_age=session.seconds
             )
         return response
 
@@ -175,7 +190,7 @@ class Site:
         self._streams += 1
         try:
             await response.write(b"retry: 1000\n\n")
-            while not self.feed.ended:
+            while not self.feed.ended and (await self._door.judge(request)).admitted:
                 mark = await self._catch_up(response, mark)
                 if not await self.feed.news(BREATH_SECONDS):
                     await response.write(b"event: breath\ndata: {}\n\n")
@@ -211,7 +226,7 @@ def _sentence(message: str, status: int) -> web.Response:
     if status == 405:
         response.headers["Allow"] = "GET, HEAD"
     if status == 401:
-        response.headers["WWW-Authenticate"] = 'Bearer realm="dovetail"'
+        response.headers["WWW-Authenticate"] = CHALLENGE
     return response
 
 

@@ -20,6 +20,7 @@ from dovetail.controllers.listing import list_snapshot
 from dovetail.controllers.state import ClusterState
 from dovetail.kube.access import find_access
 from dovetail.kube.connect import connect
+from dovetail.kube.review import open_reviewer
 from dovetail.kube.transport import Limits
 from dovetail.model.snapshot import Snapshot
 from dovetail.model.wire import Key
@@ -27,6 +28,7 @@ from dovetail.observe.metrics import PrometheusMetrics
 from dovetail.ports.clock import Clock
 from dovetail.ports.cloud import CloudProvider
 from dovetail.ports.cluster import Cluster
+from dovetail.ports.review import Reviewer
 from dovetail.runtime.aside import Aside, ElectionAside
 from dovetail.runtime.gate import Gate
 from dovetail.runtime.leadership import Election, Seat
@@ -153,6 +155,16 @@ async def take_snapshot(kubeconfig: Path | None, context: str | None, settings: 
             return await list_snapshot(found.cluster, supplier, found.clock, own_namespace(settings))
         finally:
             await supplier.aclose()
+
+
+@asynccontextmanager
+async def reviewer(kubeconfig: Path | None, context: str | None) -> AsyncIterator[Reviewer]:
+    """Whom a real cluster knows, and what they may do. On the loop it is entered on; nothing is kept by the cluster."""
+    asking = await open_reviewer(find_access(kubeconfig, context, os.environ), SystemClock())
+    try:
+        yield asking
+    finally:
+        await asking.aclose()
 
 
 Look = Callable[[], Awaitable[Snapshot]]

@@ -3,6 +3,8 @@ const form = document.getElementById("show");
 const field = document.getElementById("token");
 const verdict = document.getElementById("verdict");
 
+const sentence = (text) => `${text[0].toUpperCase()}${text.slice(1).replace(/\.$/, "")}.`;
+
 form.addEventListener("submit", async (event) => {
   event.preventDefault();
   verdict.textContent = "";
@@ -12,7 +14,8 @@ form.addEventListener("submit", async (event) => {
       location.reload();
       return;
     }
-    verdict.textContent = answer.status === 401 ? "That is not the token." : `The page answered ${answer.status}.`;
+    const told = await answer.json().catch(() => ({}));
+    verdict.textContent = sentence(told.error ?? `The page answered ${answer.status}.`);
   } catch {
     verdict.textContent = "The page cannot be reached.";
   }

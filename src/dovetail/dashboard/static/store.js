@@ -28,7 +28,7 @@ export class Store extends EventTarget {
         this.say("whole");
         return;
       } catch (error) {
-        if (error.status === 401) return location.reload();
+        if (error.status === 401 || error.status === 403) return location.reload();
         this.setConnected(false);
         await new Promise((resolve) => setTimeout(resolve, wait));
       }
