@@ -9,7 +9,7 @@ from botocore import xform_name
 
 ROOT = Path(__file__).parents[3]
 DEPLOY = ROOT / "deploy" / "aws"
-SERVICES = ("ec2", "eks", "iam", "pricing", "sqs", "ssm")
+SERVICES = ("arc-zonal-shift", "ec2", "eks", "iam", "pricing", "sqs", "ssm")
 NAMED_OTHERWISE = {"sqs:DeleteMessageBatch": "sqs:DeleteMessage"}
 
 

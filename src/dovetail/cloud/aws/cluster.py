@@ -18,6 +18,7 @@ class ClusterFacts:
     endpoint: str
     certificate_authority: str  # base64, as EKS gives it
     service_cidr: str
+    arn: str = ""
 
 
 class EksCluster:
@@ -40,5 +41,6 @@ class EksCluster:
             kubernetes=said["version"],
             endpoint=self._endpoint or said.get("endpoint", ""),
             certificate_authority=said.get("certificateAuthority", {}).get("data", ""),
+            arn=said.get("arn", ""),
             service_cidr=network.get("serviceIpv4Cidr") or network.get("serviceIpv6Cidr", ""),
         )

@@ -36,6 +36,7 @@ from dovetail.cloud.aws.resolving.profiles import InstanceProfiles
 from dovetail.cloud.aws.resolving.reservations import Reservations
 from dovetail.cloud.aws.resolving.subnets import Subnets
 from dovetail.cloud.aws.session import Aws
+from dovetail.cloud.aws.zonal_shift import ZonalShifts
 from dovetail.model.catalog import Instance, InstanceType
 from dovetail.model.conditions import AWAITING, READY, find
 from dovetail.model.ec2nodeclass import GROUP, NODE_CLASS_KIND, EC2NodeClass
@@ -88,6 +89,7 @@ class AwsParts:
     instances: Instances
     templates: LaunchTemplates
     launcher: Launcher
+    shifts: ZonalShifts
 
 
 def assemble_aws(cluster: Cluster, clock: Clock, settings: Settings, aws: Aws | None = None) -> AwsParts:
@@ -130,6 +132,7 @@ def assemble_aws(cluster: Cluster, clock: Clock, settings: Settings, aws: Aws | 
         instances=instances,
         templates=templates,
         launcher=Launcher(yard),
+        shifts=ZonalShifts(aws, clock, resolvers.cluster, enabled=settings.enable_zonal_shift),
     )
 
 
@@ -285,7 +288,12 @@ class AwsProvider:
 
     async def _market(self, node_class: EC2NodeClass) -> Market:
         status, unavailable = node_class.status, self.parts.unavailable
-        usable = [subnet for subnet in status.subnets if not unavailable.covers_subnet(subnet.id)]
+        away = await self.parts.shifts.away_from()
+        usable = [
+            subnet
+            for subnet in status.subnets
+            if not unavailable.covers_subnet(subnet.id) and away.isdisjoint((subnet.zone, subnet.zone_id))
+        ]
         terms = node_class.spec.capacity_reservation_selector_terms
         reservations = await self.parts.resolvers.reservations.find(terms)
         return Market(
