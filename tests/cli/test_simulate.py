@@ -50,10 +50,11 @@ def test_the_layered_protection_timeline():
 
 def test_cost_is_what_the_nodes_were_there_for():
     report = told(EXAMPLES / "grace-period.yaml")
-    price = next(each["cost"] for each in report["samples"]) / report["samples"][-1]["nodes"]
+    price = 0.10859  # of the only type it may buy
     launched, gone = moments(report, "launched"), moments(report, "gone")
     hours = (4 * 3600 - sum(launched) - (3600 - gone[0])) / 3600
-    assert report["cost"]["total"] == pytest.approx(price * hours, rel=0.01)
+    assert report["cost"]["total"] == pytest.approx(price * hours, rel=0.001)
+    assert report["nodes"]["most"] == 4
     assert report["cost"]["total"] >= report["cost"]["lowerBound"]
     assert sum(day["cost"] for day in report["days"]) == pytest.approx(report["cost"]["total"], abs=1e-3)
 
@@ -124,6 +125,69 @@ def test_a_story_can_start_from_a_snapshot(tmp_path):
     first = report["timeline"][0]
     assert (first["what"], first["node"], first["reason"]) == ("disrupted", "batch-1", "Empty")
     assert {each["node"] for each in report["timeline"]} == {"batch-1", "batch-2"}
+
+
+QUIET = """
+apiVersion: dovetail.sh/v1alpha1
+kind: Scenario
+metadata: {name: made-up}
+spec:
+  for: 30m
+  generate:
+    nodes: 12
+    pods: 90
+    workloads: 7
+    nodepools: {default: 3, tainted: 1}
+    mix: [{cpu: 500m, memory: 1Gi, maxUnavailable: 1}]
+  objects:
+    - {apiVersion: karpenter.kwok.sh/v1alpha1, kind: KWOKNodeClass, metadata: {name: special}}
+    - apiVersion: karpenter.sh/v1
+      kind: NodePool
+      metadata: {name: default}
+      spec:
+        template:
+          metadata: {labels: {team: a}}
+          spec:
+            nodeClassRef: {group: karpenter.kwok.sh, kind: KWOKNodeClass, name: special}
+            requirements: [{key: karpenter.sh/capacity-type, operator: In, values: [on-demand]}]
+        disruption: {consolidateAfter: Never}
+    - apiVersion: karpenter.sh/v1
+      kind: NodePool
+      metadata: {name: tainted}
+      spec:
+        template:
+          spec:
+            nodeClassRef: {group: karpenter.kwok.sh, kind: KWOKNodeClass, name: special}
+            taints: [{key: t, value: "1", effect: NoSchedule}]
+            requirements: []
+        disruption: {consolidateAfter: Never}
+"""
+
+
+def test_a_generated_cluster_is_at_rest(tmp_path):
+    """Nobody tells it from one that has been there for a while: nothing drifts, nothing waits, nothing is replaced."""
+    scenario = tmp_path / "quiet.yaml"
+    scenario.write_text(QUIET)
+    report = told(scenario)
+    assert (report["nodes"], report["timeline"]) == ({"born": 0, "gone": 0, "most": 12}, [])
+    assert (report["evictions"], report["pending"]["started"]) == (0, 0)
+    (sample,) = report["samples"]
+    assert (sample["nodes"], sample["pods"], sample["pending"]) == (12, 90, 0)
+    assert report["nodePools"]["default"]["mostNodes"] == 9
+    assert report["cost"]["total"] == pytest.approx(sample["cost"] / 2, rel=1e-3)
+    assert 0 < report["cost"]["lowerBound"] < report["cost"]["total"]
+    assert told(scenario, "--set", "scenario.generate.seed=9")["cost"] != report["cost"]
+
+
+def test_a_generated_cluster_that_cannot_be_is_refused_wherever_it_runs(tmp_path):
+    scenario = tmp_path / "crowded.yaml"
+    scenario.write_text(QUIET)
+    much = "scenario.generate.pods=90000"
+    for arguments in (["--set", much], ["--set", much, "--compare"]):
+        result = typed(scenario, *arguments, "--for", "1m")
+        assert result.exit_code == 2
+        assert "leave" in result.stderr
+        assert "ask for more nodes" in result.stderr
 
 
 @pytest.mark.filterwarnings("default")  # Dask's own threads and sockets

@@ -1,10 +1,12 @@
 """Scenarios are read strictly: every fault at once, with its path."""
 
+import pickle
 from datetime import UTC, datetime
 
 import pytest
 
-from dovetail.sim.scenario.document import ScenarioInvalid, parse_span, read_scenario, share
+from dovetail.sim.scenario.document import read_scenario
+from dovetail.sim.scenario.reading import ScenarioInvalid, parse_span, share
 
 
 def scenario(**spec):
@@ -63,10 +65,42 @@ def test_every_fault_of_every_part_is_told_at_once():
         "spec.workloads[4].name",
         "spec.workloads[4].replicas",
         "spec.workloads[5]",
+        "spec.workloads[5].nam",
+        "spec.workloads[5].name",
         "spec.happenings[0]",
         "spec.happenings[1].fail.nodes",
         "spec.happenings[2].at",
     }
+
+
+def test_every_fault_of_one_part_is_told_at_once():
+    """One field that cannot be read hides none of the others."""
+    work = {"name": "a", "cpu": "much", "memory": "-1Gi", "replicas": -1, "labels": {"a": 1}, "colour": "red"}
+    generated = {"nodes": 0, "pods": "x", "filled": "0%", "nodepools": {"a": 0}, "mix": [{"cpu": 1}, 5]}
+    found = faults(scenario(workloads=[work, work], generate=generated, snapshot="s.yaml"))
+    assert set(found) == {
+        "spec.workloads[1].name",
+        "spec.generate",
+        *(
+            f"spec.workloads[{at}].{field}"
+            for at in (0, 1)
+            for field in ("cpu", "memory", "replicas", "labels.a", "colour")
+        ),
+        *(f"spec.generate.{field}" for field in ("nodes", "pods", "filled", "nodepools.a", "mix[0].memory", "mix[1]")),
+    }
+
+
+def test_an_unknown_field_comes_with_a_guess():
+    found = faults(scenario(workload=[], happenings=[{"at": "1h", "interrupt": {"node": 1}}], xyz=1))
+    assert found["spec.workload"] == "is not known; did you mean workloads?"
+    assert found["spec.happenings[0].interrupt.node"] == "is not known; did you mean nodes?"
+    assert "fields are catalog, for," in found["spec.xyz"]
+
+
+def test_faults_survive_a_trip_to_another_process():
+    with pytest.raises(ScenarioInvalid) as caught:
+        read_scenario(scenario(seed="x", fro=1), "file")
+    assert pickle.loads(pickle.dumps(caught.value)).faults == caught.value.faults  # noqa: S301 - our own
 
 
 def test_what_is_no_scenario_is_said():

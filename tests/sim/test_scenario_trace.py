@@ -2,7 +2,7 @@
 
 import pytest
 
-from dovetail.sim.scenario.document import ScenarioInvalid
+from dovetail.sim.scenario.reading import ScenarioInvalid
 from dovetail.sim.scenario.trace import MOST_FAULTS, read_trace
 
 HEADER = "name,arrive,leave,cpu,memory\n"
@@ -24,6 +24,45 @@ def test_json_says_the_same():
     text = '{"arrivals": [{"name": "a", "arrive": 10, "leave": null, "cpu": "1", "memory": "1Gi", "pods": 3}]}'
     (group,) = read_trace(text, "t.json")
     assert (group.pods, group.leave) == (3, None)
+
+
+CONSTRAINED = "name,arrive,cpu,memory,pods,priority,node_selector,tolerations,annotations\n"
+
+
+def test_constraints_are_pairs():
+    (group,) = read_trace(CONSTRAINED + "a,0,1,1Gi,4,100,x=1;y=2,gpu;team=a,karpenter.sh/do-not-disrupt=4h\n", "t.csv")
+    assert group.node_selector == {"x": "1", "y": "2"}
+    assert group.tolerations == {"gpu": "", "team": "a"}
+    assert group.annotations == {"karpenter.sh/do-not-disrupt": "4h"}
+    assert (group.pods, group.priority) == (4, 100)
+
+
+def test_json_may_write_pairs_as_mappings():
+    row = '{"name": "a", "arrive": 0, "cpu": 1, "memory": "1Gi", "node_selector": {"x": "1"}}'
+    (group,) = read_trace(f"[{row}]", "t.json")
+    assert group.node_selector == {"x": "1"}
+
+
+@pytest.mark.parametrize(
+    ("row", "why"),
+    [
+        ("a,0,1,1Gi,0,,,,", "pods: must be at least 1, got 0"),
+        ("a,0,1,1Gi,1.5,,,,", "pods: must be a whole number, got '1.5'"),
+        ("a,0,1,1Gi,,high,,,", "priority: must be a whole number, got 'high'"),
+        ("a,0,-1,1Gi,,,,,", "cpu: '-1' is negative"),
+        ("a b,0,1,1Gi,,,,,", "name: 'a b' is no name of an object"),
+        ("a,0,1,1Gi,,,arch,,", "node_selector: must be of the form key=value;key=value, got 'arch'"),
+        ("a,0,1,1Gi,,,,,,more", "has more values than there are columns"),
+    ],
+)
+def test_a_row_that_makes_no_sense_is_told(row, why):
+    (told,) = faults(CONSTRAINED + row + "\n")
+    assert f"t.csv: line 2: {why}" in told
+
+
+def test_who_leaves_does_so_after_arriving():
+    (told,) = faults(HEADER + "a,10m,5m,1,1Gi\n")
+    assert "leave: 5m is not after arrive, 10m" in told
 
 
 def test_holes_and_nonsense_are_told_for_every_row():

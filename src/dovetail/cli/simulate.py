@@ -1,7 +1,8 @@
 """`dovetail simulate`: live through a story on virtual time, and say what it would have cost."""
 
+import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,6 +14,7 @@ from dovetail.cli.reading import Output, OutputOption
 if TYPE_CHECKING:
     from dovetail.cli.simulation.runner import Outcome
     from dovetail.cli.simulation.variants import Variant
+    from dovetail.model.wire import Fault
     from dovetail.sim.scenario.trace import Arrival
 
 _PANEL = "What if"
@@ -110,7 +112,8 @@ def simulate(  # noqa: PLR0913 - one parameter an option
 
     asked = {"sets": sets, "sweeps": sweeps, "seeds": seeds, "lasts": lasts, "compare": compare}
     variants, trace = _understood(scenario, asked)
-    outcomes = _run(variants, trace, dask)
+    _check_writable(html)
+    outcomes = _run(scenario, variants, trace, dask)
     reports = [outcome.report for outcome in outcomes]
     rows = side_by_side(variants, reports) if len(variants) > 1 else []
     if html is not None:
@@ -124,23 +127,35 @@ def simulate(  # noqa: PLR0913 - one parameter an option
 
 def _understood(source: Path, asked: dict[str, Any]) -> "tuple[list[Variant], tuple[Arrival, ...]]":
     from dovetail.cli.simulation.loading import ask, load
-    from dovetail.sim.scenario.document import ScenarioInvalid
+    from dovetail.sim.scenario.reading import ScenarioInvalid
 
     try:
         document, name, folder = load(source)
         return ask(document, name, folder, **asked)
     except ScenarioInvalid as error:
-        for fault in error.faults:
-            typer.echo(f"{source}: {fault}", err=True)
+        _refuse(source, error.faults)
         raise typer.Exit(2) from error
     except (ValueError, OSError) as error:
         typer.echo(f"Error: {error}", err=True)
         raise typer.Exit(2) from error
 
 
-def _run(variants: "list[Variant]", trace: "tuple[Arrival, ...]", dask: str | None) -> "list[Outcome]":
+def _refuse(source: Path, faults: "Iterable[Fault]") -> None:
+    for fault in faults:
+        typer.echo(f"Error: {fault}" if fault.path.startswith("--") else f"{source}: {fault}", err=True)
+
+
+def _check_writable(html: Path | None) -> None:
+    """Say before a long run, not after it, that its report has no place to go."""
+    if html is not None and (html.is_dir() or not os.access(html.parent, os.W_OK)):
+        typer.echo(f"Error: --html: {html} cannot be written; name a file in a folder that is there", err=True)
+        raise typer.Exit(2)
+
+
+def _run(source: Path, variants: "list[Variant]", trace: "tuple[Arrival, ...]", dask: str | None) -> "list[Outcome]":
     from dovetail.cli.simulation.many import DaskUnavailable, run_here, run_on_dask
-    from dovetail.cli.simulation.runner import live
+    from dovetail.cli.simulation.runner import StoryFailed, live
+    from dovetail.sim.scenario.reading import ScenarioInvalid
 
     with _progress(variants, dask) as (lived, done):
         try:
@@ -150,7 +165,10 @@ def _run(variants: "list[Variant]", trace: "tuple[Arrival, ...]", dask: str | No
                 outcomes = [live(variants[0].scenario, trace, lived)]
             else:
                 outcomes = run_here(variants, trace, done)
-        except DaskUnavailable as error:
+        except ScenarioInvalid as error:
+            _refuse(source, error.faults)
+            raise typer.Exit(2) from error
+        except (DaskUnavailable, StoryFailed) as error:
             typer.echo(f"Error: {error}", err=True)
             raise typer.Exit(2) from error
     for outcome in outcomes if len(outcomes) == 1 else ():

@@ -5,7 +5,7 @@ affinity, taints of pools and the size of machines are kept. Each of these freed
 cluster can cost less. Pods that fit no offering at all are left out, as they cost nothing while they wait.
 """
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -69,10 +69,17 @@ class Floor:
 
     def of(self, pods: Iterable[Pod]) -> float:
         """Dollars an hour for these pods; those of DaemonSets and those that are over do not count."""
-        kinds: Counter[Kind] = Counter()
-        for pod in pods:
-            if not pod.daemon and not pod.mirror and not pod.terminal:
-                kinds[self._kind(pod)] += 1
+        return self.on_average((pod, 1.0) for pod in pods if not pod.terminal)
+
+    def on_average(self, pods: Iterable[tuple[Pod, float]]) -> float:
+        """Dollars an hour over a time in which each pod was there for a share of it.
+
+        No more than the mean of the floors of its instants: the mean of what they would buy holds the mean of the pods.
+        """
+        kinds: defaultdict[Kind, float] = defaultdict(float)
+        for pod, share in pods:
+            if share > 0 and not pod.daemon and not pod.mirror:
+                kinds[self._kind(pod)] += share
         if not kinds or not self._offers:
             return 0.0
         offers, allowed = self._choices(list(kinds))
@@ -80,7 +87,7 @@ class Floor:
         if not some.any():
             return 0.0
         programme = Programme(
-            counts=np.array(list(kinds.values()), dtype=float)[some],
+            counts=np.array(list(kinds.values()))[some],
             needs=np.array([need for need, _ in kinds])[some],
             sizes=self._sizes[self._size_of[offers]],
             prices=self._price[offers],

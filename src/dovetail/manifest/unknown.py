@@ -10,13 +10,13 @@ from dovetail.manifest.conformity import Findings, join
 from dovetail.manifest.schema import Schema
 from dovetail.model.wire import Fault
 
+DROPPED = "is not a field here and would be dropped"
+
 
 def unknown_fields(found: Findings, schema: Schema) -> Iterator[Fault]:
     """A warning for each."""
     for path, name, parent in found.unknown:
-        yield Fault(
-            join(path, name), "is not a field here and would be dropped", None, _hint(name, path, parent, schema)
-        )
+        yield Fault(join(path, name), DROPPED, None, _hint(name, path, parent, schema))
 
 
 def _hint(name: str, path: str, parent: Schema, schema: Schema) -> str:

@@ -1,19 +1,29 @@
 """From what was typed to what is run: the scenario's file, the files it names, and the variants that were asked for."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from dovetail.cli.simulation.runner import settings_of
-from dovetail.cli.simulation.variants import Variant, alone, compared, read_setting, read_sweep, swept
+from dovetail.cli.simulation.examining import examined
+from dovetail.cli.simulation.variants import (
+    Setting,
+    Variant,
+    alone,
+    compared,
+    read_setting,
+    read_sweep,
+    swept,
+    variants_of,
+)
 from dovetail.manifest.codec import to_plain
 from dovetail.manifest.documents import read_documents
 from dovetail.manifest.snapshot_file import SnapshotInvalid, read_snapshot_file
 from dovetail.model.kinds import NODE_POOL
 from dovetail.model.wire import Fault
 from dovetail.sim.scenario.adopt import CLASS
-from dovetail.sim.scenario.document import ScenarioInvalid
+from dovetail.sim.scenario.reading import ScenarioInvalid
 from dovetail.sim.scenario.trace import Arrival, read_trace
 
 MOST_SEEDS = 10_000
@@ -32,46 +42,74 @@ def load(source: Path) -> tuple[dict[str, Any], str, Path]:
     content = documents[0].content
     if not isinstance(content, dict):
         raise ScenarioInvalid([Fault("", "a scenario is a mapping with apiVersion, kind and spec")])
-    _include(content, folder)
-    _begin_with(content, folder)
+    if isinstance(content.get("spec"), dict):
+        faults = [*_include(content["spec"], folder), *_begin_with(content["spec"], folder)]
+    if faults:
+        trace = content["spec"].get("trace")
+        more = faults_in(partial(examined, content, source.stem)), faults_in(partial(_trace, trace, folder))
+        raise ScenarioInvalid([*more[0], *faults, *more[1]])
     return content, source.stem, folder
 
 
-def _include(document: dict[str, Any], folder: Path) -> None:
-    """Put the manifests of `spec.files` among its objects."""
-    spec = document.get("spec")
-    if not isinstance(spec, dict) or "files" not in spec:
-        return
-    objects = list(spec.get("objects") or ())
-    for name in spec.pop("files") or ():
-        for each in read_documents((folder / str(name)).read_text(encoding="utf-8"), str(name)):
-            if each.faults:
-                raise ScenarioInvalid(each.faults)
-            objects.append(each.content)
+def faults_in(read: Callable[[], object]) -> tuple[Fault, ...]:
+    """What reading something finds wrong."""
+    try:
+        read()
+    except ScenarioInvalid as error:
+        return error.faults
+    return ()
+
+
+def _include(spec: dict[str, Any], folder: Path) -> list[Fault]:
+    """Put the manifests of `files` among the objects; what cannot be read is told."""
+    if "files" not in spec:
+        return []
+    objects, files, faults = spec.get("objects") or [], spec.pop("files") or [], []
+    if not isinstance(files, list) or not isinstance(objects, list):
+        return [Fault("spec.files", "must be a list of file names", files)]
+    for index, name in enumerate(files):
+        try:
+            text = (folder / str(name)).read_text(encoding="utf-8")
+        except OSError as error:
+            faults.append(_unreadable(f"spec.files[{index}]", name, error))
+            continue
+        for each in read_documents(text, str(name)):
+            faults += [fault._replace(path=f"{name}: {fault.path}") for fault in each.faults]
+            objects = objects if each.faults else [*objects, each.content]
     spec["objects"] = objects
+    return faults
 
 
-def _begin_with(document: dict[str, Any], folder: Path) -> None:
+def _unreadable(path: str, name: object, error: OSError) -> Fault:
+    return Fault(
+        path, f"cannot read {str(name)!r}: {error.strerror or error}; files are named from the scenario's own place"
+    )
+
+
+def _begin_with(spec: dict[str, Any], folder: Path) -> list[Fault]:
     """A story that starts from a snapshot starts when that was taken; its NodePools can be set like any other."""
-    spec = document.get("spec")
-    if not isinstance(spec, dict) or not spec.get("snapshot"):
-        return
+    if not spec.get("snapshot"):
+        return []
     source = folder / str(spec["snapshot"])
     try:
         snapshot = read_snapshot_file(source)
     except SnapshotInvalid as error:
-        raise ScenarioInvalid(Fault(f"spec.snapshot: {each.path}", each.problem) for each in error.faults) from error
+        return [Fault(f"spec.snapshot: {each.path}", each.problem) for each in error.faults]
+    except OSError as error:
+        return [_unreadable("spec.snapshot", spec["snapshot"], error)]
     spec["snapshot"] = str(source.resolve())
     spec.setdefault("start", snapshot.at)
-    named = {
-        (each.get("metadata") or {}).get("name") for each in spec.get("objects") or () if each.get("kind") == "NodePool"
-    }
+    objects = spec.get("objects") or []
+    if not isinstance(objects, list):
+        return []
+    named = {(each.get("metadata") or {}).get("name") for each in objects if each.get("kind") == "NodePool"}
     pools = [to_plain(NODE_POOL, pool) for name, pool in sorted(snapshot.nodepools.items()) if name not in named]
     for pool in pools:
         pool["metadata"] = {key: pool["metadata"][key] for key in ("name", "labels") if key in pool["metadata"]}
         pool["spec"]["template"]["spec"]["nodeClassRef"] = dict(CLASS)
         pool.pop("status", None)
-    spec["objects"] = [*(spec.get("objects") or ()), *pools]
+    spec["objects"] = [*objects, *pools]
+    return []
 
 
 def ask(  # noqa: PLR0913 - what was asked for
@@ -90,18 +128,40 @@ def ask(  # noqa: PLR0913 - what was asked for
         raise ValueError("--sweep stands alone; put what shall be the same in every run into the scenario")
     if compare and not sets:
         raise ValueError("--compare needs at least one --set to compare with")
+    if not isinstance(document.get("spec"), dict | None):
+        examined(document, name)
     if lasts is not None:
-        document.setdefault("spec", {})["for"] = lasts
+        document["spec"] = {**(document.get("spec") or {}), "for": lasts}
     chosen = _seeds(seeds, document)
+    faults = [fault for text in sets for fault in faults_in(partial(read_setting, text))]
+    faults += [fault for text in sweeps for fault in faults_in(partial(read_sweep, text))]
+    if not faults:
+        which = _chosen(sets, sweeps, compare=compare)
+        faults += faults_in(lambda: variants_of(document, name, which, chosen[:1]))
+    if faults:
+        raise ScenarioInvalid([*faults, *faults_in(lambda: _trace((document.get("spec") or {}).get("trace"), folder))])
+    variants = variants_of(document, name, which, chosen)
+    traces = {variant.scenario.trace for variant in variants}
+    if len(traces) > 1:
+        raise ValueError("runs that are compared follow one trace; compare traces by two scenarios")
+    return variants, _trace(traces.pop(), folder)
+
+
+def _chosen(sets: Sequence[str], sweeps: Sequence[str], *, compare: bool) -> list[Sequence[Setting]]:
     if sweeps:
-        variants = swept(document, name, [read_sweep(each) for each in sweeps], chosen)
-    else:
-        settings = [read_setting(each) for each in sets]
-        variants = (compared if compare else alone)(document, name, settings, chosen)
-    for variant in variants:
-        settings_of(variant.scenario)
-    trace = variants[0].scenario.trace
-    return variants, read_trace((folder / trace).read_text(encoding="utf-8"), trace) if trace else ()
+        return swept([read_sweep(each) for each in sweeps])
+    settings = [read_setting(each) for each in sets]
+    return compared(settings) if compare else alone(settings)
+
+
+def _trace(name: object, folder: Path) -> tuple[Arrival, ...]:
+    if not name or not isinstance(name, str):
+        return ()
+    try:
+        text = (folder / name).read_text(encoding="utf-8")
+    except OSError as error:
+        raise ScenarioInvalid([_unreadable("spec.trace", name, error)]) from error
+    return read_trace(text, name)
 
 
 def _seeds(text: str, document: dict[str, Any]) -> list[int]:

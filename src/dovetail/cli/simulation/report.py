@@ -13,7 +13,7 @@ MOST_MOMENTS = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The cluster at one instant."""
+    """The cluster at one instant; money is an hour's, on average since the sample before."""
 
     at: float
     cost: float
@@ -45,7 +45,7 @@ def report_of(scenario: Scenario, meter: Meter, samples: Sequence[Sample], misse
         "nodes": {
             "born": sum(meter.born_by_day.values()),
             "gone": sum(meter.gone_by_day.values()),
-            "most": max((sample.nodes for sample in samples), default=0),
+            "most": meter.most_nodes,
         },
         "evictions": meter.evictions,
         "disruptions": dict(sorted(disrupted.items())),

@@ -7,7 +7,7 @@ in another, or on another machine. How long it took is told beside the report, n
 import asyncio
 import gc
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,16 +19,19 @@ from dovetail.core.bound import BoundUnavailable, Floor
 from dovetail.manifest.snapshot_file import read_snapshot_file
 from dovetail.model import kinds
 from dovetail.model.nodeclaim import NodeClaim
+from dovetail.model.pod import Pod
 from dovetail.ports.cloud import CloudProvider
 from dovetail.settings import Settings, read_settings
 from dovetail.sim.kubelet import KubeletTiming
 from dovetail.sim.loop import run
 from dovetail.sim.scenario.adopt import adopt
 from dovetail.sim.scenario.document import Scenario
+from dovetail.sim.scenario.generate import Machine, generate
 from dovetail.sim.scenario.meter import HOUR, Meter
 from dovetail.sim.scenario.play import Player
+from dovetail.sim.scenario.standing import stand
 from dovetail.sim.scenario.trace import Arrival
-from dovetail.sim.world import World, WorldOptions
+from dovetail.sim.world import WorldOptions
 from dovetail.wiring.embedded import Embedded, embedded
 
 Progress = Callable[[float], None]
@@ -44,6 +47,10 @@ class Outcome:
 
     report: Report
     real_seconds: float
+
+
+class StoryFailed(Exception):
+    """The story asks for something that the cluster refuses."""
 
 
 def settings_of(scenario: Scenario) -> Settings:
@@ -85,6 +92,9 @@ async def _live(scenario: Scenario, trace: tuple[Arrival, ...], progress: Progre
             meter.begin_with(cluster.world.values(kinds.NODE_CLAIM))
         player = Player(cluster.world, scenario, trace)
         player.prepare()
+        if scenario.generate is not None:
+            stand(cluster.world, await _generated(scenario, cluster), scenario.start)
+            meter.begin_with(cluster.world.values(kinds.NODE_CLAIM))
         playing = loop.create_task(player.play())
         try:
             samples = await _sample(scenario, cluster, meter, progress)
@@ -92,9 +102,22 @@ async def _live(scenario: Scenario, trace: tuple[Arrival, ...], progress: Progre
             playing.cancel()
             await asyncio.wait([playing])
         if not playing.cancelled() and playing.exception() is not None:
-            raise RuntimeError("the story could not be played on") from playing.exception()
+            raise StoryFailed(_innermost(playing.exception())) from playing.exception()
         meter.close(loop.time())
         return report_of(scenario, meter, samples, player.missed)
+
+
+def _innermost(error: BaseException | None) -> str:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return f"the story could not be played on: {error}"
+
+
+async def _generated(scenario: Scenario, cluster: Embedded) -> tuple[Machine, ...]:
+    assert scenario.generate is not None, "asked only of scenarios that start from a generated cluster"
+    pools = cluster.world.values(kinds.NODE_POOL)
+    catalogs = {pool.name: await cluster.parts.provider.instance_types(pool) for pool in pools}
+    return generate(scenario.generate, scenario.seed, pools, catalogs)
 
 
 async def _sample(scenario: Scenario, cluster: Embedded, meter: Meter, progress: Progress) -> list[Sample]:
@@ -103,26 +126,25 @@ async def _sample(scenario: Scenario, cluster: Embedded, meter: Meter, progress:
     floor = _Floors(cluster.parts.manager.state, cluster.parts.provider)
     samples: list[Sample] = []
     end = scenario.lasts.seconds
-    at = min(HOUR, end)
-    while True:
+    before, spent = 0.0, 0.0
+    while before < end:
+        at = min(before + HOUR, end)
         await asyncio.sleep(at - loop.time())
-        samples.append(await _look(at, cluster.world, meter, floor))
+        hours, now_spent = (at - before) / HOUR, meter.spent(at)
+        shares = [(pod, seconds / (at - before)) for pod, seconds in meter.pod_seconds(at)]
+        samples.append(
+            Sample(
+                at=at,
+                cost=(now_spent - spent) / hours,
+                bound=await floor.of(shares),
+                nodes=len(meter.running),
+                pods=sum(not pod.terminal and not pod.daemon for pod in cluster.world.values(kinds.POD)),
+                pending=len(meter.pending_since),
+            )
+        )
         progress(at)
-        if at >= end:
-            return samples
-        at = min(at + HOUR, end)
-
-
-async def _look(at: float, world: World, meter: Meter, floor: "_Floors") -> Sample:
-    pods = [pod for pod in world.values(kinds.POD) if not pod.terminal and not pod.daemon]
-    return Sample(
-        at=at,
-        cost=meter.hourly,
-        bound=await floor.of(pods),
-        nodes=len(meter.running),
-        pods=len(pods),
-        pending=len(meter.pending_since),
-    )
+        before, spent = at, now_spent
+    return samples
 
 
 class _Floors:
@@ -134,7 +156,7 @@ class _Floors:
         self._of: Any = None
         self._floor: Floor | None = None
 
-    async def of(self, pods: list[Any]) -> float | None:
+    async def of(self, pods: Sequence[tuple[Pod, float]]) -> float | None:
         pools = tuple(sorted(self._state.nodepools.items.items()))
         catalogs = {pool.name: await self._provider.instance_types(pool) for _, pool in pools}
         version = tuple((key, pool.metadata.generation, id(catalogs[key.name])) for key, pool in pools)
@@ -142,7 +164,7 @@ class _Floors:
             self._of, self._catalogs = version, catalogs
             self._floor = Floor({pool.name: pool for _, pool in pools}, catalogs)
         try:
-            return self._floor.of(pods)
+            return self._floor.on_average(pods)
         except BoundUnavailable:
             return None
 

@@ -14,9 +14,10 @@ from typing import Any
 
 import yaml
 
-from dovetail.manifest.validation import faults_of, scope_of
+from dovetail.cli.simulation.examining import examined
 from dovetail.model.wire import Fault
-from dovetail.sim.scenario.document import Scenario, ScenarioInvalid, read_scenario
+from dovetail.sim.scenario.document import Scenario, named
+from dovetail.sim.scenario.reading import ScenarioInvalid
 
 BASELINE = "baseline"
 _TARGET = re.compile(r"^(?P<kind>[a-z]+)(/(?P<name>[a-z0-9.-]+?))?\.(?P<path>[a-zA-Z].*)$")
@@ -44,48 +45,64 @@ class Setting:
 
 
 def read_setting(text: str) -> Setting:
-    """A setting as it is typed; ValueError with the remedy."""
+    """A setting as it is typed; `ScenarioInvalid` with the remedy."""
     target, equals, value = text.partition("=")
     found = _TARGET.match(target.strip())
     if not equals or found is None:
-        raise ValueError(f"{text!r} is not of the form nodepool/NAME.spec.path=value or scenario.FIELD=value")
+        raise _unclear(text, "is not of the form nodepool/NAME.spec.path=value or scenario.FIELD=value")
     path = tuple(name or int(index) for name, index in _STEP.findall(found["path"]))
     kind = found["kind"]
     if kind != "scenario" and not found["name"]:
-        raise ValueError(f"{text!r} does not say which {kind}; write {kind}/NAME.{found['path']}")
-    return Setting(kind, found["name"] or "", path, yaml.safe_load(value), text)
+        raise _unclear(text, f"does not say which {kind}; write {kind}/NAME.{found['path']}")
+    try:
+        read = yaml.safe_load(value)
+    except yaml.YAMLError as error:
+        raise _unclear(text, f"{value!r} is no YAML; put it in quotes") from error
+    return Setting(kind, found["name"] or "", path, read, text)
 
 
 def read_sweep(text: str) -> list[Setting]:
     """One field and several values: `nodepool/default.spec.x=5m,10m,1h`."""
     target, equals, values = text.partition("=")
     if not equals or not values:
-        raise ValueError(f"{text!r} is not of the form nodepool/NAME.spec.path=value,value,...")
+        raise _unclear(text, "is not of the form nodepool/NAME.spec.path=value,value,...")
     return [read_setting(f"{target}={value}") for value in values.split(",")]
 
 
-def alone(document: dict[str, Any], name: str, settings: Sequence[Setting], seeds: Sequence[int]) -> list[Variant]:
-    """The scenario with all settings at once, for each seed."""
-    label = ", ".join(each.text for each in settings) or BASELINE
-    return [_variant(document, name, label, settings, seed) for seed in seeds]
+def _unclear(text: str, why: str) -> ScenarioInvalid:
+    return ScenarioInvalid([Fault(f"--set {text}", why)])
 
 
-def compared(document: dict[str, Any], name: str, settings: Sequence[Setting], seeds: Sequence[int]) -> list[Variant]:
-    """The scenario as it is, and with each setting by itself."""
-    chosen: list[tuple[str, list[Setting]]] = [(BASELINE, []), *((each.text, [each]) for each in settings)]
-    return [_variant(document, name, label, which, seed) for label, which in chosen for seed in seeds]
+def alone(settings: Sequence[Setting]) -> list[Sequence[Setting]]:
+    """All settings at once."""
+    return [settings]
 
 
-def swept(
-    document: dict[str, Any], name: str, sweeps: Sequence[Sequence[Setting]], seeds: Sequence[int]
+def compared(settings: Sequence[Setting]) -> list[Sequence[Setting]]:
+    """The scenario as it is, and each setting by itself."""
+    return [(), *((each,) for each in settings)]
+
+
+def swept(sweeps: Sequence[Sequence[Setting]]) -> list[Sequence[Setting]]:
+    """Every combination of values."""
+    return [*itertools.product(*sweeps)]
+
+
+def variants_of(
+    document: dict[str, Any], name: str, chosen: Sequence[Sequence[Setting]], seeds: Sequence[int]
 ) -> list[Variant]:
-    """Every combination of values, for each seed."""
-    grid = itertools.product(*sweeps)
-    return [
-        _variant(document, name, ", ".join(each.text for each in which), which, seed)
-        for which in grid
-        for seed in seeds
-    ]
+    """A scenario for each choice of settings and each seed; `ScenarioInvalid` has the faults of all of them."""
+    variants: list[Variant] = []
+    faults: dict[Fault, None] = {}
+    for settings in chosen:
+        label = ", ".join(each.text for each in settings) or BASELINE
+        try:
+            variants += [_variant(document, name, label, settings, seed) for seed in seeds]
+        except ScenarioInvalid as error:
+            faults |= dict.fromkeys(error.faults)
+    if faults:
+        raise ScenarioInvalid(faults)
+    return variants
 
 
 def _variant(document: dict[str, Any], name: str, label: str, settings: Iterable[Setting], seed: int) -> Variant:
@@ -94,8 +111,7 @@ def _variant(document: dict[str, Any], name: str, label: str, settings: Iterable
     spec["seed"] = seed
     for each in settings:
         _apply(spec, each)
-    scenario = read_scenario(changed, name)
-    check_objects(scenario)
+    scenario = examined(changed, name)
     return Variant(label, scenario.seed, scenario)
 
 
@@ -103,13 +119,13 @@ def _apply(spec: dict[str, Any], setting: Setting) -> None:
     if setting.kind == "scenario":
         _set(spec, setting.path, setting)
         return
-    for plain in spec.get("objects") or ():
-        kind, named = str(plain.get("kind", "")).lower(), (plain.get("metadata") or {}).get("name")
-        if kind == setting.kind and named == setting.name:
+    objects = [each for each in spec.get("objects") or () if isinstance(each, dict)]
+    for plain in objects:
+        if named(plain) and (plain["kind"].lower(), plain["metadata"]["name"]) == (setting.kind, setting.name):
             _set(plain, setting.path, setting)
             return
-    known = [f"{str(each.get('kind')).lower()}/{(each.get('metadata') or {}).get('name')}" for each in spec["objects"]]
-    raise ValueError(f"{setting.text!r}: the scenario has no {setting.kind}/{setting.name}; it has {', '.join(known)}")
+    known = [f"{str(each['kind']).lower()}/{each['metadata']['name']}" for each in objects if named(each)]
+    raise _unclear(setting.text, f"the scenario has no {setting.kind}/{setting.name}; it has {', '.join(known)}")
 
 
 def _set(holder: Any, path: Sequence[str | int], setting: Setting) -> None:
@@ -124,21 +140,6 @@ def _set(holder: Any, path: Sequence[str | int], setting: Setting) -> None:
 
 def _reachable(holder: Any, step: str | int, setting: Setting) -> None:
     if isinstance(step, str) and not isinstance(holder, dict):
-        raise ValueError(f"{setting.text!r}: {step} is inside something that has no fields")  # noqa: TRY004 - as typed
+        raise _unclear(setting.text, f"{step} is inside something that has no fields")
     if isinstance(step, int) and not (isinstance(holder, list) and step < len(holder)):
-        raise ValueError(f"{setting.text!r}: there is no item {step} in that list")
-
-
-def check_objects(scenario: Scenario) -> None:
-    """Refuse a scenario whose objects a cluster would refuse, with every fault of each."""
-    faults: list[Fault] = []
-    for index, plain in enumerate(scenario.objects):
-        path = f"spec.objects[{index}]"
-        if not plain.get("apiVersion") or not plain.get("kind") or not (plain.get("metadata") or {}).get("name"):
-            faults.append(Fault(path, "needs apiVersion, kind and metadata.name"))
-        elif scope_of(plain["apiVersion"], plain["kind"]) is not None:
-            faults += [each._replace(path=f"{path}.{each.path}") for each in faults_of(plain).faults]
-    if not any(each.get("kind") == "NodePool" for each in scenario.objects) and not scenario.snapshot:
-        faults.append(Fault("spec.objects", "has no NodePool, so no node could ever come; add one"))
-    if faults:
-        raise ScenarioInvalid(faults)
+        raise _unclear(setting.text, f"there is no item {step} in that list")

@@ -65,6 +65,11 @@ def arrival(group: Arrival) -> Plain:
         spec["priority"] = group.priority
     if group.node_selector:
         spec["nodeSelector"] = dict(group.node_selector)
+    if group.tolerations:
+        spec["tolerations"] = [
+            {"key": key, "operator": "Equal", "value": value} if value else {"key": key, "operator": "Exists"}
+            for key, value in group.tolerations.items()
+        ]
     return {
         "apiVersion": "apps/v1",
         "kind": "ReplicaSet",
@@ -72,7 +77,10 @@ def arrival(group: Arrival) -> Plain:
         "spec": {
             "replicas": group.pods,
             "selector": {"matchLabels": {"trace": group.name}},
-            "template": {"metadata": {"labels": {"trace": group.name}}, "spec": spec},
+            "template": {
+                "metadata": {"labels": {"trace": group.name}, "annotations": dict(group.annotations)},
+                "spec": spec,
+            },
         },
     }
 

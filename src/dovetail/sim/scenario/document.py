@@ -1,91 +1,84 @@
-"""A scenario as people write it: read strictly, every fault with its path and remedy, nothing guessed.
+"""A scenario as people write it: what the cluster starts with, what runs on it and what happens to it.
 
-Times in a scenario count from its start: `90m`, `36h`, `2d`, `1d12h`. Objects are plain Kubernetes manifests.
+Times in a scenario count from its start: `90m`, `36h`, `2d`, `1d12h`. Objects are plain Kubernetes manifests; whether
+a cluster would take them is not looked at here.
 """
 
 import re
-from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime, timedelta
-from typing import Any, TypeVar
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 
-from dovetail.model.duration import Duration
 from dovetail.model.quantity import Quantity
 from dovetail.model.wire import Fault
 from dovetail.sim.loop import EPOCH
-
-Plain = dict[str, Any]
-S = TypeVar("S", bound=msgspec.Struct)
+from dovetail.sim.scenario.reading import (
+    Part,
+    Percent,
+    Plain,
+    ScenarioInvalid,
+    Span,
+    Stretch,
+    aware,
+    header_faults,
+    read_part,
+    share,
+)
 
 API_VERSION = "dovetail.sh/v1alpha1"
 KIND = "Scenario"
-_DAYS = re.compile(r"^(\d+)d(.*)$")
+
+Count = Annotated[int, msgspec.Meta(ge=0)]
+Some = Annotated[int, msgspec.Meta(ge=1)]
+Amount = Annotated[float, msgspec.Meta(ge=0, le=1e6)]
+Weight = Annotated[float, msgspec.Meta(gt=0, le=1e6)]
 
 
-class ScenarioInvalid(Exception):
-    """A scenario that cannot be lived through; `faults` has all that is wrong with it."""
-
-    def __init__(self, faults: Iterable[Fault]) -> None:
-        self.faults = tuple(faults)
-        super().__init__("\n".join(map(str, self.faults)))
-
-
-def parse_span(text: str) -> timedelta:
-    """A length of time: a Go duration, with days allowed in front; ValueError says what is wrong."""
-    found = _DAYS.match(text.strip())
-    days, rest = (int(found[1]), found[2]) if found else (0, text.strip())
-    span = timedelta(days=days) + (Duration.parse(rest).span if rest or not found else timedelta())
-    if span < timedelta():
-        raise ValueError(f"{text!r} is negative; time runs forward from the start")
-    return span
-
-
-class Span:
-    """A length of time in a scenario."""
-
-    def __init__(self, text: str) -> None:
-        self.seconds = parse_span(text).total_seconds()
-
-
-class _Part(msgspec.Struct, forbid_unknown_fields=True, rename="camel", kw_only=True, frozen=True):
-    pass
-
-
-class Turn(_Part, frozen=True):
+class Turn(Part, frozen=True):
     """From `at` on, this many replicas."""
 
     at: Span
-    replicas: int
+    replicas: Count
 
 
-class Daily(_Part, frozen=True):
+class Daily(Part, frozen=True):
     """Replicas that swing once a day between two numbers, highest at `peak` (UTC); weekends may be quieter."""
 
-    low: int
-    high: int
+    low: Count
+    high: Count
     peak: str = "14:00"
-    every: Span = msgspec.field(default_factory=lambda: Span("15m"))
-    weekend: float = 1.0
-    noise: float = 0.0
+    every: Stretch = msgspec.field(default_factory=lambda: Stretch("15m"))
+    weekend: Amount = 1.0
+    noise: Amount = 0.0
+
+    def sense(self) -> Iterable[tuple[str, str]]:
+        """Low is low, and the peak is a time of day."""
+        if self.low > self.high:
+            yield "", f"low {self.low} is above high {self.high}; swap them"
+        if not re.fullmatch(r"([01]\d|2[0-3]):[0-5]\d", self.peak):
+            yield "peak", f"must be a time of day such as 14:00, got {self.peak!r}"
 
 
-class Runs(_Part, frozen=True):
+class Runs(Part, frozen=True):
     """A Job started again and again: how often, how long its pods run, and how many there are."""
 
-    every: Span
+    every: Stretch
     lasts: Span
-    pods: int = 1
+    pods: Some = 1
 
 
-class Workload(_Part, frozen=True):
+class Workload(Part, frozen=True):
     """Pods of one kind. Exactly one of `replicas`, `turns`, `daily`, `runs` says how many there are."""
+
+    one_of: ClassVar[tuple[str, ...]] = ("replicas", "turns", "daily", "runs")
 
     name: str
     namespace: str = "default"
     cpu: Quantity = Quantity.of("1")
     memory: Quantity = Quantity.of("1Gi")
-    replicas: int | None = None
+    replicas: Count | None = None
     turns: tuple[Turn, ...] = ()
     daily: Daily | None = None
     runs: Runs | None = None
@@ -95,7 +88,7 @@ class Workload(_Part, frozen=True):
     max_unavailable: int | str | None = None
 
 
-class Patched(_Part, frozen=True):
+class Patched(Part, frozen=True):
     """A merge patch of one object, by kind and name."""
 
     kind: str
@@ -104,186 +97,124 @@ class Patched(_Part, frozen=True):
     patch: dict[str, Any] = {}
 
 
-class Struck(_Part, frozen=True):
+class Struck(Part, frozen=True):
     """Nodes something happens to: a number of them, or a share such as `10%`, chosen by the seed."""
 
     nodes: int | str = 1
     capacity_type: str = ""
     nodepool: str = ""
 
+    def sense(self) -> Iterable[tuple[str, str]]:
+        """A number or a share."""
+        if share(self.nodes, 100) is None or (isinstance(self.nodes, int) and self.nodes < 0):
+            yield "nodes", f"must be a number or a share such as 10%, got {self.nodes!r}"
 
-class Happening(_Part, frozen=True):
+
+class Happening(Part, frozen=True):
     """Something that happens at one instant, or again and again."""
 
+    one_of: ClassVar[tuple[str, ...]] = ("interrupt", "fail", "deleteNodes", "patch", "apply")
+
     at: Span
-    every: Span | None = None
+    every: Stretch | None = None
     interrupt: Struck | None = None
     fail: Struck | None = None
     delete_nodes: Struck | None = None
     patch: Patched | None = None
     apply: dict[str, Any] | None = None
 
+    def sense(self) -> Iterable[tuple[str, str]]:
+        """What is applied says what it is."""
+        if self.apply is not None and not named(self.apply):
+            yield "apply", "needs apiVersion, kind and metadata.name"
 
-class Scenario(_Part, frozen=True):
+
+class Blend(Part, frozen=True):
+    """Pods of one size among those of a generated cluster; `weight` says how many workloads have it."""
+
+    cpu: Quantity
+    memory: Quantity
+    weight: Weight = 1.0
+    annotations: dict[str, str] = {}
+    max_unavailable: int | str | None = None
+
+
+def _usual() -> tuple[Blend, ...]:
+    sizes = (("100m", "256Mi", 4), ("250m", "512Mi", 4), ("500m", "2Gi", 3), ("1", "2Gi", 2), ("2", "8Gi", 1))
+    return tuple(
+        Blend(cpu=Quantity.of(cpu), memory=Quantity.of(memory), weight=weight) for cpu, memory, weight in sizes
+    )
+
+
+class Generate(Part, frozen=True):
+    """A cluster to start from that nobody recorded: so many nodes of the scenario's NodePools, with so many pods."""
+
+    nodes: Some
+    pods: Count
+    workloads: Some | None = None
+    seed: int | None = None
+    filled: Percent = Percent("70%")
+    age: Span = msgspec.field(default_factory=lambda: Span("7d"))
+    nodepools: dict[str, Weight] = {}
+    mix: tuple[Blend, ...] = msgspec.field(default_factory=_usual)
+
+    def sense(self) -> Iterable[tuple[str, str]]:
+        """Nodes are filled with something."""
+        if not self.mix:
+            yield "mix", "must have at least one size; leave it out for the usual ones"
+
+
+class Scenario(Part, frozen=True):
     """A whole story."""
 
     name: str
     start: datetime = EPOCH
-    lasts: Span = msgspec.field(default_factory=lambda: Span("7d"))
+    lasts: Stretch = msgspec.field(name="for", default_factory=lambda: Stretch("7d"))
     seed: int = 0
     catalog: str = "realistic"
     settings: dict[str, str] = {}
-    objects: tuple[Plain, ...] = ()
+    objects: tuple[dict[str, Any], ...] = ()
     workloads: tuple[Workload, ...] = ()
     happenings: tuple[Happening, ...] = ()
     snapshot: str = ""
+    generate: Generate | None = None
     trace: str = ""
-
-
-_LISTS: Mapping[str, type[msgspec.Struct]] = {"workloads": Workload, "happenings": Happening}
-_FIELDS = {
-    "start",
-    "for",
-    "seed",
-    "catalog",
-    "settings",
-    "objects",
-    "workloads",
-    "happenings",
-    "snapshot",
-    "trace",
-}
 
 
 def read_scenario(written: object, name: str) -> Scenario:
     """The scenario of a document; `ScenarioInvalid` with every fault."""
     if not isinstance(written, dict):
         raise ScenarioInvalid([Fault("", f"a scenario is a mapping with apiVersion, kind and spec, got {written!r}")])
-    faults = [*_header(written)]
-    spec = written.get("spec") or {}
-    if not isinstance(spec, dict):
-        raise ScenarioInvalid([*faults, Fault("spec", "must be a mapping")])
-    known = ", ".join(sorted(_FIELDS))
-    faults += [Fault(f"spec.{field}", f"is not known; fields are {known}") for field in sorted(set(spec) - _FIELDS)]
-    values: Plain = {"name": str((written.get("metadata") or {}).get("name") or name)}
-    for field, model in _LISTS.items():
-        values[field] = _items(spec.get(field), model, f"spec.{field}", faults)
-    plain = {key: spec[key] for key in spec if key in _FIELDS - set(_LISTS)}
-    scalars = _convert(plain, _Scalars, "spec", faults)
-    if scalars is not None:
-        values |= {key: getattr(scalars, key) for key in scalars.__struct_fields__}
-    faults.extend(_sense(values))
-    if faults:
+    faults = [*header_faults(written, API_VERSION, KIND)]
+    spec = written.get("spec")
+    given: object = spec
+    if spec is None or isinstance(spec, dict):
+        titled = (written.get("metadata") or {}).get("name") if isinstance(written.get("metadata"), dict) else None
+        given = {**(spec or {}), "name": str(titled or name)}
+    scenario = read_part(given, Scenario, "spec", faults)
+    if isinstance(spec, dict) and "name" in spec:
+        faults.append(Fault("spec.name", "is not known; a scenario is named in metadata.name"))
+    faults.extend(_together(spec or {}) if spec is None or isinstance(spec, dict) else ())
+    if faults or scenario is None:
         raise ScenarioInvalid(faults)
-    return Scenario(**values)
+    return msgspec.structs.replace(scenario, start=aware(scenario.start, UTC))
 
 
-class _Scalars(_Part, frozen=True):
-    start: datetime = EPOCH
-    lasts: Span = msgspec.field(name="for", default_factory=lambda: Span("7d"))
-    seed: int = 0
-    catalog: str = "realistic"
-    settings: dict[str, str] = {}
-    objects: tuple[dict[str, Any], ...] = ()
-    snapshot: str = ""
-    trace: str = ""
+def _together(spec: Plain) -> Iterable[Fault]:
+    """The story starts from one cluster, and no two workloads are called the same."""
+    if spec.get("snapshot") and spec.get("generate"):
+        yield Fault("spec.generate", "the story starts from a snapshot already; leave one of the two out")
+    seen: set[str] = set()
+    workloads = spec.get("workloads")
+    for index, each in enumerate(workloads if isinstance(workloads, list) else ()):
+        if isinstance(each, dict) and "name" in each:
+            called = f"{each.get('namespace', 'default')}/{each['name']}"
+            if called in seen:
+                yield Fault(f"spec.workloads[{index}].name", f"{called} is there already; names are unique")
+            seen.add(called)
 
 
-def _header(written: Plain) -> Iterable[Fault]:
-    if written.get("apiVersion") != API_VERSION:
-        yield Fault("apiVersion", f"must be {API_VERSION}, got {written.get('apiVersion')!r}")
-    if written.get("kind") != KIND:
-        yield Fault("kind", f"must be {KIND}, got {written.get('kind')!r}")
-    for field in sorted(set(written) - {"apiVersion", "kind", "metadata", "spec"}):
-        yield Fault(field, "is not known here; a scenario has apiVersion, kind, metadata and spec")
-
-
-def _items(written: object, model: type[S], path: str, faults: list[Fault]) -> tuple[S | None, ...]:
-    """Each item, None where it could not be read: positions stay what they are in the file."""
-    if written is None:
-        return ()
-    if not isinstance(written, list):
-        faults.append(Fault(path, "must be a list"))
-        return ()
-    return tuple(_convert(item, model, f"{path}[{index}]", faults) for index, item in enumerate(written))
-
-
-def _convert(plain: object, model: type[S], path: str, faults: list[Fault]) -> S | None:
-    try:
-        return msgspec.convert(plain, model, dec_hook=_hook)
-    except msgspec.ValidationError as error:
-        what, _, where = str(error).partition(" - at `$")
-        faults.append(Fault(path + where.rstrip("`"), what))
-        return None
-
-
-def _hook(wanted: type, value: object) -> object:
-    if wanted is Span:
-        if not isinstance(value, str):
-            raise ValueError(f"expected a length of time such as 30m or 2d, got {value!r}")
-        return Span(value)
-    if wanted is Quantity:
-        return Quantity.of(value)  # type: ignore[arg-type]  # it refuses what it cannot read
-    raise NotImplementedError(wanted)
-
-
-def _sense(values: Plain) -> Iterable[Fault]:
-    """What each part says may be right and the whole still make none."""
-    start = values.get("start")
-    if isinstance(start, datetime) and start.tzinfo is None:
-        values["start"] = start.replace(tzinfo=UTC)
-    if isinstance(values.get("lasts"), Span) and values["lasts"].seconds <= 0:
-        yield Fault("spec.for", "must be longer than nothing")
-    seen: set[tuple[str, str]] = set()
-    for index, each in enumerate(values.get("workloads", ())):
-        if each is None:
-            continue
-        path = f"spec.workloads[{index}]"
-        ways = [each.replicas is not None, bool(each.turns), each.daily is not None, each.runs is not None]
-        if sum(ways) != 1:
-            yield Fault(path, "needs exactly one of replicas, turns, daily and runs")
-        if (each.namespace, each.name) in seen:
-            yield Fault(f"{path}.name", f"{each.namespace}/{each.name} is there already; names are unique")
-        seen.add((each.namespace, each.name))
-        yield from _numbers(each, path)
-    for index, happening in enumerate(values.get("happenings", ())):
-        if happening is not None:
-            yield from _event(happening, f"spec.happenings[{index}]")
-
-
-def _event(happening: Happening, path: str) -> Iterable[Fault]:
-    acts = (happening.interrupt, happening.fail, happening.delete_nodes, happening.patch, happening.apply)
-    if sum(act is not None for act in acts) != 1:
-        yield Fault(path, "needs exactly one of interrupt, fail, deleteNodes, patch and apply")
-    for name, struck in zip(("interrupt", "fail", "deleteNodes"), acts, strict=False):
-        if isinstance(struck, Struck) and share(struck.nodes, 100) is None:
-            yield Fault(f"{path}.{name}.nodes", f"must be a number or a share such as 10%, got {struck.nodes!r}")
-    if happening.every is not None and happening.every.seconds <= 0:
-        yield Fault(f"{path}.every", "must be longer than nothing")
-
-
-def _numbers(each: Workload, path: str) -> Iterable[Fault]:
-    counts = {"replicas": each.replicas or 0, **{f"turns[{i}].replicas": t.replicas for i, t in enumerate(each.turns)}}
-    if each.daily is not None:
-        counts |= {"daily.low": each.daily.low, "daily.high": each.daily.high}
-        if each.daily.low > each.daily.high:
-            yield Fault(f"{path}.daily", f"low {each.daily.low} is above high {each.daily.high}")
-        if not re.fullmatch(r"([01]\d|2[0-3]):[0-5]\d", each.daily.peak):
-            yield Fault(f"{path}.daily.peak", f"must be a time of day such as 14:00, got {each.daily.peak!r}")
-        if each.daily.every.seconds < 1:
-            yield Fault(f"{path}.daily.every", "must be a second or longer")
-    if each.runs is not None and each.runs.every.seconds < 1:
-        yield Fault(f"{path}.runs.every", "must be a second or longer")
-    for field, number in counts.items():
-        if number < 0:
-            yield Fault(f"{path}.{field}", f"must not be negative, got {number}")
-
-
-def share(written: int | str, total: int) -> int | None:
-    """How many of `total` a number or a percentage means, at least one where any is meant; None if it means nothing."""
-    if isinstance(written, int):
-        return max(0, written)
-    if re.fullmatch(r"\d{1,3}%", written):
-        percent = int(written[:-1])
-        return -(-total * percent // 100)
-    return int(written) if written.isdigit() else None
+def named(plain: Plain) -> bool:
+    """Whether a manifest says what it is."""
+    meta = plain.get("metadata")
+    return bool(plain.get("apiVersion") and plain.get("kind") and isinstance(meta, dict) and meta.get("name"))

@@ -72,6 +72,10 @@ class Meter:
     running: dict[str, Billed] = field(default_factory=dict)  # by provider id
     timeline: list[Moment] = field(default_factory=list)
     pending_since: dict[str, float] = field(default_factory=dict)  # by pod uid
+    most_nodes: int = 0
+    _placed: dict[str, tuple[Pod, float]] = field(default_factory=dict)  # by uid: since when it has a node
+    _left: list[tuple[Pod, float]] = field(default_factory=list)  # gone since the last look, with its seconds
+    _nodes: set[str] = field(default_factory=set)  # those that cost
     _leaving: dict[str, str] = field(default_factory=dict)  # pool by claim name
     _ended: set[str] = field(default_factory=set)
     _now: Callable[[], float] = lambda: 0.0
@@ -88,6 +92,7 @@ class Meter:
             if claim.provider_id:
                 self.running[claim.provider_id] = Billed(claim.nodepool_name, self.price_of(claim), 0.0)
                 self.pools[claim.nodepool_name].most_nodes += 1
+        self.most_nodes = len(self.running)
 
     async def before(self, _: Call) -> None:
         """A controller calls the API."""
@@ -123,6 +128,17 @@ class Meter:
         if isinstance(value, Node | NodeClaim) and value.provider_id and step.type == "DELETED":
             self._end(value.provider_id, step.at)
 
+    def spent(self, now: float) -> float:
+        """What everything has cost until now."""
+        return self.cost + sum(each.price * (now - each.since) / HOUR for each in self.running.values())
+
+    def pod_seconds(self, now: float) -> list[tuple[Pod, float]]:
+        """Every pod that had a node since this was last asked, and for how many seconds of that time."""
+        had = [*self._left, *((pod, now - since) for pod, since in self._placed.values())]
+        self._left = []
+        self._placed = {uid: (pod, now) for uid, (pod, _) in self._placed.items()}
+        return had
+
     def close(self, now: float) -> None:
         """The story is over: bill what runs and count what waits until now."""
         for billed in self.running.values():
@@ -135,6 +151,8 @@ class Meter:
     def _hear_claim(self, step: Step, claim: NodeClaim) -> None:
         if step.type != "DELETED" and claim.provider_id:
             self._begin(claim, step.at)
+        if claim.status.node_name:
+            self._nodes.add(claim.status.node_name)
         pool = self.pools[claim.nodepool_name]
         if step.type == "DELETED":
             self._leaving.pop(claim.name, None)
@@ -156,6 +174,7 @@ class Meter:
         self.running[instance] = Billed(claim.nodepool_name, self.price_of(claim), at)
         pool = self.pools[claim.nodepool_name]
         pool.launched += 1
+        self.most_nodes = max(self.most_nodes, len(self.running))
         pool.most_nodes = max(pool.most_nodes, sum(each.pool == claim.nodepool_name for each in self.running.values()))
         self.born_by_day[int(at // DAY)] += 1
 
@@ -174,6 +193,12 @@ class Meter:
 
     def _hear_pod(self, step: Step, pod: Pod) -> None:
         uid = pod.metadata.uid
+        gone = step.type == "DELETED" or pod.terminal
+        if not gone and pod.node_name in self._nodes and uid not in self._placed:
+            self._placed[uid] = (pod, step.at)
+        elif gone and uid in self._placed:
+            placed, since = self._placed.pop(uid)
+            self._left.append((placed, step.at - since))
         if step.type == "ADDED" and pod.status.phase in {"", "Pending"}:
             self.pending_since[uid] = step.at
         elif uid in self.pending_since and (step.type == "DELETED" or pod.status.phase != "Pending"):

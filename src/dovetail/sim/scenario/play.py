@@ -16,7 +16,8 @@ from dovetail.ports.cluster import Patch
 from dovetail.ports.errors import NotFound
 from dovetail.sim.kinds import JOBS, NODE, REPLICAS, Resource
 from dovetail.sim.scenario import cast
-from dovetail.sim.scenario.document import Happening, Patched, Scenario, Struck, Workload, share
+from dovetail.sim.scenario.document import Happening, Patched, Scenario, Struck, Workload
+from dovetail.sim.scenario.reading import share
 from dovetail.sim.scenario.trace import Arrival
 from dovetail.sim.world import World
 

@@ -1,24 +1,29 @@
 """Recorded traces: groups of pods that arrived and left, with what they asked for. CSV or JSON, read strictly.
 
 Columns: `name`, `arrive`, `leave` (seconds from the start of the trace, or lengths of time such as `90m`; an empty
-`leave` stays to the end), `cpu`, `memory`, and, where wanted, `namespace`, `pods` (default 1), `priority`,
-`node_selector` (`key=value;key=value`). A hole in a needed column is a fault of that row, and all faults are told.
+`leave` stays to the end), `cpu`, `memory`, and, where wanted, `namespace`, `pods` (default 1), `priority`, and pairs as
+`key=value;key=value`: `node_selector`, `tolerations` (a key alone tolerates every value) and `annotations`. A hole in a
+needed column is a fault of that row, and all faults are told.
 """
 
 import csv
 import io
 import json
 import math
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from dovetail.model.quantity import Quantity
 from dovetail.model.wire import Fault
-from dovetail.sim.scenario.document import ScenarioInvalid, parse_span
+from dovetail.sim.scenario.reading import ScenarioInvalid, parse_span
 
 NEEDED = ("name", "arrive", "cpu", "memory")
-OPTIONAL = ("leave", "namespace", "pods", "priority", "node_selector")
+OPTIONAL = ("leave", "namespace", "pods", "priority", "node_selector", "tolerations", "annotations")
 MOST_FAULTS = 50
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_BEYOND = "_beyond"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +39,8 @@ class Arrival:
     pods: int = 1
     priority: int = 0
     node_selector: Mapping[str, str] = field(default_factory=dict)
+    tolerations: Mapping[str, str] = field(default_factory=dict)  # an empty value tolerates every one
+    annotations: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_trace(text: str, name: str) -> tuple[Arrival, ...]:
@@ -41,11 +48,17 @@ def read_trace(text: str, name: str) -> tuple[Arrival, ...]:
     rows = _json_rows(text, name) if name.endswith(".json") else _csv_rows(text, name)
     arrivals: list[Arrival] = []
     faults: list[Fault] = []
-    names: set[str] = set()
+    first_by_name: dict[str, str] = {}
     for where, row in rows:
-        faults.extend(found := [*_faults(row, f"{name}: {where}", names)])
-        if not found:
-            arrivals.append(_arrival(row))
+        values, why = _read(row)
+        called = row.get("name", "")
+        if called in first_by_name:
+            why.append(f"{called} is the name of {first_by_name[called]} already; names are unique")
+        elif called:
+            first_by_name[called] = where
+        faults.extend(Fault(f"{name}: {where}", each) for each in why)
+        if not why:
+            arrivals.append(Arrival(**values))
     if not arrivals and not faults:
         faults.append(Fault(name, "has no rows; a trace needs at least one arrival"))
     if faults:
@@ -56,7 +69,7 @@ def read_trace(text: str, name: str) -> tuple[Arrival, ...]:
 
 
 def _csv_rows(text: str, name: str) -> Iterable[tuple[str, dict[str, str]]]:
-    reader = csv.DictReader(io.StringIO(text))
+    reader = csv.DictReader(io.StringIO(text.removeprefix("\ufeff")), restkey=_BEYOND)
     columns = [column.strip() for column in reader.fieldnames or ()]
     faults = [Fault(f"{name}: header", f"column {each} is missing") for each in NEEDED if each not in columns]
     faults += [
@@ -68,7 +81,7 @@ def _csv_rows(text: str, name: str) -> Iterable[tuple[str, dict[str, str]]]:
         raise ScenarioInvalid(faults)
     reader.fieldnames = columns
     for row in reader:
-        yield f"line {reader.line_num}", {key: (value or "").strip() for key, value in row.items() if key is not None}
+        yield f"line {reader.line_num}", {key: str(value or "").strip() for key, value in row.items()}
 
 
 def _json_rows(text: str, name: str) -> Iterable[tuple[str, dict[str, str]]]:
@@ -80,43 +93,39 @@ def _json_rows(text: str, name: str) -> Iterable[tuple[str, dict[str, str]]]:
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise ScenarioInvalid([Fault(name, 'must be a list of arrivals, or {"arrivals": [...]}')])
     for index, row in enumerate(rows):
-        yield f"arrivals[{index}]", {key: "" if value is None else str(value) for key, value in row.items()}
+        yield f"arrivals[{index}]", {key: _as_text(value) for key, value in row.items()}
 
 
-def _faults(row: Mapping[str, str], where: str, names: set[str]) -> Iterable[Fault]:
-    yield from (Fault(where, f"{column} is missing") for column in NEEDED if not row.get(column))
-    yield from (
-        Fault(where, f"{column!r} is not known; columns are {', '.join((*NEEDED, *OPTIONAL))}")
-        for column in row
-        if column not in (*NEEDED, *OPTIONAL)
-    )
-    for column, read in (("arrive", _instant), ("leave", _instant), ("cpu", Quantity.of), ("memory", Quantity.of)):
-        if row.get(column):
+def _as_text(value: Any) -> str:
+    """As it would stand in a CSV file."""
+    if isinstance(value, dict):
+        return ";".join(f"{key}={each}" for key, each in value.items())
+    return "" if value is None else str(value)
+
+
+def _read(row: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
+    """What a row says, and all that is wrong with it."""
+    faults = [f"{column} is missing" for column in NEEDED if not row.get(column)]
+    values: dict[str, Any] = {}
+    for column, text in row.items():
+        if column == _BEYOND:
+            faults.append("has more values than there are columns")
+        elif column not in _READERS:
+            faults.append(f"{column!r} is not known; columns are {', '.join((*NEEDED, *OPTIONAL))}")
+        elif text:
             try:
-                read(row[column])
+                values[column] = _READERS[column](text)
             except ValueError as error:
-                yield Fault(where, f"{column}: {error}")
-    for column in ("pods", "priority"):
-        if row.get(column) and not row[column].lstrip("-").isdigit():
-            yield Fault(where, f"{column}: must be a whole number, got {row[column]!r}")
-    if row.get("name") in names:
-        yield Fault(where, f"{row['name']} came before; names are unique")
-    names.add(row.get("name", ""))
+                faults.append(f"{column}: {error}")
+    if values.get("leave") is not None and values["leave"] <= values.get("arrive", -1.0):
+        faults.append(f"leave: {row['leave']} is not after arrive, {row['arrive']}")
+    return values, faults
 
 
-def _arrival(row: Mapping[str, str]) -> Arrival:
-    pairs = (pair.partition("=") for pair in row.get("node_selector", "").split(";") if pair)
-    return Arrival(
-        name=row["name"],
-        arrive=_instant(row["arrive"]),
-        leave=_instant(row["leave"]) if row.get("leave") else None,
-        cpu=row["cpu"],
-        memory=row["memory"],
-        namespace=row.get("namespace") or "default",
-        pods=int(row.get("pods") or 1),
-        priority=int(row.get("priority") or 0),
-        node_selector={key: value for key, _, value in pairs},
-    )
+def _name(text: str) -> str:
+    if not _NAME.fullmatch(text):
+        raise ValueError(f"{text!r} is no name of an object; use small letters, digits and dashes, at most 63")
+    return text
 
 
 def _instant(text: str) -> float:
@@ -127,3 +136,49 @@ def _instant(text: str) -> float:
     if seconds < 0 or not math.isfinite(seconds):
         raise ValueError(f"{text!r} is no instant after the start")
     return seconds
+
+
+def _amount(text: str) -> str:
+    if Quantity.of(text).nano < 0:
+        raise ValueError(f"{text!r} is negative")
+    return text
+
+
+def _whole(text: str) -> int:
+    if not text.lstrip("-").isdigit():
+        raise ValueError(f"must be a whole number, got {text!r}")
+    return int(text)
+
+
+def _some(text: str) -> int:
+    number = _whole(text)
+    if number < 1:
+        raise ValueError(f"must be at least 1, got {number}")
+    return number
+
+
+def _pairs(text: str) -> dict[str, str]:
+    pairs = [pair.strip().partition("=") for pair in text.split(";") if pair.strip()]
+    for key, equals, _ in pairs:
+        if not key or not equals:
+            raise ValueError(f"must be of the form key=value;key=value, got {text!r}")
+    return {key: value for key, _, value in pairs}
+
+
+def _tolerated(text: str) -> dict[str, str]:
+    return {key: value for key, _, value in (each.strip().partition("=") for each in text.split(";") if each.strip())}
+
+
+_READERS: Mapping[str, Callable[[str], Any]] = {
+    "name": _name,
+    "arrive": _instant,
+    "leave": _instant,
+    "cpu": _amount,
+    "memory": _amount,
+    "namespace": _name,
+    "pods": _some,
+    "priority": _whole,
+    "node_selector": _pairs,
+    "tolerations": _tolerated,
+    "annotations": _pairs,
+}
