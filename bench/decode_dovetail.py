@@ -6,7 +6,7 @@ import podcorpus
 from decode_measure import Meter, chunks, run
 from dovetail.kube.call import Call
 from dovetail.kube.decode import Gathering, Lines, change_of
-from dovetail.kube.sharing import Sharing
+from dovetail.manifest.sharing import Sharing
 from dovetail.model.kinds import POD
 
 WATCH = Call(method="GET", path="/api/v1/pods")

@@ -24,9 +24,9 @@ from dovetail.kube.call import (
     watch_call,
 )
 from dovetail.kube.decode import Gathering, Lines, change_of
-from dovetail.kube.sharing import Sharing
 from dovetail.kube.transport import Transport
 from dovetail.manifest.codec import decode
+from dovetail.manifest.sharing import Sharing
 from dovetail.model.kinds import POD, Kind
 from dovetail.model.pod import Pod
 from dovetail.model.wire import Key, KubeObject, Unreadable

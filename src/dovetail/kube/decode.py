@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 import msgspec
 
 from dovetail.kube.call import Call
-from dovetail.kube.sharing import Sharing
 from dovetail.kube.status import error_of, read_status
 from dovetail.manifest.codec import decode
+from dovetail.manifest.sharing import Sharing
 from dovetail.model.kinds import Kind
 from dovetail.model.wire import KubeObject, Unreadable
 from dovetail.ports.cluster import Change, ChangeType

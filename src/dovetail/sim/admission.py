@@ -38,7 +38,7 @@ def _pod_spec(store: Store, spec: Plain) -> Plain:
     filled = {**defaults, **spec, "tolerations": _with_default_tolerations(spec.get("tolerations") or [])}
     for field in ("containers", "initContainers"):
         if spec.get(field):
-            filled[field] = [_with_default_requests(container) for container in spec[field]]
+            filled[field] = _with_default_requests(spec[field])
     filled.update(_priority(store, spec.get("priorityClassName", "")))
     return filled
 
@@ -57,8 +57,14 @@ def _with_default_tolerations(tolerations: list[Plain]) -> list[Plain]:
     return filled
 
 
-def _with_default_requests(container: Plain) -> Plain:
+def _with_default_requests(containers: list[Plain]) -> list[Plain]:
     """A limit without a request is a request too."""
+    filled = [_with_requests(container) for container in containers]
+    same = all(after is before for after, before in zip(filled, containers, strict=True))
+    return containers if same else filled
+
+
+def _with_requests(container: Plain) -> Plain:
     resources = container.get("resources") or {}
     if not resources.get("limits"):
         return container

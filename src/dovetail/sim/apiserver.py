@@ -107,7 +107,7 @@ class ApiServer:
         if resource in GENERATIONS and _content(after) != _content(before):
             after = with_meta(after, generation=record.meta.get("generation", 0) + 1)
         if "deletionTimestamp" in after["metadata"] and _nothing_holds(after):
-            return self._removed(record, after)
+            return self.store.remove(record, after)
         return self.store.put(resource, after)
 
     def _writable(self, record: Record, plain: Plain, part: Literal["main", "status"]) -> Plain:
@@ -166,9 +166,6 @@ class ApiServer:
         return with_meta(
             record.plain, deletionTimestamp=deleted_at, deletionGracePeriodSeconds=grace, generation=bumped
         )
-
-    def _removed(self, record: Record, last: Plain) -> Record:
-        return self.store.remove(Record(record.resource, last, record.version))
 
 
 def rfc3339(instant: datetime) -> str:

@@ -4,6 +4,7 @@ A pod is pinned to its node by affinity and bound by the scheduler like any othe
 controller makes daemons tolerate.
 """
 
+from dovetail.manifest import codec
 from dovetail.model import kinds
 from dovetail.model.node import Node
 from dovetail.model.pod import Pod
@@ -60,7 +61,7 @@ class DaemonSets(Agent[Key]):
 
     def _place_on(self, record: Record, name: str, node: Node, pods: list[Record]) -> None:
         pod = self._prototype(record, name)
-        probe = Record(POD, {**pod, "metadata": {**pod["metadata"], "name": "probe"}}, 0).value(kinds.POD)
+        probe = codec.from_plain(kinds.POD, {**pod, "metadata": {**pod["metadata"], "name": "probe"}})
         if not isinstance(probe, Pod):
             return
         fits = matches_node(probe.spec, node)

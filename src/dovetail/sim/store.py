@@ -14,13 +14,13 @@ from typing import Any, Literal, TypeVar, cast
 
 import msgspec
 
-from dovetail.manifest import codec
 from dovetail.model.kinds import Kind
 from dovetail.model.wire import Key, KubeObject, Unreadable
 from dovetail.ports.clock import Clock
 from dovetail.ports.errors import Gone
 from dovetail.sim.kinds import POD, Resource
 from dovetail.sim.patching import Plain
+from dovetail.sim.reading import Earlier, Reading
 
 T = TypeVar("T", bound=KubeObject)
 
@@ -28,9 +28,22 @@ T = TypeVar("T", bound=KubeObject)
 class Record:
     """One version of one object. What is read out of it is found once and shared by all who read it."""
 
-    __slots__ = ("_active", "_ready", "_values", "controller", "deleting", "key", "plain", "resource", "uid", "version")
+    __slots__ = (
+        "_active",
+        "_earlier",
+        "_reading",
+        "_ready",
+        "_values",
+        "controller",
+        "deleting",
+        "key",
+        "plain",
+        "resource",
+        "uid",
+        "version",
+    )
 
-    def __init__(self, resource: Resource, plain: Plain, version: int) -> None:
+    def __init__(self, resource: Resource, plain: Plain, version: int, reading: Reading) -> None:
         meta = plain["metadata"]
         self.resource = resource
         self.plain = plain
@@ -47,6 +60,16 @@ class Record:
         self._active: bool | None = None  # not looked for yet
         self._ready: bool | None = None  # nor this
         self._values: dict[type, Any] = {}
+        self._reading = reading
+        self._earlier: Earlier | None = None
+
+    def follow(self, before: "Record") -> None:
+        """It is the next version of that one, or of one before it that somebody has read."""
+        self._earlier = before.heritage()
+
+    def heritage(self) -> Earlier | None:
+        """What has been read of it, or of a version before it."""
+        return Earlier(self.plain, self._values) if self._values else self._earlier
 
     @property
     def meta(self) -> Plain:
@@ -78,7 +101,8 @@ class Record:
         """The record as a value of the model."""
         known = self._values.get(kind.model)
         if known is None:
-            known = self._values[kind.model] = codec.from_plain(kind, self.plain)
+            known = self._values[kind.model] = self._reading.read(kind, self.plain, self._earlier)
+            self._earlier = None
         return cast("T | Unreadable", known)
 
 
@@ -172,6 +196,7 @@ class Store:
         self.by_uid: dict[str, Record] = {}
         self._history_limit = history_limit
         self._keeps_log = keeps_log
+        self._reading = Reading()
         self._tables: dict[Resource, Table] = {}
         self._listeners: list[Listener] = []  # of every kind
         self._dependents: dict[str, dict[str, None]] = {}  # owner uid -> uids of what it owns
@@ -222,14 +247,17 @@ class Store:
         objects = self.table(resource).objects
         before = objects.get(record.key)
         objects[record.key] = record
+        if before is not None:
+            record.follow(before)
         self._index(before, record)
         self._tell(Step("MODIFIED" if before else "ADDED", before, record, self._time()))
         return record
 
-    def remove(self, record: Record) -> Record:
-        """Take an object out; its last state carries the version of its removal."""
-        last = self._next(record.resource, record.plain)
+    def remove(self, record: Record, plain: Plain | None = None) -> Record:
+        """Take an object out; its last state, with what a last write made of it, carries the version of its removal."""
+        last = self._next(record.resource, record.plain if plain is None else plain)
         current = self.table(record.resource).objects.pop(record.key)
+        last.follow(current)
         self._index(current, None)
         self._tell(Step("DELETED", record, last, self._time()))
         return last
@@ -245,7 +273,7 @@ class Store:
     def _next(self, resource: Resource, plain: Plain) -> Record:
         self.version += 1
         meta = {**plain["metadata"], "resourceVersion": str(self.version)}
-        return Record(resource, {**plain, "metadata": meta}, self.version)
+        return Record(resource, {**plain, "metadata": meta}, self.version, self._reading)
 
     def _index(self, before: Record | None, after: Record | None) -> None:
         if before is not None:
