@@ -1,7 +1,8 @@
 """Answers of a sweep, kept while nothing they looked at has changed.
 
 A pod takes the first room that has room. So what happens on one room matters to an answer only if one of its pods could
-go there and was not placed in a room before it, or if a topology rule counts what changed.
+go there and was not placed in a room before it, or if a topology rule counts what changed. If pods have only left the
+room, whoever was placed there still is; if pods have only come, whoever passed it by still does.
 """
 
 from collections.abc import Hashable, Sequence
@@ -27,6 +28,7 @@ class Change:
     always: frozenset[Shape]  # of those that are placed: whatever room they found, it may be another now
     cramped: frozenset[Shape]  # could go there or can now, and hardly anywhere else
     expelled: frozenset[Shape]  # of those: cannot go there any more
+    reach: range = range(BEYOND + 1)  # the places of touched shapes that may end elsewhere now
 
 
 class Answer(msgspec.Struct, Generic[T], frozen=True, eq=False):
@@ -40,13 +42,20 @@ class Answer(msgspec.Struct, Generic[T], frozen=True, eq=False):
 
     def outdated(self, change: Change) -> bool:
         """Whether the answer could be another now."""
-        if change.row in self.rows:
-            return True
-        if not change.cramped.isdisjoint(self.evidence) or not change.expelled.isdisjoint(self.shapes):
-            return True
-        row, touched, always = change.row, change.touched, change.always
+        return self.unseen(change) or self._misplaced(change)
+
+    def unseen(self, change: Change) -> bool:
+        """Whether even what was seen before anybody was placed could be another now."""
+        return (
+            change.row in self.rows
+            or not change.cramped.isdisjoint(self.evidence)
+            or not change.expelled.isdisjoint(self.shapes)
+        )
+
+    def _misplaced(self, change: Change) -> bool:
+        reach, touched, always = change.reach, change.touched, change.always
         for shape, place in self.placed if touched or always else ():
-            if shape in always or (place >= row and shape in touched):
+            if shape in always or (shape in touched and place in reach):
                 return True
         return False
 
@@ -59,12 +68,17 @@ class Answers(dict[K, Answer[T]]):
 
     def __init__(self) -> None:
         super().__init__()
+        self.seen: dict[K, tuple[Shape, ...]] = {}
+        """Evidence that still holds of answers that do not."""
         self._taken: dict[K, Answer[T]] = {}
         self._held_for: tuple[int, object] | None = None
 
     def turn(self, change: Change, before: object, after: object) -> None:
         """Let go of what could be another now; `before` and `after` say everything about the room that matters."""
         outdated = {asked: answer for asked, answer in self.items() if answer.outdated(change)}
+        self.seen = {
+            asked: answer.evidence for asked, answer in outdated.items() if answer.placed and not answer.unseen(change)
+        }
         for asked in outdated:
             del self[asked]
         if before == after and (self._held_for is None or self._held_for[0] == change.row):

@@ -176,11 +176,13 @@ class Sweep:
         departure = self._departures.get(row)
         if departure is None:
             departure = self._departures[row] = self._departure(sorted(moving, key=queue_order))
-        shapes = departure.shapes
-        glance = self._homeless.glance(row, departure.queue, price)
-        if glance.blocker is not None:
-            removal = Removal("stay", price, blocker=glance.blocker)
-            return Answer(removal, (row,), (), shapes, glance.evidence)
+        evidence = self._answers.seen.get(row)
+        if evidence is None:
+            glance = self._homeless.glance(row, departure.queue, price)
+            evidence = glance.evidence
+            if glance.blocker is not None:
+                removal = Removal("stay", price, blocker=glance.blocker)
+                return Answer(removal, (row,), (), departure.shapes, evidence)
         most = 0 if price is None else 1
         placing = Gathering(self._board, self._shop, below=price or 0.0, most_drafts=most)
         blocker, drafts, placed = self._simulate((row,), placing, departure)
@@ -188,7 +190,7 @@ class Sweep:
             removal = Removal("stay", price, blocker=blocker)
         else:
             removal = Removal("replace", price, drafts[0]) if drafts else Removal("delete", price)
-        return Answer(removal, (row,), placed, shapes, glance.evidence)
+        return Answer(removal, (row,), placed, departure.shapes, evidence)
 
     def _departure(self, queue: Queue) -> Departure:
         shapes = tuple([shape for _, shape in queue])
@@ -232,12 +234,7 @@ class Sweep:
         unfit = gathering.settle() if gathering is not None else None
         if unfit is not None:
             return unfit
-        while waiting:
-            left = [(pod, shape) for pod, shape in waiting if placing.place(pod, shape) is None]
-            if len(left) == len(waiting):
-                return left[0][0]
-            waiting = left
-        return None
+        return _try_again(placing, waiting, placed)
 
     # -- the next snapshot
 
@@ -264,13 +261,13 @@ class Sweep:
             if any(shape not in self._bound for _, shape in self._moving_by_row[row]):
                 return False
         board.refill(row, gone, come)
-        listed = set() if row in board.removed else lists.before
+        listed = set() if before.closed else lists.before
         board.removed.pop(row, None)
         if closed:
             board.removed[row] = row
         else:
             listed = listed | lists.after
-        change = self._change(row, lists, listed, {*gone, *come})
+        change = replace(self._change(row, lists, listed, {*gone, *come}), reach=_reach(row, before, after))
         self._answers.turn(change, before, after)
         self._sets.turn(change, before, after)
         return True
@@ -294,7 +291,7 @@ class Sweep:
                     expelled.add(shape)
         counting = {tally for shape in moved for tally in self._rulebook.counted_by[shape]}
         always |= self._rulebook.asking(counting) if counting else set()
-        return Change(row, *map(frozenset, (touched, always, cramped, expelled)))
+        return Change(row, frozenset(touched), frozenset(always), frozenset(cramped), frozenset(expelled))
 
     def _price(self, row: int) -> float | None:
         if row not in self._price_by_row:
@@ -303,6 +300,32 @@ class Sweep:
             bought = labels.get(INSTANCE_TYPE, ""), labels.get(ZONE, ""), labels.get(CAPACITY_TYPE, "")
             self._price_by_row[row] = self._prices.get(node.nodepool_name, {}).get(bought)
         return self._price_by_row[row]
+
+
+def _try_again(placing: Placing, waiting: Queue, placed: list[tuple[Shape, int]]) -> Pod | None:
+    """Pods whose rules refused every place: somebody who came after them may have changed that."""
+    while waiting:
+        left = []
+        for pod, shape in waiting:
+            found = placing.place(pod, shape)
+            if found is None:
+                left.append((pod, shape))
+            elif isinstance(found, int):
+                placed.append((shape, found))
+        if len(left) == len(waiting):
+            return left[0][0]
+        waiting = left
+    return None
+
+
+def _reach(row: int, before: Room, after: Room) -> range:
+    """The places whose pods may end elsewhere now. Where a volume is attached, one more pod with it takes no room."""
+    swapped = any(
+        shape.volumes.attachments for shape in (before.taking - after.taking) | (after.taking - before.taking)
+    )
+    emptier = not swapped and before.closed >= after.closed and after.taking <= before.taking
+    fuller = not swapped and before.closed <= after.closed and before.taking <= after.taking
+    return range(row + emptier, row + 1 if fuller else BEYOND + 1)
 
 
 def _prices(snapshot: Snapshot) -> dict[str, dict[tuple[str, str, str], float]]:
