@@ -5,23 +5,34 @@ import asyncio
 import pytest
 
 from dovetail.cli.torture import tell
+from dovetail.model import kinds
+from dovetail.model.wire import ObjectMeta
+from dovetail.model.workload import Lease
 from dovetail.ports.cluster import Change
 from dovetail.ports.errors import Conflict, Gone, OutcomeUnknown, Unavailable
-from dovetail.sim.faults.connection import TroubledStream, WatchTrouble
+from dovetail.sim.faults.connection import Connection, TroubledStream, WatchTrouble
 from dovetail.sim.faults.history import Violation
+from dovetail.sim.faults.laws.leaders import OneActs
 from dovetail.sim.faults.script import draw_story
 from dovetail.sim.faults.shrinking import shrink
 from dovetail.sim.faults.story import Piece, Story
 from dovetail.sim.faults.trial import Figures, Outcome
-from dovetail.sim.faults.trouble import Trouble
+from dovetail.sim.faults.trouble import Lifeline, Trouble
 from dovetail.sim.loop import run
-from dovetail.sim.world import Call
+from dovetail.sim.world import Call, World
 
 PATCH = Call("patch", "NodeClaim")
 
 
-def trouble(**told):
-    return Trouble(witness=told.get("witness", lambda _: None), died=told.get("died", lambda _: None))
+LEASE = Call("patch", "Lease")
+
+
+def trouble(seen=None):
+    return Trouble(witness=lambda _, call: seen.append(call) if seen is not None else None)
+
+
+def alive(downs=None):
+    return Lifeline("left-1", died=downs.append if downs is not None else lambda _: None)
 
 
 def fault(what, **terms):
@@ -55,13 +66,13 @@ def test_a_story_replays_exactly():
 def test_a_fault_before_the_effect_strikes_as_often_as_it_says(what, error):
     async def story():
         seen = []
-        faults = trouble(witness=seen.append)
+        faults, life = trouble(seen), alive()
         faults.arm(fault(what, calls="patch", times=2))
-        await faults.before(Call("get", "Node"))
+        await faults.before(Call("get", "Node"), life)
         for _ in range(2):
             with pytest.raises(error):
-                await faults.before(PATCH)
-        await faults.before(PATCH)
+                await faults.before(PATCH, life)
+        await faults.before(PATCH, life)
         return seen, faults.injected
 
     seen, injected = run(story())
@@ -72,11 +83,11 @@ def test_a_fault_before_the_effect_strikes_as_often_as_it_says(what, error):
 def test_a_timeout_after_the_effect_lets_the_effect_happen():
     async def story():
         seen = []
-        faults = trouble(witness=seen.append)
+        faults, life = trouble(seen), alive()
         faults.arm(fault("timeout after effect"))
-        await faults.before(PATCH)
+        await faults.before(PATCH, life)
         with pytest.raises(OutcomeUnknown):
-            await faults.after(PATCH)
+            await faults.after(PATCH, life)
         return seen
 
     assert run(story()) == [PATCH]
@@ -86,19 +97,103 @@ def test_a_timeout_after_the_effect_lets_the_effect_happen():
 def test_a_process_dies_at_the_call_it_was_told_to_and_does_nothing_more(after):
     async def story():
         seen, downs = [], []
-        faults = trouble(witness=seen.append, died=downs.append)
+        faults, life, other = trouble(seen), alive(downs), alive()
         faults.arm(Piece("f0", 1.0, "crash", {"call": 2, "after": after, "down": 20}))
-        await faults.before(PATCH)
-        await faults.after(PATCH)
+        await faults.before(PATCH, life)
+        await faults.after(PATCH, life)
         if after:
-            await faults.before(PATCH)
+            await faults.before(PATCH, life)
         with pytest.raises(asyncio.CancelledError):
-            await (faults.after(PATCH) if after else faults.before(PATCH))
+            await (faults.after(PATCH, life) if after else faults.before(PATCH, life))
         with pytest.raises(asyncio.CancelledError):
-            await faults.before(PATCH)
+            await faults.before(PATCH, life)
+        await faults.before(PATCH, other)
         return len(seen), downs
 
-    assert run(story()) == (2 if after else 1, [20.0])
+    assert run(story()) == (3 if after else 2, [20.0])
+
+
+def test_a_crash_waits_for_somebody_who_acts():
+    async def story():
+        seen, downs = [], []
+        faults, standby = trouble(seen), alive(downs)
+        faults.arm(Piece("f0", 1.0, "crash", {"call": 1, "after": False, "down": 20}))
+        for _ in range(3):
+            await faults.before(LEASE, standby)
+            await faults.after(LEASE, standby)
+        return len(seen), downs
+
+    assert run(story()) == (3, [])
+
+
+def test_one_process_alone_is_cut_off_from_the_lease_and_everything_else_goes_on():
+    async def story():
+        seen = []
+        faults, life, other = trouble(seen), alive(), alive()
+        life.cut_off_until = 30.0
+        await faults.before(PATCH, life)
+        await faults.before(LEASE, other)
+        with pytest.raises(Unavailable):
+            await faults.before(LEASE, life)
+        return seen, asyncio.get_running_loop().time()
+
+    assert run(story()) == ([PATCH, LEASE], 30.0)
+
+
+def test_a_write_of_the_lease_takes_effect_though_its_caller_has_given_up():
+    async def story():
+        async with World() as world:
+            faults = trouble()
+            connection = Connection(world, faults, WatchTrouble(), alive())
+            faults.arm(fault("slow call", kind="Lease", seconds=8))
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(5):
+                    await connection.create(kinds.LEASE, Lease(metadata=ObjectMeta(name="office", namespace="default")))
+            before = len(world.values(kinds.LEASE))
+            await asyncio.sleep(5)
+            return before, len(world.values(kinds.LEASE))
+
+    assert run(story()) == (0, 1)
+
+
+class Told:
+    """The least a law needs of a history."""
+
+    def __init__(self):
+        self.now, self.messages = 0.0, []
+
+    def broken(self, law, message):
+        self.messages.append(f"{law}: {message}")
+
+
+@pytest.mark.parametrize(
+    ("who", "at", "verdict"),
+    [("left", 29.0, None), ("left", 31.0, "has run out"), ("right", 1.0, "left leads")],
+)
+def test_only_the_holder_may_write_and_only_while_the_lease_lasts(who, at, verdict):
+    told = Told()
+    law = OneActs(told)
+    law.lease_changed("left", 30.0)
+    told.now = at
+    law.acts(who, PATCH)
+    assert verdict is None if not told.messages else verdict in told.messages[0]
+
+
+def test_nobody_may_write_once_the_lease_is_given_back():
+    told = Told()
+    law = OneActs(told)
+    law.lease_changed("left", 30.0)
+    law.lease_changed("", 1.0)
+    law.acts("left", PATCH)
+    assert "nobody leads" in told.messages[0]
+
+
+def test_another_replica_takes_over_from_one_that_dies_leading():
+    pieces = draw_story(4).only(["w0"]).pieces
+    dies = Piece("f0", 600.0, "process is killed", {"leads": True, "down": 120})
+    outcome = tell(Story(4, (*pieces, dies), 1200.0))
+    assert outcome.violations == ()
+    assert (outcome.figures.crashes, outcome.figures.handovers) == (1, 1)
 
 
 class Stream:
@@ -115,7 +210,7 @@ class Stream:
 def test_a_watch_lags_replays_in_order_breaks_and_gets_too_old():
     async def story():
         watches = WatchTrouble()
-        stream = TroubledStream(Stream(), "Pod", trouble(), watches)
+        stream = TroubledStream(Stream(), "Pod", alive(), watches)
         told = [(await anext(stream)).resource_version for _ in range(3)]
         watches.replaying["Pod"] = 2
         told += [(await anext(stream)).resource_version for _ in range(3)]

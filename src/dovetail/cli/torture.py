@@ -12,6 +12,7 @@ import typer
 if TYPE_CHECKING:
     from dovetail.ports.clock import Clock
     from dovetail.ports.cluster import Cluster
+    from dovetail.runtime.gate import Gate
     from dovetail.sim.faults.process import Offering, Process, Shortage
     from dovetail.sim.faults.story import Story
     from dovetail.sim.faults.trial import Figures, Outcome
@@ -32,6 +33,11 @@ class _Parts:
         self._short: list[Any] = []
         sold = [each for each in parts.provider.availability.catalog if each.name in SOLD]
         parts.provider.availability = Availability(tuple(sold))
+
+    @property
+    def gate(self) -> "Gate":
+        """What all its writes pass."""
+        return self._parts.gate
 
     async def run(self) -> None:
         """Run until cancelled."""
@@ -159,7 +165,7 @@ def _summary(figures: "Figures", failed: int) -> str:
     days = figures.seconds / 86400
     return (
         f"{figures.stories} stories, {days:.1f} cluster-days, {figures.faults} faults, {figures.crashes} crashes,"
-        f" {figures.decisions} decisions, {int(failed)} stories that broke a law"
+        f" {figures.handovers} changes of leader, {figures.decisions} decisions, {int(failed)} stories that broke a law"
     )
 
 

@@ -1,23 +1,25 @@
 """The world as one controller process reaches it: the same port, with watches that break, lag and repeat themselves.
 
 What a watch may do here a real one does too: end early, fail, be too old, deliver late, or deliver its last steps once
-more in their order. It never leaves a step out for good: what is lost is lost together with the watch.
+more in their order. It never leaves a step out for good: what is lost is lost together with the watch. A write of the
+Lease may take effect after its caller has given up waiting.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
+from copy import copy
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from dovetail.model.kinds import NODE, Kind
+from dovetail.model.kinds import LEASE, NODE, Kind
 from dovetail.model.pod import Pod
 from dovetail.model.wire import Key, KubeObject
 from dovetail.ports.cluster import EVERYTHING, GRACEFULLY, Change, Deletion, Listing, ListOptions, Patch
 from dovetail.ports.errors import Gone, Unavailable
-from dovetail.sim.faults.trouble import Trouble
+from dovetail.sim.faults.trouble import Lifeline, Line, Trouble
 from dovetail.sim.world import World
 
 T = TypeVar("T", bound=KubeObject)
@@ -46,10 +48,12 @@ class WatchTrouble:
 class Connection:
     """Implements the `Cluster` port for one process."""
 
-    def __init__(self, world: World, trouble: Trouble, watches: WatchTrouble) -> None:
-        self._world = world
-        self._trouble = trouble
+    def __init__(self, world: World, trouble: Trouble, watches: WatchTrouble, life: Lifeline) -> None:
+        self._world = copy(world)  # the same cluster behind a gate of its own
+        self._world.interference = Line(trouble, life)
+        self._life = life
         self._watches = watches
+        self._under_way: set[asyncio.Task[Any]] = set()
 
     async def list(self, kind: Kind[T], options: ListOptions = EVERYTHING) -> Listing[T]:
         """Every object of the kind."""
@@ -57,7 +61,7 @@ class Connection:
 
     def watch(self, kind: Kind[T], since: str, options: ListOptions = EVERYTHING) -> AsyncIterator[Change[T]]:
         """Changes, with whatever befalls watches."""
-        return TroubledStream(self._world.watch(kind, since, options), kind.name, self._trouble, self._watches)
+        return TroubledStream(self._world.watch(kind, since, options), kind.name, self._life, self._watches)
 
     async def get(self, kind: Kind[T], key: Key) -> T:
         """One object."""
@@ -70,11 +74,13 @@ class Connection:
             self._watches.injected += 1
             metadata = msgspec.structs.replace(value.metadata, uid=f"never-{value.metadata.name}")
             return msgspec.structs.replace(value, metadata=metadata)
-        return await self._world.create(kind, value)
+        writing = self._world.create(kind, value)
+        return await (self._anyway(writing) if kind.name == LEASE.name else writing)
 
     async def patch(self, kind: Kind[T], key: Key, patch: Patch) -> T:
         """Merge a patch."""
-        return await self._world.patch(kind, key, patch)
+        writing = self._world.patch(kind, key, patch)
+        return await (self._anyway(writing) if kind.name == LEASE.name else writing)
 
     async def delete(self, kind: Kind[T], key: Key, deletion: Deletion = GRACEFULLY) -> None:
         """Ask for deletion."""
@@ -84,14 +90,22 @@ class Connection:
         """Evict, if the budgets allow it."""
         await self._world.evict(pod)
 
+    async def _anyway(self, writing: Coroutine[Any, Any, T]) -> T:
+        """Once sent, a write takes its course."""
+        task = asyncio.get_running_loop().create_task(writing, name="write of the Lease")
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())  # somebody may have stopped waiting
+        return await asyncio.shield(task)
+
 
 class TroubledStream(AsyncIterator[Change[T]], Generic[T]):
     """One watch."""
 
-    def __init__(self, stream: AsyncIterator[Change[T]], kind: str, trouble: Trouble, watches: WatchTrouble) -> None:
+    def __init__(self, stream: AsyncIterator[Change[T]], kind: str, life: Lifeline, watches: WatchTrouble) -> None:
         self._stream = stream
         self._kind = kind
-        self._trouble = trouble
+        self._life = life
         self._watches = watches
         self._told: deque[Change[T]] = deque(maxlen=5)
         self._again: list[Change[T]] = []
@@ -110,8 +124,7 @@ class TroubledStream(AsyncIterator[Change[T]], Generic[T]):
         change = await anext(self._stream)
         await self._lag()
         self._fail()
-        if self._trouble.dead:
-            raise asyncio.CancelledError
+        self._life.check()
         if change.object is not None:
             self._told.append(change)
         return change

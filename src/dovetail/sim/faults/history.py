@@ -18,8 +18,10 @@ from dovetail.model.node import Node
 from dovetail.model.nodeclaim import DISRUPTION_REASON, INITIALIZED, INSTANCE_TERMINATING, NodeClaim
 from dovetail.model.nodepool import NodePool
 from dovetail.model.reason import VOLUNTARY, Reason
-from dovetail.sim.faults.process import Offering, Supervisor
-from dovetail.sim.kinds import NODE, NODE_CLAIM, NODE_POOL
+from dovetail.sim.faults.process import Offering
+from dovetail.sim.faults.replica import OFFICE
+from dovetail.sim.faults.supervisor import Supervisor
+from dovetail.sim.kinds import LEASE, NODE, NODE_CLAIM, NODE_POOL
 from dovetail.sim.store import Step
 from dovetail.sim.world import World
 
@@ -84,6 +86,7 @@ class History:
         self.excused_nodes: set[str] = set()  # names of nodes that somebody took away by force
         self.warned: set[str] = set()  # provider ids of instances the cloud warned of
         self.created_claims = 0
+        self.leaders: list[str] = []  # one after the other
 
     @property
     def now(self) -> float:
@@ -94,6 +97,11 @@ class History:
         """Note that a law was broken, once for each message."""
         if not any((each.law, each.message) == (law, message) for each in self.violations):
             self.violations.append(Violation(law, self.now, message))
+
+    @property
+    def handovers(self) -> int:
+        """How often somebody else took the lead."""
+        return max(0, len(self.leaders) - 1)
 
     def instants(self) -> tuple[datetime, ...]:
         """What the controllers may take for now."""
@@ -107,6 +115,10 @@ class History:
             self._hear_claim(step)
         elif step.after.resource == NODE:
             self._hear_node(step)
+        elif step.after.resource == LEASE and step.after.key == OFFICE:
+            holder = step.after.plain["spec"].get("holderIdentity", "")
+            if holder and self.leaders[-1:] != [holder]:
+                self.leaders.append(holder)
         elif step.after.resource == NODE_POOL:
             value = step.after.value(kinds.NODE_POOL)
             if isinstance(value, NodePool):

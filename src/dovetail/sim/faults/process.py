@@ -1,10 +1,8 @@
-"""The controller process in a story: started, killed, restarted with nothing but the API objects, its clock set wrong.
+"""The controller process as a story knows it: what runs, what it costs, and the clock of the machine it runs on.
 
-What runs is handed in, so that this package knows no provider. There is never more than one process alive, and a dead
-one has no effect any more.
+What runs is handed in, so that this package knows no provider.
 """
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -12,9 +10,7 @@ from typing import Protocol
 
 from dovetail.ports.clock import Clock
 from dovetail.ports.cluster import Cluster
-from dovetail.sim.faults.connection import Connection, WatchTrouble
-from dovetail.sim.faults.trouble import Trouble
-from dovetail.sim.world import Call, World
+from dovetail.runtime.gate import Gate
 
 Offering = tuple[str, str, str]
 """Instance type, zone and capacity type."""
@@ -30,6 +26,11 @@ class Shortage:
 
 class Process(Protocol):
     """The controllers over one connection."""
+
+    @property
+    def gate(self) -> Gate:
+        """What all its writes pass."""
+        ...
 
     async def run(self) -> None:
         """Run until cancelled."""
@@ -75,69 +76,3 @@ class WrongClock:
         """By how much the clock is, or was within the last seconds, off; being right comes first."""
         lately = self._clock.now() - self._right_at <= timedelta(seconds=seconds)
         return tuple(dict.fromkeys((timedelta(), self.off_by, *((self._was_off_by,) if lately else ()))))
-
-
-class Supervisor:
-    """Keeps one process alive, and lets it die when the story says so."""
-
-    def __init__(self, world: World, launch: Launch, witness: Callable[[Call], None]) -> None:
-        self.clock = WrongClock(world.clock)
-        self.watches = WatchTrouble()
-        self.trouble = Trouble(witness, self._down)
-        self.crashes = 0
-        self.broken: BaseException | None = None
-        self.shortages: list[Shortage] = []
-        self.prices: Mapping[Offering, float] = {}
-        self._world = world
-        self._launch = launch
-        self._process: Process | None = None
-        self._fell = asyncio.Event()
-        self._pause = 0.0
-        world.interference = self.trouble
-
-    def _down(self, seconds: float) -> None:
-        self.crashes += 1
-        self._pause = seconds
-        self._fell.set()
-
-    def step_down(self, seconds: float) -> None:
-        """Leadership is lost: everything stops in good order, and somebody leads again after a while."""
-        self._pause = seconds
-        self._fell.set()
-
-    def run_short(self, shortage: Shortage, *, begins: bool) -> None:
-        """A shortage begins or ends."""
-        if begins:
-            self.shortages.append(shortage)
-        elif shortage in self.shortages:
-            self.shortages.remove(shortage)
-        if self._process is not None:
-            self._process.run_short(self.shortages)
-
-    async def run(self) -> None:
-        """Run one process after the other until cancelled. One that stops by itself ends the story."""
-        while self.broken is None:
-            self.trouble.dead = False
-            self._fell.clear()
-            process = self._process = self._launch(Connection(self._world, self.trouble, self.watches), self.clock)
-            process.run_short(self.shortages)
-            self.prices = process.prices
-            await self._live(process)
-            await asyncio.sleep(self._pause)
-
-    async def _live(self, process: Process) -> None:
-        loop = asyncio.get_running_loop()
-        running = loop.create_task(process.run(), name="controllers")
-        falling = loop.create_task(self._fell.wait(), name="fall")
-        try:
-            await asyncio.wait([running, falling], return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            stopped_by_itself = running.done()
-            falling.cancel()
-            running.cancel()
-            await asyncio.wait([running, falling])
-            self._process = None
-            await process.aclose()
-        if stopped_by_itself and not self._fell.is_set():
-            failed = not running.cancelled() and running.exception() is not None
-            self.broken = running.exception() if failed else RuntimeError("the controllers came to an end")

@@ -32,6 +32,18 @@ def _written(dice: random.Random) -> Terms:
     return {**_any_call(dice), "calls": dice.choice(("write", "write", "create", "patch", "delete", "evict"))}
 
 
+def _lease_call(dice: random.Random) -> Terms:
+    return {
+        "calls": dice.choice(("any", "write", "patch")),
+        "kind": "Lease",
+        "times": dice.choice((1, 2, 4, 8)),
+    }
+
+
+def _one_of_them(dice: random.Random) -> Terms:
+    return {"leads": dice.random() < 0.8, "seconds": dice.choice((8, 18, 28, 60, 180))}
+
+
 def _which(dice: random.Random) -> Terms:
     return {"which": dice.randrange(1000)}
 
@@ -60,7 +72,13 @@ FAULTS: tuple[tuple[str, int, Draw], ...] = (
         5,
         lambda dice: {"call": dice.randint(1, 12), "after": dice.random() < 0.5, "down": dice.choice((1, 20))},
     ),
-    ("leader steps down", 1, lambda dice: {"down": dice.choice((0.1, 15, 60))}),
+    ("leader steps down", 1, lambda dice: {"leads": True, "down": dice.choice((0.1, 15, 60))}),
+    ("process is killed", 2, lambda dice: {"leads": dice.random() < 0.7, "down": dice.choice((1, 20, 120))}),
+    ("lease is out of reach", 3, _one_of_them),
+    ("machine sleeps", 1, _one_of_them),
+    ("unavailable", 1, _lease_call),
+    ("timeout after effect", 2, _lease_call),
+    ("slow call", 2, lambda dice: {**_lease_call(dice), "seconds": dice.choice((2, 8, 15, 40))}),
     ("shortage", 2, _shortage),
     ("instance never joins", 1, lambda _: {}),
     ("instance dies", 2, _which),
@@ -97,7 +115,16 @@ STIRRING = {"change template", "scale", "delete node", "delete pool"}
 AMBUSHES = tuple(
     each
     for each in FAULTS
-    if each[0] in {"crash", "timeout after effect", "instance never joins", "shortage", "watch lags", "instance dies"}
+    if each[0]
+    in {
+        "crash",
+        "timeout after effect",
+        "instance never joins",
+        "shortage",
+        "watch lags",
+        "instance dies",
+        "lease is out of reach",
+    }
 )
 
 

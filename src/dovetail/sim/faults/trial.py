@@ -13,9 +13,12 @@ from dovetail.sim.faults.history import History, Violation
 from dovetail.sim.faults.laws import every_law
 from dovetail.sim.faults.laws.base import Law, dispatch
 from dovetail.sim.faults.people import People, set_scene
-from dovetail.sim.faults.process import Launch, Shortage, Supervisor
+from dovetail.sim.faults.process import Launch, Shortage
+from dovetail.sim.faults.replica import Replica
 from dovetail.sim.faults.rest import unrest, verdicts
 from dovetail.sim.faults.story import Piece, Story
+from dovetail.sim.faults.supervisor import Supervisor
+from dovetail.sim.faults.trouble import WRITES
 from dovetail.sim.loop import run
 from dovetail.sim.store import Step
 from dovetail.sim.world import Call, World, WorldOptions
@@ -34,6 +37,7 @@ class Figures:
     seconds: float = 0.0  # of virtual time
     faults: int = 0
     crashes: int = 0
+    handovers: int = 0
     decisions: int = 0
 
     def __add__(self, other: "Figures") -> "Figures":
@@ -42,6 +46,7 @@ class Figures:
             self.seconds + other.seconds,
             self.faults + other.faults,
             self.crashes + other.crashes,
+            self.handovers + other.handovers,
             self.decisions + other.decisions,
         )
 
@@ -72,7 +77,12 @@ class Trial:
             "watch replays": self._replay,
             "watch lags": self._lag,
             "history is forgotten": lambda _: self._world.forget_history(),
-            "leader steps down": lambda piece: self._supervisor.step_down(piece.terms["down"]),
+            "leader steps down": lambda piece: self._befalls(piece, lambda one: one.stop(piece.terms["down"])),
+            "process is killed": lambda piece: self._befalls(piece, lambda one: one.kill(piece.terms["down"])),
+            "lease is out of reach": lambda piece: self._befalls(
+                piece, lambda one: one.cut_off(piece.terms["seconds"])
+            ),
+            "machine sleeps": lambda piece: self._befalls(piece, lambda one: one.sleep(piece.terms["seconds"])),
             "shortage": self._run_short,
             "instance never joins": lambda _: self._never_join(),
             "clock jumps": self._jump,
@@ -84,9 +94,11 @@ class Trial:
         self._history.hear(step)
         dispatch(self._laws, step)
 
-    def _about_to(self, call: Call) -> None:
+    def _about_to(self, who: str, call: Call) -> None:
         for law in self._laws:
             law.about_to(call)
+            if call.operation in WRITES and call.kind != "Lease":
+                law.acts(who, call)
 
     async def live(self) -> Outcome:
         """From the first instant to rest, or to the first broken law."""
@@ -129,12 +141,7 @@ class Trial:
         if self._over():
             return
         loop = asyncio.get_running_loop()
-        supervisor = self._supervisor
-        supervisor.trouble.calm()
-        supervisor.watches.calm()
-        supervisor.clock.jump(timedelta())
-        for shortage in list(supervisor.shortages):
-            supervisor.run_short(shortage, begins=False)
+        self._supervisor.calm()
         self._people.make_peace()
         ends_at = loop.time() + TIME_TO_SETTLE
         await asyncio.sleep(5 * LOOK_EVERY)
@@ -155,9 +162,15 @@ class Trial:
         supervisor, history = self._supervisor, self._history
         faults = supervisor.trouble.injected + supervisor.watches.injected + self._struck
         decisions = len(history.commands) + history.created_claims
-        figures = Figures(1, seconds, faults, supervisor.crashes, decisions)
+        figures = Figures(1, seconds, faults, supervisor.crashes, history.handovers, decisions)
         fingerprint = hash_of(self._world)
         return Outcome(self._story, tuple(history.violations), figures, fingerprint)
+
+    def _befalls(self, piece: Piece, what: Callable[[Replica], None]) -> None:
+        """Something happens to one of the replicas."""
+        replica = self._supervisor.picked(leads=piece.terms["leads"])
+        if replica is not None:
+            what(replica)
 
     def _replay(self, piece: Piece) -> None:
         self._supervisor.watches.replaying[piece.terms["kind"]] = piece.terms["steps"]

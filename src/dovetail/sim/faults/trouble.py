@@ -1,7 +1,7 @@
 """What fails between the controllers and the world: errors before and after the effect, slow calls, and death.
 
 Sits at the one gate every call of the port passes. Each fault is armed by a piece of the story and strikes the next
-calls that match it. A process that died has no effect any more, whatever its tasks still try.
+calls that match it, whoever makes them. A process that died has no effect any more, whatever its tasks still try.
 """
 
 import asyncio
@@ -38,14 +38,32 @@ class Armed:
 
 
 @dataclass
+class Lifeline:
+    """What befalls one process alone: whether it is still alive, and until when the Lease is out of its reach."""
+
+    identity: str
+    died: Callable[[float], None]  # told for how many seconds it stays dead
+    dead: bool = False
+    cut_off_until: float = 0.0
+
+    def die(self, down: float) -> None:
+        """Have no effect from here on."""
+        self.dead = True
+        self.died(down)
+
+    def check(self) -> None:
+        """Go no further if dead."""
+        if self.dead:
+            raise asyncio.CancelledError
+
+
+@dataclass
 class Trouble:
     """The faults that are armed now, and what they did so far."""
 
-    witness: Callable[[Call], None]  # called right before a call of the controllers takes effect
-    died: Callable[[float], None]
+    witness: Callable[[str, Call], None]  # called right before a call of somebody takes effect
     armed: list[Armed] = field(default_factory=list)
     injected: int = 0
-    dead: bool = False
     _crash: Piece | None = None
     _calls_to_live: int = 0
 
@@ -61,19 +79,22 @@ class Trouble:
         self.armed.clear()
         self._crash = None
 
-    async def before(self, call: Call) -> None:
+    async def before(self, call: Call, life: Lifeline) -> None:
         """Fail, delay or let pass."""
-        self._check_alive()
-        if call.operation not in {"list", "watch"} and call.kind != "Event":
+        life.check()
+        if call.operation not in {"list", "watch"} and call.kind not in {"Event", "Lease"}:
             self._calls_to_live -= 1
             waits_for_effect = self._crash is not None and self._crash.terms["after"] and call.operation in WRITES
             if self._crash is not None and self._calls_to_live <= 0 and not waits_for_effect:
-                self._die(self._crash)
+                self._kill(self._crash, life)
         await self._strike(call)
-        self._check_alive()
-        self.witness(call)
+        await self._hang(call, life)
+        life.check()
+        self.witness(life.identity, call)
 
     async def _strike(self, call: Call) -> None:
+        if not self.armed:
+            return
         struck = next((each for each in self.armed if each.matches(call) and each.piece.what in _BEFORE), None)
         if struck is not None:
             self._spend(struck)
@@ -84,10 +105,18 @@ class Trouble:
             self._spend(slow)
             await asyncio.sleep(slow.piece.terms["seconds"])
 
-    async def after(self, call: Call) -> None:
+    async def _hang(self, call: Call, life: Lifeline) -> None:
+        """One process alone does not get through to the Lease; everything else it does goes on."""
+        left = life.cut_off_until - asyncio.get_running_loop().time()
+        if call.kind == "Lease" and left > 0:
+            self.injected += 1
+            await asyncio.sleep(left)
+            raise Unavailable("the connection was reset")
+
+    async def after(self, call: Call, life: Lifeline) -> None:
         """Hide an effect, or die right after it."""
-        if self._crash is not None and self._calls_to_live <= 0:
-            self._die(self._crash)
+        if self._crash is not None and self._calls_to_live <= 0 and call.kind not in {"Event", "Lease"}:
+            self._kill(self._crash, life)
         for each in self.armed:
             if each.piece.what == "timeout after effect" and each.matches(call):
                 self._spend(each)
@@ -99,13 +128,24 @@ class Trouble:
         if armed.left <= 0:
             self.armed.remove(armed)
 
-    def _die(self, crash: Piece) -> None:
+    def _kill(self, crash: Piece, life: Lifeline) -> None:
         self.injected += 1
         self._crash = None
-        self.dead = True
-        self.died(float(crash.terms["down"]))
+        life.die(float(crash.terms["down"]))
         raise asyncio.CancelledError
 
-    def _check_alive(self) -> None:
-        if self.dead:
-            raise asyncio.CancelledError
+
+class Line:
+    """Where the faults get at the calls of one process."""
+
+    def __init__(self, trouble: Trouble, life: Lifeline) -> None:
+        self._trouble = trouble
+        self._life = life
+
+    async def before(self, call: Call) -> None:
+        """Before the call has any effect."""
+        await self._trouble.before(call, self._life)
+
+    async def after(self, call: Call) -> None:
+        """After its effect, before its answer."""
+        await self._trouble.after(call, self._life)

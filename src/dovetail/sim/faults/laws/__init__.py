@@ -9,6 +9,7 @@ from dovetail.sim.faults.laws.budgets import BudgetsHold
 from dovetail.sim.faults.laws.costs import ConsolidationSaves
 from dovetail.sim.faults.laws.deletions import DeletionsHaveACause
 from dovetail.sim.faults.laws.drains import PodsAreAsked
+from dovetail.sim.faults.laws.leaders import OneActs
 from dovetail.sim.faults.laws.limits import LimitsHold
 from dovetail.sim.faults.laws.marks import MarksAreTakenBack
 from dovetail.sim.faults.laws.protections import ProtectedPodsStay
@@ -21,6 +22,7 @@ LAWS: tuple[type[Law], ...] = (
     LimitsHold,
     ConsolidationSaves,
     MarksAreTakenBack,
+    OneActs,
 )
 
 

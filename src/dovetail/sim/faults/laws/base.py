@@ -9,6 +9,7 @@ from dovetail.model.nodeclaim import NodeClaim
 from dovetail.model.pod import Pod
 from dovetail.model.wire import Key, Unreadable
 from dovetail.sim.faults.history import History
+from dovetail.sim.faults.replica import OFFICE
 from dovetail.sim.kinds import POD
 from dovetail.sim.store import Step
 from dovetail.sim.world import Call
@@ -30,6 +31,12 @@ class Law:
 
     def about_to(self, call: Call) -> None:
         """The controllers are about to do this."""
+
+    def acts(self, who: str, call: Call) -> None:
+        """One of the replicas is about to write this."""
+
+    def lease_changed(self, holder: str, seconds: float) -> None:
+        """The office was taken, renewed or given back; a renewal lasts that many seconds."""
 
     def look(self) -> None:
         """Some time has passed."""
@@ -86,3 +93,7 @@ def dispatch(laws: tuple[Law, ...], step: Step) -> None:
         provider_id = str((step.after.plain.get("spec") or {}).get("providerID", ""))
         for law in laws:
             law.node_gone(step.after.key.name, provider_id)
+    elif kind == "Lease" and step.type != "DELETED" and step.after.key == OFFICE:
+        spec = step.after.plain["spec"]
+        for law in laws:
+            law.lease_changed(spec.get("holderIdentity", ""), float(spec["leaseDurationSeconds"]))

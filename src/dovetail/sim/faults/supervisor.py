@@ -1,0 +1,71 @@
+"""Keeps two replicas of the controllers alive, and lets befall them what the story says."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+
+from dovetail.sim.faults.process import Launch, Offering, Shortage
+from dovetail.sim.faults.replica import Replica, Surroundings
+from dovetail.sim.faults.trouble import Trouble
+from dovetail.sim.world import Call, World
+
+NAMES = ("left", "right")
+
+
+class Supervisor:
+    """Both replicas, and what goes wrong around them."""
+
+    def __init__(self, world: World, launch: Launch, witness: Callable[[str, Call], None]) -> None:
+        self.trouble = Trouble(witness)
+        self.around = Surroundings(world, launch, self.trouble)
+        self.watches = self.around.watches
+        self.clock = self.around.clock
+        self.replicas = tuple(Replica(name, self.around) for name in NAMES)
+        self.broken: BaseException | None = None
+        self._prices: Mapping[Offering, float] = {}
+
+    @property
+    def crashes(self) -> int:
+        """How often one of them died."""
+        return sum(each.crashes for each in self.replicas)
+
+    @property
+    def prices(self) -> Mapping[Offering, float]:
+        """What everything costs an hour."""
+        if not self._prices:
+            self._prices = next((each.process.prices for each in self.replicas if each.process is not None), {})
+        return self._prices
+
+    def picked(self, *, leads: bool) -> Replica | None:
+        """The replica that leads, or one that does not, if there is one."""
+        return next((each for each in self.replicas if each.leads is leads), None)
+
+    def run_short(self, shortage: Shortage, *, begins: bool) -> None:
+        """A shortage begins or ends."""
+        shortages = self.around.shortages
+        if begins:
+            shortages.append(shortage)
+        elif shortage in shortages:
+            shortages.remove(shortage)
+        for each in self.replicas:
+            if each.process is not None:
+                each.process.run_short(shortages)
+
+    def calm(self) -> None:
+        """Nothing goes wrong any more."""
+        self.trouble.calm()
+        self.watches.calm()
+        self.clock.jump(timedelta())
+        for shortage in list(self.around.shortages):
+            self.run_short(shortage, begins=False)
+        for each in self.replicas:
+            each.calm()
+
+    async def run(self) -> None:
+        """Run until cancelled. What a process cannot handle is kept, and ends the story."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for name, each in zip(NAMES, self.replicas, strict=True):
+                    tasks.create_task(each.run(), name=name)
+        except* Exception as failed:  # noqa: BLE001 - whatever it is, the story tells it
+            self.broken = failed.exceptions[0]
