@@ -11,10 +11,11 @@ import dovetail
 from acceptance.fleet import ON_DEMAND, cluster, drifted, free, pdb, running, shielded, worker
 from acceptance.hearing import Listener, told
 from builders import NOON, claim, nodepool, stamped
-from dovetail.controllers.telling import REMIND, Telling
+from dovetail.controllers.telling import REMIND, RENAME, Telling
 from dovetail.core.disruption.context import Context as Pass
 from dovetail.core.disruption.planner import plan_pass
 from dovetail.core.disruption.validation import revalidate
+from dovetail.model.refusal import Refusal
 from dovetail.model.snapshot import ClusterNode
 
 SOURCE = Path(dovetail.__file__).parent
@@ -209,3 +210,22 @@ def test_a_cluster_at_rest_is_told_again_only_after_a_while():
     listener.at += REMIND
     told(found, listener, telling)
     assert len(listener.notices) == 4
+
+
+def test_which_pod_has_no_other_place_is_told_once_in_a_while():
+    listener = Listener()
+    telling = Telling(SimpleNamespace(recorder=listener, clock=listener))
+    look = Pass(cluster(worker("a", running("x", "a"))))
+
+    def stands(pod):
+        telling.refused("single-node", [Refusal("Unschedulable", "node/a", f"{pod} has no other place")], look)
+        return len(listener.notices)
+
+    assert stands("x") == 2, "one on the node, one on its claim"
+    assert stands("y") == 2
+    listener.at += RENAME
+    assert stands("y") == 4
+    listener.at += RENAME
+    assert stands("y") == 4, "that it still holds is told after twice as long"
+    listener.at += RENAME
+    assert stands("y") == 6

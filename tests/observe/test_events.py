@@ -65,6 +65,16 @@ def test_a_notice_becomes_an_event_beside_its_object():
     lived(story)
 
 
+def test_a_recorder_that_is_muted_says_nothing_any_more():
+    async def story(cluster, recorder):
+        recorder.publish(about_node(message="heard"))
+        recorder.mute()
+        recorder.publish(about_node(message="unheard"))
+        assert [each.message for each in await events(cluster, recorder)] == ["heard"]
+
+    lived(story)
+
+
 def test_the_same_is_not_said_again_within_two_minutes():
     async def story(cluster, recorder):
         for _ in range(3):

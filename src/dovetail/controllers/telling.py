@@ -33,7 +33,11 @@ from dovetail.model.refusal import Refusal
 from dovetail.model.snapshot import ClusterNode
 from dovetail.ports.cluster import Notice
 
-REMIND = timedelta(minutes=10)
+REMIND = timedelta(minutes=30)
+"""The API server forgets an event after an hour; what still holds is told again before."""
+RENAME = timedelta(minutes=15)
+"""Which pod has no other place changes all the time; within this one of them is enough."""
+_NAMING = frozenset({"Unschedulable", "CantReplace"})
 REMEMBERED = 200_000
 
 
@@ -48,8 +52,13 @@ class Telling:
         """What stands in the way of a method, on each node."""
         now = self._context.clock.now()
         fresh = [
-            each for each in refusals if each.code in TOLD and self._is_news((each.about, each.code, each.message), now)
+            each
+            for each in refusals
+            if each.code in TOLD
+            and not (each.code in _NAMING and self._is_told((method, each.about, each.code), now, RENAME))
+            and self._is_news((each.about, each.code, each.message), now)
         ]
+        self._told_at.update({(method, each.about, each.code): now for each in fresh if each.code in _NAMING})
         nodes = {node.name: node for node in look.snapshot.nodes} if fresh else {}
         for refusal in fresh:
             node = nodes.get(refusal.about.removeprefix("node/"))
@@ -119,10 +128,13 @@ class Telling:
 
     def _is_news(self, same: tuple[str, ...], now: datetime) -> bool:
         """Whether this was not said a while ago; from now on it was."""
-        last_at = self._told_at.get(same)
-        if last_at is not None and now - last_at < REMIND:
+        if self._is_told(same, now, REMIND):
             return False
         if len(self._told_at) >= REMEMBERED:
             self._told_at.clear()  # the recorder still does not repeat what was said a moment ago
         self._told_at[same] = now
         return True
+
+    def _is_told(self, same: tuple[str, ...], now: datetime, within: timedelta) -> bool:
+        last_at = self._told_at.get(same)
+        return last_at is not None and now - last_at < within

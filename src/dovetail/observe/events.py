@@ -80,9 +80,16 @@ class EventRecorder:
         self._told: OrderedDict[Sameness, _Told] = OrderedDict()
         self.counts = Counts()
         self._metrics = metrics or NoMetrics()
+        self._muted = False
+
+    def mute(self) -> None:
+        """From now on there is nobody to be told."""
+        self._muted = True
 
     def publish(self, notice: Notice) -> None:
         """Tell it, unless the same was told a moment ago. Never raises, never waits."""
+        if self._muted:
+            return
         now, same = self._clock.now(), _sameness(notice)
         last_at = self._published_at.get(same)
         if last_at is not None and now - last_at < self._reticence.window:

@@ -49,6 +49,65 @@ class VirtualTask(asyncio.Task[Any]):
         return self.number
 
 
+class VirtualHandle(asyncio.Handle):
+    """A callback to be run. Without a context of its own it runs in that of the loop, which nobody changes."""
+
+    __slots__ = ()
+
+    def __init__(
+        self, callback: Callable[..., object], args: tuple[Any, ...], loop: "VirtualLoop", context: Context | None
+    ) -> None:
+        self._callback: Callable[..., object] | None = callback
+        self._args: tuple[Any, ...] = args
+        self._loop: VirtualLoop = loop
+        self._context: Context | None = context
+        self._cancelled = False
+        self._repr: str | None = None
+        self._source_traceback = None
+
+    def cancel(self) -> None:
+        """Do not run it."""
+        self._cancelled = True
+        self._callback, self._args = None, ()
+
+    def _run(self) -> None:
+        callback, context = self._callback, self._context
+        assert callback is not None, "what is cancelled is not run"
+        try:
+            if context is None:
+                callback(*self._args)
+            else:
+                context.run(callback, *self._args)
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as error:  # noqa: BLE001 - the loop keeps it, and `run` raises it
+            told = {"message": f"Exception in callback {callback!r}", "exception": error, "handle": self}
+            self._loop.call_exception_handler(told)
+
+
+class VirtualTimer(VirtualHandle, asyncio.TimerHandle):
+    """A callback to be run at an instant."""
+
+    __slots__ = ()
+
+    def __init__(
+        self,
+        when: float,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        loop: "VirtualLoop",
+        context: Context | None,
+    ) -> None:
+        VirtualHandle.__init__(self, callback, args, loop, context)
+        self._when = when
+
+    def cancel(self) -> None:
+        """Do not run it, and tell the loop."""
+        if not self._cancelled:
+            self._loop._timer_handle_cancelled(self)  # noqa: SLF001 - as asyncio does
+        VirtualHandle.cancel(self)
+
+
 class VirtualLoop(asyncio.AbstractEventLoop):
     """The loop. `limit` is the last instant, in seconds, that time may jump to."""
 
@@ -78,7 +137,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     ) -> asyncio.Handle:
         """Run the callback in this instant, after everything that is ready already."""
         self._check_open()
-        handle = asyncio.Handle(callback, args, self, context)
+        handle = VirtualHandle(callback, args, self, context)
         self._ready.append(handle)
         return handle
 
@@ -99,7 +158,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     ) -> asyncio.TimerHandle:
         """Run the callback at that instant of virtual time."""
         self._check_open()
-        handle = asyncio.TimerHandle(when, callback, args, self, context)
+        handle = VirtualTimer(when, callback, args, self, context)
         self._timers_made += 1
         heapq.heappush(self._timers, (when, self._timers_made, handle))
         return handle
@@ -165,17 +224,20 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self._stopping = True
 
     def _run_once(self) -> None:
-        if not self._ready:
+        queue = self._ready
+        if not queue:
             self._jump()
-        while self._timers and self._timers[0][0] <= self._now:
-            handle = heapq.heappop(self._timers)[2]
-            if handle.cancelled():
+        timers = self._timers
+        while timers and timers[0][0] <= self._now:
+            handle = heapq.heappop(timers)[2]
+            if handle._cancelled:  # noqa: SLF001 - asked for every callback
                 self._cancelled_timers -= 1
             else:
-                self._ready.append(handle)
-        for _ in range(len(self._ready)):
-            ready = self._ready.popleft()
-            if not ready.cancelled():
+                queue.append(handle)
+        take = queue.popleft
+        for _ in range(len(queue)):
+            ready = take()
+            if not ready._cancelled:  # noqa: SLF001 - as above
                 ready._run()  # noqa: SLF001 - a handle has no public way to be run
 
     def _jump(self) -> None:

@@ -306,9 +306,7 @@ class Store:
         if self._keeps_log:
             self._write_log(step)
         table.append(step, self._history_limit)
-        loop = asyncio.get_running_loop()
-        for listener in (*table.listeners, *self._listeners):
-            loop.call_soon(listener, step)
+        asyncio.get_running_loop().call_soon(_spread, (*table.listeners, *self._listeners), step)
 
     def _write_log(self, step: Step) -> None:
         record = step.after
@@ -319,6 +317,11 @@ class Store:
     def log_bytes(self) -> bytes:
         """The whole event log: equal for equal seeds."""
         return "".join(f"{entry}\n" for entry in self.log).encode()
+
+
+def _spread(listeners: Iterable[Listener], step: Step) -> None:
+    for listener in listeners:
+        listener(step)
 
 
 def _summary(record: Record) -> str:

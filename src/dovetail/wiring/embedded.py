@@ -9,7 +9,7 @@ from typing import Any
 from dovetail.manifest.defaults import with_defaults
 from dovetail.manifest.schema import schema_of
 from dovetail.manifest.validation import faults_of, scope_of
-from dovetail.observe.metrics import PrometheusMetrics
+from dovetail.observe.metrics import PrometheusMetrics, UnseenMetrics
 from dovetail.ports.errors import Invalid
 from dovetail.settings import Settings
 from dovetail.sim.world import World, WorldOptions
@@ -40,13 +40,18 @@ class Embedded:
 
 
 @asynccontextmanager
-async def embedded(options: WorldOptions, settings: Settings) -> AsyncIterator[Embedded]:
-    """The controllers alive on a world of their own. Must be entered on a virtual loop. Only a ledger named is kept."""
+async def embedded(options: WorldOptions, settings: Settings, *, seen: bool = True) -> AsyncIterator[Embedded]:
+    """The controllers alive on a world of their own. Must be entered on a virtual loop. Only a ledger named is kept.
+
+    A world that is not `seen` while it lives has no events and no metrics: nobody would read them.
+    """
     world = World(options, validate=admit)
     kept = replace(settings, ledger=settings.ledger or "off")
     async with AsyncExitStack() as stack:
         ledger = stack.enter_context(keeping(kept, world.clock, "embedded"))
-        parts = assemble(world, world.clock, settings, PrometheusMetrics(), ledger)
+        parts = assemble(world, world.clock, settings, PrometheusMetrics() if seen else UnseenMetrics(), ledger)
+        if not seen:
+            parts.recorder.mute()
         await stack.enter_async_context(world)
         running = asyncio.get_running_loop().create_task(parts.run(), name="dovetail")
         try:
