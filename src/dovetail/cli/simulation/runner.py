@@ -83,7 +83,7 @@ def _rarely_collecting() -> Iterator[None]:
 async def _live(scenario: Scenario, trace: tuple[Arrival, ...], progress: Progress) -> Report:
     kubelet = replace(KubeletTiming(), heartbeat=DAY)  # nobody times leases here
     options = WorldOptions(seed=scenario.seed, epoch=scenario.start, keeps_log=False, kubelet=kubelet)
-    async with embedded(options, settings_of(scenario)) as cluster:
+    async with embedded(options, settings_of(scenario), seen=False) as cluster:
         loop = asyncio.get_running_loop()
         meter = Meter(_price)
         meter.watch(cluster.world, loop.time)
