@@ -4,13 +4,14 @@ Time is the hurried loop's. The process is made as `dovetail run --provider aws`
 """
 
 import asyncio
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 
 from cloud.aws.account import opened
 from cloud.aws.hurried import hurry
 from cloud.aws.nodes import booting
+from dovetail.cloud.aws.session import AwsError
 from dovetail.model.labels import INSTANCE_TYPE
 from dovetail.settings import Settings
 from dovetail.sim.kubelet import KubeletTiming
@@ -23,6 +24,7 @@ REF = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
 AMD64 = {"key": "kubernetes.io/arch", "operator": "In", "values": ["amd64"]}
 ON_DEMAND = {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]}
 PACE = 12.0
+PATIENCE = 20
 QUICK = KubeletTiming(node_ready=(0.1, 0.5), pod_start=(0.1, 0.5), pod_stop=(0.1, 0.5))
 
 
@@ -56,8 +58,11 @@ class CloudLife(Life):
         return [node.metadata.labels[INSTANCE_TYPE] for node in self.nodes]
 
     async def instances(self):
-        """Those of the cluster that are alive, as EC2 tells."""
-        return [each for each in await self.account.parts.instances.list() if not each.terminating]
+        """Those of the cluster that are alive, as EC2 tells. Time-outs are hurried too: a slow moto is asked again."""
+        for _ in range(PATIENCE):
+            with suppress(AwsError):
+                return [each for each in await self.account.parts.instances.list() if not each.terminating]
+        raise TimeoutError("moto does not answer")
 
 
 def alive(story, moto, monkeypatch, *manifests, deaf=(), **settings):

@@ -6,11 +6,12 @@ is not counted as asked by the program.
 
 import asyncio
 import base64
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from email import message_from_string
 
 import yaml
 from aiobotocore.session import get_session
+from botocore.exceptions import BotoCoreError
 
 from dovetail.model.kinds import NODE_CLAIM
 from dovetail.sim.kubelet import FAKE_NODE
@@ -37,13 +38,18 @@ async def _boot_all(ec2, world, cluster_name, deaf):
     filters = [{"Name": "tag:eks:eks-cluster-name", "Values": [cluster_name]}]
     booted = set()
     while True:
-        said = await ec2.describe_instances(Filters=filters)
-        for each in [each for reservation in said["Reservations"] for each in reservation["Instances"]]:
-            alive = each["State"]["Name"] in ("pending", "running")
-            if alive and each["InstanceId"] not in booted and each["InstanceType"] not in deaf:
-                booted.add(each["InstanceId"])
-                world.apply(await _node(ec2, world, each))
+        with suppress(BotoCoreError):  # time-outs are hurried: a slow moto is asked again
+            await _boot_some(ec2, world, filters, booted, deaf)
         await asyncio.sleep(1)
+
+
+async def _boot_some(ec2, world, filters, booted, deaf):
+    said = await ec2.describe_instances(Filters=filters)
+    for each in [each for reservation in said["Reservations"] for each in reservation["Instances"]]:
+        alive = each["State"]["Name"] in ("pending", "running")
+        if alive and each["InstanceId"] not in booted and each["InstanceType"] not in deaf:
+            world.apply(await _node(ec2, world, each))
+            booted.add(each["InstanceId"])
 
 
 async def _node(ec2, world, instance):

@@ -36,7 +36,7 @@ def test_a_spot_warning_drains_the_right_node_and_starts_its_replacement(life):
         life.proxy.on("ReceiveMessage", impatient)
         aws = life.account.aws
         url = (await aws.call("sqs", "create_queue", QueueName=QUEUE))["QueueUrl"]
-        await life.until(lambda: life.running(2) and life.settled(), within=300)
+        await life.until(lambda: life.running(2) and life.settled(), within=1800)
         before = {claim.provider_id: claim for claim in life.claims}
         warned, spared = life.claims
         offering = [warned.metadata.labels[label] for label in (CAPACITY_TYPE, INSTANCE_TYPE, ZONE)]
@@ -46,9 +46,9 @@ def test_a_spot_warning_drains_the_right_node_and_starts_its_replacement(life):
         await aws.call("sqs", "send_message", QueueUrl=url, MessageBody=spot(instance, life.world.clock.now()))
 
         unavailable = life.parts.supplier.parts.unavailable
-        await life.until(lambda: unavailable.covers(Sold(*offering)), within=60)
+        await life.until(lambda: unavailable.covers(Sold(*offering)), within=600)
         moved = lambda: warned.provider_id not in {each.provider_id for each in life.claims}  # noqa: E731
-        await life.until(lambda: moved() and life.running(2) and life.settled(), within=300)
+        await life.until(lambda: moved() and life.running(2) and life.settled(), within=1800)
         after = {claim.provider_id: claim for claim in life.claims}
         assert set(before) & set(after) == {spared.provider_id}
         [fresh] = set(after) - set(before)
