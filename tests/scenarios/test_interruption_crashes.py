@@ -29,7 +29,7 @@ class Crash:
                 await self._die()
 
     async def after(self, _call):
-        if self.armed and not self.died and self.left == 0:
+        if self.armed and not self.died and self.left <= 0:  # reads have no effect to die after
             await self._die()
 
     async def _die(self):

@@ -41,6 +41,7 @@ class Departure:
     def __init__(self, context: Context, evictions: EvictionQueue) -> None:
         self._context = context
         self._evictions = evictions
+        self._ended: set[str] = set()  # uids of claims whose instance is known to be gone
 
     async def step(self, node: Node, claim: NodeClaim | None) -> float | None:
         """Bring the node a step further: seconds until it is looked at again, or None when it may go."""
@@ -61,18 +62,29 @@ class Departure:
             return self._until(deadline + _MOMENT if deadline is not None else None)
         elapsed = Verdict(VOLUMES_DETACHED, "False", "TerminationGracePeriodElapsed", awaiting_words(attached))
         verdicts.append(elapsed if attached else Verdict(VOLUMES_DETACHED))
-        return await self._end_instance(claim, verdicts)
+        return await self.end_instance(claim, verdicts) if claim is not None else None
 
-    async def _end_instance(self, claim: NodeClaim | None, verdicts: list[Verdict]) -> float | None:
-        if claim is None:
-            return None
-        gone = False
+    async def end_instance(self, claim: NodeClaim, verdicts: Sequence[Verdict] = ()) -> float | None:
+        """Ask for the end of the claim's instance: seconds until it is asked for again, None once it is gone.
+
+        Written on the claim together with the other verdicts; for an instance that is gone alone it is not worth it.
+        """
+        gone = claim.metadata.uid in self._ended or await self._is_ended(claim)
+        if verdicts or not gone:
+            await self.judge(claim, [*verdicts, Verdict(INSTANCE_TERMINATING)])
+        return None if gone else INSTANCE_SECONDS
+
+    async def _is_ended(self, claim: NodeClaim) -> bool:
         try:
             await self._context.cloud.terminate(claim)
         except InstanceNotFound:
-            gone = True
-        await self.judge(claim, [*verdicts, Verdict(INSTANCE_TERMINATING)])
-        return None if gone else INSTANCE_SECONDS
+            self._ended.add(claim.metadata.uid)
+            return True
+        return False
+
+    def forget(self, claim: NodeClaim) -> None:
+        """The claim is gone."""
+        self._ended.discard(claim.metadata.uid)
 
     def _drained(self, node: Node, claim: NodeClaim | None, drain: Drain, deadline: datetime | None) -> float | None:
         """Send the pods whose turn it is; seconds to wait for the rest, None when nothing is left."""
@@ -81,14 +93,25 @@ class Departure:
             errand = Errand(pod.key, pod.metadata.uid, node.key, reason, deadline)
             self._evictions.ask(errand, urgent=pod in drain.force)
         if not drain.done:
-            message = waiting_words(drain, self._context.clock.now())
-            self._tell(node, "FailedDraining", message, warning=True, dedupe=(node.metadata.uid,))
-            return self._until(drain.changes_at)
+            return self._tell_waiting(node, claim, drain)
         if claim is None or claim.has(DRAINED):
             return None
-        began_at = _began_at(claim) or self._context.clock.now()
-        left = began_at + MINIMUM_DRAIN - self._context.clock.now()
+        left = self._left_of_the_minimum(claim)
         return left.total_seconds() if left > timedelta() else None
+
+    def _tell_waiting(self, node: Node, claim: NodeClaim | None, drain: Drain) -> float:
+        """Pods that go within the shortest drain there is are nothing to warn of."""
+        now = self._context.clock.now()
+        left = self._left_of_the_minimum(claim) if claim is not None else timedelta()
+        if left > timedelta():
+            return self._until(min(now + left, drain.changes_at or now + left))
+        message = waiting_words(drain, now)
+        self._tell(node, "FailedDraining", message, warning=True, dedupe=(node.metadata.uid,))
+        return self._until(drain.changes_at)
+
+    def _left_of_the_minimum(self, claim: NodeClaim) -> timedelta:
+        now = self._context.clock.now()
+        return (_began_at(claim) or now) + MINIMUM_DRAIN - now
 
     def _unread(self, node: Node, deadline: datetime | None) -> float | None:
         """A pod nobody can read may run on this very node: it stays until that is cleared up, or its deadline is."""

@@ -81,8 +81,7 @@ class Lifecycle:
             if launched is None:
                 return None
             claim = launched
-        claim = await self._register(claim)
-        claim = await self._initialize(claim)
+        claim = await self._join(claim)
         return await self._check_liveness(claim)
 
     async def _launch(self, claim: NodeClaim) -> NodeClaim | None:
@@ -111,9 +110,13 @@ class Lifecycle:
         annotations = missing(instance.annotations, claim.metadata.annotations)
         if labels or annotations:
             claim = await self._context.patch_claim(claim, {"metadata": {"labels": labels, "annotations": annotations}})
+        known = msgspec.structs.replace(claim.status, provider_id=instance.provider_id)
+        joined = self._context.state.nodes_of(msgspec.structs.replace(claim, status=known))
+        awaited = () if joined else (plan_registration(claim, joined).verdict,)  # said with the launch: one call less
         claim = await self._judge(
             claim,
             Verdict(LAUNCHED),
+            *awaited,
             providerID=instance.provider_id,
             imageID=instance.image_id,
             capacity=amounts(instance.capacity),
@@ -122,9 +125,12 @@ class Lifecycle:
         log.info("launched nodeclaim", extra={"nodeclaim": claim.name, "provider_id": instance.provider_id, **labels})
         return claim
 
-    async def _register(self, claim: NodeClaim) -> NodeClaim:
-        if not claim.has(LAUNCHED) or not is_unknown(claim.status.conditions, REGISTERED):
+    async def _join(self, claim: NodeClaim) -> NodeClaim:
+        """Register the claim's node, and initialise it; what both come to is written together."""
+        if not claim.has(LAUNCHED):
             return claim
+        if not is_unknown(claim.status.conditions, REGISTERED):
+            return await self._initialize(claim) if claim.has(REGISTERED) else claim
         registration = plan_registration(claim, self._context.state.nodes_of(claim))
         if registration.node is None:
             return await self._judge(claim, registration.verdict)
@@ -136,12 +142,13 @@ class Lifecycle:
         where = {"nodepool": claim.nodepool_name, "zone": claim.metadata.labels.get(ZONE, "")}
         self._context.metrics.count("karpenter_nodes_created_total", **where)
         log.info("registered nodeclaim", extra={"nodeclaim": claim.name, "node": registration.node.name})
-        claim = await self._judge(claim, registration.verdict, nodeName=registration.node.name)
+        claim = await self._initialize(claim, registration.verdict, nodeName=registration.node.name)
         self._outcome(claim, succeeded=True)
         return claim
 
-    async def _initialize(self, claim: NodeClaim) -> NodeClaim:
-        if not claim.has(REGISTERED) or claim.has(INITIALIZED):
+    async def _initialize(self, claim: NodeClaim, *before: Verdict, **status: str) -> NodeClaim:
+        """Whether the node is ready for its pods, written with what was found `before` in the same look."""
+        if claim.has(INITIALIZED):
             return claim
         nodes = self._context.state.nodes_of(claim)
         node = nodes[0] if len(nodes) == 1 else None
@@ -150,7 +157,7 @@ class Lifecycle:
             if node.metadata.labels.get(INITIALIZED_LABEL) != "true":
                 await self._context.patch_node(node, {"metadata": {"labels": {INITIALIZED_LABEL: "true"}}})
             log.info("initialized nodeclaim", extra={"nodeclaim": claim.name, "node": node.name})
-        return await self._judge(claim, verdict)
+        return await self._judge(claim, *before, verdict, **status)
 
     async def _check_liveness(self, claim: NodeClaim) -> float | None:
         liveness = judge_liveness(claim, self._context.clock.now())
@@ -166,13 +173,13 @@ class Lifecycle:
             self._given_up.add(claim.metadata.uid)
         count_removal(self._context, claim, reason)
 
-    async def _judge(self, claim: NodeClaim, verdict: Verdict, **status: Any) -> NodeClaim:
-        """Write a condition, with whatever status goes with it; nothing is sent when nothing changes."""
+    async def _judge(self, claim: NodeClaim, *verdicts: Verdict, **status: Any) -> NodeClaim:
+        """Write conditions, with whatever status goes with it; nothing is sent when nothing changes."""
         created_at = claim.metadata.creation_timestamp
         assert created_at is not None, "an object of the API has a creation timestamp"
         conditions = ConditionList(
             claim.status.conditions, DEPENDENTS, created_at, claim.metadata.generation, self._context.clock.now()
-        ).set(verdict)
+        ).set(*verdicts)
         if conditions == claim.status.conditions and not status:
             return claim
         written = await self._context.patch_claim(claim, conditions_patch(conditions, **status), status=True)

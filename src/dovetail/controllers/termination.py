@@ -16,7 +16,7 @@ from dovetail.core.lifecycle.deadline import read_deadline
 from dovetail.core.lifecycle.drain import drain_patch
 from dovetail.core.lifecycle.graceperiod import grace_period_patch, stamp
 from dovetail.core.lifecycle.patches import finalizer_removed
-from dovetail.model.conditions import Verdict, find
+from dovetail.model.conditions import find
 from dovetail.model.kinds import NODE, NODE_CLAIM
 from dovetail.model.labels import CAPACITY_TYPE, NODEPOOL, TERMINATION_FINALIZER, ZONE
 from dovetail.model.node import Node
@@ -29,7 +29,6 @@ from dovetail.ports.errors import InstanceNotFound, NotFound
 from dovetail.runtime.reconciler import Reconciler
 
 log = logging.getLogger(__name__)
-INSTANCE_SECONDS = 5.0
 UNREADABLE_SECONDS = 30.0
 EXPIRING = "TerminationGracePeriodExpiring"
 
@@ -45,6 +44,7 @@ class Termination:
         )
         self.evictions = EvictionQueue(context)
         self._departure = Departure(context, self.evictions)
+        self._accepted: set[str] = set()  # uids of nodes that are deleted already, though the watch has not told yet
         context.state.pods.listen(self._pod_changed)
         context.state.attachments.listen(self._attachment_changed)
         context.state.claims.listen(self._claim_changed)
@@ -72,9 +72,12 @@ class Termination:
             self.claims.add(after.key)
         elif after is None and before is not None:
             self.claims.forget(before.key)
+            self._departure.forget(before)
 
     def _node_changed(self, before: Node | None, after: Node | None) -> None:
         node = after or before
+        if before is not None and (after is None or after.deleting):
+            self._accepted.discard(before.metadata.uid)
         for claim in self._context.state.claims_of(node) if node is not None else ():
             if claim.deleting:
                 self.claims.add(claim.key)
@@ -104,14 +107,16 @@ class Termination:
         if claim.has(REGISTERED):
             nodes = context.state.nodes_of(claim)
             for node in nodes:
-                if not node.deleting:
+                if not node.deleting and node.metadata.uid not in self._accepted:
                     await context.delete_node(node)
+                    self._accepted.add(node.metadata.uid)
             if nodes:
                 return None  # the node's own end wakes us
             if self._hides_its_node(claim):
                 return UNREADABLE_SECONDS
-        if claim.provider_id and not await self._terminated(claim):
-            return INSTANCE_SECONDS
+        wait = await self._departure.end_instance(claim) if claim.provider_id else None
+        if wait is not None:
+            return wait
         await self._let_claim_go(context.state.claims.items.get(key, claim))
         return None
 
@@ -135,16 +140,6 @@ class Termination:
         notices = [Notice(NODE, node, EXPIRING, message, warning=True) for node in self._context.state.nodes_of(claim)]
         for notice in (Notice(NODE_CLAIM, claim, EXPIRING, message, warning=True), *notices):
             self._context.recorder.publish(notice)
-
-    async def _terminated(self, claim: NodeClaim) -> bool:
-        """Ask for the end of the instance; True once it is gone."""
-        gone = False
-        try:
-            await self._context.cloud.terminate(claim)
-        except InstanceNotFound:
-            gone = True
-        await self._departure.judge(claim, [Verdict(INSTANCE_TERMINATING)] if not gone else [])
-        return gone
 
     async def _let_claim_go(self, claim: NodeClaim) -> None:
         try:

@@ -7,7 +7,7 @@ waiting for its registration delay is made again by `recover` from what the Node
 """
 
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from dovetail.cloud.kwok.availability import Availability, Shortage
 from dovetail.cloud.kwok.choice import Choice, find_cheapest
@@ -31,6 +31,7 @@ from dovetail.ports.errors import AlreadyExists, InstanceNotFound, InsufficientC
 
 _STATEMENTS = (*unready(timedelta(minutes=10)), *GENERAL)
 _AVOIDED_FOR = timedelta(minutes=3)
+_A_MOMENT = timedelta(seconds=1)
 
 
 class KwokProvider:
@@ -40,6 +41,7 @@ class KwokProvider:
         self._cluster = cluster
         self._clock = clock
         self._registrations = Registrations(cluster)
+        self._classes: dict[str, tuple[datetime, KWOKNodeClass | None]] = {}
         self._listed: dict[str, tuple[Node, Instance]] = {}
         self.availability = Availability(tuple(catalog))
         offered = {key for each in catalog for offering in each.offerings for key in offering.requirements}
@@ -79,11 +81,19 @@ class KwokProvider:
 
     async def launch(self, claim: NodeClaim) -> Instance:
         """Create the claim's Node, at once or after its class's registration delay, unless that was done before."""
-        name = node_name(claim)
-        existing = await self._node(name) or self._registrations.waiting(name)
-        if existing is not None:
+        waiting = self._registrations.waiting(node_name(claim))
+        if waiting is not None:
+            return instance_of(waiting)
+        try:
+            return await self._launch(claim)
+        except (InsufficientCapacity, NodeClassNotReady):
+            existing = await self._node(node_name(claim))
+            if existing is None:
+                raise
             return instance_of(existing)
-        node_class = await self._class(claim.spec.node_class_ref)
+
+    async def _launch(self, claim: NodeClaim) -> Instance:
+        node_class = await self._recent_class(claim.spec.node_class_ref)
         if node_class is None or node_class.deleting:
             raise InsufficientCapacity(f"KWOKNodeClass {claim.spec.node_class_ref.name!r} does not exist")
         ready = _readiness(node_class)
@@ -167,6 +177,9 @@ class KwokProvider:
     async def _start(self, claim: NodeClaim, node: Node, node_class: KWOKNodeClass) -> Node:
         delay = node_class.spec.node_registration_delay
         if delay is not None and delay.span > timedelta():
+            existing = await self._node(node.name)
+            if existing is not None:
+                return existing
             self._registrations.schedule(claim, node, delay.span)
             return node
         try:
@@ -180,6 +193,15 @@ class KwokProvider:
         except NotFound:
             return None
         return node if node.provider_id == provider_id(name) else None
+
+    async def _recent_class(self, ref: NodeClassRef) -> KWOKNodeClass | None:
+        """The class as it was a moment ago: a wave of launches reads it once."""
+        now = self._clock.now()
+        read_at, known = self._classes.get(ref.name, (now, None))
+        if known is None or now - read_at >= _A_MOMENT:
+            known = await self._class(ref)
+            self._classes[ref.name] = now, known
+        return known
 
     async def _class(self, ref: NodeClassRef) -> KWOKNodeClass | None:
         try:

@@ -18,6 +18,7 @@ from dovetail.model.labels import (
     NODEPOOL,
     NODEPOOL_HASH,
     NODEPOOL_HASH_VERSION,
+    TERMINATION_FINALIZER,
 )
 from dovetail.model.nodeclaim import ClaimResources, NodeClaim, NodeClaimSpec
 from dovetail.model.pod import NodeSelectorRequirement
@@ -93,6 +94,7 @@ def _metadata(template: Template, requirements: Requirements) -> ObjectMeta:
             NODEPOOL_HASH: template_hash(pool),
             NODEPOOL_HASH_VERSION: HASH_VERSION,
         },
+        finalizers=(TERMINATION_FINALIZER,),  # there before anything can be launched for it
         owner_references=(
             OwnerReference(
                 api_version="karpenter.sh/v1",
