@@ -16,7 +16,14 @@ from typing import Any
 
 PASS_BAR = 4.0  # times the sweep
 AGAIN_BAR = 0.2  # of the first pass
-SAID = {"leaves": "left", "comes": "came", "annotated": "was annotated"}
+SAID = {
+    "leaves": "left",
+    "comes": "came in its place",
+    "annotated": "was annotated",
+    "resized": "asked for more",
+    "labelled": "was labelled",
+    "elsewhere": "came elsewhere",
+}
 KINDS = tuple(SAID)
 REGIMES = ("converged", "settling")
 

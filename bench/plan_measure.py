@@ -24,10 +24,12 @@ from dovetail.core.provisioning.eligibility import usable_pools
 from dovetail.model.budget import BudgetSpec
 from dovetail.model.conditions import READY
 from dovetail.model.duration import Delay
-from dovetail.model.labels import DO_NOT_DISRUPT
+from dovetail.model.labels import ARCH, CAPACITY_TYPE, DO_NOT_DISRUPT, NODEPOOL, ZONE
 from dovetail.model.nodeclaim import DRIFTED, INITIALIZED, LAUNCHED, REGISTERED
 from dovetail.model.nodepool import Disruption, NodePool
 from dovetail.model.pod import Pod
+from dovetail.model.quantity import ZERO, Quantity
+from dovetail.model.requests import spec_requests
 from dovetail.model.snapshot import ClusterNode, Snapshot
 from dovetail.model.wire import Condition, LabelSelector, ObjectMeta
 from dovetail.model.workload import PodDisruptionBudget, PodDisruptionBudgetSpec, PodDisruptionBudgetStatus
@@ -42,6 +44,8 @@ LATER = timedelta(seconds=10)
 EMPTY, DRIFTING, PROTECTED = 0.2, 0.01, 0.02  # shares of the dedicated nodes, and of all nodes
 WITH_BUDGET = 0.2  # share of the workloads
 EXHAUSTED_EVERY = 20  # of their budgets
+ALIKE = (NODEPOOL, ZONE, ARCH, CAPACITY_TYPE)
+TRIED = 50  # nodes that are asked for room before another pod is drawn
 STEPS = tuple(
     Condition(type=step, status="True", last_transition_time=LONG_AGO) for step in (LAUNCHED, REGISTERED, INITIALIZED)
 )
@@ -130,18 +134,60 @@ def check_same(plan: Plan, snapshot: Snapshot) -> None:
 
 
 def changes(snapshot: Snapshot) -> Iterator[tuple[str, Snapshot]]:
-    """One random pod at a time, each on a random node: it leaves, another comes in its place, that one is annotated."""
+    """One random pod at a time, each on a random node: it leaves, another comes in its place, that one is annotated,
+    asks for more and is labelled. Then a twin of one that runs elsewhere comes to another node, where it has room.
+    """
     rng = random.Random(9)  # noqa: S311 - not for secrets
     current = snapshot
     for number in range(CHANGED):
-        place = rng.choice([place for place, node in enumerate(current.nodes) if not is_empty(node.pods)])
-        pods = current.nodes[place].pods
-        chosen = rng.choice([pod for pod in pods if not pod.daemon])
-        others = tuple(pod for pod in pods if pod is not chosen)
+        place, chosen = _draw(current, rng)
+        others = tuple(pod for pod in current.nodes[place].pods if pod is not chosen)
         yield "leaves", (current := _with(current, place, others))
         twin = _renamed(chosen, f"{chosen.metadata.name}-{number}")
         yield "comes", (current := _with(current, place, (*others, twin)))
-        yield "annotated", (current := _with(current, place, (*others, _annotated(twin, {"example.com/seen": "yes"}))))
+        twin = _annotated(twin, {"example.com/seen": "yes"})
+        yield "annotated", (current := _with(current, place, (*others, twin)))
+        yield "resized", (current := _with(current, place, (*others, twin := _resized(twin))))
+        yield "labelled", (current := _with(current, place, (*others, _labelled(twin, {"example.com/seen": "yes"}))))
+        place, twin = _roomy(current, rng, f"elsewhere-{number}")
+        yield "elsewhere", (current := _with(current, place, (*current.nodes[place].pods, twin)))
+
+
+def _draw(snapshot: Snapshot, rng: random.Random) -> tuple[int, Pod]:
+    """A random pod of a random node, and where that is."""
+    place = rng.choice([place for place, node in enumerate(snapshot.nodes) if not is_empty(node.pods)])
+    return place, rng.choice([pod for pod in snapshot.nodes[place].pods if not pod.daemon])
+
+
+def _roomy(snapshot: Snapshot, rng: random.Random, name: str) -> tuple[int, Pod]:
+    """The twin of a random pod, for a random node of the same pool, zone and kind that has room for it."""
+    while True:
+        at, chosen = _draw(snapshot, rng)
+        alike = [
+            place
+            for place, node in enumerate(snapshot.nodes)
+            if place != at and all(node.labels[key] == snapshot.nodes[at].labels[key] for key in ALIKE)
+        ]
+        asked = spec_requests(chosen.spec)
+        for place in rng.sample(alike, min(TRIED, len(alike))):
+            left = snapshot.nodes[place].available
+            if all(amount <= left.get(resource, ZERO) for resource, amount in asked.items()):
+                spec = msgspec.structs.replace(chosen.spec, node_name=snapshot.nodes[place].name)
+                return place, _renamed(msgspec.structs.replace(chosen, spec=spec), name)
+
+
+def _resized(pod: Pod) -> Pod:
+    """A tenth more of the processor, as after a resize in place: nobody asked for as much before."""
+    first, *others = pod.spec.containers
+    asked = first.resources.requests
+    more = {**asked, "cpu": Quantity.of(f"{asked['cpu'].milli * 11 // 10 + 1}m")}
+    first = msgspec.structs.replace(first, resources=msgspec.structs.replace(first.resources, requests=more))
+    return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, containers=(first, *others)))
+
+
+def _labelled(pod: Pod, labels: dict[str, str]) -> Pod:
+    written = {**pod.metadata.labels, **labels}
+    return msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, labels=written))
 
 
 def _renamed(pod: Pod, name: str) -> Pod:

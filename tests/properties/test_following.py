@@ -9,6 +9,7 @@ import pytest
 from builders import claim, node, pod, snapshot
 from dovetail.core.scheduling.sweep import Bounds, Sweep
 from dovetail.model.labels import INITIALIZED, REGISTERED
+from dovetail.model.quantity import Quantity
 from dovetail.model.snapshot import ClusterNode
 from reference.clusters import random_cluster
 
@@ -33,12 +34,29 @@ def answers(sweep):
     return one
 
 
+def resized(pod, rng):
+    """The pod with another request, and sometimes other labels: of a kind that may not have been there before."""
+    wanted = {"cpu": Quantity.parse(rng.choice(("50m", "450m", "3")))}
+    containers = tuple(
+        msgspec.structs.replace(
+            each,
+            resources=msgspec.structs.replace(each.resources, requests={**each.resources.requests, **wanted}),
+        )
+        for each in pod.spec.containers
+    )
+    meta = pod.metadata
+    if rng.random() < 0.4:
+        labels = {key: rng.choice(("a", "b", value)) for key, value in meta.labels.items()}
+        meta = msgspec.structs.replace(meta, labels=labels)
+    return msgspec.structs.replace(pod, metadata=meta, spec=msgspec.structs.replace(pod.spec, containers=containers))
+
+
 def with_one_pod_changed(snapshot, rng, number):
     """Another pod on some node: gone, a twin of one that runs elsewhere, at its end, or on its way out."""
     place = rng.randrange(len(snapshot.nodes))
     node = snapshot.nodes[place]
     everywhere = [pod for each in snapshot.nodes for pod in each.pods]
-    kind = rng.choice(("gone", "twin", "twin", "ended", "leaving"))
+    kind = rng.choice(("gone", "twin", "twin", "ended", "leaving", "resized", "resized"))
     pods = list(node.pods)
     if kind == "twin" and everywhere:
         twin = rng.choice(everywhere)
@@ -50,6 +68,8 @@ def with_one_pod_changed(snapshot, rng, number):
         if kind == "ended":
             status = msgspec.structs.replace(chosen.status, phase="Succeeded")
             pods.append(msgspec.structs.replace(chosen, status=status))
+        elif kind == "resized":
+            pods.append(resized(chosen, rng))
         elif kind == "leaving":
             meta = msgspec.structs.replace(chosen.metadata, deletion_timestamp=snapshot.at)
             pods.append(msgspec.structs.replace(chosen, metadata=meta))
@@ -79,7 +99,7 @@ def test_a_sweep_that_followed_answers_like_a_new_one(chunk):
             fresh = Sweep(snapshot, case.pools, closed=closed)
             assert answers(sweep) == answers(fresh), f"seed {seed}, change {number}"
             followed += 1
-    assert followed > 20
+    assert followed > 300
 
 
 def with_pods(snapshot, place, pods):

@@ -15,6 +15,7 @@ from dovetail.model.duration import Delay
 from dovetail.model.labels import DO_NOT_DISRUPT
 from dovetail.model.nodeclaim import DRIFTED, INITIALIZED, LAUNCHED, REGISTERED
 from dovetail.model.nodepool import Disruption
+from dovetail.model.quantity import Quantity
 from dovetail.model.wire import Condition
 from reference.clusters import random_cluster
 
@@ -63,7 +64,8 @@ class Story:
     def change(self):
         """One thing happens."""
         self.number += 1
-        kinds = (*(self.comes, self.leaves, self.moves, self.is_annotated) * 4, self.time_passes, self.is_edited)
+        often = (self.comes, self.leaves, self.moves, self.is_annotated, self.is_resized)
+        kinds = (*often * 4, self.time_passes, self.is_edited)
         rare = (self.node_comes, self.node_goes, self.pool_changes, self.waits)
         self.rng.choice((*kinds, *rare))()
         self.now = replace(self.now, at=self.now.at + timedelta(seconds=self.rng.choice((0, 1, 10))))
@@ -109,6 +111,17 @@ class Story:
             chosen = self.rng.choice(self.now.nodes[place].pods)
             meta = structs.replace(chosen.metadata, annotations=self.rng.choice(ANNOTATIONS))
             other = structs.replace(chosen, metadata=meta)
+            self._put(place, [other if pod is chosen else pod for pod in self.now.nodes[place].pods])
+
+    def is_resized(self):
+        """In place, as the kubelet does it."""
+        place = self._node(inhabited=True)
+        if place is not None:
+            chosen = self.rng.choice(self.now.nodes[place].pods)
+            first, *others = chosen.spec.containers
+            wanted = {**first.resources.requests, "cpu": Quantity.parse(self.rng.choice(("50m", "700m", "2")))}
+            first = structs.replace(first, resources=structs.replace(first.resources, requests=wanted))
+            other = structs.replace(chosen, spec=structs.replace(chosen.spec, containers=(first, *others)))
             self._put(place, [other if pod is chosen else pod for pod in self.now.nodes[place].pods])
 
     def is_edited(self):

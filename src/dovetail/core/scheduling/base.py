@@ -205,6 +205,8 @@ class Base:
         before = self.free[row]
         self.rooms.replace(row, node)
         self.residents[row] = self._residents(node.pods)
+        for _, shape in self.residents[row]:
+            shape.need = shape.need or self.units.need(shape.requests)
         self.free[row] = self._or_nothing(self._unclaimed(row))
         self.free_matrix[row] = self.free[row]
         changed = Requalified()
@@ -225,6 +227,10 @@ class Base:
             if len(found) <= FEW_ROOMS:
                 changed.short.add(id(found))
         return changed
+
+    def measures(self, pod: Pod, shape: Shape) -> bool:
+        """Whether a shape asks for nothing, and looks at nothing, that nobody asked for before."""
+        return all(name in self.units.column for name in shape.requests) and self.shapes.sees(pod)
 
     def _may_stand(self, row: int, asked: Asked) -> bool:
         tolerations, soft, alternatives, on_rooms, _ = asked

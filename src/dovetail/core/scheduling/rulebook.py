@@ -1,6 +1,6 @@
 """Every topology rule in play, with its tally: which tallies constrain a pod, and which count it once it is placed."""
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from dovetail.core.scheduling.alternative import ANYWHERE
@@ -50,6 +50,7 @@ class Rulebook:
         self._selected: dict[Selector, tuple[Shape, ...]] = {}
         self.counted_by: dict[Shape, list[Tally]] = {shape: [] for shape in base.shapes.all()}
         self._guards: dict[Shape, list[FarTally]] = {}
+        self._guarding: dict[Term, FarTally] = {}
         self._spreads: dict[Spread, SpreadTally] = {}
         self._eligibility: dict[tuple[object, ...], list[bool]] = {}
         self._nears: dict[Affinity, NearTally] = {}
@@ -82,19 +83,45 @@ class Rulebook:
             if any(tally in tallies for stance in self.ladder(shape) for tally in self._rules[stance].tallies)
         }
 
-    def knows(self, shapes: Iterable[Shape]) -> bool:
-        """Whether these shapes were there when the rules were read."""
-        return all(shape in self.counted_by for shape in shapes)
+    def knows(self, shape: Shape) -> bool:
+        """Whether a shape was there when the rules were read, or was adopted since."""
+        return shape in self.counted_by
+
+    def adopt(self, shape: Shape) -> bool:
+        """Make a new shape known; False if it brings a rule that nobody had."""
+        ladder = self.ladder(shape)
+        if not all(map(self._is_read, ladder)) or not all(term in self._guarding for term in shape.guards):
+            return False
+        self._guards[shape] = [
+            tally for term, tally in self._guarding.items() if term.selector.selects(shape.namespace, shape.labels)
+        ]
+        self.counted_by[shape] = [*self._counting(shape), *(self._guarding[term] for term in shape.guards)]
+        for stance in ladder:
+            self._rules[stance] = self._read(shape, stance)
+        self.shapes += (shape,)
+        return True
+
+    def _is_read(self, stance: Stance) -> bool:
+        return (
+            all(rule in self._spreads for rule in stance.spread)
+            and all(term in self._fars for term in stance.anti)
+            and (stance.affinity is None or stance.affinity in self._nears)
+        )
+
+    def _counting(self, shape: Shape) -> Iterator[Tally]:
+        """The tallies of rules that select a shape."""
+        about = (shape.namespace, shape.labels)
+        yield from (tally for rule, tally in self._spreads.items() if rule.selector.selects(*about))
+        yield from (tally for term, tally in self._fars.items() if term.selector.selects(*about))
+        yield from (part for rule, near in self._nears.items() if rule.matches(*about) for part in near.parts)
 
     def moved(self, row: int, gone: Sequence[Shape], come: Sequence[Shape]) -> bool:
-        """Note who is where now; False if that leaves a shape without pods, or brings a new one."""
-        if not all(self._rows_by_shape.get(shape) for shape in come):
-            return False
+        """Note who is where now; False if others are free of a rule because nobody is left who brings it."""
         for shape in come:
-            self._rows_by_shape[shape].append(row)
+            self._rows_by_shape.setdefault(shape, []).append(row)
         for shape in gone:
             self._rows_by_shape[shape].remove(row)
-        return all(self._rows_by_shape[shape] for shape in gone)
+        return all(self._rows_by_shape[shape] or not shape.guards for shape in gone)
 
     @property
     def host_spreads(self) -> Sequence[SpreadTally]:
@@ -134,7 +161,7 @@ class Rulebook:
             for term in shape.guards:
                 owners.setdefault(term, []).append(shape)
         for term, shapes in owners.items():
-            tally = FarTally(term, self._column(term.key))
+            tally = self._guarding[term] = FarTally(term, self._column(term.key))
             self._fill(tally, shapes)
             for shape in self._shapes(term.selector):
                 self._guards.setdefault(shape, []).append(tally)

@@ -91,6 +91,10 @@ class Shapes:
             found = self._by_identity[quick] = (self._by_equality(pod, seen), pod)
         return found[0]
 
+    def sees(self, pod: Pod) -> bool:
+        """Whether the labels that the selectors of `pod` look at were all known when the first shape was made."""
+        return relevant_label_keys([pod]) <= {*self._label_keys}
+
     def _by_equality(self, pod: Pod, seen: tuple[str | None, ...]) -> Shape:
         spec = msgspec.structs.replace(pod.spec, node_name="")
         ephemeral = any(volume.ephemeral is not None for volume in spec.volumes)

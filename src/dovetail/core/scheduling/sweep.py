@@ -250,7 +250,7 @@ class Sweep:
         if before.taking == after.taking and before.closed is closed:
             lists = Requalified()  # it is as full as before
         gone, come = list((before.placed - after.placed).elements()), list((after.placed - before.placed).elements())
-        if not self._rulebook.knows(shape for _, shape in base.residents[row]):
+        if not all(self._adopted(*resident) for resident in base.residents[row]):
             return False
         if not self._rulebook.moved(row, gone, come):
             return False
@@ -270,6 +270,17 @@ class Sweep:
         change = replace(self._change(row, lists, listed, {*gone, *come}), reach=_reach(row, before, after))
         self._answers.turn(change, before, after)
         self._sets.turn(change, before, after)
+        return True
+
+    def _adopted(self, pod: Pod, shape: Shape) -> bool:
+        """Whether a shape is known, or can be made known without any rule becoming another."""
+        book = self._rulebook
+        if not book.knows(shape):
+            if not self._base.measures(pod, shape) or not book.adopt(shape):
+                return False
+            self._spreads[shape] = self._spreads_of(shape)
+            self._bound[shape] = not self._free(shape)
+            self._plain[shape] = plain_stance(self._board, shape)
         return True
 
     def _room(self, row: int) -> Room:
