@@ -45,7 +45,9 @@ class Reconciler(Generic[K]):
         self._again: dict[K, float] = {}
         self._backoffs: dict[K, Backoff] = {}
         self._sequence = itertools.count()
-        self._wake = asyncio.Event()
+        self._waiting: asyncio.Future[None] | None = None  # for a key to be due, or earlier than the one waited for
+        self._idle: list[asyncio.Future[K]] = []  # workers with nothing to do
+        self._busy: asyncio.Future[None] | None = None  # waited for while there are none
         self.told: Told | None = None
 
     def add(self, key: K, after: float = 0.0) -> None:
@@ -57,7 +59,8 @@ class Reconciler(Generic[K]):
             self._due_at[key] = at
             heapq.heappush(self._due, (at, next(self._sequence), key))
             self._compact()
-            self._wake.set()
+            if self._due[0][0] == at:
+                _rouse(self._waiting)
 
     def _compact(self) -> None:
         """Times that were superseded, or whose key was forgotten, may lie weeks ahead: they do not pile up."""
@@ -85,13 +88,20 @@ class Reconciler(Generic[K]):
 
     async def run(self) -> None:
         """Work until cancelled."""
-        slots = asyncio.Semaphore(self._workers)
+        self._idle.clear()
+        made = 0
         async with asyncio.TaskGroup() as tasks:
             while True:
-                await slots.acquire()
+                if not self._idle and made == self._workers:
+                    self._busy = asyncio.get_running_loop().create_future()
+                    await self._busy
                 key = await self._next()
                 self._running.add(key)
-                tasks.create_task(self._work(key, slots), name=f"{self.name}:{key}")
+                if self._idle:
+                    self._idle.pop().set_result(key)
+                else:
+                    made += 1
+                    tasks.create_task(self._serve(key), name=f"{self.name}:{made}")
 
     async def _next(self) -> K:
         loop = asyncio.get_running_loop()
@@ -102,20 +112,29 @@ class Reconciler(Generic[K]):
                 key = heapq.heappop(self._due)[2]
                 del self._due_at[key]
                 return key
-            self._wake.clear()
-            wait = self._due[0][0] - loop.time() if self._due else None
+            self._waiting = loop.create_future()
+            timer = loop.call_at(self._due[0][0], _rouse, self._waiting) if self._due else None
             try:
-                async with asyncio.timeout(wait):
-                    await self._wake.wait()
-            except TimeoutError:
-                pass
+                await self._waiting
+            finally:
+                if timer is not None:
+                    timer.cancel()
 
-    async def _work(self, key: K, slots: asyncio.Semaphore) -> None:
+    async def _serve(self, key: K) -> None:
+        """Work on one key after another, as they are handed out."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._work(key)
+            handed: asyncio.Future[K] = loop.create_future()
+            self._idle.append(handed)
+            _rouse(self._busy)
+            key = await handed
+
+    async def _work(self, key: K) -> None:
         try:
             after = await self._attempt(key)
         finally:
             self._running.discard(key)
-            slots.release()
         again = self._again.pop(key, None)
         if after is not None:
             self.add(key, after)
@@ -156,3 +175,8 @@ class Reconciler(Generic[K]):
         if key not in self._backoffs:
             self._backoffs[key] = Backoff(self._first_backoff, self._backoff_limit)
         return self._backoffs[key].next()
+
+
+def _rouse(waiting: "asyncio.Future[None] | None") -> None:
+    if waiting is not None and not waiting.done():
+        waiting.set_result(None)
