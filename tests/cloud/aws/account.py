@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 from aiobotocore.session import get_session
 
+from cloud.aws.permissions import actions, granted
 from cloud.aws.proxy import Proxy, proxied
 from dovetail.cloud.aws.provider import AwsParts, AwsProvider, assemble_aws
 from dovetail.cloud.aws.session import Aws
@@ -40,6 +41,26 @@ class Hands:
         self._now += timedelta(**span)
 
 
+@dataclass(frozen=True)
+class Owner:
+    """Whoever owns the account: may do anything, over the same connections, and what it asks is not the program's."""
+
+    _aws: Aws
+
+    async def call(self, service, operation, **given):
+        try:
+            return await self._aws.call(service, operation, **given)
+        finally:
+            self._aws.calls[f"{service}.{operation}"] -= 1
+
+    async def collect(self, service, operation, field, **given):
+        before = self._aws.calls.copy()
+        try:
+            return await self._aws.collect(service, operation, field, **given)
+        finally:
+            self._aws.calls = before
+
+
 @dataclass
 class Account:
     """One cluster's share of the account; everything in it is tagged with the cluster's name."""
@@ -58,8 +79,8 @@ class Account:
         return self.provider.parts
 
     @property
-    def aws(self) -> Aws:
-        return self.provider.parts.aws
+    def aws(self) -> "Owner":
+        return Owner(self.provider.parts.aws)
 
     @property
     def tags(self):
@@ -139,10 +160,15 @@ async def opened(moto, monkeypatch, **settings):
             await _furnish(account)
             proxy.calls.clear()
             proxy.asked.clear()
-            account.aws.calls.clear()
             yield account
+            assert_permitted(provider)
         finally:
             await provider.aclose()
+
+
+def assert_permitted(provider: AwsProvider) -> None:
+    """Whatever the program asked of AWS in a story, the policy we ship grants."""
+    assert actions(+provider.parts.aws.calls) <= granted()
 
 
 def _session():

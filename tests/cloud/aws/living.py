@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from cloud.aws.account import opened
+from cloud.aws.account import assert_permitted, opened
 from cloud.aws.hurried import hurry
 from cloud.aws.nodes import booting
 from dovetail.cloud.aws.session import AwsError
@@ -45,6 +45,7 @@ class CloudLife(Life):
         self._running.cancel()
         await asyncio.wait([self._running])
         await self.parts.supplier.aclose()
+        assert_permitted(self.parts.supplier)
         if not self._running.cancelled() and self._running.exception() is not None:
             raise RuntimeError("the controllers stopped by themselves") from self._running.exception()
 

@@ -1,6 +1,7 @@
 """What the policy in `deploy/aws` grants, and the IAM actions behind operations of AWS."""
 
 import json
+from functools import cache
 from pathlib import Path
 
 import botocore.loaders
@@ -13,6 +14,7 @@ SERVICES = ("arc-zonal-shift", "ec2", "eks", "iam", "pricing", "sqs", "ssm")
 NAMED_OTHERWISE = {"sqs:DeleteMessageBatch": "sqs:DeleteMessage"}
 
 
+@cache
 def actions_by_method():
     """The IAM action of every operation, by service and by the name of its method."""
     loader, found = botocore.loaders.Loader(), {}
@@ -24,6 +26,7 @@ def actions_by_method():
     return found
 
 
+@cache
 def policy():
     return json.loads((DEPLOY / "policy.json").read_text())
 
@@ -32,6 +35,7 @@ def listed(value):
     return value if isinstance(value, list) else [value]
 
 
+@cache
 def granted():
     """Every action the policy grants."""
     return {action for each in policy()["Statement"] for action in listed(each["Action"])}

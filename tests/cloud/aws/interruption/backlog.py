@@ -96,7 +96,7 @@ async def new_backlog(account):
 async def handling(account, metrics, polling):
     """The controller of interruptions, listening to the account's queue, over the claims of the world."""
     state = ClusterState(account.world)
-    source = SqsQueue(account.aws, account.name, metrics, polling)
+    source = SqsQueue(account.parts.aws, account.name, metrics, polling)
     context = Context(
         cluster=account.world,
         cloud=account.provider,

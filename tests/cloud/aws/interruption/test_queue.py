@@ -17,7 +17,7 @@ BRIEF = Polling(wait=1, hidden=1)
 
 
 def source(account, **given):
-    return SqsQueue(account.aws, account.name, **{"polling": Polling(wait=1), **given})
+    return SqsQueue(account.parts.aws, account.name, **{"polling": Polling(wait=1), **given})
 
 
 def warned(deliveries):
@@ -184,7 +184,7 @@ def test_the_queue_is_asked_to_wait_as_long_as_it_can(live):
     async def story(account):
         await new_backlog(account)
         account.proxy.on("ReceiveMessage", lambda _: json_reply({}))
-        assert await SqsQueue(account.aws, account.name).receive() == []
+        assert await SqsQueue(account.parts.aws, account.name).receive() == []
         [asked] = [each for each in account.proxy.asked if each.operation == "ReceiveMessage"]
         told = json.loads(asked.body)
         assert (told["WaitTimeSeconds"], told["VisibilityTimeout"], told["MaxNumberOfMessages"]) == (20, 20, 10)

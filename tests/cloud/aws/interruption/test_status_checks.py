@@ -41,7 +41,7 @@ def telling(account, **items):
         return ec2_reply("DescribeInstanceStatus", f"<instanceStatusSet>{body}</instanceStatusSet>")
 
     account.proxy.on("DescribeInstanceStatus", answer)
-    return StatusChecks(account.aws, account.clock, every=0.0)
+    return StatusChecks(account.parts.aws, account.clock, every=0.0)
 
 
 async def told(checks):
@@ -89,7 +89,7 @@ def test_events_to_come_count_at_once_and_those_that_are_over_do_not(live):
 
 def test_nothing_wrong_costs_three_requests_whatever_there_is(live):
     async def story(account):
-        checks = StatusChecks(account.aws, account.clock, every=0.0)
+        checks = StatusChecks(account.parts.aws, account.clock, every=0.0)
         assert await checks.receive() == []
         await checks.acknowledge([])
         assert account.proxy.calls == {"DescribeInstanceStatus": 3}
@@ -99,7 +99,7 @@ def test_nothing_wrong_costs_three_requests_whatever_there_is(live):
 
 def test_refused_for_lack_of_permission_it_is_asked_again_after_an_hour(live, monkeypatch):
     async def story(account):
-        checks, slept = StatusChecks(account.aws, account.clock), []
+        checks, slept = StatusChecks(account.parts.aws, account.clock), []
 
         async def sleep(seconds):
             slept.append(seconds)

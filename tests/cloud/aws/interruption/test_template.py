@@ -41,7 +41,7 @@ def test_every_event_reaches_the_queue_of_the_stack_and_no_other_does(live):
         outputs = await stacked(account)
         other = entry(spot("i-6")) | {"DetailType": "EC2 Spot Instance Request Fulfillment"}
         await account.aws.call("events", "put_events", Entries=[*map(entry, TOLD), other])
-        queue, found = SqsQueue(account.aws, outputs["InterruptionQueueName"], polling=Polling(wait=1)), {}
+        queue, found = SqsQueue(account.parts.aws, outputs["InterruptionQueueName"], polling=Polling(wait=1)), {}
         while len(found) < len(TOLD):
             for delivery in await queue.receive():
                 found |= dict.fromkeys(delivery.interruption.instance_ids, str(delivery.interruption.kind))
