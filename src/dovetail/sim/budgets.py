@@ -4,6 +4,7 @@ Keeps the real controller's arithmetic: percentages round up and are taken of wh
 of the pods that happen to exist; pods already on their way out, or just evicted, do not count as healthy.
 """
 
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -59,6 +60,42 @@ _ALLOWED = {"status": "True", "reason": "SufficientPods"}
 _DENIED = {"status": "False", "reason": "InsufficientPods"}
 
 
+class Members:
+    """The pods one budget selects, counted as they change."""
+
+    def __init__(self) -> None:
+        self.pods: dict[Key, Record] = {}
+        self.healthy = 0
+        self.owners: Counter[str] = Counter()
+        """How many of them name each controller."""
+
+    def take(self, pod: Record) -> None:
+        """It is one of them, in this version."""
+        self.drop(pod.key)
+        self.pods[pod.key] = pod
+        self._count(pod, 1)
+
+    def drop(self, key: Key) -> bool:
+        """It is none of them any more; whether it was."""
+        pod = self.pods.pop(key, None)
+        if pod is not None:
+            self._count(pod, -1)
+        return pod is not None
+
+    def _count(self, pod: Record, by: int) -> None:
+        self.healthy += by * is_healthy(pod)
+        if pod.controller is not None:
+            uid = pod.controller["uid"]
+            self.owners[uid] += by
+            if not self.owners[uid]:
+                del self.owners[uid]
+
+
+def is_healthy(pod: Record) -> bool:
+    """Whether a pod counts."""
+    return pod.ready and not pod.deleting
+
+
 class Budgets(Agent[Key]):
     """Keeps the status of every PodDisruptionBudget."""
 
@@ -67,7 +104,7 @@ class Budgets(Agent[Key]):
 
     def __init__(self, api: ApiServer, seed: str) -> None:
         super().__init__(api, seed)
-        self._members: dict[Key, dict[Key, None]] = {}  # the pods each budget selects
+        self._members: defaultdict[Key, Members] = defaultdict(Members)
 
     def hear(self, step: Step) -> None:
         """A budget, a pod it selects, or what the owners ask for changed."""
@@ -86,20 +123,21 @@ class Budgets(Agent[Key]):
         if step.type == "DELETED":
             self._members.pop(record.key, None)
         elif not _only_status(step):
-            self._members[record.key] = {pod.key: None for pod in self.store.all(POD) if _selects(record, pod)}
+            members = self._members[record.key] = Members()
+            for pod in self.store.all(POD):
+                if _selects(record, pod):
+                    members.take(pod)
             self.touch(record.key)
 
     def _hear_pod(self, step: Step) -> None:
         pod = step.after
         for budget in self.store.all(PDB):
-            members = self._members.setdefault(budget.key, {})
-            selected = _selects(budget, pod)
-            if selected or pod.key in members:
+            members = self._members[budget.key]
+            if _selects(budget, pod) and step.type != "DELETED":
+                members.take(pod)
                 self.touch(budget.key)
-            if selected and step.type != "DELETED":
-                members[pod.key] = None
-            else:
-                members.pop(pod.key, None)
+            elif members.drop(pod.key) or _selects(budget, pod):
+                self.touch(budget.key)
 
     def reconcile(self, key: Key) -> None:
         """Count, and write what changed."""
@@ -107,12 +145,11 @@ class Budgets(Agent[Key]):
         budget = record.value(kinds.POD_DISRUPTION_BUDGET) if record is not None else None
         if record is None or not isinstance(budget, PodDisruptionBudget):
             return
-        found = (self.store.find(POD, member) for member in self._members.get(key, ()))
-        pods = [pod for pod in found if pod is not None]
-        now = self.store.clock.now()
-        disrupted = _still_disrupted(record, pods, now)
-        healthy = sum(p.ready and not p.deleting and p.key.name not in disrupted for p in pods)
-        counted = count(budget.spec, pods=len(pods), scale=self._scale(pods), healthy=healthy)
+        members = self._members[key]
+        disrupted = _still_disrupted(record, members, self.store.clock.now())
+        healthy = members.healthy - sum(is_healthy(members.pods[Key(key.namespace, name)]) for name in disrupted)
+        scale = self._scale(members.owners)
+        counted = count(budget.spec, pods=len(members.pods), scale=scale, healthy=healthy)
         status = {
             "expectedPods": counted.expected,
             "desiredHealthy": counted.desired,
@@ -130,10 +167,10 @@ class Budgets(Agent[Key]):
         body = {"status": {**status, "disruptedPods": {**disrupted, **gone}}}
         self.api.patch(PDB, key, Patch(body, subresource="status"))
 
-    def _scale(self, pods: Iterable[Record]) -> int | None:
+    def _scale(self, owners: Iterable[str]) -> int | None:
         """What the distinct controllers of the pods ask for. Pods without one are not counted."""
         asked: dict[str, int] = {}
-        for uid in {pod.controller["uid"]: None for pod in pods if pod.controller is not None}:
+        for uid in owners:
             owner = self.store.by_uid.get(uid)
             above = owner.controller if owner is not None else None
             owner = self.store.by_uid.get(above["uid"], owner) if above is not None else owner
@@ -162,12 +199,11 @@ def _disrupted_pods(budget: Record) -> dict[str, str]:
     return (budget.plain.get("status") or {}).get("disruptedPods") or {}
 
 
-def _still_disrupted(budget: Record, pods: list[Record], now: datetime) -> Plain:
+def _still_disrupted(budget: Record, members: Members, now: datetime) -> Plain:
     """Evicted pods whose deletion has not shown up yet."""
-    evicted = _disrupted_pods(budget)
-    by_name = {pod.key.name: pod for pod in pods} if evicted else {}
-    return {
-        name: at
-        for name, at in evicted.items()
-        if name in by_name and not by_name[name].deleting and datetime.fromisoformat(at) + _EVICTION_PATIENCE > now
-    }
+    still: Plain = {}
+    for name, at in _disrupted_pods(budget).items():
+        pod = members.pods.get(Key(budget.key.namespace, name))
+        if pod is not None and not pod.deleting and datetime.fromisoformat(at) + _EVICTION_PATIENCE > now:
+            still[name] = at
+    return still

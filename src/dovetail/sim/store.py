@@ -201,6 +201,9 @@ class Store:
         self._listeners: list[Listener] = []  # of every kind
         self._dependents: dict[str, dict[str, None]] = {}  # owner uid -> uids of what it owns
         self._pods_by_node: dict[str, dict[Key, None]] = {}
+        self._counts: dict[
+            str, list[int]
+        ] = {}  # of active pods, and of those that are ready, by the uid of their owner
 
     def table(self, resource: Resource) -> Table:
         """The table of a kind."""
@@ -225,6 +228,11 @@ class Store:
     def owned_by(self, uid: str) -> list[Record]:
         """The objects that name this owner."""
         return [self.by_uid[each] for each in self._dependents.get(uid, ())]
+
+    def active_pods(self, owner: str) -> tuple[int, int]:
+        """How many active pods name this owner, and how many of them are ready."""
+        active, ready = self._counts.get(owner, (0, 0))
+        return active, ready
 
     def listen(self, resources: Iterable[Resource], listener: Listener) -> None:
         """Hear of every change of these kinds."""
@@ -291,6 +299,10 @@ class Store:
             self._index_pod(before, after)
 
     def _index_pod(self, before: Record | None, after: Record | None) -> None:
+        if before is not None and before.active:
+            self._count(before, -1)
+        if after is not None and after.active:
+            self._count(after, 1)
         old = before.plain["spec"].get("nodeName", "") if before else ""
         new = after.plain["spec"].get("nodeName", "") if after else ""
         if before and old and old != new:
@@ -300,6 +312,14 @@ class Store:
                 del self._pods_by_node[old]
         if after and new and old != new:
             self._pods_by_node.setdefault(new, {})[after.key] = None
+
+    def _count(self, pod: Record, by: int) -> None:
+        for owner in pod.owners:
+            counts = self._counts.setdefault(owner, [0, 0])
+            counts[0] += by
+            counts[1] += by * pod.ready
+            if not counts[0]:
+                del self._counts[owner]
 
     def _tell(self, step: Step) -> None:
         table = self.table(step.after.resource)

@@ -64,22 +64,22 @@ class ReplicaSets(Agent[Key]):
         record = self.store.find(REPLICAS, key)
         if record is None or record.deleting:
             return
-        pods = self._active(record)
-        missing = int(record.plain["spec"].get("replicas", 1)) - len(pods)
+        there, _ = self.store.active_pods(record.uid)
+        missing = int(record.plain["spec"].get("replicas", 1)) - there
         for _ in range(missing):
             self.api.create(POD, pod_from(record, record.plain["spec"]["template"]))
-        for pod in self._ranked(pods)[:-missing] if missing < 0 else ():
+        for pod in self._ranked(self._active(record))[:-missing] if missing < 0 else ():
             self.api.delete(POD, pod.key, Deletion(uid=pod.uid))
-        self._report(record, self._active(record) if missing else pods)
+        self._report(record)
 
     def _active(self, record: Record) -> list[Record]:
         return [pod for pod in self.store.owned_by(record.uid) if pod.resource == POD and pod.active]
 
-    def _report(self, record: Record, pods: list[Record]) -> None:
-        ready = sum(pod.ready for pod in pods)
+    def _report(self, record: Record) -> None:
+        active, ready = self.store.active_pods(record.uid)
         status = {
-            "replicas": len(pods),
-            "fullyLabeledReplicas": len(pods),
+            "replicas": active,
+            "fullyLabeledReplicas": active,
             "readyReplicas": ready,
             "availableReplicas": ready,
             "observedGeneration": record.meta["generation"],
@@ -174,8 +174,7 @@ class Deployments(Agent[Key]):
 
     def _available(self, replica_set: Record) -> int:
         """Ready pods that the ReplicaSet is not about to take away."""
-        pods = self.store.owned_by(replica_set.uid)
-        ready = sum(pod.active and pod.ready for pod in pods)
+        _, ready = self.store.active_pods(replica_set.uid)
         return min(ready, int(replica_set.plain["spec"]["replicas"]))
 
     def _report(self, record: Record) -> None:
