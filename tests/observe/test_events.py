@@ -152,7 +152,26 @@ def test_a_full_queue_drops_and_counts():
         recorder.publish(about_node(message="4"))
         assert len(await events(cluster, recorder)) == 3, "a dropped notice may be said again"
 
-    lived(story, queue=2)
+    lived(story, room=2)
+
+
+def test_warnings_are_written_first_and_the_rest_makes_way_for_them(caplog):
+    """Nobody writes while a storm of notices comes in; the log tells of it once."""
+
+    async def story(cluster, recorder):
+        for number in range(3):
+            recorder.publish(about_node(message=f"calm {number}"))
+        for number in range(3):
+            recorder.publish(about_node(message=f"warning {number}", warning=True))
+        recorder.publish(about_node(message="calm 3"))
+        assert recorder.counts.dropped == 3
+        recorder.publish(about_node(message="calm 0"))  # dropped before, so not a repetition
+        assert recorder.counts.repeated == 0
+        written = [event.message for event in await events(cluster, recorder)]
+        assert sorted(written) == ["calm 2", "warning 0", "warning 1", "warning 2"]
+
+    lived(story, room=4)
+    assert [record.message for record in caplog.records].count("events dropped, too many wait to be written") == 1
 
 
 @pytest.mark.parametrize(
@@ -189,4 +208,4 @@ def test_every_notice_is_accounted_for(notices):
         assert total == len(notices)
         assert sum(event.count for event in await events(cluster, recorder)) == counts.written
 
-    lived(story, queue=4)
+    lived(story, room=4)

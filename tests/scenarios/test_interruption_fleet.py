@@ -140,6 +140,7 @@ def test_a_thousand_nodes_are_handled_inside_the_two_minutes_of_the_warning(caps
             world.mishaps.reclaim_spot(f"old-{number:04}", NOTICE)
         await asyncio.sleep(NOTICE - 1)
         assert life.running(NODES)
+        assert life.parts.recorder.counts.dropped == 0
         return watch.at
 
     at = live(story, node_class(), POOL, options=WorldOptions(), interference=calls)

@@ -1,8 +1,9 @@
 """Notices become Kubernetes events, sparingly: never in the way of the one who has something to say.
 
 `publish` only decides and enqueues. What was said within the last two minutes is not said again, noisy reasons have a
-token bucket, and a full queue drops. `run` writes in the background; a notice that comes back after its window raises
-the count of its event instead of making another. Every notice that is not written is counted.
+token bucket, and a full backlog drops what is no warning first. `run` writes in the background, one at a time, so that
+in a storm the controllers' own calls go ahead; a notice that comes back after its window raises the count of its event
+instead of making another. Every notice that is not written is counted, and drops are in the log.
 """
 
 import asyncio
@@ -18,6 +19,7 @@ from dovetail.model.kinds import EVENT
 from dovetail.model.labels import DECISION
 from dovetail.model.wire import Key, ObjectMeta
 from dovetail.model.workload import Event, EventSource, ObjectReference
+from dovetail.observe.backlog import ROOM, Backlog
 from dovetail.observe.rate import Rate, TokenBucket
 from dovetail.ports.clock import Clock
 from dovetail.ports.cluster import Cluster, Notice, Patch
@@ -28,6 +30,7 @@ COMPONENT = "dovetail"
 _REMEMBERED = 8192  # notices; beyond, the oldest are forgotten and may be said again early
 _ATTEMPTS = 3
 _PAUSE = 1.0  # seconds, unless the API names its own
+_COMPLAINT_EVERY = timedelta(minutes=1)
 _MEMORY_OF_EVENTS = timedelta(minutes=55)  # the API server forgets an event after an hour
 
 NOISY: Mapping[str, Rate] = {"Nominated": Rate(per_second=5, burst=10)}
@@ -43,7 +46,7 @@ class Reticence:
     """How sparing to be."""
 
     window: timedelta = timedelta(minutes=2)
-    queue: int = 1024
+    room: int = ROOM
     rates: Mapping[str, Rate] = field(default_factory=lambda: NOISY)
 
 
@@ -54,7 +57,7 @@ class Counts:
     written: int = 0
     repeated: int = 0  # the same was said a moment ago
     limited: int = 0  # its reason is too noisy
-    dropped: int = 0  # the queue was full
+    dropped: int = 0  # too many waited
     failed: int = 0  # the API would not have it
 
 
@@ -74,7 +77,8 @@ class EventRecorder:
         self._cluster = cluster
         self._clock = clock
         self._reticence = reticence or Reticence()
-        self._queue: asyncio.Queue[tuple[Notice, datetime]] = asyncio.Queue(self._reticence.queue)
+        self._backlog = Backlog(self._reticence.room)
+        self._complained_at: datetime | None = None
         self._buckets = {reason: TokenBucket(rate) for reason, rate in self._reticence.rates.items()}
         self._published_at: OrderedDict[Sameness, datetime] = OrderedDict()
         self._told: OrderedDict[Sameness, _Told] = OrderedDict()
@@ -99,12 +103,20 @@ class EventRecorder:
         if bucket is not None and not bucket.take(now):
             self._note("limited")
             return
-        try:
-            self._queue.put_nowait((notice, now))
-        except asyncio.QueueFull:
-            self._note("dropped")
-            return
-        _remember(self._published_at, same, now)
+        dropped = self._backlog.put(notice, now)
+        if dropped is not None:
+            self._drop(dropped, now)
+        if dropped is not notice:
+            _remember(self._published_at, same, now)
+
+    def _drop(self, notice: Notice, now: datetime) -> None:
+        """It may be said again at once; the log tells of it now and then."""
+        self._note("dropped")
+        self._published_at.pop(_sameness(notice), None)
+        if self._complained_at is None or now - self._complained_at >= _COMPLAINT_EVERY:
+            self._complained_at = now
+            facts = {"dropped": self.counts.dropped, "reason": notice.reason, "about": notice.about.name}
+            _log.warning("events dropped, too many wait to be written", extra=facts)
 
     def _note(self, outcome: str) -> None:
         setattr(self.counts, outcome, getattr(self.counts, outcome) + 1)
@@ -113,15 +125,15 @@ class EventRecorder:
     async def run(self) -> None:
         """Write what is published, until cancelled."""
         while True:
-            notice, now = await self._queue.get()
+            notice, now = await self._backlog.take()
             try:
                 await self._write(notice, now)
             finally:
-                self._queue.task_done()
+                self._backlog.done()
 
     async def flush(self) -> None:
         """Wait until everything published so far is written or given up."""
-        await self._queue.join()
+        await self._backlog.join()
 
     async def _write(self, notice: Notice, now: datetime) -> None:
         for attempt in range(1, _ATTEMPTS + 1):
