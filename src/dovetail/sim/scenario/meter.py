@@ -13,6 +13,7 @@ from dovetail.model.conditions import find
 from dovetail.model.node import Node
 from dovetail.model.nodeclaim import DISRUPTION_REASON, NodeClaim
 from dovetail.model.pod import Pod
+from dovetail.model.wire import Key
 from dovetail.sim.kinds import NODE, NODE_CLAIM, POD
 from dovetail.sim.store import Step
 from dovetail.sim.world import Call, World
@@ -49,7 +50,7 @@ class Moment:
     """Something that happened to a node."""
 
     at: float
-    what: str  # launched, disrupted or gone
+    what: str  # launched, disrupted, draining (its first pod was evicted), forced (or deleted) or gone
     node: str  # the NodeClaim's name
     pool: str
     reason: str = ""
@@ -73,9 +74,10 @@ class Meter:
     timeline: list[Moment] = field(default_factory=list)
     pending_since: dict[str, float] = field(default_factory=dict)  # by pod uid
     most_nodes: int = 0
-    _placed: dict[str, tuple[Pod, float]] = field(default_factory=dict)  # by uid: since when it has a node
+    _placed: dict[Key, tuple[Pod, float]] = field(default_factory=dict)  # since when a pod has a node
     _left: list[tuple[Pod, float]] = field(default_factory=list)  # gone since the last look, with its seconds
-    _nodes: set[str] = field(default_factory=set)  # those that cost
+    _claims: dict[str, NodeClaim] = field(default_factory=dict)  # by the name of the node
+    _drained: set[tuple[str, str]] = field(default_factory=set)  # claims, and what was told of them
     _leaving: dict[str, str] = field(default_factory=dict)  # pool by claim name
     _ended: set[str] = field(default_factory=set)
     _now: Callable[[], float] = lambda: 0.0
@@ -103,6 +105,9 @@ class Meter:
         if call.operation == "evict":
             self.evictions += 1
             self.evictions_by_day[int(self._now() // DAY)] += 1
+            self._drain(call.key, "draining")
+        elif call.operation == "delete" and call.kind == str(kinds.POD):
+            self._drain(call.key, "forced")
 
     @property
     def hourly(self) -> float:
@@ -136,7 +141,7 @@ class Meter:
         """Every pod that had a node since this was last asked, and for how many seconds of that time."""
         had = [*self._left, *((pod, now - since) for pod, since in self._placed.values())]
         self._left = []
-        self._placed = {uid: (pod, now) for uid, (pod, _) in self._placed.items()}
+        self._placed = {key: (pod, now) for key, (pod, _) in self._placed.items()}
         return had
 
     def close(self, now: float) -> None:
@@ -152,11 +157,13 @@ class Meter:
         if step.type != "DELETED" and claim.provider_id:
             self._begin(claim, step.at)
         if claim.status.node_name:
-            self._nodes.add(claim.status.node_name)
+            self._claims[claim.status.node_name] = claim
         pool = self.pools[claim.nodepool_name]
         if step.type == "DELETED":
             self._leaving.pop(claim.name, None)
             self.timeline.append(Moment(step.at, "gone", claim.name, claim.nodepool_name))
+            self._drained -= {(claim.name, "draining"), (claim.name, "forced")}
+            self._claims.pop(claim.status.node_name, None)
         elif claim.deleting and claim.name not in self._leaving:
             self._leaving[claim.name] = claim.nodepool_name
             reason = find(claim.status.conditions, DISRUPTION_REASON)
@@ -165,6 +172,14 @@ class Meter:
             self.timeline.append(Moment(step.at, "disrupted", claim.name, claim.nodepool_name, why))
             leaving = sum(each == claim.nodepool_name for each in self._leaving.values())
             pool.most_leaving = max(pool.most_leaving, leaving)
+
+    def _drain(self, key: Key | None, what: str) -> None:
+        """A pod was made to go; the first of its node is told."""
+        placed = self._placed.get(key) if key is not None else None
+        claim = self._claims.get(placed[0].node_name) if placed is not None else None
+        if claim is not None and (claim.name, what) not in self._drained:
+            self._drained.add((claim.name, what))
+            self.timeline.append(Moment(self._now(), what, claim.name, claim.nodepool_name))
 
     def _begin(self, claim: NodeClaim, at: float) -> None:
         instance = claim.provider_id
@@ -194,10 +209,10 @@ class Meter:
     def _hear_pod(self, step: Step, pod: Pod) -> None:
         uid = pod.metadata.uid
         gone = step.type == "DELETED" or pod.terminal
-        if not gone and pod.node_name in self._nodes and uid not in self._placed:
-            self._placed[uid] = (pod, step.at)
-        elif gone and uid in self._placed:
-            placed, since = self._placed.pop(uid)
+        if not gone and pod.node_name in self._claims and pod.key not in self._placed:
+            self._placed[pod.key] = (pod, step.at)
+        elif gone and pod.key in self._placed:
+            placed, since = self._placed.pop(pod.key)
             self._left.append((placed, step.at - since))
         if step.type == "ADDED" and pod.status.phase in {"", "Pending"}:
             self.pending_since[uid] = step.at
