@@ -81,6 +81,25 @@ def test_cost_is_what_the_nodes_were_there_for():
     assert sum(day["cost"] for day in report["days"]) == pytest.approx(report["cost"]["total"], abs=1e-3)
 
 
+def test_the_floor_counts_pods_for_as_long_as_they_had_a_node(tmp_path):
+    """Bursts of six minutes around every full hour: to one who looks at full hours alone, they seem to run always."""
+    story = (EXAMPLES / "grace-period.yaml").read_text()
+    head, _, _ = story.partition("  workloads:")
+    bursts = [f"{hour * 60 - 3}m" for hour in (1, 2)]
+    happen = "".join(
+        f"    - {{name: burst-{start}, cpu: 3500m, memory: 1Gi, turns: [{{at: {start}, replicas: 2}},"
+        f" {{at: {int(start[:-1]) + 6}m, replicas: 0}}]}}\n"
+        for start in bursts
+    )
+    scenario = tmp_path / "bursts.yaml"
+    scenario.write_text(f"{head}  workloads:\n{happen}")
+    report = told(scenario, "--for", "2h", "--set", f"{GRACE}=Never")
+    assert report["nodes"]["born"] == 4
+    assert 0 < report["cost"]["lowerBound"] < report["cost"]["total"]
+    priced = report["cost"]["lowerBound"] / 0.10859
+    assert priced == pytest.approx(2 * (6 + 3) / 60 * 3.5 / 3.9, rel=0.02), "node hours that two pods filled"
+
+
 def test_the_same_seed_gives_the_same_report_and_another_gives_another():
     week = EXAMPLES / "web-week.yaml"
     first, again, other = (told(week, "--for", "3h", "--set", f"scenario.seed={seed}") for seed in (5, 5, 6))
