@@ -2,6 +2,7 @@
 
 import io
 import json
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -126,3 +127,32 @@ def test_in_a_narrow_terminal_commands_stand_one_below_the_other():
     text = screen.getvalue()
     assert "delete 1 node: Empty (emptiness)\n  saves $730.00 a month, 0 pods moved\n  nodes: a\n" in text
     assert max(map(len, text.splitlines())) <= 60
+
+
+def test_a_file_of_a_cluster_with_pods_nobody_can_read_is_planned_like_the_cluster(kept):
+    odd = replace(one_goes(), unreadable=("Pod shop/web-1 (spec: expected object)",))
+    path = kept(odd)
+    text = plan("--snapshot", path).stdout
+    assert "COMMAND" not in text
+    assert "shop/web-1" in text
+    for asked in (("node", "a"), ("nodepool", "default"), ("pod", "default/x")):
+        told = CliRunner().invoke(app, ["explain", *asked, "--snapshot", str(path)])
+        assert "shop/web-1" in " ".join(told.stdout.split())
+        document = CliRunner().invoke(app, ["explain", *asked, "--snapshot", str(path), "-o", "json"])
+        assert "shop/web-1" in document.stdout
+
+
+@pytest.mark.parametrize("command", ["plan", "explain", "drain", "budgets", "snapshot"])
+def test_help_lists_only_the_settings_that_matter_and_says_where_the_others_are(command):
+    text = CliRunner().invoke(app, [command, "--help"], env={"COLUMNS": "80"}).stdout
+    assert "--provider" in text
+    assert "--leader-election-name" not in text
+    assert "dovetail run --help" in text
+    assert len(text.splitlines()) < 80
+
+
+def test_settings_that_help_does_not_list_are_still_taken(kept):
+    assert plan("--snapshot", kept(one_goes()), "--kube-client-qps", "5").exit_code == 0
+    refused = plan("--snapshot", kept(one_goes()), "--kube-client-qps", "many")
+    assert refused.exit_code == 2
+    assert "--kube-client-qps" in refused.stderr

@@ -1,5 +1,6 @@
 """What stands between a node and each method, until when, and what windows and calendars say."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -338,3 +339,16 @@ def test_a_pod_without_a_node_says_why(waiting, words):
     told = told_of(cluster(worker("a"), pods=[waiting]), "x")
     assert told.node is None
     assert words in told.waits
+
+
+def test_what_nobody_can_read_holds_every_node_and_is_told_first():
+    odd = ("Pod shop/web-1 (spec: expected object)",)
+    found = replace(cluster(worker("a"), worker("b", shielded("x", "b"))), unreadable=odd)
+    for name in ("a", "b"):
+        for view in views(found, name).values():
+            assert view.command is None
+            assert codes(view)[0] == "Unreadable"
+            assert view.obstacles[0].permanent
+            assert "shop/web-1" in view.obstacles[0].message
+    assert "shop/web-1" in told_of(found, "x").unreadable
+    assert "shop/web-1" in explain_pool(found.nodepools["default"], Context(found)).unreadable

@@ -96,6 +96,12 @@ def test_budgets_of_pods_and_nominations_are_kept():
     assert snapshot.nominated == {"node-1"}
 
 
+def test_what_could_not_be_read_is_kept_in_its_order():
+    odd = ("Pod shop/b (spec: expected object)", "Pod shop/a (spec: expected object)")
+    assert load_snapshot(dump_snapshot(small(unreadable=odd))).unreadable == odd
+    assert "unreadable" not in dump_snapshot(small())
+
+
 def test_a_shared_catalogue_is_written_once_and_shared_again():
     document = dump_snapshot(small())
     assert [each["nodePools"] for each in document["catalogs"]] == [["default", "other"]]
@@ -172,6 +178,7 @@ def test_all_faults_are_told_at_once_each_with_path_and_remedy():
     document["catalogs"].append({"nodePools": ["default"], "instanceTypes": []})
     document["metadata"] = {"at": "noon"}
     document["nominated"] = "node-1"
+    document["unreadable"] = [7]
     document["object"] = []
     faults = faults_of(document)
     first, last = document["objects"].index(pods[0]), len(document["objects"]) - 1
@@ -187,6 +194,7 @@ def test_all_faults_are_told_at_once_each_with_path_and_remedy():
         "catalogs[0].instanceTypes[0].offerings[0].price",
         "catalogs[1].nodePools",
         "nominated",
+        "unreadable",
     ]
     assert all(fault.remedy for fault in faults.values())
     assert "Pod default/web-2" in faults[f"objects[{first + 1}].spec.priority"].problem

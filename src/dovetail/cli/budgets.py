@@ -18,7 +18,7 @@ from dovetail.cli.reading import (
     read_snapshot,
     unknown,
 )
-from dovetail.cli.settings_options import with_settings
+from dovetail.cli.settings_options import with_few_settings
 from dovetail.settings import Settings
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Measured:
     at: datetime
 
 
-@with_settings
+@with_few_settings("provider")
 def budgets(  # noqa: PLR0913 - one parameter an option
     nodepool: Annotated[str, typer.Argument(help="The NodePool.", show_default=False)],
     *,

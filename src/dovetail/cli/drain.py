@@ -16,7 +16,7 @@ from dovetail.cli.reading import (
     read_snapshot,
     unknown,
 )
-from dovetail.cli.settings_options import with_settings
+from dovetail.cli.settings_options import SUPPLY, with_few_settings
 from dovetail.settings import Settings
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from dovetail.wiring.live import Reach
 
 
-@with_settings
+@with_few_settings("dry_run", *SUPPLY)
 def drain(  # noqa: PLR0913 - one parameter an option
     node: Annotated[str, typer.Argument(help="The node, or its NodeClaim.", show_default=False)],
     *,

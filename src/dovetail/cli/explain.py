@@ -15,7 +15,7 @@ from dovetail.cli.reading import (
     read_snapshot,
     unknown,
 )
-from dovetail.cli.settings_options import with_settings
+from dovetail.cli.settings_options import DECIDING, with_few_settings
 from dovetail.settings import Settings
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class Subject(StrEnum):
     POD = "pod"
 
 
-@with_settings
+@with_few_settings(*DECIDING, "repair_without_block")
 def explain(  # noqa: PLR0913 - one parameter an option
     kind: Annotated[Subject, typer.Argument(help="What to explain: node, nodepool or pod.", show_default=False)],
     name: Annotated[str, typer.Argument(help="Its name; a pod as NAMESPACE/NAME.", show_default=False)],

@@ -1,11 +1,11 @@
 """`dovetail plan`: what the next pass would do, and why not more. Reads only."""
 
 from dovetail.cli.reading import ContextOption, KubeconfigOption, Output, OutputOption, SnapshotOption
-from dovetail.cli.settings_options import with_settings
+from dovetail.cli.settings_options import DECIDING, with_few_settings
 from dovetail.settings import Settings
 
 
-@with_settings
+@with_few_settings(*DECIDING)
 def plan(
     *,
     snapshot: SnapshotOption = None,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dovetail.cli.settings_options import with_settings
+from dovetail.cli.settings_options import SUPPLY, with_few_settings
 from dovetail.settings import Settings
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ _DEMO = "The demo in place of a cluster"
 _AT = "1h"
 
 
-@with_settings
+@with_few_settings(*SUPPLY)
 def snapshot(  # noqa: PLR0913 - one parameter an option
     *,
     output: Annotated[

@@ -41,6 +41,7 @@ _FIELDS = (
     "nominated",
     "pause",
     "repairStatements",
+    "unreadable",
     "wellKnownLabels",
     "objects",
     "catalogs",
@@ -69,6 +70,7 @@ def dump_snapshot(snapshot: Snapshot) -> Plain:
         "nominated": sorted(snapshot.nominated),
         **({"pause": snapshot.pause} if snapshot.pause is not None else {}),
         **dump_statements(snapshot.repair_statements),
+        **({"unreadable": list(snapshot.unreadable)} if snapshot.unreadable else {}),
         "wellKnownLabels": sorted(snapshot.well_known),
         "objects": [_dump_object(kind, each) for kind in _ORDER for each in inventory.of(kind)],
         "catalogs": dump_catalogs(snapshot.catalogs),
@@ -110,14 +112,17 @@ def load_snapshot(document: Any) -> Snapshot:
     catalogs = load_catalogs(document.get("catalogs", []), faults)
     well_known = _load_names(document.get("wellKnownLabels", sorted(WELL_KNOWN)), "wellKnownLabels", faults)
     nominated = _load_names(document.get("nominated", []), "nominated", faults)
+    unreadable = _load_names(document.get("unreadable", []), "unreadable", faults)
     statements = load_statements(document.get("repairStatements", []), faults)
     pause = document.get("pause")
     if not isinstance(pause, str | None):
         faults.append(Fault("pause", "is not text", pause, 'write "true", or the instant until which it lasts'))
     if faults or at is None:
         raise SnapshotInvalid(tuple(faults))
-    built = build_snapshot(inventory, at, catalogs, well_known)
-    return replace(built, nominated=nominated, pause=pause, repair_statements=statements)
+    built = build_snapshot(inventory, at, catalogs, frozenset(well_known))
+    return replace(
+        built, nominated=frozenset(nominated), pause=pause, repair_statements=statements, unreadable=unreadable
+    )
 
 
 def _check_envelope(document: Any) -> None:
@@ -146,11 +151,11 @@ def _load_instant(metadata: Any, faults: list[Fault]) -> datetime | None:
     return at
 
 
-def _load_names(names: Any, path: str, faults: list[Fault]) -> frozenset[str]:
+def _load_names(names: Any, path: str, faults: list[Fault]) -> tuple[str, ...]:
     if isinstance(names, list) and all(isinstance(name, str) for name in names):
-        return frozenset(names)
+        return tuple(names)
     faults.append(Fault(path, "is not a list of names", names, "write a list of text"))
-    return frozenset()
+    return ()
 
 
 def _load_objects(entries: Any, faults: list[Fault]) -> Inventory:

@@ -109,6 +109,7 @@ def pool_document(told: PoolExplanation) -> dict[str, Any]:
         "consolidationPolicy": told.pool.consolidation_policy,
         "nodes": {"total": told.counts.total, "disrupting": told.counts.disrupting},
         "fault": told.fault or None,
+        "unreadable": told.unreadable or None,
         "allowed": [
             {
                 "reason": str(reason),
@@ -148,6 +149,8 @@ def _pool_text(console: Console, told: PoolExplanation) -> None:
     console.print(f"NodePool {pool.name} at {stamp(told.at)}", style="bold")
     kind = f"fixed at {counted(pool.spec.replicas or 0, 'node')}" if pool.static else pool.consolidation_policy
     console.print(f"{kind}, {counted(counts.total, 'node')} ready, {counts.disrupting} going or NotReady", style="dim")
+    if told.unreadable:
+        console.print(f"\nBlocked: {told.unreadable}", style="red")
     if told.fault:
         console.print(f"\nBlocked: a budget cannot be understood, so nothing is disrupted: {told.fault}", style="red")
     else:
@@ -225,6 +228,7 @@ def pod_document(told: PodExplanation) -> dict[str, Any]:
         "evictionRefused": (
             {"message": told.block.message, "permanent": told.block.permanent} if told.block is not None else None
         ),
+        "unreadable": told.unreadable or None,
     }
 
 
@@ -244,6 +248,8 @@ def _pod_text(console: Console, told: PodExplanation) -> None:
         console.print(f"Eviction would be refused: {told.block.message} ({lasting})", style="red")
     elif told.pod.active and told.node is not None:
         console.print("Eviction would be allowed now.", style="green")
+    if told.unreadable and told.node is not None:
+        console.print(told.unreadable, style="red")
 
 
 def _protection_text(told: PodExplanation) -> Text:

@@ -16,6 +16,7 @@ from dovetail.core.disruption.draining import DrainView, explain_drain
 from dovetail.core.disruption.explain_repair import RepairView
 from dovetail.core.disruption.methods import METHODS
 from dovetail.core.disruption.methods.base import Method, Proposal
+from dovetail.core.disruption.notices import unreadable_objects
 from dovetail.core.disruption.planner import consider
 from dovetail.core.disruption.windows import closes_at
 from dovetail.model.budget import Budget
@@ -101,9 +102,13 @@ def _look(node: ClusterNode, method: Method, context: Context, proposal: Proposa
 
 
 def _obstacles(node: ClusterNode, method: Method, context: Context) -> Iterator[Obstacle]:
-    """What the node says, then its pods, the method, and the budgets; at last what the simulation says without them."""
+    """What holds everything, then what the node says, its pods, the method, and the budgets; at last what the
+    simulation says without them.
+    """
     snapshot = context.snapshot
     assert node.claim is not None
+    if snapshot.unreadable:
+        yield Obstacle("Unreadable", unreadable_objects(snapshot.unreadable), permanent=True)
     own = tuple(node_refusals(node, snapshot))
     yield from map(_from_refusal, own)
     if not (method.eventual and node.claim.spec.termination_grace_period is not None):

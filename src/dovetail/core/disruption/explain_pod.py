@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from dovetail.core.disruption.context import Context
+from dovetail.core.disruption.notices import unreadable_objects
 from dovetail.core.disruption.pdbs import Block, find_block, matching
 from dovetail.core.provisioning.plan import plan_provisioning
 from dovetail.model.pod import Pod
@@ -24,6 +25,7 @@ class PodExplanation:
     protection: Protection
     pdbs: tuple[PodDisruptionBudget, ...]
     block: Block | None
+    unreadable: str = ""  # what holds every node: objects nobody can read
 
 
 def find_pod(snapshot: Snapshot, key: Key) -> tuple[Pod, ClusterNode | None] | None:
@@ -46,6 +48,7 @@ def explain_pod(pod: Pod, node: ClusterNode | None, context: Context) -> PodExpl
         protection=protection(pod, snapshot.at),
         pdbs=tuple(matching(pod, snapshot.pdbs)),
         block=find_block(pod, snapshot.pdbs),
+        unreadable=unreadable_objects(snapshot.unreadable) if snapshot.unreadable else "",
     )
 
 

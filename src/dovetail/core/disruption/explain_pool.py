@@ -5,6 +5,7 @@ from datetime import datetime
 
 from dovetail.core.disruption.allowance import Allowance, NodeCounts, count_nodes, read_budgets
 from dovetail.core.disruption.context import Context
+from dovetail.core.disruption.notices import unreadable_objects
 from dovetail.core.disruption.windows import ACTION_BY_REASON, closes_at, opens_at
 from dovetail.model.budget import Budget
 from dovetail.model.nodepool import NodePool
@@ -47,6 +48,7 @@ class PoolExplanation:
     limits: tuple[Limit, ...]
     nodes: tuple[ClusterNode, ...]
     fault: str = ""
+    unreadable: str = ""  # what holds every pool: objects nobody can read
 
 
 def explain_pool(pool: NodePool, context: Context) -> PoolExplanation:
@@ -70,6 +72,7 @@ def explain_pool(pool: NodePool, context: Context) -> PoolExplanation:
         ),
         nodes=nodes,
         fault=fault,
+        unreadable=unreadable_objects(snapshot.unreadable) if snapshot.unreadable else "",
     )
 
 
