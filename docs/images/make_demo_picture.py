@@ -1,4 +1,4 @@
-"""Draws docs/images/demo.svg: one moment of the real demo, through the real view. Run it with `make picture`.
+"""Draws docs/images/demo.svg and top.svg: one moment of the real demo, and a real `top`. Run it with `make picture`.
 
 The same code gives the same picture: the moment is one of virtual time, the seed is fixed, and no font is fetched.
 """
@@ -13,10 +13,19 @@ from rich.console import Console
 from dovetail.cli.story.pace import Pacer
 from dovetail.cli.story.performance import Plan, Stage, perform
 from dovetail.cli.story.script import load_nodepools
+from dovetail.cli.view.plan import plan_document
 from dovetail.cli.view.screen import screen
+from dovetail.cli.view.top import Choice, top_document, top_screen
+from dovetail.core.disruption.context import Gates
+from dovetail.core.disruption.planner import plan_disruption
+from dovetail.dashboard.answers import Terms
+from dovetail.dashboard.showing import draw_once
+from dovetail.manifest.snapshot_file import read_snapshot_file
 
-MOMENT = 41 * 60 + 3  # seconds: a burst has been served, and somebody has just deleted a node
+MOMENT = 36 * 60 + 45  # seconds: the cloud wants a spot machine back; it drains, and its replacement is ready
 TARGET = Path(__file__).with_name("demo.svg")
+TOP = Path(__file__).with_name("top.svg")
+OFFICE = Path(__file__).parents[2] / "examples" / "snapshots" / "office-hours.yaml"
 PLAN = Plan(seconds=7200.0, speed=120.0, seed=0, catalog="realistic", nodepools=load_nodepools())
 
 
@@ -38,7 +47,23 @@ def draw() -> str:
         pacer.draw = frame
 
     perform(PLAN, pacer, lambda _entry: None, opened)
-    svg = console.export_svg(title="dovetail demo", unique_id="demo")
+    return _svg(console, "demo")
+
+
+def draw_top() -> str:
+    """The screen of `dovetail top`, of the snapshot the guides look at."""
+    snapshot = read_snapshot_file(OFFICE)
+    plan = plan_document(plan_disruption(snapshot, thorough=True), snapshot)
+    tiles, summary = draw_once(snapshot, plan, Terms(Gates()), still=True)
+    console = Console(
+        record=True, width=168, height=14, file=io.StringIO(), force_terminal=True, color_system="truecolor"
+    )
+    console.print(top_screen(top_document(tiles.values(), summary, Choice()), Choice(), console)[0], end="")
+    return _svg(console, "top")
+
+
+def _svg(console: Console, name: str) -> str:
+    svg = console.export_svg(title=f"dovetail {name}", unique_id=name)
     svg = re.sub(r"\s*@font-face \{.*?\}", "", svg, flags=re.DOTALL)
     return re.sub(
         r"font-family: Fira Code, monospace", "font-family: 'DejaVu Sans Mono', Menlo, Consolas, monospace", svg
@@ -47,3 +72,4 @@ def draw() -> str:
 
 if __name__ == "__main__":
     TARGET.write_text(draw(), encoding="utf-8")
+    TOP.write_text(draw_top(), encoding="utf-8")

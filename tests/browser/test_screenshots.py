@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from browser.serving import free_port, serving, settled
+from browser.serving import fetch, free_port, serving, settled
 from dovetail.manifest.snapshot_file import read_snapshot_file
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
@@ -31,9 +31,26 @@ def taken(page, address, views, place):
         page.goto(f"{address}#/{view}")
         page.wait_for_selector("main[aria-busy=false]")
         page.wait_for_timeout(700)  # real time: bars slide to where they belong
-        path = place / f"page-{name}.png"
-        page.screenshot(path=path)
-        assert path.stat().st_size < LARGEST
+        snap(page, name, place)
+
+
+def snap(page, name, place):
+    path = place / f"page-{name}.png"
+    page.screenshot(path=path)
+    assert path.stat().st_size < LARGEST
+
+
+def open_decision(page, address):
+    """One command, opened to its plan and to what its method refused."""
+    done = [each for each in fetch(address, "api/history?act=disrupt")["decisions"] if each["outcome"] == "done"]
+    chosen = max(done, key=lambda each: (each["reason"] == "Underutilized", each["replacements"], each["at"]))
+    page.goto(f"{address}#/decisions?id={chosen['id']}")
+    page.wait_for_selector(f"[data-plan='{chosen['id']}']")
+    opened = page.locator(f"details[data-key='{chosen['id']}']")
+    opened.locator(".weighed details > summary").last.click()
+    opened.locator(".weighed details").last.wait_for()
+    page.evaluate("(one) => scrollTo(0, one.getBoundingClientRect().top + scrollY - 70)", opened.element_handle())
+    page.wait_for_timeout(300)  # real time: the scrolling ends
 
 
 @pytest.fixture
@@ -47,6 +64,8 @@ def test_pictures_of_a_story_are_small(address, open_page, place):
     page.wait_for_selector(".tile")
     node = page.locator(".tile", has_text="budget").first.get_attribute("href").removeprefix("#/")
     taken(page, address, {**STORY, "node": node}, place)
+    open_decision(page, address)
+    snap(page, "decision", place)
     taken(open_page(address, viewport=SIZE, color_scheme="dark"), address, {"cluster-dark": "cluster"}, place)
 
 
@@ -57,4 +76,4 @@ def test_pictures_of_office_hours_are_small(open_page, serve, place):
 
 
 def test_the_guides_have_their_pictures():
-    assert all((IMAGES / f"page-{name}.png").is_file() for name in (*STORY, *HOURS, "node", "cluster-dark"))
+    assert all((IMAGES / f"page-{name}.png").is_file() for name in (*STORY, *HOURS, "node", "decision", "cluster-dark"))

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 from playwright.sync_api import expect
 
-from browser.serving import fetch_bytes, free_port, serving, settled, told
+from browser.serving import fetch, fetch_bytes, free_port, serving, settled, told
 
 
 @pytest.fixture(scope="module")
@@ -35,9 +35,30 @@ def test_the_cluster_view_has_a_tile_for_every_node_and_true_sums(demo, open_pag
     assert page.inner_text("[data-figure=nodes] .note").startswith(str(len(pools)))
     savings = told_cost(demo)
     assert money(page.inner_text("[data-figure=cost] b")) == pytest.approx(savings, abs=0.0006)
-    for left in plan["leftAlone"]:
-        tile = page.locator(".tile", has=page.get_by_text(left["node"], exact=True))
-        assert tile.locator(".why").inner_text() == left["because"]
+    listed = told(demo.place, "top", "--once", "--snapshot", demo.snapshot)["nodes"]
+    assert {each["name"] for each in listed} >= {each["node"] for each in plan["leftAlone"]}
+    for node in listed:
+        tile = page.locator(".tile", has=page.get_by_text(node["name"], exact=True))
+        assert tile.locator(".why").inner_text() == node["because"]
+        assert tile.locator(".state").inner_text() == node["state"]
+        assert money(tile.locator(".price").inner_text()) == pytest.approx(node["price"], abs=0.0006)
+        used = [round(100 * amount / of) for amount, of in (node["cpu"], node["memory"])]
+        shares = [int(each.rstrip("%")) for each in tile.locator(".share").all_inner_texts()]
+        assert all(abs(share - wanted) <= 1 for share, wanted in zip(shares, used, strict=True))
+
+
+def test_tiles_come_in_the_order_in_which_top_prints_them(demo, open_page):
+    page = open_page(demo.address + "#/cluster", viewport={"width": 1280, "height": 4000})
+    page.wait_for_selector(".tile")
+    for order in ("price", "cpu", "memory", "age", "waits", "pool"):
+        page.select_option("#sort", order)
+        wanted = [
+            each["name"] for each in told(demo.place, "top", "--snapshot", demo.snapshot, "--sort", order)["nodes"]
+        ]
+        expect(page.locator("li[aria-posinset='1'] .name")).to_have_text(wanted[0], timeout=20_000)
+        tiles = page.locator(".tiles > li").all()
+        shown = {int(each.get_attribute("aria-posinset")): each.locator(".name").inner_text() for each in tiles}
+        assert [shown[place] for place in sorted(shown)] == wanted
 
 
 def told_cost(demo):
@@ -77,7 +98,15 @@ def test_the_node_view_says_what_explain_says(demo, open_page):
             assert obstacle["code"] in line
             assert ("permanent" in line) == (obstacle["permanent"] and not obstacle["until"])
     past = told(demo.place, "history", "--ledger", demo.ledger, "--node", name)["decisions"]
-    assert page.locator(".timeline > li").count() == len(past) > 0
+    assert page.locator(".timeline > li.decided").count() == len(past) > 0
+    steps = page.locator(".timeline > li.milestone").all_inner_texts()
+    assert any("Initialized" in each for each in steps)
+    assert any("Created" in each for each in steps)
+    pods = page.get_by_role("group", name="Pods on this node").locator("tbody tr td:first-child").all_inner_texts()
+    shown_pods = fetch(demo.address, f"api/node/{name}")["pods"]
+    assert pods == [each["pod"] for each in shown_pods]
+    alive = [each for each in shown_pods if each["phase"] not in {"Succeeded", "Failed"}]
+    assert len(alive) == demo.shown["nodes"][0]["pods"][0] > 0
 
 
 def test_the_nodepools_view_shows_budgets_now_and_all_week(demo, open_page):
@@ -194,3 +223,22 @@ def test_times_are_in_utc_and_local_on_hover(demo, open_page):
     assert shown.inner_text().endswith("UTC")
     assert shown.get_attribute("datetime") == demo.shown["summary"]["at"]
     assert re.search(r"GMT\+[12]|CES?T", shown.get_attribute("title"))
+
+
+def test_colours_are_the_systems_until_the_reader_chooses_and_stay_chosen(demo, open_page):
+    page = open_page(demo.address + "#/plan", color_scheme="light")
+    page.wait_for_selector("[data-count]")
+    ground = "getComputedStyle(document.body).backgroundColor"
+    light = page.evaluate(ground)
+    dark = open_page(demo.address + "#/plan", color_scheme="dark").evaluate(ground)
+    assert light != dark
+    button = page.locator("#theme")
+    button.click()
+    assert page.evaluate(ground) == light
+    button.click()
+    assert page.evaluate(ground) == dark
+    page.reload()
+    page.wait_for_selector("#theme:has-text('Dark')")
+    assert page.evaluate(ground) == dark
+    button.click()
+    assert page.evaluate(ground) == light

@@ -27,7 +27,9 @@ from dovetail.cli.top_keyboard import keys_of
 from dovetail.cli.top_live import Top
 from dovetail.cli.view.plan import plan_document
 from dovetail.cli.view.top import ORDERS, Choice, top_document, top_screen
+from dovetail.core.disruption.context import Gates
 from dovetail.core.disruption.planner import plan_disruption
+from dovetail.dashboard.answers import Terms
 from dovetail.dashboard.showing import draw_once
 from dovetail.manifest.snapshot_file import snapshot_bytes
 from dovetail.model.kinds import POD
@@ -126,7 +128,7 @@ def crowd(number):
         pools=[nodepool("general"), nodepool("batch", disruption={"budgets": [{"nodes": "0"}]})],
     )
     plan = plan_document(plan_disruption(snapshot, thorough=True), snapshot)
-    return draw_once(snapshot, plan, still=False)
+    return draw_once(snapshot, plan, Terms(Gates()), still=False)
 
 
 @pytest.fixture(scope="module")
@@ -247,7 +249,7 @@ def test_nodes_of_the_embedded_world_are_shown_as_they_come_and_go():
             async def sight():
                 snapshot = await look(state, life.parts.supplier, life.world.clock)
                 plan = plan_document(plan_disruption(snapshot, thorough=True), snapshot)
-                sights.append(draw_once(snapshot, plan, still=False))
+                sights.append(draw_once(snapshot, plan, Terms(Gates()), still=False))
 
             for manifest in (node_class(), pool(), deployment(replicas=6)):
                 life.world.apply(manifest)
@@ -271,7 +273,7 @@ def test_nodes_of_the_embedded_world_are_shown_as_they_come_and_go():
     assert " 6 pods " in lines[1]
     assert sum("Ready" in line for line in lines) == before[1]["nodes"] > 0
     assert before[1]["costPerHour"] > 0
-    assert any("Draining" in line for line in drawn(after, Choice(), 160, 30)[0])
+    assert any("Draining" in line and "draining: " in line for line in drawn(after, Choice(), 160, 30)[0])
 
 
 def test_on_a_terminal_it_is_live_until_q(kept):

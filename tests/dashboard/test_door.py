@@ -78,7 +78,9 @@ def test_a_form_says_what_to_show_and_a_refusal_who_may_not_do_what(page):
     form = page.ask("/").body.decode()
     assert "kubectl create token" in form
     assert '<p id="verdict" role="alert"></p>' in form
-    assert page.ask("/", **bearer(EVE)).body.decode().count("You are eve, who may not list pods in every namespace") == 1
+    assert (
+        page.ask("/", **bearer(EVE)).body.decode().count("You are eve, who may not list pods in every namespace") == 1
+    )
     assert page.ask("/api/plan", **bearer(EVE)).json["error"].startswith("you are eve, who may not list pods")
     assert "does not know this token" in page.ask("/api/plan", **bearer("unknown")).json["error"]
 

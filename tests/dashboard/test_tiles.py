@@ -9,7 +9,8 @@ from builders import NOON, nodepool
 from dovetail.cli.view.plan import plan_document
 from dovetail.core.disruption.planner import plan_disruption
 from dovetail.dashboard.details import known, node_details
-from dovetail.dashboard.tiles import Tiles, said_in, state_of, summary_of
+from dovetail.dashboard.tiles import Tiles, state_of, summary_of
+from dovetail.dashboard.waits import said_in
 from dovetail.model.snapshot import ClusterNode
 
 

@@ -87,6 +87,7 @@ def top(  # noqa: PLR0913 - one parameter an option
 
 
 def _look_once(read: "Snapshot", choice: "Choice", settings: Settings, *, still: bool) -> dict[str, Any]:
+    from dovetail.cli.dashboard_documents import terms_of
     from dovetail.cli.reading import context_of
     from dovetail.cli.view.plan import plan_document
     from dovetail.cli.view.top import top_document
@@ -95,7 +96,7 @@ def _look_once(read: "Snapshot", choice: "Choice", settings: Settings, *, still:
 
     _require(choice.nodepool, read)
     plan = plan_document(plan_pass(context_of(read, settings), thorough=True), read)
-    tiles, summary = draw_once(read, plan, still=still)
+    tiles, summary = draw_once(read, plan, terms_of(settings), still=still)
     return top_document(tiles.values(), summary, choice)
 
 

@@ -35,7 +35,7 @@ def follow(board: Board, choice: Choice, where: tuple[Path | None, str | None], 
     async def live() -> None:
         with Live(console=console, screen=True, auto_refresh=False) as view:
             top = Top(choice, console, lambda shown: view.update(shown, refresh=True))
-            await _follow(top, board, Showing(board, top.show, answers.plan, thinker), (where, settings))
+            await _follow(top, board, Showing(board, top.show, answers.waits, thinker), (where, settings))
 
     try:
         asyncio.run(live())

@@ -24,6 +24,7 @@ from dovetail.dashboard.board import Board, Sight
 from dovetail.dashboard.details import node_details
 from dovetail.dashboard.savings import add_up
 from dovetail.dashboard.tiles import price_of, stamp
+from dovetail.dashboard.waits import waits_in
 from dovetail.model.snapshot import ClusterNode, Snapshot
 from dovetail.model.wire import Key
 
@@ -63,6 +64,10 @@ class Terms:
     repair_gate: bool = True
     repair_without_block: bool = False
 
+    def repair(self, snapshot: Snapshot) -> RepairTerms:
+        """Under which unhealthy nodes of a cluster would be repaired."""
+        return RepairTerms(snapshot.repair_statements, gate=self.repair_gate, without_block=self.repair_without_block)
+
 
 class Answers:
     """Answers about the latest sight. Not for several threads at once."""
@@ -84,16 +89,16 @@ class Answers:
             self._plan = (sight.number, self._documents.plan(plan, context.snapshot))
         return self._plan[1]
 
+    def waits(self) -> tuple[Plain, dict[str, Plain]]:
+        """The plan, and what every node waits for."""
+        plan, snapshot = self.plan(), self._context()[1].snapshot
+        return plan, waits_in(plan, snapshot, self._terms.repair(snapshot))
+
     def explain_node(self, name: str) -> Plain:
         """What stands between a node and each method."""
         _, context = self._context()
         node = self._find(name, context.snapshot)
-        terms = RepairTerms(
-            context.snapshot.repair_statements,
-            gate=self._terms.repair_gate,
-            without_block=self._terms.repair_without_block,
-        )
-        repair = explain_repair(node, context.snapshot, terms)
+        repair = explain_repair(node, context.snapshot, self._terms.repair(context.snapshot))
         return self._documents.node(replace(explain_node(node, context), repair=repair))
 
     def node(self, name: str) -> Plain:

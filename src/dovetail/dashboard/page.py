@@ -99,7 +99,7 @@ class _Running:
             await self._listen(runner)
             self.settled.set()
             if self.trouble is None:
-                showing = asyncio.create_task(Showing(page.board, site.feed.show, answers.plan, thinker).run())
+                showing = asyncio.create_task(Showing(page.board, site.feed.show, answers.waits, thinker).run())
                 await self._stopped.wait()
                 showing.cancel()
                 await asyncio.wait([showing])

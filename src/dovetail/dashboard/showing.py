@@ -10,8 +10,10 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Executor
 
+from dovetail.dashboard.answers import Terms
 from dovetail.dashboard.board import Board
-from dovetail.dashboard.tiles import Plain, Tiles, planned_in, said_in, summary_of
+from dovetail.dashboard.tiles import Plain, Tiles, planned_in, summary_of
+from dovetail.dashboard.waits import waits_in
 from dovetail.model.snapshot import Snapshot
 
 log = logging.getLogger(__name__)
@@ -20,21 +22,23 @@ RESTS_PER_THOUGHT = 4  # at most a fifth of one core goes into plans that are on
 
 Show = Callable[[dict[str, Plain], Plain, tuple[str, ...]], object]
 """Takes the tiles by name, the summary, and what is not known yet."""
+Think = Callable[[], tuple[Plain, dict[str, Plain]]]
+"""The plan, and what every node waits for."""
 
 
-def draw_once(snapshot: Snapshot, plan: Plain, *, still: bool) -> tuple[dict[str, Plain], Plain]:
+def draw_once(snapshot: Snapshot, plan: Plain, terms: Terms, *, still: bool) -> tuple[dict[str, Plain], Plain]:
     """Tiles and summary of one snapshot with its plan."""
-    tiles = Tiles().of(snapshot, said_in(plan))
+    tiles = Tiles().of(snapshot, waits_in(plan, snapshot, terms.repair(snapshot)))
     return tiles, {**summary_of(snapshot, tiles.values()), "still": still, "planned": planned_in(plan)}
 
 
 class Showing:
     """Shows one sight of the board after the other. `thinker` runs the plans, one at a time."""
 
-    def __init__(self, board: Board, show: Show, plan: Callable[[], Plain], thinker: Executor) -> None:
+    def __init__(self, board: Board, show: Show, think: Think, thinker: Executor) -> None:
         self._board = board
         self._show = show
-        self._plan = plan
+        self._think = think
         self._thinker = thinker
         self._tiles = Tiles()
         self._said: dict[str, Plain] = {}
@@ -85,13 +89,13 @@ class Showing:
             began = time.monotonic()
             if self._board.latest.snapshot is not None:
                 try:
-                    plan = await asyncio.get_running_loop().run_in_executor(self._thinker, self._plan)
-                    self._note(plan, time.monotonic() - began)
+                    told = await asyncio.get_running_loop().run_in_executor(self._thinker, self._think)
+                    self._note(*told, time.monotonic() - began)
                 except Exception:  # the plan that is shown stays
                     log.exception("no plan to show")
             await asyncio.sleep((time.monotonic() - began) * RESTS_PER_THOUGHT)
 
-    def _note(self, plan: Plain, took: float) -> None:
-        self._said = said_in(plan)
+    def _note(self, plan: Plain, waits: dict[str, Plain], took: float) -> None:
+        self._said = waits
         self._extra = {"planned": {**planned_in(plan), "tookSeconds": round(took, 3)}}
         self._to_draw.set()

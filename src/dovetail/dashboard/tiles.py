@@ -1,6 +1,6 @@
 """One node as the cluster view shows it: what it is, what it costs, how full it is, how far it has come.
 
-What it waits for comes from the plan, in the plan's own words; nothing here decides anything.
+What it waits for is handed in; nothing here decides anything.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -50,7 +50,7 @@ class Tiles:
         self._known: dict[str, tuple[ClusterNode, Plain]] = {}
 
     def of(self, snapshot: Snapshot, said: Mapping[str, Plain]) -> dict[str, Plain]:
-        """A tile for every node, by name. `said`: what the plan says of each."""
+        """A tile for every node, by name. `said`: what each waits for."""
         known: dict[str, tuple[ClusterNode, Plain]] = {}
         tiles: dict[str, Plain] = {}
         for each in snapshot.nodes:
@@ -80,24 +80,6 @@ def _facts(each: ClusterNode) -> Plain:
         "memory": [amount(MEMORY, each.requested), amount(MEMORY, each.allocatable)],
         "pods": [len(running), int(amount(PODS, each.allocatable))],
     }
-
-
-def said_in(plan: Mapping[str, Any]) -> dict[str, Plain]:
-    """What a plan says of each node: that it goes, or what stands in the way."""
-    said: dict[str, Plain] = {}
-    for left in plan["leftAlone"]:
-        codes = [each["code"] for each in left["why"].values() if each["message"] == left["because"]]
-        said[left["node"]] = {
-            "because": left["because"],
-            "code": codes[0] if codes else "",
-            "until": left["until"],
-            "permanent": left["permanent"],
-        }
-    for command in plan["commands"]:
-        verb = "replaced" if command["replacements"] else "deleted"
-        for name in command["nodes"]:
-            said[name] = {"because": f"{command['reason']}: would be {verb} in the next pass", "code": "Next"}
-    return said
 
 
 def planned_in(plan: Mapping[str, Any]) -> Plain:

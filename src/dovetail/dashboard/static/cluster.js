@@ -3,7 +3,7 @@ import { age, bytes, cores, counted, fill, h, link, money, monthly, percent, utc
 
 export const title = () => "Cluster";
 
-const SIZES = { tiles: { width: 252, height: 118, gap: 8, draw: drawTile }, dots: { width: 15, height: 15, gap: 3, draw: drawDot } };
+const SIZES = { tiles: { width: 252, height: 136, gap: 8, draw: drawTile }, dots: { width: 15, height: 15, gap: 3, draw: drawDot } };
 const AHEAD = 3; // rows that are drawn before they are in sight
 const STATES = ["Ready", "NotReady", "Launching", "Registering", "Disrupting", "Draining", "Lost"];
 const ORDERS = {
@@ -183,9 +183,10 @@ function drawFigures(host, summary) {
     summary.paused && h("div", { class: "figure warn" }, h("span", { class: "label" }, "Paused"), h("b", {}, "all"), h("span", { class: "note" }, summary.paused)));
 }
 
-const LEGEND = [["next", "goes in the next pass"], ["going", "is going"], ["coming", "is coming"], ["until", "waits until a known instant"], ["permanent", "stays until somebody changes something"], ["open", "may change any time"]];
+const LEGEND = [["next", "goes in the next pass"], ["going", "is going"], ["coming", "is coming"], ["until", "waits until a known instant"], ["permanent", "stays until somebody changes something"], ["open", "may change any time"], ["foreign", "somebody else's"]];
 
 function kindOf(node) {
+  if (node.code === "Unmanaged") return "foreign";
   if (["Draining", "Disrupting", "Lost"].includes(node.state)) return "going";
   if (node.state !== "Ready") return "coming";
   return node.code === "Next" ? "next" : node.until ? "until" : node.permanent ? "permanent" : "open";

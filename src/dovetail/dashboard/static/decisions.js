@@ -66,10 +66,10 @@ export function entry(each, now, open = false) {
   if (open) tellWeighed(weighed, each, now);
   return h("details", { "data-key": each.id, open, ontoggle: opened },
     h("summary", {},
-      h("span", { class: "when" }, time(each.at, each.at), now && h("span", { class: "ago" }, ` ${age(each.at, now)} ago`)),
+      h("span", { class: "when" }, time(each.at, each.at, true), now && h("span", { class: "ago" }, ` ${age(each.at, now)} ago`)),
       badge(each.act, VERBS[each.act] ?? each.act), h("span", { class: "reason" }, each.reason),
       h("span", { class: "about mono" }, names.slice(0, 2).join(", "), names.length > 2 && ` and ${names.length - 2} more`),
-      h("span", { class: saving > 0 ? "saving less" : "saving more" }, saving ? `${saving > 0 ? "−" : "+"}${money(Math.abs(saving))}/h` : "same cost"),
+      h("span", { class: saving > 0 ? "saving less" : "saving more" }, saving ? `${saving > 0 ? "−" : "+"}${money(Math.abs(saving))}/h` : each.act === "disrupt" ? "same cost" : ""),
       badge(`outcome-${each.outcome}`, each.outcome)),
     h("div", { class: "entry" },
       h("p", {}, h("b", {}, each.why), each.note && `. ${each.note}`),

@@ -30,18 +30,18 @@ const two = (number) => String(number).padStart(2, "0");
 const DAYS = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
 const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
-export function utc(instant, now) {
+export function utc(instant, now, exact = false) {
   const at = new Date(instant);
-  const clock = `${two(at.getUTCHours())}:${two(at.getUTCMinutes())}` + (at.getUTCSeconds() ? `:${two(at.getUTCSeconds())}` : "");
+  const clock = `${two(at.getUTCHours())}:${two(at.getUTCMinutes())}` + (exact || at.getUTCSeconds() ? `:${two(at.getUTCSeconds())}` : "");
   if (now && new Date(now).toISOString().slice(0, 10) === at.toISOString().slice(0, 10)) return `${clock} UTC`;
   return `${DAYS[at.getUTCDay()]} ${two(at.getUTCDate())} ${MONTHS[at.getUTCMonth()]} ${clock} UTC`;
 }
 
 // An instant in UTC; on hover it is local.
-export function time(instant, now) {
+export function time(instant, now, exact = false) {
   if (!instant) return null;
   const local = new Date(instant).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "long" });
-  return h("time", { datetime: instant, title: `Here: ${local}` }, utc(instant, now));
+  return h("time", { datetime: instant, title: `Here: ${local}` }, utc(instant, now, exact));
 }
 
 export const money = (amount, digits = 3) =>

@@ -45,7 +45,7 @@ const figure = (key, label, value, note) => h("div", { class: "figure", "data-fi
 
 // Steps: what was saved an hour stays saved until the next decision.
 function chart(steps, now) {
-  const width = 900, height = 180, left = 64, bottom = 24, top = 10;
+  const width = 1180, height = 210, left = 64, bottom = 26, top = 14;
   const first = Date.parse(steps[0].at), last = Math.max(Date.parse(now), Date.parse(steps.at(-1).at), first + 1);
   const values = [0, ...steps.map((each) => each.savingPerHour)];
   const low = Math.min(...values), high = Math.max(...values, low + 1e-6);

@@ -1,0 +1,80 @@
+"""What every node waits for, in one line: its drain, its repair, or what the plan has against it. Decides nothing.
+
+A node on its way out waits for its pods, whatever a plan says of it; an unhealthy one for its repair.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from dovetail.core.disruption.draining import DrainView, PodState, explain_drain
+from dovetail.core.disruption.explain_repair import RepairView, explain_repair
+from dovetail.core.lifecycle.repair import RepairTerms
+from dovetail.dashboard.tiles import Plain, stamp
+from dovetail.model.snapshot import Snapshot
+
+UNMANAGED: Plain = {
+    "because": "no NodeClaim belongs to it: somebody else's node",
+    "code": "Unmanaged",
+    "until": None,
+    "permanent": True,
+}
+
+
+def waits_in(plan: Mapping[str, Any], snapshot: Snapshot, terms: RepairTerms) -> dict[str, Plain]:
+    """What each node waits for, by name."""
+    waits = said_in(plan)
+    for each in snapshot.nodes:
+        if each.deleting or (each.node is not None and each.node.deleting):
+            waits[each.name] = _drain(explain_drain(each, snapshot.pdbs, snapshot.at))
+        elif (ailing := explain_repair(each, snapshot, terms)) is not None:
+            waits[each.name] = _repair(ailing)
+        elif not each.managed:
+            waits.setdefault(each.name, UNMANAGED)
+    return waits
+
+
+def said_in(plan: Mapping[str, Any]) -> dict[str, Plain]:
+    """What a plan says of each node: that it goes, or what stands in the way."""
+    said: dict[str, Plain] = {}
+    for left in plan["leftAlone"]:
+        codes = [each["code"] for each in left["why"].values() if each["message"] == left["because"]]
+        said[left["node"]] = {
+            "because": left["because"],
+            "code": codes[0] if codes else "",
+            "until": left["until"],
+            "permanent": left["permanent"],
+        }
+    for command in plan["commands"]:
+        verb = "replaced" if command["replacements"] else "deleted"
+        for name in command["nodes"]:
+            said[name] = {"because": f"{command['reason']}: would be {verb} in the next pass", "code": "Next"}
+    return said
+
+
+def _drain(told: DrainView) -> Plain:
+    """The pod that holds it up most; else how many have to go; else what comes after the pods."""
+    held = [each for each in told.waiting if each.state in (PodState.PROTECTED, PodState.BLOCKED)]
+    worst = next(iter([*told.stuck, *held]), None)
+    if worst is not None:
+        stuck = "drain is stuck" if worst.permanent else "drain waits"
+        because = f"{stuck}: {worst.pod.key} {worst.state}: {worst.why}"
+        return {"because": because, "code": "Draining", "until": stamp(worst.until), "permanent": worst.permanent}
+    number = len(told.waiting)
+    left = f"{number} pod{'s' * (number != 1)} to go" if number else told.step or "every pod is gone"
+    return {"because": f"draining: {left}", "code": "Draining", "until": stamp(told.deadline), "permanent": False}
+
+
+def _repair(told: RepairView) -> Plain:
+    condition = told.ailments[0].condition
+    ails = f"{condition.type} is {condition.status}"
+    if told.off:
+        return {"because": f"{ails}, not repaired: {told.off}", "code": "Unhealthy", "until": None, "permanent": True}
+    if told.breaker.open:
+        waits = f"{ails}, repair waits: too many nodes of its pool are unhealthy"
+        return {"because": waits, "code": "Unhealthy", "until": None, "permanent": False}
+    return {
+        "because": f"{ails}: repaired unless it recovers",
+        "code": "Unhealthy",
+        "until": stamp(told.due_at),
+        "permanent": False,
+    }
