@@ -187,7 +187,7 @@ def test_a_node_bought_for_pods_that_cannot_leave_yet_is_kept_for_them():
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
         "metadata": {"name": "web", "namespace": "default"},
-        "spec": {"selector": {"matchLabels": {"app": "web"}}, "maxUnavailable": 0},
+        "spec": {"selector": {"matchLabels": {"app": "web"}}, "minAvailable": 3},
     }
     live(story, node_class(), pool(), deployment(replicas=3), blocking, settings=ACTING)
 

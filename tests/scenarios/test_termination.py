@@ -80,6 +80,7 @@ def test_a_stuck_budget_holds_a_node_for_as_long_as_it_stands_and_says_so():
         await asyncio.sleep(24 * 3600)
         assert life.pods[0].metadata.uid == pod.metadata.uid
         assert not life.pods[0].deleting
+        assert [each.name for each in life.claims] == [claim.name]  # nothing is bought for a pod that cannot go
         told = [event.message for event in life.events("FailedDraining") if "PDB" in event.message]
         since = life.nodes[0].metadata.deletion_timestamp.strftime("%Y-%m-%dT%H:%M:%SZ")
         lasting = f"permanent: somebody has to change it, since {since}"

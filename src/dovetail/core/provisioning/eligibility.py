@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from datetime import timedelta
 
+from dovetail.core.disruption.pdbs import find_block, fully_blocks, matching
 from dovetail.core.lifecycle.deadline import read_deadline
 from dovetail.model.conditions import READY, is_true
 from dovetail.model.labels import CAPACITY_TYPE, CAPACITY_TYPES, NODEPOOL, is_restricted
@@ -12,6 +13,7 @@ from dovetail.model.protection import protection
 from dovetail.model.refusal import Refusal
 from dovetail.model.requirement import Requirement
 from dovetail.model.snapshot import ClusterNode, Snapshot
+from dovetail.model.workload import PodDisruptionBudget
 
 NOT_FOR_US = "ConfiguredElsewhere"
 INVALID = "InvalidPod"
@@ -36,8 +38,10 @@ def provisionable_pods(snapshot: Snapshot) -> tuple[list[Pod], list[Refusal]]:
 def displaced_pods(snapshot: Snapshot) -> list[Pod]:
     """Pods of nodes on their way out that will need a new home: deleted ones, and those a command is about to delete.
 
-    Protected ones stay where they are for now, unless their node's time is all but over: then nothing protects them.
+    Protected ones stay where they are for now, and so do those that no budget will ever let go, unless their node's
+    time is all but over: then nothing protects them.
     """
+    hold = _Hold(snapshot)
     return [
         pod
         for node in snapshot.nodes
@@ -45,8 +49,31 @@ def displaced_pods(snapshot: Snapshot) -> list[Pod]:
         for pod in node.pods
         if pod.reschedulable
         and not pod.spec.resource_claims
-        and (_ends_soon(node, snapshot) or not protection(pod, snapshot.at).active)
+        and (_ends_soon(node, snapshot) or not (protection(pod, snapshot.at).active or hold.on(pod)))
     ]
+
+
+class _Hold:
+    """Budgets that never give way. Pods of one workload have the same labels, and are looked up once."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._budgets: dict[str, list[PodDisruptionBudget]] = {}
+        for budget in snapshot.pdbs:
+            self._budgets.setdefault(budget.metadata.namespace, []).append(budget)
+        self._matching: dict[tuple[str, frozenset[tuple[str, str]]], list[PodDisruptionBudget]] = {}
+
+    def on(self, pod: Pod) -> bool:
+        """Whether no waiting will make the eviction API take this pod: a budget of nothing, or two budgets."""
+        near = self._budgets.get(pod.metadata.namespace)
+        if not near:
+            return False
+        same = pod.metadata.namespace, frozenset(pod.metadata.labels.items())
+        found = self._matching.get(same)
+        if found is None:
+            found = self._matching[same] = matching(pod, near)
+        if len(found) < 2 and not any(fully_blocks(budget) for budget in found):
+            return False
+        return find_block(pod, found) is not None
 
 
 def _ends_soon(node: ClusterNode, snapshot: Snapshot) -> bool:
