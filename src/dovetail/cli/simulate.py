@@ -2,6 +2,7 @@
 
 import os
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -108,7 +109,8 @@ def simulate(  # noqa: PLR0913 - one parameter an option
     from dovetail.cli.simulation.comparing import as_document
     from dovetail.cli.simulation.comparing import compare as side_by_side
     from dovetail.cli.simulation.html import write_html
-    from dovetail.cli.view.simulation import print_comparison, print_report
+    from dovetail.cli.view.comparison import print_comparison
+    from dovetail.cli.view.simulation import print_report
 
     asked = {"sets": sets, "sweeps": sweeps, "seeds": seeds, "lasts": lasts, "compare": compare}
     variants, trace = _understood(scenario, asked)
@@ -157,12 +159,13 @@ def _run(source: Path, variants: "list[Variant]", trace: "tuple[Arrival, ...]", 
     from dovetail.cli.simulation.runner import StoryFailed, live
     from dovetail.sim.scenario.reading import ScenarioInvalid
 
-    with _progress(variants, dask) as (lived, done):
+    began = time.perf_counter()
+    with _progress(variants, dask) as done:
         try:
             if dask is not None:
                 outcomes = run_on_dask(dask, variants, trace, done)
             elif len(variants) == 1:
-                outcomes = [live(variants[0].scenario, trace, lived)]
+                outcomes = [live(variants[0].scenario, trace, done)]
             else:
                 outcomes = run_here(variants, trace, done)
         except ScenarioInvalid as error:
@@ -171,30 +174,30 @@ def _run(source: Path, variants: "list[Variant]", trace: "tuple[Arrival, ...]", 
         except (DaskUnavailable, StoryFailed) as error:
             typer.echo(f"Error: {error}", err=True)
             raise typer.Exit(2) from error
-    for outcome in outcomes if len(outcomes) == 1 else ():
-        virtual = outcome.report["simulatedSeconds"]
-        ratio = virtual / max(outcome.real_seconds, 1e-9)
-        typer.echo(f"{virtual / 3600:,g} hours in {outcome.real_seconds:.1f} s: {ratio:,.0f} times as fast", err=True)
+    real = outcomes[0].real_seconds if len(outcomes) == 1 else time.perf_counter() - began
+    virtual = sum(outcome.report["simulatedSeconds"] for outcome in outcomes)
+    runs = f"{len(outcomes)} runs, " if len(outcomes) > 1 else ""
+    length = f"{virtual / 3600:,.4g} hours" if virtual >= 3600 else f"{virtual / 60:,.4g} minutes"
+    typer.echo(f"{runs}{length} in {real:.1f} s: {virtual / max(real, 1e-9):,.0f} times as fast", err=True)
     return outcomes
 
 
 @contextmanager
-def _progress(
-    variants: "list[Variant]", dask: str | None
-) -> Iterator[tuple[Callable[[float], None], Callable[[int], None]]]:
+def _progress(variants: "list[Variant]", dask: str | None) -> Iterator[Callable[[float], None]]:
     """A bar with the time left, on a terminal only."""
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     single = len(variants) == 1 and dask is None
     total = variants[0].scenario.lasts.seconds if single else float(len(variants))
-    label = "living" if single else f"{len(variants)} runs"
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
         TextColumn("{task.percentage:>3.0f}%"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
-        task = bar.add_task(label, total=total)
-        yield lambda at: bar.update(task, completed=at), lambda _: bar.advance(task)
+        task = bar.add_task("living" if single else f"{len(variants)} runs", total=total)
+        yield lambda over: bar.update(task, completed=over)

@@ -139,7 +139,7 @@ def _comparison(rows: Sequence[Row]) -> str:
 def _with_difference(row: Row, figure: str, first: bool) -> str:
     value, difference = row.figures[figure], row.differences[figure]
     shown = "-" if value is None else f"{value:,.2f}"
-    return shown if first or not difference else f"{shown} ({difference:+,.2f})"
+    return shown if first or not difference or not round(difference, 2) else f"{shown} ({difference:+,.2f})"
 
 
 def _table(caption: str, heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:

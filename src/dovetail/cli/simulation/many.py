@@ -2,16 +2,18 @@
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import FIRST_EXCEPTION, Future, ProcessPoolExecutor, wait
 from multiprocessing import get_context
 from typing import Any
 
 from dovetail.cli.simulation.runner import Outcome, live
 from dovetail.cli.simulation.variants import Variant
+from dovetail.sim.scenario.document import Scenario
 from dovetail.sim.scenario.trace import Arrival
 
-Told = Callable[[int], None]
-"""Called with the position of every run that is over."""
+Told = Callable[[float], None]
+"""Called now and then with how many runs are over; one that is half over counts half."""
+LOOK_SECONDS = 0.5
 
 
 class DaskUnavailable(Exception):
@@ -22,14 +24,37 @@ def run_here(
     variants: Sequence[Variant], trace: tuple[Arrival, ...], told: Told, jobs: int | None = None
 ) -> list[Outcome]:
     """Run all variants on the local cores, as many at once as there are."""
+    context = get_context("spawn")
+    shares: Any = context.Array("d", len(variants), lock=False)  # how much of each run is over
     workers = min(len(variants), jobs or os.cpu_count() or 1)
-    outcomes: dict[int, Outcome] = {}
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        waiting = {pool.submit(live, variant.scenario, trace): at for at, variant in enumerate(variants)}
-        for future in as_completed(waiting):
-            outcomes[waiting[future]] = future.result()
-            told(waiting[future])
-    return [outcomes[at] for at in range(len(variants))]
+    with ProcessPoolExecutor(workers, context, initializer=_begin, initargs=(shares,)) as pool:
+        waiting = [pool.submit(_live, at, variant.scenario, trace) for at, variant in enumerate(variants)]
+        try:
+            left: set[Future[Outcome]] = set(waiting)
+            while left:
+                done, left = wait(left, LOOK_SECONDS, FIRST_EXCEPTION)
+                told(sum(shares))
+                for future in done:
+                    future.result()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    return [future.result() for future in waiting]
+
+
+_shares: list[Any] = []
+"""In a process of the pool: where it writes how far its runs are."""
+
+
+def _begin(shares: Any) -> None:
+    _shares.append(shares)
+
+
+def _live(at: int, scenario: Scenario, trace: tuple[Arrival, ...]) -> Outcome:
+    def lived(seconds: float) -> None:
+        _shares[0][at] = seconds / scenario.lasts.seconds
+
+    return live(scenario, trace, lived)
 
 
 def run_on_dask(address: str, variants: Sequence[Variant], trace: tuple[Arrival, ...], told: Told) -> list[Outcome]:
@@ -37,7 +62,7 @@ def run_on_dask(address: str, variants: Sequence[Variant], trace: tuple[Arrival,
     outcomes: dict[int, Outcome] = {}
     for at, outcome in _on_dask(address, variants, trace):
         outcomes[at] = outcome
-        told(at)
+        told(float(len(outcomes)))
     return [outcomes[at] for at in range(len(variants))]
 
 

@@ -1,4 +1,4 @@
-"""What came of a simulation, as tables."""
+"""What came of one run of a simulation, as tables."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -6,11 +6,9 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from dovetail.cli.simulation.comparing import FIGURES, Row
 from dovetail.cli.view.printing import plain_table, print_document
 
 Report = dict[str, Any]
-BETTER_LOW = {"cost", "overLowerBound", "evictions", "disruptions", "pendingPodHours", "p95Seconds"}
 
 
 def print_report(report: Report, output: str, *, timeline: bool = False) -> None:
@@ -96,32 +94,3 @@ def _length(seconds: float) -> str:
 def _after(seconds: float) -> str:
     days, rest = divmod(round(seconds), 86400)
     return (f"{days}d " if days else "") + f"{rest // 3600:02}:{rest % 3600 // 60:02}:{rest % 60:02}"
-
-
-def print_comparison(rows: Sequence[Row], document: Mapping[str, Any], output: str) -> None:
-    """Variants side by side, with the differences from the first."""
-    print_document(document, output, lambda console: _comparison(console, rows))
-
-
-def _comparison(console: Console, rows: Sequence[Row]) -> None:
-    table = plain_table("VARIANT", *(title.upper() for _, title, _ in FIGURES), "DISRUPTED BY REASON")
-    for row in rows:
-        reasons = ", ".join(f"{number:g} {reason}" for reason, number in row.disruptions.items()) or "-"
-        table.add_row(row.name, *(_cell(row, figure, first=row is rows[0]) for figure, _, _ in FIGURES), reasons)
-    console.print(table)
-    seeds = len(rows[0].seeds)
-    console.print(
-        Text(f"Averaged over {seeds} seed{'s' * (seeds > 1)}; differences are from the first line.", style="dim")
-    )
-
-
-def _cell(row: Row, figure: str, *, first: bool) -> Text:
-    value, difference = row.figures[figure], row.differences[figure]
-    if value is None:
-        return Text("-")
-    text = Text(f"{value:,.2f}".removesuffix(".00"))
-    if not first and difference:
-        better = (difference < 0) == (figure in BETTER_LOW)
-        style = ("green" if better else "red") if figure in BETTER_LOW else "cyan"
-        text.append(f" ({difference:+,.2f})".replace(".00)", ")"), style=style)
-    return text

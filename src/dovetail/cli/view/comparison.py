@@ -1,0 +1,87 @@
+"""Variants of a simulation side by side, with the differences from the first: lines, or columns where it is narrow."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from dovetail.cli.simulation.comparing import FIGURES, Row
+from dovetail.cli.view.printing import plain_table, print_document
+
+BETTER_LOW = {"cost", "overLowerBound", "evictions", "disruptions", "pendingPodHours", "p95Seconds"}
+_NO_EDGE = 4000
+_HEADING, _COLUMN = 20, 18
+
+
+def print_comparison(rows: Sequence[Row], document: Mapping[str, Any], output: str) -> None:
+    """All variants, in the form asked for."""
+    print_document(document, output, lambda console: _comparison(console, rows))
+
+
+def _comparison(console: Console, rows: Sequence[Row]) -> None:
+    names = short_names([row.name for row in rows])
+    table = _lines(rows, names)
+    if console.measure(table, options=console.options.update(width=_NO_EDGE)).maximum <= console.width:
+        console.print(table)
+    else:
+        for number, name in enumerate(names, 1):
+            console.print(Text(f"{number:>3}  {name}"))
+        numbered = [*enumerate(rows, 1)]
+        for some in _batches(numbered, max(1, (console.width - _HEADING) // _COLUMN)):
+            console.print()
+            console.print(_columns(some, rows))
+    seeds = len(rows[0].seeds)
+    console.print()
+    console.print(
+        Text(f"Averaged over {seeds} seed{'s' * (seeds > 1)}; differences are from the first variant.", style="dim")
+    )
+
+
+def short_names(names: Sequence[str]) -> list[str]:
+    """Each setting by the last step of its path, unless two that differ would be called the same."""
+    paths = {setting.partition("=")[0] for name in names for setting in name.split(", ") if "=" in setting}
+    ends = [path.rpartition(".")[2] for path in paths]
+    short = {path: end for path in paths if ends.count(end := path.rpartition(".")[2]) == 1}
+
+    def shortened(setting: str) -> str:
+        path, equals, value = setting.partition("=")
+        return f"{short.get(path, path)}{equals}{value}"
+
+    return [", ".join(map(shortened, name.split(", "))) for name in names]
+
+
+def _lines(rows: Sequence[Row], names: Sequence[str]) -> Table:
+    table = plain_table("VARIANT", *(title.upper() for _, title, _ in FIGURES), "DISRUPTED BY REASON")
+    for row, name in zip(rows, names, strict=True):
+        reasons = ", ".join(f"{number:g} {reason}" for reason, number in row.disruptions.items()) or "-"
+        table.add_row(name, *(_cell(row, figure, first=row is rows[0]) for figure, _, _ in FIGURES), reasons)
+    return table
+
+
+def _columns(some: Sequence[tuple[int, Row]], rows: Sequence[Row]) -> Table:
+    """A column for each variant, by its number."""
+    table = plain_table("VARIANT", *(str(number) for number, _ in some))
+    for figure, title, _ in FIGURES:
+        table.add_row(title, *(_cell(row, figure, first=row is rows[0]) for _, row in some))
+    for reason in sorted({reason for row in rows for reason in row.disruptions}):
+        table.add_row(f"  {reason}", *(f"{row.disruptions.get(reason, 0):g}" for _, row in some))
+    return table
+
+
+def _batches(rows: Sequence[tuple[int, Row]], size: int) -> Iterator[Sequence[tuple[int, Row]]]:
+    for start in range(0, len(rows), size):
+        yield rows[start : start + size]
+
+
+def _cell(row: Row, figure: str, *, first: bool) -> Text:
+    value, difference = row.figures[figure], row.differences[figure]
+    if value is None:
+        return Text("-")
+    text = Text(f"{value:,.2f}".removesuffix(".00"))
+    if not first and difference and round(difference, 2):
+        better = (difference < 0) == (figure in BETTER_LOW)
+        style = ("green" if better else "red") if figure in BETTER_LOW else "cyan"
+        text.append(f" ({difference:+,.2f})".replace(".00)", ")"), style=style)
+    return text
