@@ -24,7 +24,7 @@ from dovetail.core.disruption.methods import METHODS
 from dovetail.core.disruption.methods.base import Method
 from dovetail.core.disruption.planner import Plan, plan_pass
 from dovetail.core.disruption.simulations import Simulations
-from dovetail.core.disruption.turning import next_turn
+from dovetail.core.disruption.turning import Turns, next_turn
 from dovetail.core.disruption.validation import VALIDATED, revalidate
 from dovetail.model.catalog import InstanceType
 from dovetail.model.reason import Reason
@@ -47,6 +47,7 @@ class Disruption:
         self._executor = executor
         self._simulations = Simulations()
         self._book = FactBook()
+        self._turns = Turns()
         self._figures = PassFigures(context.metrics)
         self._telling = Telling(context)
         self._met_nominations = False  # in the last pass; whoever takes a later snapshot forgets those that are over
@@ -67,7 +68,7 @@ class Disruption:
         """Wait while nothing has changed and no clock has run out since the pass began, but not for ever."""
         state = self._context.state
         snapshot = state.snapshot(began, await self._catalogs())
-        turn = began if self._met_nominations else next_turn(snapshot, self._backing_off()) or began + REST
+        turn = began if self._met_nominations else next_turn(snapshot, self._backing_off(), self._turns) or began + REST
         latest = min(turn, began + REST)
         with suppress(TimeoutError):
             async with asyncio.timeout((latest - self._context.clock.now()).total_seconds()):

@@ -276,10 +276,10 @@ class Executor:
         state = self._context.state
         for claim in list(state.claims.items.values()):
             nodes = state.nodes_of(claim)
-            leaving = claim.deleting or any(node.deleting for node in nodes)
-            if leaving or RECORD_ANNOTATION in claim.metadata.annotations or not self._context.manages(claim):
+            if not claim.has(DISRUPTION_REASON) and not any(node.spec.taints and _is_marked(node) for node in nodes):
                 continue
-            if claim.has(DISRUPTION_REASON) or any(len(_untainted(node)) < len(node.spec.taints) for node in nodes):
+            leaving = claim.deleting or any(node.deleting for node in nodes)
+            if not leaving and RECORD_ANNOTATION not in claim.metadata.annotations and self._context.manages(claim):
                 log.info("marks of no command removed", extra={"nodeclaim": claim.name})
                 await self._release(claim)
 
@@ -296,6 +296,10 @@ class Executor:
             await self._context.patch_claim(claim, body)
         except NotFound:
             return
+
+
+def _is_marked(node: Node) -> bool:
+    return len(_untainted(node)) < len(node.spec.taints)
 
 
 def _untainted(node: Node) -> list[Taint]:

@@ -54,7 +54,8 @@ class GarbageCollection:
         """Let go of claims that lost their instance. Claims are read before instances: a launch is never a loss."""
         held = self._held()
         instances = await self._context.cloud.list()
-        for claim in lost_claims(Holdings(held.claims, held.nodes, instances)):
+        lost = lost_claims(Holdings(held.claims, held.nodes, instances))
+        for claim in sorted(lost, key=lambda claim: claim.name):
             if self._context.manages(claim) and await self._is_gone(claim):
                 log.warning("deleting nodeclaim", extra={"nodeclaim": claim.name, "reason": "garbage_collected"})
                 await self._context.delete_claim(claim)
@@ -71,20 +72,16 @@ class GarbageCollection:
         for instance in leaked_instances(holdings, now):
             if not self._is_strange(instance):
                 await self._terminate(instance)
-        for node in orphaned_nodes(holdings, now):
+        for node in sorted(orphaned_nodes(holdings, now), key=lambda node: node.name):
             log.warning("deleting node", extra={"node": node.name, "reason": "neither nodeclaim nor instance"})
             await context.delete_node(node)
         return True
 
     def _held(self) -> Holdings:
         context = self._context
-        claims = sorted(context.state.claims.items.values(), key=lambda claim: claim.name)
-        nodes = (node for _, node in sorted(context.state.nodes.items.items()))
-        return Holdings(
-            tuple(claims),
-            tuple(node for node in nodes if context.cloud.node_class_label in node.metadata.labels),
-            (),
-        )
+        label, nodes = context.cloud.node_class_label, context.state.nodes.items.values()
+        ours = tuple(node for node in nodes if label in node.metadata.labels)
+        return Holdings(tuple(context.state.claims.items.values()), ours, ())
 
     async def _is_gone(self, claim: NodeClaim) -> bool:
         """Lists lag behind; the instance itself is asked for once more."""

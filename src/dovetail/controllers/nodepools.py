@@ -23,7 +23,7 @@ from dovetail.model.conditions import ConditionList, Verdict, find
 from dovetail.model.kinds import NODE_CLAIM, NODE_POOL
 from dovetail.model.labels import NODEPOOL, NODEPOOL_HASH, NODEPOOL_HASH_VERSION
 from dovetail.model.node import Node
-from dovetail.model.nodeclaim import DRIFTED, NodeClaim
+from dovetail.model.nodeclaim import DRIFTED, INITIALIZED, INSTANCE_TERMINATING, REGISTERED, NodeClaim
 from dovetail.model.nodepool import NodePool, NodePoolSpec
 from dovetail.model.snapshot import ClusterNode
 from dovetail.model.wire import Condition, Key, Unreadable
@@ -62,7 +62,8 @@ class NodePools:
 
     def _claim_changed(self, before: NodeClaim | None, after: NodeClaim | None) -> None:
         claim = after or before
-        if claim is not None and claim.nodepool_name:
+        same = before is not None and after is not None and _counts_as(before) == _counts_as(after)
+        if claim is not None and claim.nodepool_name and not same:
             self.reconciler.add(Key("", claim.nodepool_name), COUNT_SECONDS)
 
     def _node_changed(self, before: Node | None, after: Node | None) -> None:
@@ -196,3 +197,9 @@ class NodePools:
         if known is None or known[0] != written:
             known = self._validity[pool.key] = (written, judge_validation(validate_nodepool(pool)))
         return known[1]
+
+
+def _counts_as(claim: NodeClaim) -> tuple[object, ...]:
+    """What of a claim its pool counts, and who speaks for its node."""
+    turns = (claim.has(each) for each in (REGISTERED, INITIALIZED, INSTANCE_TERMINATING))
+    return claim.deleting, claim.provider_id, claim.status.capacity, *turns

@@ -69,6 +69,7 @@ class ClusterState:
         self._nodes_by_provider_id: dict[str, dict[str, Node]] = {}
         self._claims_by_provider_id: dict[str, dict[str, NodeClaim]] = {}
         self._joined: dict[str, ClusterNode] = {}
+        self._alone: dict[str, ClusterNode] = {}  # claims without a node
         self._everything: tuple[ClusterNode, ...] | None = None  # until a node, a claim or a bound pod changes
         self.revision = 0
         """Grows with every change that means something; a heartbeat does not."""
@@ -142,13 +143,11 @@ class ClusterState:
 
     def nodes_of(self, claim: NodeClaim) -> tuple[Node, ...]:
         """The nodes with this claim's provider id; more than one is a fault."""
-        found = self._nodes_by_provider_id.get(claim.provider_id, {}) if claim.provider_id else {}
-        return tuple(found[name] for name in sorted(found))
+        return _by_name(self._nodes_by_provider_id.get(claim.status.provider_id))
 
     def claims_of(self, node: Node) -> tuple[NodeClaim, ...]:
         """The claims with this node's provider id; more than one is a fault."""
-        found = self._claims_by_provider_id.get(node.provider_id, {}) if node.provider_id else {}
-        return tuple(found[name] for name in sorted(found))
+        return _by_name(self._claims_by_provider_id.get(node.spec.provider_id))
 
     def claim_of(self, node: Node) -> NodeClaim | None:
         """The claim of a node, if there is exactly one."""
@@ -167,10 +166,10 @@ class ClusterState:
 
     def cluster_node(self, node: Node) -> ClusterNode:
         """A node joined with its claim and pods."""
-        identity = f"node/{node.name}"
-        joined = self._joined.get(identity)
+        name = node.metadata.name
+        joined = self._joined.get(name)
         if joined is None:
-            joined = self._joined[identity] = ClusterNode(node, self.claim_of(node), self.pods_on(node.name))
+            joined = self._joined[name] = ClusterNode(node, self.claim_of(node), self.pods_on(name))
         return joined
 
     def cluster_nodes(self) -> tuple[ClusterNode, ...]:
@@ -179,11 +178,10 @@ class ClusterState:
             return self._everything
         joined = [self.cluster_node(node) for node in self.nodes.items.values()]
         for claim in self.claims.items.values():
-            if not self.nodes_of(claim):
-                identity = f"claim/{claim.name}"
-                if identity not in self._joined:
-                    self._joined[identity] = ClusterNode(None, claim)
-                joined.append(self._joined[identity])
+            if claim.status.provider_id not in self._nodes_by_provider_id:
+                if claim.name not in self._alone:
+                    self._alone[claim.name] = ClusterNode(None, claim)
+                joined.append(self._alone[claim.name])
         self._everything = tuple(sorted(joined, key=lambda each: each.name))
         return self._everything
 
@@ -224,7 +222,7 @@ class ClusterState:
         for pod in (before, after):
             if pod is not None and pod.node_name:
                 self._everything = None
-                self._joined.pop(f"node/{pod.node_name}", None)
+                self._joined.pop(pod.node_name, None)
         if before is not None:
             self._unbound.pop(before.key, None)
             bound = self._pods_by_node.get(before.node_name, {})
@@ -247,16 +245,16 @@ class ClusterState:
         self._everything = None
         for node in (before, after):
             if node is not None:
-                self._joined.pop(f"node/{node.name}", None)
+                self._joined.pop(node.name, None)
 
     def _claim_changed(self, before: NodeClaim | None, after: NodeClaim | None) -> None:
         _reindex(self._claims_by_provider_id, before, after)
         self._everything = None
         for claim in (before, after):
             if claim is not None:
-                self._joined.pop(f"claim/{claim.name}", None)
+                self._alone.pop(claim.name, None)
                 for node in self.nodes_of(claim):
-                    self._joined.pop(f"node/{node.name}", None)
+                    self._joined.pop(node.name, None)
 
 
 def _alike(before: KubeObject, after: KubeObject) -> bool:
@@ -267,6 +265,13 @@ def _alike(before: KubeObject, after: KubeObject) -> bool:
 
 
 Indexed = TypeVar("Indexed", Node, NodeClaim)
+
+
+def _by_name(found: dict[str, Indexed] | None) -> tuple[Indexed, ...]:
+    """Almost always there is one."""
+    if not found:
+        return ()
+    return tuple(found.values()) if len(found) == 1 else tuple(found[name] for name in sorted(found))
 
 
 def _reindex(index: dict[str, dict[str, Indexed]], before: Indexed | None, after: Indexed | None) -> None:

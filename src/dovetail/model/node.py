@@ -40,4 +40,7 @@ class Node(KubeObject, frozen=True, kw_only=True):
     @property
     def ready(self) -> bool:
         """Its Ready condition is exactly True; a missing one counts as not ready."""
-        return any(condition.type == "Ready" and condition.status == "True" for condition in self.status.conditions)
+        for condition in self.status.conditions:  # noqa: SIM110 - asked of every node, several times a pass
+            if condition.type == "Ready" and condition.status == "True":
+                return True
+        return False

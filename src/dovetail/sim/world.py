@@ -141,8 +141,8 @@ class World:
         """Every object of the kind, by namespace and name."""
         await self._enter("list", kind, None)
         selects = _selects(options)
-        objects = self.store.table(resource_of(kind)).objects
-        values = [objects[key].value(kind) for key in sorted(objects) if selects(objects[key].plain)]
+        objects = sorted(self.store.table(resource_of(kind)).objects.items())
+        values = [record.value(kind) for _, record in objects if selects(record.plain)]
         return Listing(
             items=tuple(value for value in values if not isinstance(value, Unreadable)),
             resource_version=str(self.store.version),
@@ -240,6 +240,8 @@ class World:
 
 
 def _selects(options: ListOptions) -> Selects:
+    if options == _EVERYTHING:
+        return _all
     try:
         labels, fields = label_selector(options.label_selector), field_selector(options.field_selector)
     except ValueError as error:
@@ -251,6 +253,10 @@ def _selects(options: ListOptions) -> Selects:
         return here and labels(plain) and fields(plain)
 
     return selects
+
+
+def _all(_: dict[str, Any]) -> bool:
+    return True
 
 
 def _readable(record: Record, kind: Kind[T]) -> T:
