@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 from dovetail.cloud.kwok.catalog import select_catalog
 from dovetail.model.duration import Duration
+from dovetail.model.quantity import ZERO, Quantity
 from e2e.controlplane.stack import ControlPlane
 from e2e.watching import Change, Plain
 
@@ -18,6 +19,7 @@ PROTECTION = "karpenter.sh/do-not-disrupt"
 POOL = "karpenter.sh/nodepool"
 VOLUNTARY = {"Underutilized", "Empty", "Drifted", "Expired"}
 CONSOLIDATION = {"Underutilized", "Empty"}
+STALE = 10.0  # seconds for which the controller may not know yet that somebody changed a NodePool
 
 
 def condition(thing: Plain, kind: str) -> Plain | None:
@@ -40,6 +42,12 @@ def record_of(claim: Plain | None) -> Plain | None:
     """The command that stands on a claim."""
     written = (claim or {"metadata": {}})["metadata"].get("annotations", {}).get(RECORD)
     return json.loads(written) if written else None
+
+
+def capacity(claim: Plain) -> Plain:
+    """What a claim's instance has, nothing before it is launched."""
+    found: Plain = claim.get("status", {}).get("capacity") or {}
+    return found
 
 
 def voluntarily(claim: Plain | None) -> bool:
@@ -76,7 +84,11 @@ class Judge:
         self._there: dict[str, dict[str, Plain]] = {}
         self._replacements: dict[str, dict[str, tuple[float, bool]]] = {}  # by command: price, was it ever ready
         self._candidates: dict[str, dict[str, float]] = {}
+        self._limits: dict[str, list[tuple[float, Plain]]] = {}  # by pool, as they were written one after the other
+        self._born_at: dict[str, float] = {}
+        self._now = 0.0
         self._laws = {
+            "NodePool": self._pool,
             "NodeClaim": self._claim,
             "Node": self._node,
             "Pod": self._pod,
@@ -90,6 +102,7 @@ class Judge:
         """Judge a change by what was there before it, then take it in."""
         there = self._there.setdefault(change.kind, {})
         uid = change.thing["metadata"]["uid"]
+        self._now = change.seen_at
         if change.after is None:
             there.pop(uid, None)
         else:
@@ -101,10 +114,20 @@ class Judge:
     def _all(self, kind: str) -> Iterable[Plain]:
         return self._there.get(kind, {}).values()
 
+    def _pool(self, _: Plain | None, after: Plain | None) -> None:
+        if after is not None:
+            written = self._limits.setdefault(after["metadata"]["name"], [])
+            limits = after["spec"].get("limits") or {}
+            if not written or written[-1][1] != limits:
+                written.append((self._now, limits))
+
     def _claim(self, before: Plain | None, after: Plain | None) -> None:
         if after is None:
             return
+        self._born_at.setdefault(after["metadata"]["uid"], self._now)
         self._note_command(after)
+        if capacity(after) and not (before and capacity(before)) and not deleting(after):
+            self._within_limits(after)
         if voluntarily(after) and not voluntarily(before) and not deleting(after):
             self._within_budget(after)
         if deleting(after) and before is not None and not deleting(before):
@@ -119,6 +142,21 @@ class Judge:
             made = self._replacements.setdefault(command, {})
             was_ready = made.get(uid, (0.0, False))[1]
             made[uid] = (price(claim, self._prices), was_ready or holds(claim, "Initialized"))
+
+    def _within_limits(self, claim: Plain) -> None:
+        """What was launched keeps the loosest limits that could have been known when its claim was made."""
+        name, pool = claim["metadata"]["name"], claim["metadata"]["labels"][POOL]
+        since = self._born_at[claim["metadata"]["uid"]] - STALE
+        written = self._limits.get(pool, [])
+        old = max((number for number, (at, _) in enumerate(written) if at <= since), default=0)
+        versions = [limits for _, limits in written[old:]]
+        there = [each for each in self._all("NodeClaim") if each["metadata"]["labels"][POOL] == pool]
+        staying = [{**capacity(each), "nodes": "1"} for each in there if not deleting(each)]
+        for resource in set.intersection(*map(set, versions)) if versions else ():
+            used = sum((Quantity.parse(str(each[resource])) for each in staying if resource in each), ZERO)
+            limit = max(Quantity.parse(str(each[resource])) for each in versions)
+            if used > limit:
+                self.broken.append(f"limits of {pool}: {name} makes it {used} of {resource}, and {limit} is the limit")
 
     def _within_budget(self, claim: Plain) -> None:
         pool = claim["metadata"]["labels"][POOL]

@@ -21,6 +21,15 @@ def record(reason="Drifted", replacements=0):
     return json.dumps({"id": "one", "reason": reason, "candidates": 1, "replacements": replacements})
 
 
+def pool(**limits):
+    return {"metadata": {"uid": "pool", "name": "default"}, "spec": {"limits": limits} if limits else {}}
+
+
+def launched(name, cpu="4", *, deleted=False):
+    made = claim(name, deleted=deleted)
+    return {**made, "status": {**made["status"], "capacity": {"cpu": cpu, "memory": "8Gi"}}}
+
+
 def claim(name, *conditions, size=SMALL, deleted=False, **annotations):
     labels = {**LABELS, "node.kubernetes.io/instance-type": size}
     written = {f"dovetail.sh/{key}": value for key, value in annotations.items()}
@@ -44,11 +53,15 @@ def budget(healthy, wanted):
 
 
 def told(*steps):
-    """A history of (kind, what is there now), or (kind, None, what was there)."""
-    known, history = {}, []
-    for number, (kind, after, *gone) in enumerate(steps):
+    """A history of (kind, what is there now), or (kind, None, what was there); a number lets that many seconds pass."""
+    known, history, now = {}, [], 0.0
+    for number, step in enumerate(steps):
+        if isinstance(step, int):
+            now += step
+            continue
+        kind, after, *gone = step
         uid = (after or gone[0])["metadata"]["uid"]
-        history.append(Change(number, kind, known.get((kind, uid)), after, 0.0))
+        history.append(Change(number, kind, known.get((kind, uid)), after, now))
         known[kind, uid] = after
     return history
 
@@ -85,7 +98,20 @@ def test_a_claim_that_nobody_has_looked_at_yet_is_no_fault():
     assert not broken(A, ("NodeClaim", just_made), LEAVING, ("Node", node("a", deleted=True)), *eviction)
 
 
+def test_limits_hold_for_what_stays_and_as_far_as_they_could_be_known():
+    two = (("NodeClaim", launched("a")), ("NodeClaim", launched("b")))
+    assert not broken(("NodePool", pool(cpu="8", nodes="2")), *two)
+    assert not broken(("NodePool", pool()), *two)
+    going = ("NodeClaim", launched("a", deleted=True))
+    assert not broken(("NodePool", pool(cpu="4")), two[0], going, ("NodeClaim", claim("b")), two[1])
+    just_made = (("NodePool", pool(cpu="8")), two[0], 60, ("NodePool", pool(cpu="4")), 5, ("NodeClaim", claim("b")))
+    assert not broken(*just_made, 30, two[1]), "nobody could know of the change yet"
+    assert "is the limit" in broken(*just_made[:-2], 60, ("NodeClaim", claim("b")), two[1])
+
+
 CASES = {
+    "of cpu, and 7 is the limit": (("NodePool", pool(cpu="7")), *(("NodeClaim", launched(each)) for each in "ab")),
+    "of nodes, and 1 is the limit": (("NodePool", pool(nodes="1")), *(("NodeClaim", launched(each)) for each in "ab")),
     "may be": (A, B, *(("NodeClaim", claim(each, *READY, command=record())) for each in "ab")),
     "nothing says why": (A, ("NodeClaim", claim("a", *READY, deleted=True))),
     "replacements are ready": (
