@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from dovetail.controllers.overhearing import Overhearing
 from dovetail.model.kinds import NODE_CLAIM, NODE_POOL
 from dovetail.ports.errors import Denied, NotFound
 from stories import ACTING, Life, deployment, live, node_class, pool
@@ -83,6 +84,95 @@ def test_nodes_that_would_go_are_named_with_what_that_saves_and_stay(caplog):
     assert advice.reason == "Empty"
     assert advice.saving_per_hour > 0
     assert said(caplog, "looked at the cluster")[-1].would_disrupt == len(nodes)
+
+
+REPAIRING = {**pool(), "spec": {**pool()["spec"], "repair": {"defaultTolerationDuration": "1m"}}}
+
+
+def advised(happening, *manifests, settings=DRY):
+    """Act until all is settled, then only advise for ten minutes in which something happens; the nodes there were."""
+
+    async def story(acting):
+        await acting.until(lambda: acting.running(10) and acting.settled())
+        await acting.stop()
+        before = acting.nodes
+        happening(acting.world, before)
+        watcher = acting.world.interference = ReadOnly()
+        acting.parts = Life(acting.world, settings).parts
+        acting.start()
+        await asyncio.sleep(600)
+        assert [node.name for node in acting.nodes] == [node.name for node in before]
+        assert watcher.writes == []
+        return before
+
+    return live(story, node_class(), *manifests, settings=replace(ACTING, disruption="off"))
+
+
+def test_a_node_that_would_be_repaired_is_named_with_what_ails_it(caplog):
+    def sick(world, nodes):
+        world.mishaps.turn(nodes[0].name, "KernelDeadlock", "True")
+
+    (node,) = advised(sick, REPAIRING, deployment())
+    (advice,) = said(caplog, "would remove a node")
+    assert (advice.node, advice.reason) == (node.name, "Unhealthy")
+    assert advice.why.startswith("KernelDeadlock is True since 2026-01-05T")
+
+
+def test_a_pool_with_too_many_sick_nodes_is_told_that_none_would_be_repaired(caplog):
+    def sick(world, nodes):
+        for node in nodes:
+            world.mishaps.turn(node.name, "KernelDeadlock", "True")
+
+    small = {"key": "karpenter.kwok.sh/instance-cpu", "operator": "In", "values": ["4"]}
+    spec = REPAIRING["spec"]
+    template = {"spec": {**spec["template"]["spec"], "requirements": [small]}}
+    nodes = advised(sick, {**REPAIRING, "spec": {**spec, "template": template}}, deployment())
+    assert len(nodes) > 2
+    assert said(caplog, "would remove a node") == []
+    told = said(caplog, "would not repair a node")
+    assert {advice.node for advice in told} == {node.name for node in nodes}
+    assert f"{len(nodes)} of {len(nodes)} nodes are unhealthy, 1 may be" in told[0].why
+
+
+def test_a_node_that_would_be_drained_ahead_of_its_interruption_is_named_once_and_the_warning_stays(caplog):
+    def warn(world, nodes):
+        world.mishaps.warn(nodes[0].name)
+
+    (node,) = advised(warn, pool(), deployment())
+    (advice,) = said(caplog, "would remove a node")
+    assert (advice.node, advice.reason) == (node.name, "Interrupted")
+    assert advice.why.startswith("spot interrupted, to be empty by 2026-01-05T")
+
+
+@pytest.mark.parametrize(("setting", "named"), [("event", 0), ("drain", 1)])
+def test_a_recommendation_is_spoken_of_where_it_would_be_followed(caplog, setting, named):
+    def warn(world, nodes):
+        world.mishaps.warn(nodes[0].name, "rebalance_recommendation")
+
+    advised(warn, pool(), deployment(), settings=replace(DRY, rebalance_recommendation=setting))
+    assert len(said(caplog, "would remove a node")) == named
+
+
+def test_a_source_that_hides_what_it_hands_out_is_not_listened_to():
+    class Queue:
+        shared = False
+        asked = 0
+
+        async def receive(self):
+            self.asked += 1
+            await asyncio.sleep(1)
+            return []
+
+    async def story(life):
+        manager, queue, board = life.parts.manager, Queue(), Queue()
+        board.shared = True
+        context = replace(manager.overhearing._context, interruptions=(queue, board))
+        listening = asyncio.create_task(Overhearing(context, manager.interruptions, manager.advisor).run())
+        await asyncio.sleep(60)
+        listening.cancel()
+        assert (queue.asked, board.asked > 10) == (0, True)
+
+    dry(story, node_class(), pool())
 
 
 class Bare(ReadOnly):

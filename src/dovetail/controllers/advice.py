@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any
 
 from dovetail.controllers.catalogs import find_catalogs
@@ -28,6 +29,8 @@ from dovetail.core.lifecycle.expiration import expires_at
 from dovetail.core.lifecycle.repair import RepairTerms, find_ailments, read_breaker
 from dovetail.core.provisioning.eligibility import NOT_FOR_US
 from dovetail.core.provisioning.plan import ProvisioningPlan, plan_provisioning
+from dovetail.model.nodeclaim import NodeClaim
+from dovetail.model.reason import Reason
 from dovetail.model.snapshot import ClusterNode, Snapshot
 from dovetail.ports.ledger import Act, Ending, Entry, NodeFacts, Outcome
 from dovetail.runtime.guard import guarded
@@ -92,11 +95,12 @@ class Advisor:
         ]
         for each in advice:
             if (each.what, each.about) not in self._said:
-                self._say(each)
+                self.say(each)
         self._said = {(each.what, each.about) for each in advice}
         return advice
 
-    def _say(self, advice: Advice) -> None:
+    def say(self, advice: Advice) -> None:
+        """Into the log, and into the ledger what would be done."""
         log.info(advice.what, extra=dict(advice.facts))
         if advice.entry is not None:
             entry = replace(advice.entry, id=_digest(f"{advice.what} {advice.about} {advice.entry.at.isoformat()}"))
@@ -188,23 +192,37 @@ def _removals(snapshot: Snapshot, repair: RepairTerms) -> Iterator[Advice]:
             continue
         due_at = expires_at(node.claim)
         if due_at is not None and due_at <= snapshot.at:
-            yield _removal(node, snapshot, "Expired", f"its lifetime ended at {due_at:%Y-%m-%dT%H:%M:%SZ}")
-        terms = repair.of(snapshot.nodepools.get(node.nodepool_name)) if repair.gate else None
-        if terms is None or node.node is None:
-            continue
-        ailments = [each for each in find_ailments(node.node, terms, repair.statements) if each.due_at <= snapshot.at]
-        fellows = [each.node for each in snapshot.nodes_by_pool.get(node.nodepool_name, ()) if each.node is not None]
-        if ailments and not read_breaker(fellows, repair.statements).open:
-            condition = ailments[0].condition
-            yield _removal(node, snapshot, "Unhealthy", f"{condition.type} is {condition.status} for too long")
+            why = f"its lifetime ended at {due_at:%Y-%m-%dT%H:%M:%SZ}"
+            yield advise_removal(node.claim, snapshot.at, Reason.EXPIRED, why)
+        repaired = _repair(node, node.claim, snapshot, repair)
+        if repaired is not None:
+            yield repaired
 
 
-def _removal(node: ClusterNode, snapshot: Snapshot, reason: str, why: str) -> Advice:
-    assert node.claim is not None, "only managed nodes are removed"
-    facts = {"node": node.name, "nodeclaim": node.claim.name, "reason": reason, "why": why}
-    nodes = (NodeFacts(nodeclaim=node.claim.name, node=node.name, nodepool=node.nodepool_name),)
-    entry = Entry(id="", at=snapshot.at, act=Act.REMOVE, reason=reason, why=why, nodes=nodes)
-    return Advice("would remove a node", f"{node.name} {reason}", facts, entry)
+def _repair(node: ClusterNode, claim: NodeClaim, snapshot: Snapshot, repair: RepairTerms) -> Advice | None:
+    """A node that is unhealthy for too long, and whether the breaker would let it go."""
+    terms = repair.of(snapshot.nodepools.get(node.nodepool_name)) if repair.gate else None
+    ailments = find_ailments(node.node, terms, repair.statements) if terms is not None and node.node is not None else ()
+    if not ailments or ailments[0].due_at > snapshot.at:
+        return None
+    condition = ailments[0].condition
+    why = f"{condition.type} is {condition.status} since {ailments[0].since:%Y-%m-%dT%H:%M:%SZ}"
+    fellows = [each.node for each in snapshot.nodes_by_pool.get(node.nodepool_name, ()) if each.node is not None]
+    breaker = read_breaker(fellows, repair.statements)
+    if not breaker.open:
+        return advise_removal(claim, snapshot.at, Reason.UNHEALTHY, why)
+    held = f"{breaker.unhealthy} of {breaker.total} nodes are unhealthy, {breaker.allowed} may be"
+    facts = {"node": node.name, "nodepool": node.nodepool_name, "why": f"{why}, but {held}"}
+    return Advice("would not repair a node", f"{node.name} {held}", facts)
+
+
+def advise_removal(claim: NodeClaim, at: datetime, reason: str, why: str) -> Advice:
+    """A node that would go by force, or ahead of what is about to happen to it."""
+    name = claim.status.node_name or claim.name
+    facts = {"node": name, "nodeclaim": claim.name, "reason": str(reason), "why": why}
+    nodes = (NodeFacts(nodeclaim=claim.name, node=claim.status.node_name, nodepool=claim.nodepool_name),)
+    entry = Entry(id="", at=at, act=Act.REMOVE, reason=reason, why=why, nodes=nodes)
+    return Advice("would remove a node", f"{name} {reason}", facts, entry)
 
 
 def _summary(plan: Plan, snapshot: Snapshot) -> Advice:

@@ -101,11 +101,18 @@ class Interruptions:
     async def handle(self, interruption: Interruption) -> bool:
         """Act on one warning, for every claim it is about. True when it is done; failures of the world are raised."""
         response = respond(interruption.kind, rebalance=self._rebalance)
-        for instance in interruption.instance_ids:
-            for key, claim in sorted(self._claims.get(instance, {}).items()):
-                if self._context.manages(claim):
-                    await self._interrupt(key, instance, interruption, response)
+        for instance, claim in self.concerned(interruption):
+            await self._interrupt(claim.key, instance, interruption, response)
         return True
+
+    def concerned(self, interruption: Interruption) -> list[tuple[str, NodeClaim]]:
+        """The claims a warning is about, each with its instance."""
+        found = [
+            (instance, claim)
+            for instance in interruption.instance_ids
+            for _, claim in sorted(self._claims.get(instance, {}).items())
+        ]
+        return [(instance, claim) for instance, claim in found if self._context.manages(claim)]
 
     async def _interrupt(self, key: Key, instance: str, interruption: Interruption, response: Response) -> None:
         """Try again soon, as there is little time; each look sees what others wrote in between."""

@@ -19,6 +19,7 @@ from dovetail.controllers.lifecycle import Lifecycle
 from dovetail.controllers.marking import Marking, ProtectionNotices
 from dovetail.controllers.nodeclasses import NodeClasses
 from dovetail.controllers.nodepools import NodePools
+from dovetail.controllers.overhearing import Overhearing
 from dovetail.controllers.podevents import PodEvents
 from dovetail.controllers.provisioning import Provisioner
 from dovetail.controllers.repair import NodeRepair
@@ -66,6 +67,7 @@ class Manager:
             else None
         )
         self.advisor = Advisor(context, self.nodepools, self.marking)
+        self.overhearing = Overhearing(context, self.interruptions, self.advisor)
         self._dry = settings.dry_run
         self._disrupts = settings.disruption == "on"
 
@@ -93,7 +95,7 @@ class Manager:
         if self.node_classes is not None:
             loops = (*loops, self.node_classes.run)
         if self._dry:
-            loops = (self.advisor.run,)
+            loops = (self.advisor.run, self.overhearing.run)
         elif self._disrupts:
             loops = (*loops, self.disruption.run, self.executor.run)
         async with asyncio.TaskGroup() as tasks:

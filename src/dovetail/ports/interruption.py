@@ -50,6 +50,11 @@ class Delivery:
 class InterruptionSource(Protocol):
     """A place warnings come from."""
 
+    @property
+    def shared(self) -> bool:
+        """Whether many may listen and each hears everything. A queue hides from others what it hands out."""
+        ...
+
     async def receive(self) -> Sequence[Delivery]:
         """Wait for the next messages. May answer with none; raises `ApiError` or `CloudError` to be asked again."""
         ...

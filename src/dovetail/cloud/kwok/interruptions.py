@@ -31,6 +31,8 @@ log = logging.getLogger(__name__)
 class StagedInterruptions:
     """The labels of Nodes as a source of warnings."""
 
+    shared = True
+
     def __init__(self, cluster: Cluster, clock: Clock) -> None:
         self._cluster = cluster
         self._clock = clock

@@ -21,6 +21,8 @@ TAKEN_BEFORE = timedelta(minutes=30)
 class EndingBlocks:
     """The capacity blocks of all node classes."""
 
+    shared = True
+
     def __init__(
         self, reservations: Reservations, instances: Instances, clock: Clock, every: float = EVERY_SECONDS
     ) -> None:

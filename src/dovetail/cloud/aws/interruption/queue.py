@@ -48,6 +48,8 @@ USUAL = Polling()
 class SqsQueue:
     """The queue of that name in the account and region of the default chain."""
 
+    shared = False
+
     def __init__(self, aws: Aws, name: str, metrics: Metrics | None = None, polling: Polling = USUAL) -> None:
         self._aws = aws
         self._name = name

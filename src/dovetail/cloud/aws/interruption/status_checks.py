@@ -29,6 +29,8 @@ _CHECKS = (
 class StatusChecks:
     """EC2's own checks as a source of warnings."""
 
+    shared = True
+
     def __init__(self, aws: Aws, clock: Clock, every: float = EVERY_SECONDS) -> None:
         self._aws = aws
         self._clock = clock
