@@ -1,10 +1,12 @@
 """What AWS is asked: calls for each node launched, and in an idle hour, on clusters of different sizes.
 
 `python bench/aws_calls.py` launches nodes on moto behind the tests' proxy, over HTTP, lets an hour pass on a clock set
-by hand, with everything the controllers ask in it, and prints the calls by operation.
+by hand, with everything the controllers ask in it, and prints the calls by operation. The catalogue and the prices of a
+region are asked for twice a day besides, a page each; they depend on the region, not on the cluster.
 """
 
 import asyncio
+import re
 import sys
 from collections import Counter
 from pathlib import Path
@@ -16,11 +18,15 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from cloud.aws.account import opened
 from cloud.aws.claims import ON_DEMAND, asked_for, launched_as
+from cloud.aws.proxy import json_reply
 from cloud.aws.server import moto_server
+from dovetail.cloud.aws.interruption.queue import Polling, SqsQueue
+from dovetail.cloud.aws.interruption.status_checks import StatusChecks
 
-SIZES = (1, 10, 100, 200)  # moto launches all in one subnet of 251 addresses
+SIZES = (1, 10, 100)
 LISTS = 2  # every two minutes: claims against instances, and instances against claims
 MARKED = 5  # minutes between two looks at a claim's drift
+POLLS = 3  # a minute: a question to an empty queue stands for twenty seconds
 
 
 async def launch(account: Any, nodes: int) -> tuple[list[Any], Counter[str]]:
@@ -34,11 +40,17 @@ async def launch(account: Any, nodes: int) -> tuple[list[Any], Counter[str]]:
 
 
 async def idle_hour(account: Any, claims: list[Any]) -> Counter[str]:
-    """An hour in which nothing happens: the class is looked after, lists are compared, drift is judged."""
+    """An hour in which nothing happens: classes are looked after, lists compared, drift judged, warnings heard."""
+    await account.aws.call("sqs", "create_queue", QueueName=account.name)
+    checks = StatusChecks(account.parts.aws, account.clock, every=0.0)
+    queue = SqsQueue(account.parts.aws, account.name, polling=Polling(wait=0))
     account.proxy.calls.clear()
     for minute in range(60):
         account.clock.pass_(minutes=1)
         await account.kept(claims)
+        await checks.receive()
+        for _ in range(POLLS):
+            await queue.receive()
         if minute % 2 == 0:
             for _ in range(LISTS):
                 await account.provider.list()
@@ -58,7 +70,11 @@ async def end(account: Any, claims: list[Any]) -> Counter[str]:
 
 async def measure(moto: str, patch: pytest.MonkeyPatch, nodes: int) -> dict[str, Counter[str]]:
     """Launch, idle and end for one size."""
-    async with opened(moto, patch) as account:
+    async with opened(moto, patch, disable_dry_run=False, enable_zonal_shift=True) as account:
+        arn = (await account.parts.resolvers.cluster.facts()).arn
+        account.proxy.on(
+            f"GET /managedresources/{arn}", lambda _: json_reply({"appliedWeights": {}, "zonalShifts": []})
+        )
         claims, launched = await launch(account, nodes)
         idle = await idle_hour(account, claims)
         return {"launch": launched, "idle hour": idle, "end": await end(account, claims)}
@@ -66,7 +82,10 @@ async def measure(moto: str, patch: pytest.MonkeyPatch, nodes: int) -> dict[str,
 
 def told(calls: Counter[str]) -> str:
     """By operation, the most frequent first."""
-    return ", ".join(f"{name} {count}" for name, count in calls.most_common())
+    named: Counter[str] = Counter()
+    for operation, count in calls.items():
+        named[re.sub(r"^GET /(\w+).*", r"GET \1", operation)] += count
+    return ", ".join(f"{name} {count}" for name, count in named.most_common())
 
 
 def main() -> None:

@@ -58,6 +58,8 @@ class Proxy:
     narrow: tuple[str, ...] = NARROW
     """The instance types there are; empty for all that moto knows."""
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    launching: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Moto stumbles over launches at the same time."""
     rules: dict[str, list[Rule]] = field(default_factory=dict)
     fleets: Fleets = field(default_factory=Fleets)
 
@@ -211,7 +213,8 @@ async def _handle(proxy: Proxy, session: aiohttp.ClientSession, request: web.Req
             return answer.status, await answer.read()
 
     if asked.operation == "CreateFleet" and asked.given.get("DryRun") != "true":
-        return fleet_reply(*await proxy.fleets.create(asked.given, body, forward))
+        async with proxy.launching:
+            return fleet_reply(*await proxy.fleets.create(asked.given, body, forward))
     if asked.operation == "CreateLaunchTemplate":
         proxy.fleets.learn(asked.given)
     turn = proxy.turn if asked.operation in _IN_TURN else nullcontext()
