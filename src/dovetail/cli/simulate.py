@@ -156,6 +156,7 @@ def _check_writable(html: Path | None) -> None:
 
 def _run(source: Path, variants: "list[Variant]", trace: "tuple[Arrival, ...]", dask: str | None) -> "list[Outcome]":
     from dovetail.cli.simulation.many import DaskUnavailable, run_here, run_on_dask
+    from dovetail.cli.simulation.report import length
     from dovetail.cli.simulation.runner import StoryFailed, live
     from dovetail.sim.scenario.reading import ScenarioInvalid
 
@@ -177,8 +178,7 @@ def _run(source: Path, variants: "list[Variant]", trace: "tuple[Arrival, ...]", 
     real = outcomes[0].real_seconds if len(outcomes) == 1 else time.perf_counter() - began
     virtual = sum(outcome.report["simulatedSeconds"] for outcome in outcomes)
     runs = f"{len(outcomes)} runs, " if len(outcomes) > 1 else ""
-    length = f"{virtual / 3600:,.4g} hours" if virtual >= 3600 else f"{virtual / 60:,.4g} minutes"
-    typer.echo(f"{runs}{length} in {real:.1f} s: {virtual / max(real, 1e-9):,.0f} times as fast", err=True)
+    typer.echo(f"{runs}{length(virtual)} in {real:.1f} s: {virtual / max(real, 1e-9):,.0f} times as fast", err=True)
     return outcomes
 
 

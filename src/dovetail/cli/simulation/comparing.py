@@ -57,6 +57,19 @@ def compare(variants: Sequence[Variant], reports: Sequence[Report]) -> list[Row]
     return rows
 
 
+def short_names(names: Sequence[str]) -> list[str]:
+    """Each setting by the last step of its path, unless two that differ would be called the same."""
+    paths = {setting.partition("=")[0] for name in names for setting in name.split(", ") if "=" in setting}
+    ends = [path.rpartition(".")[2] for path in paths]
+    short = {path: end for path in paths if ends.count(end := path.rpartition(".")[2]) == 1}
+
+    def shortened(setting: str) -> str:
+        path, equals, value = setting.partition("=")
+        return f"{short.get(path, path)}{equals}{value}"
+
+    return [", ".join(map(shortened, name.split(", "))) for name in names]
+
+
 def as_document(rows: Sequence[Row]) -> list[dict[str, Any]]:
     """For JSON and YAML."""
     return [

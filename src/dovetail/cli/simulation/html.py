@@ -1,24 +1,28 @@
 """A report as one HTML file that needs nothing else: figures, plots and comparison, light and dark, no script."""
 
 import html
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from dovetail.cli.simulation.comparing import FIGURES, Row
-from dovetail.cli.simulation.report import Report
+from dovetail.cli.simulation.comparing import FIGURES, Row, short_names
+from dovetail.cli.simulation.report import Report, length
 from dovetail.cli.simulation.variants import Variant
 
-WIDTH, HEIGHT, LEFT, BOTTOM = 900, 220, 56, 24
-COLOURS = ("var(--a)", "var(--b)", "var(--c)", "var(--d)")
+WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 900, 230, 56, 26, 24
+COLOURS = ("var(--a)", "var(--b)", "var(--c)", "var(--d)", "var(--e)", "var(--f)")
+OPEN = 3  # more variants than these are folded away, each under its name
 STYLE = """
-:root{color-scheme:light dark;--a:#2563eb;--b:#d97706;--c:#16a34a;--d:#9333ea;--line:#d4d4d8;--dim:#52525b}
-@media(prefers-color-scheme:dark){:root{--a:#60a5fa;--b:#fbbf24;--c:#4ade80;--d:#c084fc;--line:#3f3f46;--dim:#a1a1aa}}
+:root{color-scheme:light dark;--line:#d4d4d8;--dim:#52525b}
+:root{--a:#2563eb;--b:#d97706;--c:#16a34a;--d:#9333ea;--e:#dc2626;--f:#0891b2}
+@media(prefers-color-scheme:dark){
+:root{--line:#3f3f46;--dim:#a1a1aa;--a:#60a5fa;--b:#fbbf24;--c:#4ade80;--d:#c084fc;--e:#f87171;--f:#22d3ee}}
 body{font:15px/1.5 system-ui,sans-serif;max-width:960px;margin:2rem auto;padding:0 1rem}
 table{border-collapse:collapse;margin:1rem 0;display:block;overflow-x:auto}
 th,td{padding:.3rem .8rem;border-bottom:1px solid var(--line);text-align:right;white-space:nowrap}
-th:first-child,td:first-child{text-align:left}caption,.dim{color:var(--dim);text-align:left}
-svg{width:100%;height:auto}svg text{font:11px system-ui,sans-serif;fill:var(--dim)}
+th:first-child,td:first-child{text-align:left}caption,.dim{color:var(--dim);text-align:left;white-space:nowrap}
+figure{margin:1rem 0}svg{width:100%;height:auto}svg text{font:11px system-ui,sans-serif;fill:var(--dim)}
+summary{cursor:pointer;font-size:1.2rem;font-weight:600;margin:.5rem 0}
 """
 
 
@@ -30,16 +34,20 @@ def write_html(path: Path, variants: Sequence[Variant], reports: Sequence[Report
 def page(variants: Sequence[Variant], reports: Sequence[Report], rows: Sequence[Row]) -> str:
     """The whole page."""
     first = reports[0]
-    days = first["simulatedSeconds"] / 86400
-    title = html.escape(f"{first['scenario']}: {days:g} days from {first['start']}")
+    title = html.escape(f"{first['scenario']}: {length(first['simulatedSeconds'])} from {first['start']}")
     parts = [f"<h1>{title}</h1>"]
-    if rows:
-        parts.append(_comparison(rows))
-    shown: set[str] = set()
+    shown: dict[str, Report] = {}
     for variant, report in zip(variants, reports, strict=True):
-        if variant.name not in shown:  # one seed of each is enough to look at
-            shown.add(variant.name)
-            parts.append(_run(variant, report))
+        shown.setdefault(variant.name, report)  # one seed of each is enough to look at
+    names = short_names([*shown])
+    if rows:
+        parts.append(_comparison(rows, names))
+        parts.extend(_together(names, [*shown.values()]))
+    for name, report in zip(names, shown.values(), strict=True):
+        folded = len(shown) > OPEN
+        head = f"<summary>{html.escape(name)}</summary>" if folded else f"<h2>{html.escape(name)}</h2>"
+        told = f"{head}\n{_run(report)}"
+        parts.append(f"<details>{told}</details>" if folded else told)
     body = "\n".join(parts)
     policy = "default-src 'none'; style-src 'unsafe-inline'"
     return (
@@ -50,7 +58,16 @@ def page(variants: Sequence[Variant], reports: Sequence[Report], rows: Sequence[
     )
 
 
-def _run(variant: Variant, report: Report) -> str:
+def _together(names: Sequence[str], reports: Sequence[Report]) -> Iterator[str]:
+    """What the first variants cost over time, in one plot each for money and nodes."""
+    some = [*zip(names, reports, strict=True)][: len(COLOURS)]
+    hours = [each["hour"] for each in reports[0]["samples"]]
+    for title, key in (("Dollars an hour", "cost"), ("Nodes", "nodes")):
+        lines = {name: _series(report["samples"], key) for name, report in some if len(report["samples"]) == len(hours)}
+        yield plot(title, hours, lines)
+
+
+def _run(report: Report) -> str:
     cost, pending = report["cost"], report["pending"]
     floor = "not known" if cost["lowerBound"] is None else f"${cost['lowerBound']:,.2f}"
     over = "" if cost["overLowerBound"] is None else f" ({cost['overLowerBound']:.1%} over the floor)"
@@ -63,7 +80,6 @@ def _run(variant: Variant, report: Report) -> str:
     hours = [each["hour"] for each in samples]
     return "\n".join(
         [
-            f"<h2>{html.escape(variant.name)}</h2>",
             told,
             plot("Dollars an hour", hours, {"cost": _series(samples, "cost"), "floor": _series(samples, "lowerBound")}),
             plot("Nodes", hours, {"nodes": _series(samples, "nodes")}),
@@ -83,9 +99,10 @@ def plot(title: str, hours: Sequence[float], lines: dict[str, list[float]]) -> s
     top = max((max(values, default=0) for values in lines.values()), default=0) or 1.0
     end = max(hours, default=1) or 1.0
     width, height = WIDTH - LEFT, HEIGHT - BOTTOM
+    hours, lines = [0.0, *hours], {name: [*values[:1], *values] for name, values in lines.items()}
 
     def point(hour: float, value: float) -> str:
-        return f"{LEFT + width * hour / end:.1f},{height - (height - 12) * value / top:.1f}"
+        return f"{LEFT + width * hour / end:.1f},{height - (height - TOP) * value / top:.1f}"
 
     drawn, legend, spoken = [], [], []
     for number, (name, values) in enumerate(lines.items()):
@@ -94,17 +111,27 @@ def plot(title: str, hours: Sequence[float], lines: dict[str, list[float]]) -> s
         drawn.append(f'<polyline fill="none" stroke="{colour}" stroke-width="1.5" points="{points}"/>')
         legend.append(f'<tspan fill="{colour}" dx="12">{html.escape(name)}</tspan>')
         spoken.append(f"{name}: at most {max(values, default=0):g}, at the end {values[-1] if values else 0:g}")
-    marks = [f'<text x="0" y="{height}">0</text>', f'<text x="0" y="14">{top:,.4g}</text>']
+    marks = []
+    for share in range(3):
+        y = height - (height - TOP) * share / 2
+        marks.append(f'<text x="{LEFT - 6}" y="{y + 4:.0f}" text-anchor="end">{top * share / 2:,.4g}</text>')
+        marks.append(f'<line x1="{LEFT}" y1="{y:.0f}" x2="{WIDTH}" y2="{y:.0f}" stroke="var(--line)"/>')
     for share in range(5):
-        day, x = end * share / 4 / 24, LEFT + width * share / 4
         anchor = "end" if share == 4 else "middle" if share else "start"
-        marks.append(f'<text x="{x:.0f}" y="{HEIGHT - 6}" text-anchor="{anchor}">day {day:.1f}</text>')
+        x, when = LEFT + width * share / 4, _when(end * share / 4, end)
+        marks.append(f'<text x="{x:.0f}" y="{HEIGHT - 6}" text-anchor="{anchor}">{when}</text>')
     return (
         f'<figure><svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{html.escape(title)}: '
-        f'{html.escape("; ".join(spoken))}"><line x1="{LEFT}" y1="{height}" x2="{WIDTH}" y2="{height}" '
-        f'stroke="var(--line)"/>{"".join(marks)}{"".join(drawn)}<text x="{LEFT}" y="12" font-weight="600">'
+        f'{html.escape("; ".join(spoken))}">{"".join(marks)}{"".join(drawn)}<text x="{LEFT}" y="12" font-weight="600">'
         f"{html.escape(title)}{''.join(legend)}</text></svg></figure>"
     )
+
+
+def _when(hours: float, end: float) -> str:
+    """An instant of the story, in the unit that suits its length."""
+    if end > 72:
+        return f"day {hours / 24:.3g}"
+    return f"{hours:.3g} h" if end > 2 else f"{hours * 60:.0f} min"
 
 
 def _day_table(report: Report) -> str:
@@ -130,15 +157,20 @@ def _pool_table(report: Report) -> str:
     return _table("By NodePool", heads, rows)
 
 
-def _comparison(rows: Sequence[Row]) -> str:
+def _comparison(rows: Sequence[Row], names: Sequence[str]) -> str:
     heads = ("Variant", *(title for _, title, _ in FIGURES))
-    cells = [[row.name, *(_with_difference(row, figure, row is rows[0]) for figure, _, _ in FIGURES)] for row in rows]
+    cells = [
+        [name, *(_with_difference(row, figure, row is rows[0]) for figure, _, _ in FIGURES)]
+        for name, row in zip(names, rows, strict=True)
+    ]
+    if len(rows) <= OPEN:  # few variants are columns
+        heads, cells = ("", *names), [[title, *(line[at] for line in cells)] for at, title in enumerate(heads) if at]
     return _table("Variants, averaged over their seeds; differences are from the first", heads, cells)
 
 
 def _with_difference(row: Row, figure: str, first: bool) -> str:
     value, difference = row.figures[figure], row.differences[figure]
-    shown = "-" if value is None else f"{value:,.2f}"
+    shown = "-" if value is None else f"{value:,.2f}".removesuffix(".00")
     return shown if first or not difference or not round(difference, 2) else f"{shown} ({difference:+,.2f})"
 
 

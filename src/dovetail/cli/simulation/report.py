@@ -129,5 +129,14 @@ def _floor_by_day(samples: Sequence[Sample], days: int) -> list[float] | None:
     return floor
 
 
+def length(seconds: float) -> str:
+    """A length of time as people say it."""
+    for unit, name in ((DAY, "day"), (HOUR, "hour"), (60.0, "minute"), (1.0, "second")):
+        if seconds >= unit and (seconds % unit == 0 or seconds >= 3 * unit):
+            number = f"{seconds / unit:,.4g}"
+            return f"{number} {name}{'' if number == '1' else 's'}"
+    return f"{seconds:g} seconds"
+
+
 def _money(dollars: float) -> float:
     return round(dollars, 4)

@@ -38,6 +38,9 @@ Progress = Callable[[float], None]
 """Called now and then with the virtual seconds lived through."""
 
 DAY = 86_400.0
+SAMPLES = 60
+STEPS = tuple(minutes * 60.0 for minutes in (1, 2, 5, 10, 15, 30, 60))
+"""How far apart two looks at the cluster are: the longest of which a story has so many."""
 OBJECTS_BETWEEN_COLLECTIONS = 200_000
 
 
@@ -121,14 +124,15 @@ async def _generated(scenario: Scenario, cluster: Embedded) -> tuple[Machine, ..
 
 
 async def _sample(scenario: Scenario, cluster: Embedded, meter: Meter, progress: Progress) -> list[Sample]:
-    """Look at the cluster every hour until the story is over."""
+    """Look at the cluster every hour until the story is over; more often where that is soon."""
     loop = asyncio.get_running_loop()
     floor = _Floors(cluster.parts.manager.state, cluster.parts.provider)
     samples: list[Sample] = []
     end = scenario.lasts.seconds
+    step = max((each for each in STEPS if each <= end / SAMPLES), default=STEPS[0])
     before, spent = 0.0, 0.0
     while before < end:
-        at = min(before + HOUR, end)
+        at = min(before + step, end)
         await asyncio.sleep(at - loop.time())
         hours, now_spent = (at - before) / HOUR, meter.spent(at)
         shares = [(pod, seconds / (at - before)) for pod, seconds in meter.pod_seconds(at)]

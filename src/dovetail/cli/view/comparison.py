@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from dovetail.cli.simulation.comparing import FIGURES, Row
+from dovetail.cli.simulation.comparing import FIGURES, Row, short_names
 from dovetail.cli.view.printing import plain_table, print_document
 
 BETTER_LOW = {"cost", "overLowerBound", "evictions", "disruptions", "pendingPodHours", "p95Seconds"}
@@ -37,19 +37,6 @@ def _comparison(console: Console, rows: Sequence[Row]) -> None:
     console.print(
         Text(f"Averaged over {seeds} seed{'s' * (seeds > 1)}; differences are from the first variant.", style="dim")
     )
-
-
-def short_names(names: Sequence[str]) -> list[str]:
-    """Each setting by the last step of its path, unless two that differ would be called the same."""
-    paths = {setting.partition("=")[0] for name in names for setting in name.split(", ") if "=" in setting}
-    ends = [path.rpartition(".")[2] for path in paths]
-    short = {path: end for path in paths if ends.count(end := path.rpartition(".")[2]) == 1}
-
-    def shortened(setting: str) -> str:
-        path, equals, value = setting.partition("=")
-        return f"{short.get(path, path)}{equals}{value}"
-
-    return [", ".join(map(shortened, name.split(", "))) for name in names]
 
 
 def _lines(rows: Sequence[Row], names: Sequence[str]) -> Table:

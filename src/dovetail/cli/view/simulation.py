@@ -6,6 +6,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from dovetail.cli.simulation.report import length
 from dovetail.cli.view.printing import plain_table, print_document
 
 Report = dict[str, Any]
@@ -20,7 +21,7 @@ def _report(console: Console, report: Report, *, timeline: bool) -> None:
     console.print(
         Text.assemble(
             (report["scenario"], "bold"),
-            f": {_length(report['simulatedSeconds'])} from {report['start']}, seed {report['seed']}",
+            f": {length(report['simulatedSeconds'])} from {report['start']}, seed {report['seed']}",
         )
     )
     console.print()
@@ -85,10 +86,6 @@ def _timeline(console: Console, moments: Sequence[Mapping[str, Any]]) -> None:
     for each in moments:
         table.add_row(_after(each["at"]), each["what"], each["node"], each["nodePool"], each["reason"] or "-")
     console.print(table)
-
-
-def _length(seconds: float) -> str:
-    return f"{seconds / 86400:g} days" if seconds > 86400 else f"{seconds / 3600:g} hours"
 
 
 def _after(seconds: float) -> str:
