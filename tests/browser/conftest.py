@@ -64,6 +64,7 @@ def open_page(browser, serve):
         page.goto(url)
         return page
 
+    opened.said = said
     yield opened
     for each in contexts:
         each.close()

@@ -5,9 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from acceptance.fleet import cluster, running, shielded, worker
+from acceptance.fleet import LEAVING, cluster, running, shielded, worker
 from builders import nodepool
+from cli.test_explain_repair import unhealthy
 from dashboard.pages import page_served
+from dashboard.test_door import EVE, Registry
+from dovetail.ports.ledger import Act
+from observe.test_ledger import ended, entry, writing
+from observe.test_ledger_considered import considered
 
 AXE = Path(__file__).parent / "data" / "axe.min.js.gz"
 WEEK = {"budgets": [{"nodes": "1"}, {"nodes": "0", "schedule": "0 9 * * mon-fri", "duration": "8h"}]}
@@ -20,14 +25,29 @@ VIEWS = (
     "pools/default",
     "plan",
     "decisions",
+    "decisions?id=a1",
     "savings",
 )
+CHECKS = 12  # rules of axe that have something to look at on every view
 
 
 @pytest.fixture(scope="module")
-def address():
-    nodes = [worker("a", running("x", "a")), worker("b"), worker("c", shielded("y", "c"))]
-    with page_served(cluster(*nodes, pools=[nodepool(disruption=WEEK, limits={"cpu": "64"})])) as served:
+def address(tmp_path_factory):
+    path = tmp_path_factory.mktemp("axe") / "ledger.db"
+    with writing(path) as ledger:
+        ledger.open(entry("a1", node="a", considered=considered(), cost_before=1.0))
+        ledger.close("a1", ended())
+        ledger.open(entry("b2", act=Act.REMOVE))
+    going = {"metadata": {**LEAVING, "finalizers": ["karpenter.sh/termination"]}}
+    nodes = [
+        worker("a", running("x", "a")),
+        worker("b"),
+        worker("c", shielded("y", "c")),
+        worker("d", running("z", "d"), claim=going),
+        unhealthy("e"),
+    ]
+    pools = [nodepool(disruption=WEEK, limits={"cpu": "64"})]
+    with page_served(cluster(*nodes, pools=pools), ledger=path) as served:
         yield served.address
 
 
@@ -42,14 +62,49 @@ def test_axe_finds_nothing(scheme, address, axe, open_page):
     for view in VIEWS:
         page.goto(f"{address}#/{view}")
         page.wait_for_selector("main[aria-busy=false] h1, main[aria-busy=false] h2", state="attached")
+        if "id=" in view:
+            page.wait_for_selector("[data-refused]")
+            page.locator(".weighed details > summary").first.click()
         page.wait_for_timeout(300)  # real time: bars slide to where they belong
-        page.evaluate(axe)
-        found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
-        told = [
-            f"{view}: {each['id']}: {each['help']}: {[node['html'][:160] for node in each['nodes'][:3]]}"
-            for each in found["violations"]
-        ]
-        assert told == []
+        assert complaints(page, axe, view) == []
+
+
+def complaints(page, axe, view):
+    """What axe finds wrong; that it looked at something at all is made sure of."""
+    page.evaluate(axe)
+    found = page.evaluate("axe.run(document)")
+    assert len(found["passes"]) >= CHECKS, view
+    return [
+        f"{view}: {each['id']}: {each['help']}: {[node['html'][:160] for node in each['nodes'][:3]]}"
+        for each in found["violations"]
+    ]
+
+
+def test_axe_would_find_something(address, axe, open_page):
+    page = open_page(address + "#/plan")
+    page.wait_for_selector("[data-count]")
+    page.evaluate("document.querySelector('main').append(document.createElement('input'), new Image())")
+    assert {each.split(": ")[1] for each in complaints(page, axe, "plan")} >= {"label", "image-alt"}
+
+
+def test_a_console_error_would_be_noticed(address, open_page):
+    page = open_page(address)
+    page.evaluate("console.error('odd')")
+    page.evaluate("setTimeout(() => { throw new Error('worse') })")
+    page.wait_for_timeout(200)  # real time: the browser tells of it
+    assert [each.partition(": ")[0] for each in open_page.said] == ["error", "exception"]
+    open_page.said.clear()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("options", [{"token": "correct-horse-battery-staple"}, {"reviewer": Registry().open}])
+def test_axe_finds_nothing_in_the_forms_that_ask_for_a_token(scheme, options, axe, open_page, serve):
+    served = serve(cluster(worker("a")), **options)
+    page = open_page(served.address, color_scheme=scheme, expected=("401", "403"))
+    page.get_by_role("textbox").fill(EVE)
+    page.get_by_role("button", name="Look").click()
+    page.wait_for_selector("#verdict:not(:empty)")
+    assert complaints(page, axe, "login") == []
 
 
 def test_arrow_keys_walk_over_the_tiles_and_enter_opens_one(address, open_page):

@@ -1,12 +1,18 @@
 """Each view against `demo` at the end of its story, figure by figure, next to what the command line says."""
 
 import re
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from playwright.sync_api import expect
 
 from browser.serving import fetch, fetch_bytes, free_port, serving, settled, told
+from dovetail.core.bound import lower_bound
+from dovetail.core.disruption.context import Context
+from dovetail.manifest.snapshot_file import read_snapshot_file
+
+OFFICE = Path(__file__).parents[2] / "examples" / "snapshots" / "office-hours.yaml"
 
 
 @pytest.fixture(scope="module")
@@ -63,9 +69,6 @@ def test_tiles_come_in_the_order_in_which_top_prints_them(demo, open_page):
 
 def told_cost(demo):
     """What the nodes cost, added up from the snapshot's own catalogue by the command line's model."""
-    from dovetail.core.disruption.context import Context
-    from dovetail.manifest.snapshot_file import read_snapshot_file
-
     context = Context(read_snapshot_file(demo.snapshot))
     return sum(context.pool_cost(pool) for pool in context.snapshot.nodepools)
 
@@ -112,13 +115,18 @@ def test_the_node_view_says_what_explain_says(demo, open_page):
 def test_the_nodepools_view_shows_budgets_now_and_all_week(demo, open_page):
     page = open_page(demo.address + "#/pools")
     page.wait_for_selector(".heat")
-    for pool in demo.shown["summary"]["pools"]:
-        name = pool["name"]
+    summary = told(demo.place, "top", "--once", "--snapshot", demo.snapshot)["summary"]
+    pools = {pool["name"]: pool for pool in summary["pools"]}
+    assert len(pools) == 3
+    for name in pools:
         explained = told(demo.place, "explain", "nodepool", name, "--snapshot", demo.snapshot)
         calendar = told(demo.place, "budgets", name, "--snapshot", demo.snapshot)
         section = page.get_by_role("region", name=f"NodePool {name}", exact=True)
         assert section.locator("[data-figure=pool-nodes]").inner_text().split()[0] == str(len(explained["members"]))
+        cost = money(section.locator("[data-figure=pool-cost]").inner_text())
+        assert cost == pytest.approx(pools[name]["costPerHour"], abs=0.0006)
         rows = section.get_by_role("group", name=f"What {name} allows now").locator("tbody tr")
+        assert rows.count() == len(explained["allowed"]) > 0
         for index, allowed in enumerate(explained["allowed"]):
             cells = rows.nth(index).locator("td").all_inner_texts()
             assert cells[0] == allowed["reason"]
@@ -142,6 +150,34 @@ def test_the_plan_view_says_what_plan_says(demo, open_page):
     for index, left in enumerate(plan["leftAlone"]):
         cells = rows.nth(index).locator("td").all_inner_texts()
         assert (cells[0], cells[2]) == (left["node"], left["because"])
+
+
+def test_each_command_of_a_plan_and_each_limit_of_a_pool_is_shown_as_the_command_line_prints_it(
+    tmp_path, open_page, serve
+):
+    served = serve(read_snapshot_file(OFFICE))
+    settled(served.address)
+    page = open_page(served.address + "#/plan")
+    page.wait_for_selector(".command-card")
+    plan = told(tmp_path, "plan", "--snapshot", OFFICE)
+    assert page.locator(".command-card").count() == len(plan["commands"]) > 0
+    for index, command in enumerate(plan["commands"]):
+        card = page.locator(".command-card").nth(index)
+        assert money(card.locator("b").first.inner_text()) == pytest.approx(command["savingPerMonth"])
+        assert card.locator("a.mono").all_inner_texts() == command["nodes"]
+        assert f"{command['podsMoved']} pods moved" in card.inner_text()
+        assert f"{command['reason']} {command['method']}" in card.inner_text()
+        for used in command["budgetUsed"]:
+            assert f"{used['nodepool']} {used['used']} of {used['limit']}" in card.inner_text()
+    assert money(page.inner_text("[data-figure=plan-saving]")) == pytest.approx(plan["savingPerMonth"])
+    page.goto(served.address + "#/pools/general")
+    page.wait_for_selector(".heat")
+    explained = told(tmp_path, "explain", "nodepool", "general", "--snapshot", OFFICE)
+    assert page.locator(".meter").count() == len(explained["limits"]) > 0
+    for name, limit in explained["limits"].items():
+        assert f"{limit['used']} of {limit['limit']}" in page.locator(".meter", has_text=name).inner_text()
+    budgets = page.get_by_role("group", name="Budgets of general").locator("tbody tr")
+    assert budgets.count() == len(explained["budgets"]) == 3
 
 
 def test_decisions_are_those_of_the_ledger_and_open_to_their_whole_story(demo, open_page):
@@ -196,6 +232,10 @@ def test_one_decision_is_shared_by_its_address(demo, open_page):
     page = open_page(f"{demo.address}#/decisions?id={chosen['id']}")
     page.wait_for_selector(f"details[data-key='{chosen['id']}'][open]")
     assert page.locator(f"details[data-key='{chosen['id']}'] .entry").is_visible()
+    page.goto(demo.address + "#/decisions")
+    page.wait_for_selector(f"details[data-key='{chosen['id']}']:not([open])")
+    page.goto(f"{demo.address}#/decisions?id={chosen['id']}")  # as by a link, without a new document
+    page.wait_for_selector(f"details[data-key='{chosen['id']}'][open]")
 
 
 def test_savings_are_those_of_the_ledger_above_the_floor(demo, open_page):
@@ -210,10 +250,19 @@ def test_savings_are_those_of_the_ledger_above_the_floor(demo, open_page):
     assert money(page.inner_text("[data-figure=saved] b").removesuffix("/h")) == pytest.approx(saved, abs=0.0006)
     cost, bound = (money(page.inner_text(f"[data-figure={name}] b")) for name in ("cost", "bound"))
     assert cost == pytest.approx(told_cost(demo), abs=0.0006)
+    assert bound == pytest.approx(lower_bound(read_snapshot_file(demo.snapshot)), abs=0.0006)
     assert 0 < bound <= cost
     by_reason = {each["reason"] for each in done}
-    rows = page.get_by_role("group", name="Savings by reason").locator("tbody tr td:first-child")
-    assert set(rows.all_inner_texts()) == by_reason
+    assert by_reason
+    rows = page.get_by_role("group", name="Savings by reason").locator("tbody tr")
+    assert {row.locator("td").first.inner_text() for row in rows.all()} == by_reason
+    for row in rows.all():
+        reason, commands, nodes, pods, hourly, *_ = row.locator("td").all_inner_texts()
+        mine = [each for each in done if each["reason"] == reason]
+        assert (int(commands), int(nodes)) == (len(mine), sum(len(each["nodes"]) for each in mine))
+        assert int(pods) == sum(each["podsMoved"] for each in mine)
+        change = sum(each["costPerHourBefore"] - each["costPerHourAfter"] for each in mine)
+        assert money(hourly) == pytest.approx(change, abs=0.0006)
 
 
 def test_times_are_in_utc_and_local_on_hover(demo, open_page):

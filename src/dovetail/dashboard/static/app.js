@@ -46,9 +46,10 @@ async function refresh(at) {
   try {
     const draw = await mine.load();
     if (mine === shown && draw) {
-      const open = keepOpen();
+      const keep = mine.drawn ? keepOpen() : () => {}; // what is there at first is of the view before
       draw();
-      open();
+      keep();
+      mine.drawn = true;
     }
   } catch (error) {
     if (mine === shown) fill(main, h("div", { class: "notice", role: "alert" }, h("h1", {}, mineTitle(at)), h("p", {}, error.message)));
