@@ -3,10 +3,11 @@
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
 from typing import Any
 
-from dovetail.cli.simulation.runner import Outcome, live
+from dovetail.cli.simulation.runner import Outcome, StoryFailed, live
 from dovetail.cli.simulation.variants import Variant
 from dovetail.sim.scenario.document import Scenario
 from dovetail.sim.scenario.trace import Arrival
@@ -36,6 +37,8 @@ def run_here(
                 told(sum(shares))
                 for future in done:
                     future.result()
+        except BrokenProcessPool as error:
+            raise StoryFailed("a process with a run in it ended abruptly; look for what it wrote, or for memory") from error
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
