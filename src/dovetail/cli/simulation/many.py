@@ -38,7 +38,9 @@ def run_here(
                 for future in done:
                     future.result()
         except BrokenProcessPool as error:
-            raise StoryFailed("a process with a run in it ended abruptly; look for what it wrote, or for memory") from error
+            raise StoryFailed(
+                "a process with a run in it ended abruptly; look for what it wrote, or for memory"
+            ) from error
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
