@@ -69,6 +69,14 @@ def asked(cluster):
     return seen
 
 
+def served_at(cluster, flow):
+    """The priority levels at which the API server served the requests of a flow."""
+    text = cluster.api.get("/metrics").expect()
+    lines = [line for line in text.splitlines() if line.startswith("apiserver_flowcontrol_dispatched_requests_total{")]
+    named = [dict(re.findall(r'(\w+)="([^"]*)"', line)) for line in lines]
+    return {each["priority_level"] for each in named if each["flow_schema"] == flow}
+
+
 @contextmanager
 def as_deployed(cluster, documents, test):
     """The process as the Deployment starts it, with its service account's token."""
@@ -117,6 +125,7 @@ def test_acting_the_controller_scales_consolidates_and_pauses_under_exactly_its_
         assert nodes(cluster)
         cluster.kubectl("annotate", "configmap", "dovetail", "-n", "dovetail", "dovetail.sh/pause-")
         eventually(lambda: not nodes(cluster) and not claims(cluster), "every node is gone", within=120)
+    assert served_at(cluster, "dovetail-leading") == {"leader-election"}
     used = {action for action, _ in asked(cluster)}
     assert {action for action, refused in asked(cluster) if refused} == set()
     assert used <= granted(documents)
