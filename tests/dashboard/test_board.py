@@ -6,7 +6,9 @@ from contextlib import suppress
 import pytest
 
 from acceptance.fleet import cluster, worker
+from dashboard.pages import page_served
 from dovetail.dashboard import board as module
+from dovetail.dashboard import site as sites
 from dovetail.dashboard.board import STALE_PAUSES, Board, keep_publishing
 from dovetail.sim.loop import run
 
@@ -107,3 +109,15 @@ def test_a_look_that_fails_does_not_end_the_looking(board, caplog):
     run(life())
     assert board.latest.snapshot is not None
     assert "not looked at" in caplog.text
+
+
+def test_whoever_follows_the_stream_looks_for_as_long_as_they_do(monkeypatch):
+    """The page asks for nothing more while it shows the cluster: the stream alone must keep it up to date."""
+    monkeypatch.setattr(sites, "BREATH_SECONDS", 0.05)
+    with page_served(cluster(worker("a"))) as page, page.stream("/api/events?since=nothing") as events:
+        next(events)
+        page.board._asked_at = float("-inf")
+        while next(events)["event"] != "breath":
+            pass
+        next(events)
+        assert page.board.wanted

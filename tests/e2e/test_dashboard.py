@@ -12,6 +12,7 @@ from e2e.controlplane.kubeconfig import write_kubeconfig
 from e2e.running import NODE_CLASS, apply, controller, deployment, nodes, running
 from e2e.running import settled as quiet
 from e2e.test_disruption import pool
+from e2e.test_leadership import leads, replica
 from e2e.test_snapshot import RULES
 
 GUIDE = ROOT / "docs" / "guides" / "dashboard.md"
@@ -64,3 +65,26 @@ def test_the_page_follows_a_real_cluster_from_inside_and_from_beside(prepared, o
 
 def shown(address):
     return [node["name"] for node in fetch(address, "api/cluster")["nodes"]]
+
+
+def test_either_of_two_replicas_shows_the_cluster(prepared, namespace):
+    """The one that stands by looks for itself while somebody looks at it; behind a service nobody chooses."""
+    cluster, ports = prepared, (free_port(), free_port())
+    for manifest in (NODE_CLASS, pool()):
+        apply(cluster, manifest)
+    apply(cluster, deployment(2), namespace)
+    first = replica(cluster, f"leading-{namespace}", DOVETAIL_DASHBOARD_PORT=str(ports[0]), DOVETAIL_LEDGER="off")
+    second = None
+    try:
+        eventually(lambda: leads(first), "the first leads", within=60)
+        second = replica(cluster, f"standing-{namespace}", DOVETAIL_DASHBOARD_PORT=str(ports[1]), DOVETAIL_LEDGER="off")
+        eventually(lambda: "waiting to lead" in second.log.read_text(), "the second stands by", within=60)
+        eventually(lambda: len(running(cluster, namespace)) == 2 and quiet(cluster), "pods run", within=120)
+        names = sorted(each["metadata"]["name"] for each in nodes(cluster))
+        for port in ports:
+            address = f"http://127.0.0.1:{port}/"
+            eventually(lambda address=address: shown(address) == names, "the page shows the nodes", within=60)
+        assert not leads(second)
+    finally:
+        for process in filter(None, (second, first)):
+            process.stop(30)

@@ -56,7 +56,9 @@ def terms_of(settings: Settings) -> "Terms":
 
 @asynccontextmanager
 async def page_of(parts: "Parts", settings: Settings, where: Where = (None, None)) -> AsyncIterator[None]:
-    """The page of a controller, served while inside unless its port is 0. While another one leads it says so."""
+    """The page of a controller, served while inside unless its port is 0. While another leads it looks beside it."""
+    from dovetail.cli.dashboard import watch
+    from dovetail.cli.dashboard_beside import keep_showing
     from dovetail.dashboard.board import Board, keep_publishing
     from dovetail.observe.ledger import find_place
     from dovetail.wiring.live import SystemClock, look
@@ -67,8 +69,11 @@ async def page_of(parts: "Parts", settings: Settings, where: Where = (None, None
     board, state = Board(), parts.manager.state
     take = partial(look, state, parts.supplier, SystemClock())
     page = make_page(board, settings, find_place(settings.ledger, os.environ), settings.dashboard_port, where)
+    leading = partial(keep_publishing, board, state, take, PAUSE_SECONDS)
+    beside = partial(watch, board, *where, settings)
+    showing = keep_showing(board, lambda: not (parts.dry or parts.gate.is_open), leading, beside)
     with page.served():
-        publishing = asyncio.create_task(keep_publishing(board, state, take, PAUSE_SECONDS), name="page")
+        publishing = asyncio.create_task(showing, name="page")
         try:
             yield
         finally:

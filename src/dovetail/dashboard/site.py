@@ -191,6 +191,7 @@ class Site:
         try:
             await response.write(b"retry: 1000\n\n")
             while not self.feed.ended and (await self._door.judge(request)).admitted:
+                self._board.ask()  # whoever follows the stream still looks
                 mark = await self._catch_up(response, mark)
                 if not await self.feed.news(BREATH_SECONDS):
                     await response.write(b"event: breath\ndata: {}\n\n")

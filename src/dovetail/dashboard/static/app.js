@@ -97,7 +97,6 @@ function changed(event) {
   head();
   if (!store.summary) {
     fill(main, h("div", { class: "notice" }, h("h1", {}, "Nothing to see yet"),
-      h("p", {}, "While another replica leads, this one does not read the cluster; its page does."),
       h("ul", {}, store.missing.map((each) => h("li", {}, each)))));
     main.setAttribute("aria-busy", "false");
     shown = null;
