@@ -70,6 +70,31 @@ def test_the_layered_protection_timeline():
     assert report["evictions"] == 1
 
 
+MISHAPS = """
+  workloads:
+    - {name: steady, cpu: 2500m, memory: 1Gi, replicas: 3}
+  happenings:
+    - {at: 5m, interrupt: {nodes: 1}}
+    - {at: 10m, fail: {nodes: 1}}
+"""
+
+
+def test_interruptions_and_failures_take_nodes_and_others_come(tmp_path):
+    """A spot warning is acted on at once; a machine that is gone without a word is noticed when it falls silent."""
+    scenario = tmp_path / "mishaps.yaml"
+    scenario.write_text(
+        (EXAMPLES / "grace-period.yaml").read_text().partition("  workloads:")[0] + MISHAPS.lstrip("\n")
+    )
+    report = told(scenario, "--for", "20m")
+    first, second = [each for each in report["timeline"] if each["what"] == "disrupted"]
+    assert (first["reason"], first["at"]) == ("Interrupted", at(5 * MINUTE))
+    assert moments(report, "draining") == [at(5 * MINUTE)]
+    assert 10 * MINUTE < second["at"] < 13 * MINUTE
+    assert [each < 7 * MINUTE for each in moments(report, "gone")] == [True, False], "before its two minutes are over"
+    assert report["nodes"] == {"born": 5, "gone": 2, "most": 4}
+    assert report["pending"]["stillWaiting"] == 0
+
+
 def test_cost_is_what_the_nodes_were_there_for():
     report = told(EXAMPLES / "grace-period.yaml")
     price = 0.10859  # of the only type it may buy

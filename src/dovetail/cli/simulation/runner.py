@@ -6,6 +6,7 @@ in another, or on another machine. How long it took is told beside the report, n
 
 import asyncio
 import gc
+import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -33,6 +34,9 @@ from dovetail.sim.scenario.standing import stand
 from dovetail.sim.scenario.trace import Arrival
 from dovetail.sim.world import WorldOptions
 from dovetail.wiring.embedded import Embedded, embedded
+
+_UNHEARD = logging.NullHandler()
+"""What the controllers log in a story is no news to who runs it."""
 
 Progress = Callable[[float], None]
 """Called now and then with the virtual seconds lived through."""
@@ -67,6 +71,7 @@ def settings_of(scenario: Scenario) -> Settings:
 def live(scenario: Scenario, trace: tuple[Arrival, ...] = (), progress: Progress | None = None) -> Outcome:
     """Live through a scenario and report."""
     began = time.perf_counter()
+    logging.getLogger("dovetail").addHandler(_UNHEARD)
     with _rarely_collecting():
         report = run(_live(scenario, trace, progress or (lambda _: None)))
     return Outcome(report, time.perf_counter() - began)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from dovetail.model import kinds
 from dovetail.model.conditions import find
+from dovetail.model.labels import INTERRUPT
 from dovetail.model.node import Node
 from dovetail.model.nodeclaim import DISRUPTION_REASON, NodeClaim
 from dovetail.model.pod import Pod
@@ -20,6 +21,7 @@ from dovetail.sim.world import Call, World
 
 HOUR = 3600.0
 DAY = 24 * HOUR
+INTERRUPTED = "Interrupted"
 OTHER = "Other"
 PriceOf = Callable[[NodeClaim], float]
 
@@ -77,6 +79,7 @@ class Meter:
     _placed: dict[Key, tuple[Pod, float]] = field(default_factory=dict)  # since when a pod has a node
     _left: list[tuple[Pod, float]] = field(default_factory=list)  # gone since the last look, with its seconds
     _claims: dict[str, NodeClaim] = field(default_factory=dict)  # by the name of the node
+    _warned: set[str] = field(default_factory=set)  # nodes that the cloud wants back
     _drained: set[tuple[str, str]] = field(default_factory=set)  # claims, and what was told of them
     _leaving: dict[str, str] = field(default_factory=dict)  # pool by claim name
     _ended: set[str] = field(default_factory=set)
@@ -128,6 +131,8 @@ class Meter:
                 self._hear_pod(step, pod)
             return
         value = step.after.value(kinds.NODE) if resource == NODE else step.after.value(kinds.NODE_CLAIM)
+        if isinstance(value, Node) and INTERRUPT in value.metadata.labels:
+            self._warned.add(value.name)
         if isinstance(value, NodeClaim):
             self._hear_claim(step, value)
         if isinstance(value, Node | NodeClaim) and value.provider_id and step.type == "DELETED":
@@ -166,12 +171,17 @@ class Meter:
             self._claims.pop(claim.status.node_name, None)
         elif claim.deleting and claim.name not in self._leaving:
             self._leaving[claim.name] = claim.nodepool_name
-            reason = find(claim.status.conditions, DISRUPTION_REASON)
-            why = reason.reason if reason is not None else OTHER
+            why = self._why(claim)
             pool.disrupted[why] += 1
             self.timeline.append(Moment(step.at, "disrupted", claim.name, claim.nodepool_name, why))
             leaving = sum(each == claim.nodepool_name for each in self._leaving.values())
             pool.most_leaving = max(pool.most_leaving, leaving)
+
+    def _why(self, claim: NodeClaim) -> str:
+        reason = find(claim.status.conditions, DISRUPTION_REASON)
+        if reason is not None:
+            return reason.reason
+        return INTERRUPTED if claim.status.node_name in self._warned else OTHER
 
     def _drain(self, key: Key | None, what: str) -> None:
         """A pod was made to go; the first of its node is told."""

@@ -21,7 +21,6 @@ from dovetail.sim.scenario.reading import share
 from dovetail.sim.scenario.trace import Arrival
 from dovetail.sim.world import World
 
-INTERRUPT = "dovetail.sh/interrupt"
 KEPT_JOBS = 2
 
 
@@ -103,11 +102,10 @@ class Player:
             self._patch(happening.patch)
         elif happening.interrupt is not None:
             for node in self._struck(happening.interrupt, random):
-                notice = {"metadata": {"annotations": {INTERRUPT: "spot_interrupted"}}}
-                self._world.api.patch(NODE, node.key, Patch(notice))
+                self._world.mishaps.reclaim_spot(node.name)
         elif happening.fail is not None:
             for node in self._struck(happening.fail, random):
-                self._world.kill_instance(node.name)
+                self._world.mishaps.lose(node.name)
         elif happening.delete_nodes is not None:
             for node in self._struck(happening.delete_nodes, random):
                 self._remove(NODE, node.key)
