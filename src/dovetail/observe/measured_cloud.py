@@ -6,9 +6,10 @@ from typing import TypeVar
 
 from dovetail.model.catalog import Instance, InstanceType
 from dovetail.model.nodeclaim import NodeClaim
-from dovetail.model.nodepool import NodeClassRef, NodePool
-from dovetail.ports.cloud import CloudProvider, NodeClassState, RepairStatement
+from dovetail.model.nodepool import NodePool
+from dovetail.ports.cloud import CloudProvider
 from dovetail.ports.errors import InstanceNotFound, WorldError
+from dovetail.ports.forwarding import ForwardingCloud
 from dovetail.ports.metrics import Metrics
 
 R = TypeVar("R")
@@ -20,67 +21,36 @@ _CONTROLLERS: Mapping[str, str] = {
 """Loops by the name of their task; reconcilers name theirs themselves."""
 
 
-class MeasuredCloud:
-    """Wraps a provider."""
+class MeasuredCloud(ForwardingCloud):
+    """Wraps a provider. Reading the API object of a node class is no call worth timing."""
 
     def __init__(self, cloud: CloudProvider, metrics: Metrics) -> None:
-        self._cloud = cloud
+        super().__init__(cloud)
         self._metrics = metrics
-
-    @property
-    def name(self) -> str:
-        """The provider's own."""
-        return self._cloud.name
-
-    @property
-    def well_known_labels(self) -> frozenset[str]:
-        """The provider's own."""
-        return self._cloud.well_known_labels
-
-    @property
-    def node_class_label(self) -> str:
-        """The provider's own."""
-        return self._cloud.node_class_label
-
-    def supports(self, ref: NodeClassRef) -> bool:
-        """Ask the provider."""
-        return self._cloud.supports(ref)
-
-    def repair_statements(self) -> tuple[RepairStatement, ...]:
-        """Ask the provider."""
-        return self._cloud.repair_statements()
-
-    def avoid(self, instance_type: str, zone: str, capacity_type: str) -> None:
-        """Tell the provider."""
-        self._cloud.avoid(instance_type, zone, capacity_type)
-
-    async def node_class(self, ref: NodeClassRef) -> NodeClassState | None:
-        """Ask the provider; reading an API object is no call worth timing."""
-        return await self._cloud.node_class(ref)
 
     async def instance_types(self, pool: NodePool) -> tuple[InstanceType, ...]:
         """Timed."""
-        return await self._timed("GetInstanceTypes", self._cloud.instance_types(pool))
+        return await self._timed("GetInstanceTypes", super().instance_types(pool))
 
     async def launch(self, claim: NodeClaim) -> Instance:
         """Timed."""
-        return await self._timed("Create", self._cloud.launch(claim))
+        return await self._timed("Create", super().launch(claim))
 
     async def terminate(self, claim: NodeClaim) -> None:
         """Timed."""
-        await self._timed("Delete", self._cloud.terminate(claim))
+        await self._timed("Delete", super().terminate(claim))
 
     async def get(self, provider_id: str) -> Instance:
         """Timed."""
-        return await self._timed("Get", self._cloud.get(provider_id))
+        return await self._timed("Get", super().get(provider_id))
 
     async def list(self) -> tuple[Instance, ...]:
         """Timed."""
-        return await self._timed("List", self._cloud.list())
+        return await self._timed("List", super().list())
 
     async def drift(self, claim: NodeClaim) -> str:
         """Timed."""
-        return await self._timed("IsDrifted", self._cloud.drift(claim))
+        return await self._timed("IsDrifted", super().drift(claim))
 
     async def _timed(self, method: str, call: Awaitable[R]) -> R:
         loop = asyncio.get_running_loop()

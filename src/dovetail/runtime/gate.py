@@ -11,15 +11,15 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import TypeVar
 
-from dovetail.model.catalog import Instance, InstanceType
+from dovetail.model.catalog import Instance
 from dovetail.model.kinds import Kind
 from dovetail.model.nodeclaim import NodeClaim
-from dovetail.model.nodepool import NodeClassRef, NodePool
 from dovetail.model.pod import Pod
 from dovetail.model.wire import Key, KubeObject
-from dovetail.ports.cloud import CloudProvider, NodeClassState, RepairStatement
+from dovetail.ports.cloud import CloudProvider
 from dovetail.ports.cluster import EVERYTHING, GRACEFULLY, Change, Cluster, Deletion, Listing, ListOptions, Patch
 from dovetail.ports.errors import OutcomeUnknown, Unavailable
+from dovetail.ports.forwarding import ForwardingCloud
 
 T = TypeVar("T", bound=KubeObject)
 
@@ -128,66 +128,19 @@ class GatedCluster:
             await self._cluster.evict(pod)
 
 
-class GatedCloud:
-    """A provider behind a gate."""
+class GatedCloud(ForwardingCloud):
+    """A provider behind a gate: only what changes something has to pass."""
 
     def __init__(self, cloud: CloudProvider, gate: Gate) -> None:
-        self._cloud = cloud
+        super().__init__(cloud)
         self._gate = gate
-
-    @property
-    def name(self) -> str:
-        """The provider's own."""
-        return self._cloud.name
-
-    @property
-    def well_known_labels(self) -> frozenset[str]:
-        """The provider's own."""
-        return self._cloud.well_known_labels
-
-    @property
-    def node_class_label(self) -> str:
-        """The provider's own."""
-        return self._cloud.node_class_label
-
-    def supports(self, ref: NodeClassRef) -> bool:
-        """Ask the provider."""
-        return self._cloud.supports(ref)
-
-    async def node_class(self, ref: NodeClassRef) -> NodeClassState | None:
-        """Pass."""
-        return await self._cloud.node_class(ref)
-
-    async def instance_types(self, pool: NodePool) -> tuple[InstanceType, ...]:
-        """Pass."""
-        return await self._cloud.instance_types(pool)
 
     async def launch(self, claim: NodeClaim) -> Instance:
         """Pass if the gate is open."""
         async with self._gate.passing(f"launch {claim.name}"):
-            return await self._cloud.launch(claim)
+            return await super().launch(claim)
 
     async def terminate(self, claim: NodeClaim) -> None:
         """Pass if the gate is open."""
         async with self._gate.passing(f"terminate {claim.name}"):
-            await self._cloud.terminate(claim)
-
-    async def get(self, provider_id: str) -> Instance:
-        """Pass."""
-        return await self._cloud.get(provider_id)
-
-    async def list(self) -> tuple[Instance, ...]:
-        """Pass."""
-        return await self._cloud.list()
-
-    async def drift(self, claim: NodeClaim) -> str:
-        """Pass."""
-        return await self._cloud.drift(claim)
-
-    def avoid(self, instance_type: str, zone: str, capacity_type: str) -> None:
-        """Pass: it is only remembered."""
-        self._cloud.avoid(instance_type, zone, capacity_type)
-
-    def repair_statements(self) -> tuple[RepairStatement, ...]:
-        """Ask the provider."""
-        return self._cloud.repair_statements()
+            await super().terminate(claim)
