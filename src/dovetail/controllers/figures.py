@@ -14,6 +14,7 @@ from dovetail.model.nodeclaim import NodeClaim
 from dovetail.model.nodepool import NodePool
 from dovetail.model.reason import Reason
 from dovetail.model.refusal import Refusal
+from dovetail.model.snapshot import ClusterNode, Snapshot
 from dovetail.ports.metrics import Metrics
 
 CONSOLIDATION_TYPES: Mapping[str, str] = {"emptiness": "empty", "multi-node": "multi", "single-node": "single"}
@@ -102,6 +103,7 @@ class PassFigures:
         self._eligible: dict[str, int] = {}
         self._refusals: dict[str, dict[str, int]] = {}
         self._unevaluated: dict[str, int] = {}
+        self._managed: tuple[tuple[ClusterNode, ...], frozenset[str]] = ((), frozenset())
 
     def note(self, method: Method, plan: Plan, context: Pass, seconds: float) -> None:
         """What one method made of all nodes, and how long it took."""
@@ -119,9 +121,16 @@ class PassFigures:
             codes[refusal.code] = codes.get(refusal.code, 0) + 1
         self._refusals[method.name] = codes
         taken = {f"node/{each.name}" for command in plan.commands for each in command.candidates}
-        managed = {f"node/{node.name}" for node in context.snapshot.nodes if node.managed}
-        self._unevaluated[method.name] = len(managed - taken - {refusal.about for refusal in refusals})
+        seen = taken.union([refusal.about for refusal in refusals])
+        self._unevaluated[method.name] = len(self._managed_of(context.snapshot) - seen)
         self._show()
+
+    def _managed_of(self, snapshot: Snapshot) -> frozenset[str]:
+        """What refusals call the managed nodes; the same for all methods of a pass."""
+        if self._managed[0] is not snapshot.nodes:
+            names = frozenset([f"node/{node.name}" for node in snapshot.nodes if node.managed])
+            self._managed = snapshot.nodes, names
+        return self._managed[1]
 
     def _show(self) -> None:
         show = self._metrics.show

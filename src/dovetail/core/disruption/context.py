@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cached_property
 
 from dovetail.core.disruption.allowance import Allowance, NodeCounts, allowance, count_nodes
 from dovetail.core.disruption.candidates import Candidate, find_candidates, node_price
 from dovetail.core.disruption.facts import FactBook
 from dovetail.core.disruption.simulations import Simulations, View
-from dovetail.core.disruption.waits import consolidation_wait, grace_wait, has_windows
+from dovetail.core.disruption.waits import consolidation_span, elapsed, grace_wait, has_windows, quiet_since
 from dovetail.core.disruption.windows import closes_at
 from dovetail.core.provisioning.eligibility import displaced_pods, provisionable_pods
 from dovetail.core.scheduling.sweep import Sweep
@@ -133,16 +133,17 @@ class Context:
     @cached_property
     def _restless(self) -> frozenset[str]:
         """Nodes that consolidation leaves alone for now because something happened on them."""
-        pools = [pool for pool in self.snapshot.nodepools.values() if has_windows(pool)]
-        nodes = ((pool, node) for pool in pools for node in self.snapshot.nodes_by_pool.get(pool.name, ()))
-        return frozenset(
-            node.name for pool, node in nodes if node.claim is not None and self._settling(pool, node.claim)
-        )
+        restless: list[str] = []
+        for pool in self.snapshot.nodepools.values():
+            if has_windows(pool):
+                span = consolidation_span(pool)
+                nodes = self.snapshot.nodes_by_pool.get(pool.name, ())
+                restless += [node.name for node in nodes if node.claim and self._settling(pool, node.claim, span)]
+        return frozenset(restless)
 
-    def _settling(self, pool: NodePool, claim: NodeClaim) -> bool:
-        quiet = consolidation_wait(pool, claim, self.snapshot.at)
-        graceful = grace_wait(pool, claim, self.snapshot.at)
-        return (not quiet.over and not quiet.never) or not graceful.over
+    def _settling(self, pool: NodePool, claim: NodeClaim, span: timedelta | None) -> bool:
+        quiet = elapsed(quiet_since(claim), span, self.snapshot.at)
+        return (not quiet.over and not quiet.never) or not grace_wait(pool, claim, self.snapshot.at).over
 
 
 class Purse:

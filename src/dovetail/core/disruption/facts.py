@@ -34,6 +34,7 @@ class Facts:
     sound: bool  # nothing that is written on it or its claim stands in the way of its disruption
     annotated: tuple[Pod, ...]  # say something about being disrupted, or ask for devices nobody can simulate
     guarded: tuple[tuple[Pod, tuple[int, ...]], ...]  # those some budgets select, with the positions of these
+    guards: frozenset[tuple[int, ...]]  # all the sets of budgets among these
     moving: tuple[Pod, ...]
     cost: float
     burden: float
@@ -89,14 +90,16 @@ class FactBook:
         return known
 
     def _read(self, node: ClusterNode) -> Facts:
-        guarded = ((pod, self.guards(pod)) for pod in node.pods if pod.active and not pod.mirror)
+        selected = ((pod, self.guards(pod)) for pod in node.pods if pod.active and not pod.mirror)
+        guarded = tuple((pod, guards) for pod, guards in selected if guards and not self._tolerates(pod))
         return Facts(
             node=node,
             sound=_is_sound(node),
             annotated=tuple(
                 pod for pod in node.pods if DO_NOT_DISRUPT in pod.metadata.annotations or pod.spec.resource_claims
             ),
-            guarded=tuple((pod, guards) for pod, guards in guarded if guards and not self._tolerates(pod)),
+            guarded=guarded,
+            guards=frozenset([guards for _, guards in guarded]),
             moving=tuple(pod for pod in node.pods if pod.reschedulable),
             cost=disruption_cost(node.pods),
             burden=burden(node.pods),

@@ -68,13 +68,17 @@ def quiet_since(claim: NodeClaim) -> datetime | None:
 
 def consolidation_wait(pool: NodePool, claim: NodeClaim, now: datetime) -> Wait:
     """`consolidateAfter`, and the action control for Consolidation."""
-    wait = longer(pool.spec.disruption.consolidate_after, control(pool, Action.CONSOLIDATION))
-    return elapsed(quiet_since(claim), wait, now)
+    return elapsed(quiet_since(claim), consolidation_span(pool), now)
+
+
+def consolidation_span(pool: NodePool) -> timedelta | None:
+    """How long a node of the pool must have been quiet; None for ever."""
+    return longer(pool.spec.disruption.consolidate_after, control(pool, Action.CONSOLIDATION))
 
 
 def has_windows(pool: NodePool) -> bool:
     """Whether consolidation ever waits for a node to become quiet."""
-    wait = longer(pool.spec.disruption.consolidate_after, control(pool, Action.CONSOLIDATION))
+    wait = consolidation_span(pool)
     grace = pool.spec.disruption.consolidation_grace_period
     return (wait is not None and wait > ZERO) or (grace is not None and grace.span is not None)
 

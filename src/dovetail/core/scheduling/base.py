@@ -14,12 +14,11 @@ from dovetail.core.scheduling.alternative import Alternative
 from dovetail.core.scheduling.daemons import Daemon, read_daemons
 from dovetail.core.scheduling.ladder import Stance
 from dovetail.core.scheduling.limits import Limits
-from dovetail.core.scheduling.market import Market
+from dovetail.core.scheduling.market import Market, open_market
 from dovetail.core.scheduling.options import Options, root_options
 from dovetail.core.scheduling.ports import HostPort
 from dovetail.core.scheduling.rooms import Mask, Rooms, hard
 from dovetail.core.scheduling.shape import Shape, Shapes, relevant_label_keys
-from dovetail.core.scheduling.template import Template, read_template
 from dovetail.core.scheduling.units import Need, Units
 from dovetail.model.nodepool import NodePool
 from dovetail.model.pod import Pod
@@ -166,9 +165,9 @@ class Base:
 
     def _markets(self, pools: Sequence[NodePool]) -> Iterable[Market]:
         for pool in pools:
-            template: Template = read_template(pool, self.snapshot, self.daemon_sets)
-            if template.choices:
-                yield Market(template, self.units)
+            market = open_market(pool, self.snapshot, self.daemon_sets, self.units)
+            if market.choices:
+                yield market
 
     def root(self, market: Market) -> Options:
         """Where every draft of a NodePool starts while its limits leave everything."""

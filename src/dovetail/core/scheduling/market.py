@@ -4,18 +4,23 @@ A requirement on one label is evaluated once for each distinct value of that lab
 """
 
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from dovetail.core.scheduling.template import Template
+from dovetail.core.scheduling.daemons import Daemons
+from dovetail.core.scheduling.template import Template, read_template
 from dovetail.core.scheduling.units import Units, overdrawn
-from dovetail.model.catalog import Offering
+from dovetail.model.catalog import InstanceType, Offering
+from dovetail.model.nodepool import NodePool
 from dovetail.model.quantity import ZERO, Quantity
 from dovetail.model.requirement import Requirement
 from dovetail.model.requirements import Requirements
 from dovetail.model.resources import subtract
+from dovetail.model.snapshot import Snapshot
 
 Mask = npt.NDArray[np.bool_]
 
@@ -121,3 +126,39 @@ class Market:
             if not column.empty:
                 left = left & column.admitted(wanted)[self.type_of]
         return left
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """A market, and what it was made from."""
+
+    pool: NodePool
+    types: tuple[InstanceType, ...]
+    well_known: frozenset[str]
+    daemons: Daemons
+    market: Market
+
+    def suits(self, pool: NodePool, snapshot: Snapshot, daemons: Daemons, units: Units) -> bool:
+        """Whether it would be made the same again."""
+        return (
+            self.types is snapshot.catalogs.get(pool.name, ())
+            and self.market.units.names == units.names
+            and self.pool.name == pool.name
+            and self.pool.means_as(pool)
+            and self.well_known == snapshot.well_known
+            and self.daemons == daemons
+        )
+
+
+_OPENED: deque[_Opened] = deque(maxlen=64)
+"""The last few. A market is what its makings say and nothing else, so who asks again may have the same one."""
+
+
+def open_market(pool: NodePool, snapshot: Snapshot, daemons: Daemons, units: Units) -> Market:
+    """What a pool can buy; without choices if that is nothing."""
+    for known in tuple(_OPENED):
+        if known.suits(pool, snapshot, daemons, units):
+            return known.market
+    market = Market(read_template(pool, snapshot, daemons), units)
+    _OPENED.append(_Opened(pool, snapshot.catalogs.get(pool.name, ()), snapshot.well_known, daemons, market))
+    return market
