@@ -21,6 +21,7 @@ from dovetail.sim.world import Call, World
 
 HOUR = 3600.0
 DAY = 24 * HOUR
+EXPIRED = "Expired"
 INTERRUPTED = "Interrupted"
 OTHER = "Other"
 PriceOf = Callable[[NodeClaim], float]
@@ -181,7 +182,9 @@ class Meter:
         reason = find(claim.status.conditions, DISRUPTION_REASON)
         if reason is not None:
             return reason.reason
-        return INTERRUPTED if claim.status.node_name in self._warned else OTHER
+        if claim.status.node_name in self._warned:
+            return INTERRUPTED
+        return EXPIRED if _outlived(claim) else OTHER
 
     def _drain(self, key: Key | None, what: str) -> None:
         """A pod was made to go; the first of its node is told."""
@@ -240,3 +243,11 @@ def _spread(by_day: defaultdict[int, float], since: float, until: float, rate: f
         edge = min(until, (day + 1) * DAY)
         by_day[day] += rate * (edge - since)
         since = edge
+
+
+def _outlived(claim: NodeClaim) -> bool:
+    """Whether it was let go at the end of the life it was given."""
+    lives, born, let_go = claim.spec.expire_after, claim.metadata.creation_timestamp, claim.metadata.deletion_timestamp
+    if lives is None or lives.span is None or born is None or let_go is None:
+        return False
+    return let_go - born >= lives.span
