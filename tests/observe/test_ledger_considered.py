@@ -193,3 +193,22 @@ def test_the_beginning_of_an_id_is_enough_if_no_other_has_it(path):
     for odd, why in (("abc", "abc1, abc2"), ("%", "no decision"), ("", "no decision"), ("z", "-o wide")):
         with pytest.raises(NoSuchDecision, match=why):
             read_decision(path, odd)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"cost_before": "much"},
+        {"act": "remove"},
+        {"considered": Considered(refusals=(refused(0, "\ud800"),))},
+    ],
+)
+def test_an_entry_that_can_never_be_written_is_lost_alone_and_counted(path, odd):
+    with writing(path) as ledger:
+        ledger.open(entry("before"))
+        ledger.open(entry("odd", **odd))
+        ledger.open(entry("after"))
+    assert sorted(each.id for each in asked(path)) == ["after", "before"]
+    health = ledger.health()
+    assert (health.written, health.lost, health.trouble) == (2, 1, "")
+    assert read_decision(path, "after").considered is None

@@ -1,5 +1,6 @@
 """`dovetail top`: the cluster view of the page in a terminal, live. Reads only."""
 
+import os
 import sys
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
@@ -64,7 +65,8 @@ def top(  # noqa: PLR0913 - one parameter an option
     from dovetail.cli.view.top import Choice, draw_top
 
     choice = Choice(order.value, nodepool)
-    live = output is Output.TEXT and not once and sys.stdout.isatty()
+    dumb = os.environ.get("TERM", "") in {"dumb", "unknown"}
+    live = output is Output.TEXT and not once and sys.stdout.isatty() and not dumb
     if not live:
         read = read_snapshot(snapshot, kubeconfig, context, settings)
         document = _look_once(read, choice, settings, still=snapshot is not None)

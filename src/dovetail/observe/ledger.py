@@ -24,6 +24,17 @@ QUEUE = 10_000
 _BATCH = 500
 _PRUNE_EVERY = 1000  # writes
 _LONGEST_PAUSE = 60.0
+_UNWRITABLE = (
+    sqlite3.DataError,
+    sqlite3.IntegrityError,
+    sqlite3.InterfaceError,
+    sqlite3.ProgrammingError,
+    ArithmeticError,
+    AttributeError,
+    TypeError,
+    ValueError,
+)
+"""It is the entry that is at fault, not the file: trying again would keep all others waiting for ever."""
 
 log = logging.getLogger(__name__)
 
@@ -140,7 +151,7 @@ class SqliteLedger:
                 return
             try:
                 with self._file() as connection:
-                    self._commit(connection, batch)
+                    odd = self._commit(connection, batch)
                     since_pruned += len(batch)
                     if since_pruned >= _PRUNE_EVERY:
                         prune(connection, self._clock.now() - self._keep.age, self._keep.size)
@@ -153,7 +164,7 @@ class SqliteLedger:
                 pause = min(max(1.0, pause * 2), _LONGEST_PAUSE)
                 self._stopping.wait(pause)
             else:
-                self._add(written=len(batch), trouble="")
+                self._add(written=len(batch) - odd, lost=odd, trouble="")
                 batch, pause = [], 0.0
 
     def _gather(self) -> list[_Write]:
@@ -175,10 +186,21 @@ class SqliteLedger:
         finally:
             connection.close()
 
-    def _commit(self, connection: sqlite3.Connection, batch: Sequence[_Write]) -> None:
-        with connection:  # all or nothing, so a batch can be tried again
+    def _commit(self, connection: sqlite3.Connection, batch: Sequence[_Write]) -> int:
+        """All of them or none, so a batch can be tried again. Says how many never can be written, and were left out."""
+        odd = 0
+        with connection:
+            connection.execute("BEGIN")
             for write in batch:
-                write.write(connection, self._cluster)
+                connection.execute("SAVEPOINT entry")
+                try:
+                    write.write(connection, self._cluster)
+                except _UNWRITABLE:
+                    log.exception("ledger entry cannot be written")
+                    connection.execute("ROLLBACK TO entry")
+                    odd += 1
+                connection.execute("RELEASE entry")
+        return odd
 
     def _in_trouble(self, error: Exception) -> None:
         remedy = "give it room, or a place that can be written to with --ledger (DOVETAIL_LEDGER); off keeps none"
