@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from cluster import cluster, usable
-from dovetail.core.scheduling.sweep import Removal, Sweep
+from dovetail.core.scheduling.removal import Removal
+from dovetail.core.scheduling.sweep import Sweep
 from dovetail.model.nodepool import NodePool
 from dovetail.model.snapshot import Snapshot
 

@@ -7,7 +7,8 @@ import msgspec
 import pytest
 
 from builders import claim, node, pod, snapshot
-from dovetail.core.scheduling.sweep import Bounds, Sweep
+from dovetail.core.scheduling.removal import Bounds
+from dovetail.core.scheduling.sweep import Sweep
 from dovetail.model.labels import INITIALIZED, REGISTERED
 from dovetail.model.quantity import Quantity
 from dovetail.model.snapshot import ClusterNode
@@ -80,7 +81,7 @@ def with_one_pod_changed(snapshot, rng, number):
 @pytest.mark.parametrize("chunk", range(6))
 def test_a_sweep_that_followed_answers_like_a_new_one(chunk):
     followed = 0
-    for seed in range(chunk * 150, chunk * 150 + 150):
+    for seed in range(chunk * 100, chunk * 100 + 100):
         case, rng = random_cluster(seed), random.Random(seed)  # noqa: S311 - not for secrets
         snapshot = replace(case.snapshot, unbound_pods=())
         sweep = Sweep(snapshot, case.pools)
@@ -99,7 +100,7 @@ def test_a_sweep_that_followed_answers_like_a_new_one(chunk):
             fresh = Sweep(snapshot, case.pools, closed=closed)
             assert answers(sweep) == answers(fresh), f"seed {seed}, change {number}"
             followed += 1
-    assert followed > 300
+    assert followed > 200
 
 
 def with_pods(snapshot, place, pods):

@@ -5,7 +5,7 @@ from datetime import datetime
 import msgspec
 
 
-class Refusal(msgspec.Struct, frozen=True):
+class Refusal(msgspec.Struct, frozen=True, gc=False):
     """Why something was not done. `code` is stable and short; `message` is for people.
 
     `until`: it lifts by itself then. `permanent`: it never does, somebody has to change something. Neither: it may any

@@ -7,6 +7,8 @@ does not touch. Anything else, pods that wait for a node included, and it is mad
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from dovetail.core.disruption.said import Said
 from dovetail.core.provisioning.eligibility import usable_pools
 from dovetail.core.scheduling.rooms import all_taints, leaving
@@ -36,14 +38,33 @@ class View:
         return not self.waiting and not any(pod.status.nominated_node_name for pod in self.snapshot.unbound_pods)
 
 
+class Outcome(msgspec.Struct, frozen=True, eq=False, gc=False):
+    """What the removal of a node would save an hour or why it stays, and what that was worked out from."""
+
+    removal: object
+    node: object
+    instance_type: object
+    gates: object
+    value: float | Refusal
+
+    def holds(self, removal: object, node: object, instance_type: object, gates: object) -> bool:
+        """Whether it was worked out from these very things."""
+        return (
+            self.removal is removal
+            and self.node is node
+            and self.instance_type is instance_type
+            and self.gates is gates
+        )
+
+
 class Simulations:
     """One sweep for consolidation and one for everything else; the same one when both see the same nodes."""
 
     def __init__(self) -> None:
         self._kept: dict[bool, tuple[View, Sweep]] = {}
         self._followed = 0
-        self.outcomes: dict[str, tuple[tuple[object, ...], float | Refusal]] = {}
-        """What the removal of each node would save or why it stays, and what that was worked out from."""
+        self.outcomes: dict[str, Outcome] = {}
+        """What the removal of each node would come to."""
         self.said = Said()
 
     def sweep(self, view: View, *, consolidating: bool) -> Sweep:

@@ -82,6 +82,8 @@ class Homeless:
         return most
 
     def _taken(self, market: Market, entries: Sequence[Entry], below: float) -> int:
+        if self._held(market, entries, self._sum(entries), below):
+            return len(entries)
         reached: Options | str = self._shop.root(market)
         seen: Shape | None = None
         total = [0] * len(self._base.units.names)

@@ -7,6 +7,7 @@ once for each distinct step and not once for each pod.
 from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import accumulate
+from operator import ge
 
 import numpy as np
 import numpy.typing as npt
@@ -107,17 +108,15 @@ class Options:
 
     def first(self, total: Sequence[int], below: float, place: int = 0) -> int:
         """The first place on the frontier, from `place` on, that holds `total` and costs less; -1 if none does."""
-        frontier = self.frontier
+        frontier = self._frontier or self.frontier
         for most, asked in zip(self._most, total, strict=True):
-            place = bisect_left(most, asked, place)  # nothing before has as much of it
+            if place < len(most) and most[place] < asked:
+                place = bisect_left(most, asked, place)  # nothing before has as much of it
         for index in range(place, len(frontier)):
             price, _, net = frontier[index]
             if price >= below:
                 break
-            for have, asked in zip(net, total, strict=True):
-                if have < asked:
-                    break
-            else:
+            if all(map(ge, net, total)):
                 return index
         return -1
 
@@ -140,7 +139,7 @@ class Options:
         row = self._rows.get(position)
         if row is None:
             row = self._rows[position] = self.net[position].tolist()
-        return not any(have < asked for have, asked in zip(row, total, strict=True))
+        return all(map(ge, row, total))
 
     def left(self, total: Sequence[int], below: float = UNLIMITED, ports: Sequence[HostPort] = ()) -> list[int]:
         """Positions of all types that hold `total`, cheapest first; none if they are not diverse enough."""

@@ -5,7 +5,8 @@ go there and was not placed in a room before it, or if a topology rule counts wh
 room, whoever was placed there still is; if pods have only come, whoever passed it by still does.
 """
 
-from collections.abc import Hashable, Sequence
+from collections import Counter
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -31,13 +32,34 @@ class Change:
     reach: range = range(BEYOND + 1)  # the places of touched shapes that may end elsewhere now
 
 
-class Answer(msgspec.Struct, Generic[T], frozen=True, eq=False):
-    """What was found for some rows. `placed` says who was tried and in which room each ended."""
+@dataclass(frozen=True, slots=True)
+class Room:
+    """A room as far as it matters to the pods of others: who takes room, who counts, what is free."""
+
+    taking: Counter[Shape]
+    placed: Counter[Shape]
+    free: tuple[int, ...]
+    closed: bool
+
+
+def reach(row: int, before: Room, after: Room) -> range:
+    """The places whose pods may end elsewhere now. Where a volume is attached, one more pod with it takes no room."""
+    swapped = any(
+        shape.volumes.attachments for shape in (before.taking - after.taking) | (after.taking - before.taking)
+    )
+    emptier = not swapped and before.closed >= after.closed and after.taking <= before.taking
+    fuller = not swapped and before.closed <= after.closed and before.taking <= after.taking
+    return range(row + emptier, row + 1 if fuller else BEYOND + 1)
+
+
+class Answer(msgspec.Struct, Generic[T], frozen=True, eq=False, gc=False):
+    """What was found for some rows. There are many, each with many places: plain numbers cost the least to keep."""
 
     value: T
     rows: tuple[int, ...]
-    placed: Sequence[tuple[Shape, int]]
-    shapes: tuple[Shape, ...] = ()  # of all pods that were to move
+    shapes: tuple[Shape, ...] = ()  # of all pods that were to move, in the order they were tried
+    places: tuple[int, ...] = ()  # in which room each ended, as far as they were tried
+    later: tuple[tuple[Shape, int], ...] = ()  # those that were tried once more and found a room then
     evidence: tuple[Shape, ...] = ()  # those with hardly any room that were looked at before anybody was placed
 
     def outdated(self, change: Change) -> bool:
@@ -54,10 +76,12 @@ class Answer(msgspec.Struct, Generic[T], frozen=True, eq=False):
 
     def _misplaced(self, change: Change) -> bool:
         reach, touched, always = change.reach, change.touched, change.always
-        for shape, place in self.placed if touched or always else ():
+        if not touched and not always:
+            return False
+        for shape, place in zip(self.shapes, self.places, strict=False):
             if shape in always or (shape in touched and place in reach):
                 return True
-        return False
+        return any(shape in always or (shape in touched and place in reach) for shape, place in self.later)
 
 
 class Answers(dict[K, Answer[T]]):
@@ -77,7 +101,7 @@ class Answers(dict[K, Answer[T]]):
         """Let go of what could be another now; `before` and `after` say everything about the room that matters."""
         outdated = {asked: answer for asked, answer in self.items() if answer.outdated(change)}
         self.seen = {
-            asked: answer.evidence for asked, answer in outdated.items() if answer.placed and not answer.unseen(change)
+            asked: answer.evidence for asked, answer in outdated.items() if answer.places and not answer.unseen(change)
         }
         for asked in outdated:
             del self[asked]

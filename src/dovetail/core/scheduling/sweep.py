@@ -5,19 +5,15 @@ The base state is made once; removing a node is laid over it and undone. Every n
 
 from collections import Counter
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
-
-import msgspec
+from dataclasses import replace
 
 from dovetail.core.scheduling.base import Base, Requalified
 from dovetail.core.scheduling.board import Board
-from dovetail.core.scheduling.draft import Draft
 from dovetail.core.scheduling.gathering import Gathering, plain_stance
 from dovetail.core.scheduling.homeless import Homeless
-from dovetail.core.scheduling.options import UNLIMITED
 from dovetail.core.scheduling.placing import Placing
-from dovetail.core.scheduling.remembering import BEYOND, Answer, Answers, Change
+from dovetail.core.scheduling.remembering import BEYOND, Answer, Answers, Change, Room, reach
+from dovetail.core.scheduling.removal import Bounds, Departure, Queue, Removal, Together, Trail, try_again
 from dovetail.core.scheduling.rulebook import Rulebook
 from dovetail.core.scheduling.shape import Shape
 from dovetail.core.scheduling.shop import Shop
@@ -28,52 +24,6 @@ from dovetail.model.nodepool import NodePool
 from dovetail.model.pod import Pod
 from dovetail.model.snapshot import ClusterNode, Snapshot
 from dovetail.model.wire import Key
-
-Queue = Sequence[tuple[Pod, Shape]]
-
-
-class Removal(msgspec.Struct, frozen=True, eq=False):
-    """Whether a node can go. `blocker` is the pod that has no other place."""
-
-    kind: Literal["delete", "replace", "stay"]
-    price: float | None
-    draft: Draft | None = None
-    blocker: Pod | None = None
-
-
-class Departure(msgspec.Struct, frozen=True, eq=False):
-    """The pods of a room that need a new home, in the order they are tried, and what their rules count."""
-
-    queue: Queue
-    shapes: tuple[Shape, ...]
-    spreads: tuple[SpreadTally, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """What a removal may buy: at which price, how many nodes. Pods in `staying` are not moved."""
-
-    below: float = UNLIMITED
-    most_drafts: int | None = None
-    staying: frozenset[Key] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
-class Together:
-    """What the removal of several nodes needs, or the pod that stands in its way."""
-
-    drafts: tuple[Draft, ...]
-    blocker: Pod | None
-
-
-@dataclass(frozen=True, slots=True)
-class Room:
-    """A room as far as it matters to the pods of others: who takes room, who counts, what is free."""
-
-    taking: Counter[Shape]
-    placed: Counter[Shape]
-    free: tuple[int, ...]
-    closed: bool
 
 
 def sweep(snapshot: Snapshot, pools: Sequence[NodePool], *, respect_preferences: bool = True) -> Mapping[str, Removal]:
@@ -158,8 +108,10 @@ class Sweep:
         shop = Shop(self._base) if bounds.most_drafts is None else self._shop
         kind = Placing if bounds.most_drafts is None else Gathering
         placing = kind(self._board, shop, below=bounds.below, most_drafts=bounds.most_drafts)
-        blocker, drafts, placed = self._simulate(rows, placing, self._departure(queue))
-        return Answer(Together(drafts if blocker is None else (), blocker), rows, placed)
+        departure = self._departure(queue)
+        trail = self._simulate(rows, placing, departure)
+        together = Together(trail.drafts if trail.blocker is None else (), trail.blocker)
+        return Answer(together, rows, departure.shapes, tuple(trail.places), tuple(trail.later))
 
     def remove(self, row: int) -> Removal:
         """Take one node away, look, and put everything back."""
@@ -172,7 +124,7 @@ class Sweep:
         moving = self._moving_by_row[row]
         price = self._price(row)
         if not moving:
-            return Answer(Removal("delete", price), (row,), ())
+            return Answer(Removal("delete", price), (row,))
         departure = self._departures.get(row)
         if departure is None:
             departure = self._departures[row] = self._departure(sorted(moving, key=queue_order))
@@ -182,43 +134,42 @@ class Sweep:
             evidence = glance.evidence
             if glance.blocker is not None:
                 removal = Removal("stay", price, blocker=glance.blocker)
-                return Answer(removal, (row,), (), departure.shapes, evidence)
+                return Answer(removal, (row,), departure.shapes, evidence=evidence)
         most = 0 if price is None else 1
         placing = Gathering(self._board, self._shop, below=price or 0.0, most_drafts=most)
-        blocker, drafts, placed = self._simulate((row,), placing, departure)
-        if blocker is not None:
-            removal = Removal("stay", price, blocker=blocker)
+        trail = self._simulate((row,), placing, departure)
+        if trail.blocker is not None:
+            removal = Removal("stay", price, blocker=trail.blocker)
         else:
-            removal = Removal("replace", price, drafts[0]) if drafts else Removal("delete", price)
-        return Answer(removal, (row,), placed, departure.shapes, evidence)
+            removal = Removal("replace", price, trail.drafts[0]) if trail.drafts else Removal("delete", price)
+        return Answer(removal, (row,), departure.shapes, tuple(trail.places), tuple(trail.later), evidence)
 
     def _departure(self, queue: Queue) -> Departure:
         shapes = tuple([shape for _, shape in queue])
         return Departure(queue, shapes, tuple(dict.fromkeys([t for shape in shapes for t in self._spreads[shape]])))
 
-    def _simulate(
-        self, rows: Sequence[int], placing: Placing, departure: Departure
-    ) -> tuple[Pod | None, tuple[Draft, ...], list[tuple[Shape, int]]]:
+    def _simulate(self, rows: Sequence[int], placing: Placing, departure: Departure) -> Trail:
         """Without these rows: who finds no place, what has to be bought, and who ends where."""
         board = self._board
         mark = board.journal.mark()
         for row in rows:
             board.remove(row, departure.spreads)
-        placed: list[tuple[Shape, int]] = []
-        blocker = self._blocker(placing, departure.queue, placed)
-        drafts = tuple(board.drafts)
+        trail = Trail()
+        trail.blocker = self._blocker(placing, departure.queue, trail)
+        trail.drafts = tuple(board.drafts)
         board.undo(mark)
-        return blocker, drafts, placed
+        return trail
 
-    def _blocker(self, placing: Placing, queue: Queue, placed: list[tuple[Shape, int]]) -> Pod | None:
+    def _blocker(self, placing: Placing, queue: Queue, trail: Trail) -> Pod | None:
         """A pod that finds no place, or None when all do."""
         waiting: list[tuple[Pod, Shape]] = []
+        places = trail.places
         gathering = placing if isinstance(placing, Gathering) else None
         for pod, shape in queue:
             plain = self._plain[shape] if gathering is not None else None
             if gathering is not None and plain is not None:
                 row = gathering.place_plain(pod, shape, plain)
-                placed.append((shape, BEYOND if row is None else row))
+                places.append(BEYOND if row is None else row)
                 if row is None:
                     return pod
                 continue
@@ -226,7 +177,7 @@ class Sweep:
             if unfit is not None:
                 return unfit
             found = placing.place(pod, shape)
-            placed.append((shape, found if isinstance(found, int) else BEYOND))
+            places.append(found if isinstance(found, int) else BEYOND)
             if found is None:
                 if not self._bound[shape]:
                     return pod  # room only shrinks, so it will not find one later either
@@ -234,7 +185,7 @@ class Sweep:
         unfit = gathering.settle() if gathering is not None else None
         if unfit is not None:
             return unfit
-        return _try_again(placing, waiting, placed)
+        return try_again(placing, waiting, trail.later)
 
     # -- the next snapshot
 
@@ -267,7 +218,7 @@ class Sweep:
             board.removed[row] = row
         else:
             listed = listed | lists.after
-        change = replace(self._change(row, lists, listed, {*gone, *come}), reach=_reach(row, before, after))
+        change = replace(self._change(row, lists, listed, {*gone, *come}), reach=reach(row, before, after))
         self._answers.turn(change, before, after)
         self._sets.turn(change, before, after)
         return True
@@ -311,32 +262,6 @@ class Sweep:
             bought = labels.get(INSTANCE_TYPE, ""), labels.get(ZONE, ""), labels.get(CAPACITY_TYPE, "")
             self._price_by_row[row] = self._prices.get(node.nodepool_name, {}).get(bought)
         return self._price_by_row[row]
-
-
-def _try_again(placing: Placing, waiting: Queue, placed: list[tuple[Shape, int]]) -> Pod | None:
-    """Pods whose rules refused every place: somebody who came after them may have changed that."""
-    while waiting:
-        left = []
-        for pod, shape in waiting:
-            found = placing.place(pod, shape)
-            if found is None:
-                left.append((pod, shape))
-            elif isinstance(found, int):
-                placed.append((shape, found))
-        if len(left) == len(waiting):
-            return left[0][0]
-        waiting = left
-    return None
-
-
-def _reach(row: int, before: Room, after: Room) -> range:
-    """The places whose pods may end elsewhere now. Where a volume is attached, one more pod with it takes no room."""
-    swapped = any(
-        shape.volumes.attachments for shape in (before.taking - after.taking) | (after.taking - before.taking)
-    )
-    emptier = not swapped and before.closed >= after.closed and after.taking <= before.taking
-    fuller = not swapped and before.closed <= after.closed and before.taking <= after.taking
-    return range(row + emptier, row + 1 if fuller else BEYOND + 1)
 
 
 def _prices(snapshot: Snapshot) -> dict[str, dict[tuple[str, str, str], float]]:

@@ -11,7 +11,7 @@ from dovetail.core.disruption.command import Command
 from dovetail.core.disruption.context import Context
 from dovetail.core.disruption.methods.base import Proposal
 from dovetail.core.disruption.methods.consolidating import consolidation_refusal, consolidation_refusals, worth_it
-from dovetail.core.scheduling.sweep import Bounds
+from dovetail.core.scheduling.removal import Bounds
 from dovetail.model.reason import Reason
 from dovetail.model.refusal import Refusal
 

@@ -12,7 +12,7 @@ from dovetail.core.disruption.context import Context
 from dovetail.core.disruption.methods.base import Proposal
 from dovetail.core.disruption.pdbs import fully_blocks
 from dovetail.core.scheduling.draft import Draft
-from dovetail.core.scheduling.sweep import Bounds
+from dovetail.core.scheduling.removal import Bounds
 from dovetail.model.protection import protection
 from dovetail.model.reason import Reason
 from dovetail.model.refusal import Refusal

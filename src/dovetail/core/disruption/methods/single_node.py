@@ -1,7 +1,6 @@
 """Single-node consolidation: every node is looked at, and the best move is taken, not the first."""
 
 from collections.abc import Iterator, Sequence
-from operator import is_
 
 import msgspec
 
@@ -17,8 +16,10 @@ from dovetail.core.disruption.methods.consolidating import (
     saving,
     worth_it,
 )
+from dovetail.core.disruption.simulations import Outcome
 from dovetail.core.scheduling.draft import Draft
-from dovetail.core.scheduling.sweep import Removal, Sweep
+from dovetail.core.scheduling.removal import Removal
+from dovetail.core.scheduling.sweep import Sweep
 from dovetail.model.reason import Reason
 from dovetail.model.refusal import Refusal
 
@@ -62,7 +63,7 @@ class SingleNode:
         return Proposal((_command(best, context),) if best is not None else (), tuple(refusals))
 
 
-class Move(msgspec.Struct, frozen=True, eq=False):
+class Move(msgspec.Struct, frozen=True, eq=False, gc=False):
     """A node that can go, and what that saves an hour. The draft is still as the sweep left it."""
 
     candidate: Candidate
@@ -93,11 +94,12 @@ def _command(move: Move, context: Context) -> Command:
 def _outcome(candidate: Candidate, removal: Removal, context: Context) -> float | Refusal:
     """What the removal of a node saves, or why it stays. The same answer for the same node is looked at once."""
     kept = context.simulations.outcomes
-    sources = (removal, candidate.node, candidate.instance_type, context.gates)
+    node, kind, gates = candidate.node, candidate.instance_type, context.gates
     known = kept.get(candidate.name)
-    if known is None or not all(map(is_, known[0], sources)):
-        known = kept[candidate.name] = sources, _worked_out(candidate, removal, context)
-    return known[1]
+    if known is None or not known.holds(removal, node, kind, gates):
+        value = _worked_out(candidate, removal, context)
+        known = kept[candidate.name] = Outcome(removal, node, kind, gates, value)
+    return known.value
 
 
 def _worked_out(candidate: Candidate, removal: Removal, context: Context) -> float | Refusal:

@@ -1,0 +1,79 @@
+"""What is asked about the removal of nodes, what comes of it, and what a run leaves behind for its answer."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import msgspec
+
+from dovetail.core.scheduling.draft import Draft
+from dovetail.core.scheduling.options import UNLIMITED
+from dovetail.core.scheduling.placing import Placing
+from dovetail.core.scheduling.shape import Shape
+from dovetail.core.scheduling.tally import SpreadTally
+from dovetail.model.pod import Pod
+from dovetail.model.wire import Key
+
+Queue = Sequence[tuple[Pod, Shape]]
+
+
+class Removal(msgspec.Struct, frozen=True, eq=False, gc=False):
+    """Whether a node can go. `blocker` is the pod that has no other place."""
+
+    kind: Literal["delete", "replace", "stay"]
+    price: float | None
+    draft: Draft | None = None
+    blocker: Pod | None = None
+
+
+class Departure(msgspec.Struct, frozen=True, eq=False, gc=False):
+    """The pods of a room that need a new home, in the order they are tried, and what their rules count."""
+
+    queue: Queue
+    shapes: tuple[Shape, ...]
+    spreads: tuple[SpreadTally, ...]
+
+
+class Trail:
+    """What came of a run: who ended where, in the order they were tried, and who found no place."""
+
+    __slots__ = ("blocker", "drafts", "later", "places")
+
+    def __init__(self) -> None:
+        self.places: list[int] = []
+        self.later: list[tuple[Shape, int]] = []
+        self.blocker: Pod | None = None
+        self.drafts: tuple[Draft, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What a removal may buy: at which price, how many nodes. Pods in `staying` are not moved."""
+
+    below: float = UNLIMITED
+    most_drafts: int | None = None
+    staying: frozenset[Key] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """What the removal of several nodes needs, or the pod that stands in its way."""
+
+    drafts: tuple[Draft, ...]
+    blocker: Pod | None
+
+
+def try_again(placing: Placing, waiting: Queue, later: list[tuple[Shape, int]]) -> Pod | None:
+    """Pods whose rules refused every place: somebody who came after them may have changed that."""
+    while waiting:
+        left = []
+        for pod, shape in waiting:
+            found = placing.place(pod, shape)
+            if found is None:
+                left.append((pod, shape))
+            elif isinstance(found, int):
+                later.append((shape, found))
+        if len(left) == len(waiting):
+            return left[0][0]
+        waiting = left
+    return None
