@@ -102,6 +102,7 @@ def test_cost_is_what_the_nodes_were_there_for():
     hours = (4 * 3600 - sum(launched) - (3600 - gone[0])) / 3600
     assert report["cost"]["total"] == pytest.approx(price * hours, rel=0.001)
     assert report["nodes"]["most"] == 4
+    assert report["nodePools"]["default"]["budgets"] == {"written": ["1"], "mostUsed": 1, "ofNodes": 4}
     assert report["cost"]["total"] >= report["cost"]["lowerBound"]
     assert sum(day["cost"] for day in report["days"]) == pytest.approx(report["cost"]["total"], abs=1e-3)
 

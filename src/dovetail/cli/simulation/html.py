@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from dovetail.cli.simulation.comparing import FIGURES, Row, short_names
-from dovetail.cli.simulation.report import Report, length
+from dovetail.cli.simulation.report import Report, budget_use, length
 from dovetail.cli.simulation.variants import Variant
 
 WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 900, 230, 56, 26, 24
@@ -141,7 +141,7 @@ def _day_table(report: Report) -> str:
 
 
 def _pool_table(report: Report) -> str:
-    heads = ("NodePool", "Cost $", "Born", "Gone", "Most", "Leaving at once", "Disrupted")
+    heads = ("NodePool", "Cost $", "Born", "Gone", "Most", "Leaving", "Budget used", "Disrupted")
     rows = [
         [
             name,
@@ -150,6 +150,7 @@ def _pool_table(report: Report) -> str:
             pool["nodesGone"],
             pool["mostNodes"],
             pool["mostLeavingAtOnce"],
+            budget_use(pool["budgets"]),
             ", ".join(f"{number} {reason}" for reason, number in pool["disruptions"].items()) or "-",
         ]
         for name, pool in report["nodePools"].items()

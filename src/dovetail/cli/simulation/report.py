@@ -1,9 +1,11 @@
 """What came of a run, as figures: cost against its floor, evictions, nodes born and gone, budgets, pods waiting."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dovetail.model.budget import BudgetSpec
+from dovetail.model.nodepool import NodePool
 from dovetail.sim.scenario.document import Scenario
 from dovetail.sim.scenario.meter import DAY, HOUR, Meter, PoolFigures
 
@@ -23,8 +25,11 @@ class Sample:
     pending: int
 
 
-def report_of(scenario: Scenario, meter: Meter, samples: Sequence[Sample], missed: Sequence[str]) -> Report:
-    """Everything a reader wants to know, ready for JSON."""
+def report_of(
+    scenario: Scenario, meter: Meter, samples: Sequence[Sample], missed: Sequence[str], pools: Iterable[NodePool]
+) -> Report:
+    """Everything a reader wants to know, ready for JSON; `pools` as they are at the end."""
+    budgets = {pool.name: [_written(each) for each in pool.budgets] for pool in pools}
     days = -int(-scenario.lasts.seconds // DAY)
     floor = _floor_by_day(samples, days)
     total_floor = None if floor is None else sum(floor)
@@ -51,7 +56,7 @@ def report_of(scenario: Scenario, meter: Meter, samples: Sequence[Sample], misse
         "disruptions": dict(sorted(disrupted.items())),
         "pending": _pending(meter),
         "apiCalls": meter.calls,
-        "nodePools": {name: _pool(pool) for name, pool in sorted(meter.pools.items())},
+        "nodePools": {name: _pool(pool, budgets.get(name, [])) for name, pool in sorted(meter.pools.items())},
         "days": [_day(day, meter, floor) for day in range(days)],
         "samples": [
             {
@@ -90,13 +95,21 @@ def _day(day: int, meter: Meter, floor: Sequence[float] | None) -> dict[str, Any
     }
 
 
-def _pool(pool: PoolFigures) -> dict[str, Any]:
+def _written(budget: BudgetSpec) -> str:
+    """A budget in a few words."""
+    whom = ", ".join(budget.reasons or ()) or budget.action or ""
+    when = f"at {budget.schedule} for {budget.duration}" if budget.schedule else ""
+    return " ".join(each for each in (str(budget.nodes), whom, when) if each)
+
+
+def _pool(pool: PoolFigures, budgets: list[str]) -> dict[str, Any]:
     return {
         "cost": _money(pool.cost),
         "nodesBorn": pool.launched,
         "nodesGone": pool.removed,
         "mostNodes": pool.most_nodes,
         "mostLeavingAtOnce": pool.most_leaving,
+        "budgets": {"written": budgets, "mostUsed": pool.most_budgeted, "ofNodes": pool.nodes_then},
         "disruptions": dict(sorted(pool.disrupted.items())),
     }
 
@@ -136,6 +149,12 @@ def length(seconds: float) -> str:
             number = f"{seconds / unit:,.4g}"
             return f"{number} {name}{'' if number == '1' else 's'}"
     return f"{seconds:g} seconds"
+
+
+def budget_use(budgets: Mapping[str, Any]) -> str:
+    """How many nodes that budgets count were away at once, of how many, and what was allowed."""
+    allowed = "; ".join(budgets["written"]) or "no limit"
+    return f"{budgets['mostUsed']} of {budgets['ofNodes']} ({allowed})" if budgets["mostUsed"] else f"0 ({allowed})"
 
 
 def _money(dollars: float) -> float:

@@ -112,7 +112,7 @@ async def _live(scenario: Scenario, trace: tuple[Arrival, ...], progress: Progre
         if not playing.cancelled() and playing.exception() is not None:
             raise StoryFailed(_innermost(playing.exception())) from playing.exception()
         meter.close(loop.time())
-        return report_of(scenario, meter, samples, player.missed)
+        return report_of(scenario, meter, samples, player.missed, cluster.world.values(kinds.NODE_POOL))
 
 
 def _innermost(error: BaseException | None) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from dovetail.cli.simulation.report import length
+from dovetail.cli.simulation.report import budget_use, length
 from dovetail.cli.view.printing import plain_table, print_document
 
 Report = dict[str, Any]
@@ -73,11 +73,11 @@ def _days(console: Console, days: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _pools(console: Console, pools: Mapping[str, Mapping[str, Any]]) -> None:
-    table = plain_table("NODEPOOL", "COST", "BORN", "GONE", "MOST", "LEAVING AT ONCE", "DISRUPTED")
+    table = plain_table("NODEPOOL", "COST", "BORN", "GONE", "MOST", "LEAVING", "BUDGET USED", "DISRUPTED")
     for name, pool in pools.items():
         reasons = ", ".join(f"{number} {reason}" for reason, number in pool["disruptions"].items()) or "-"
         numbers = [str(pool[key]) for key in ("nodesBorn", "nodesGone", "mostNodes", "mostLeavingAtOnce")]
-        table.add_row(name, f"${pool['cost']:,.2f}", *numbers, reasons)
+        table.add_row(name, f"${pool['cost']:,.2f}", *numbers, budget_use(pool["budgets"]), reasons)
     console.print(table)
 
 

@@ -45,6 +45,8 @@ class PoolFigures:
     removed: int = 0
     disrupted: Counter[str] = field(default_factory=Counter)
     most_leaving: int = 0
+    most_budgeted: int = 0  # of those, what budgets count
+    nodes_then: int = 0
     most_nodes: int = 0
 
 
@@ -82,7 +84,7 @@ class Meter:
     _claims: dict[str, NodeClaim] = field(default_factory=dict)  # by the name of the node
     _warned: set[str] = field(default_factory=set)  # nodes that the cloud wants back
     _drained: set[tuple[str, str]] = field(default_factory=set)  # claims, and what was told of them
-    _leaving: dict[str, str] = field(default_factory=dict)  # pool by claim name
+    _leaving: dict[str, tuple[str, bool]] = field(default_factory=dict)  # by claim: its pool, and if budgets count it
     _ended: set[str] = field(default_factory=set)
     _now: Callable[[], float] = lambda: 0.0
 
@@ -171,12 +173,17 @@ class Meter:
             self._drained -= {(claim.name, "draining"), (claim.name, "forced")}
             self._claims.pop(claim.status.node_name, None)
         elif claim.deleting and claim.name not in self._leaving:
-            self._leaving[claim.name] = claim.nodepool_name
+            self._leaving[claim.name] = (
+                claim.nodepool_name,
+                find(claim.status.conditions, DISRUPTION_REASON) is not None,
+            )
             why = self._why(claim)
             pool.disrupted[why] += 1
             self.timeline.append(Moment(step.at, "disrupted", claim.name, claim.nodepool_name, why))
-            leaving = sum(each == claim.nodepool_name for each in self._leaving.values())
-            pool.most_leaving = max(pool.most_leaving, leaving)
+            leaving = [budgeted for name, budgeted in self._leaving.values() if name == claim.nodepool_name]
+            pool.most_leaving = max(pool.most_leaving, len(leaving))
+            if sum(leaving) > pool.most_budgeted:
+                pool.most_budgeted, pool.nodes_then = sum(leaving), self._running_in(claim.nodepool_name)
 
     def _why(self, claim: NodeClaim) -> str:
         reason = find(claim.status.conditions, DISRUPTION_REASON)
@@ -203,8 +210,11 @@ class Meter:
         pool = self.pools[claim.nodepool_name]
         pool.launched += 1
         self.most_nodes = max(self.most_nodes, len(self.running))
-        pool.most_nodes = max(pool.most_nodes, sum(each.pool == claim.nodepool_name for each in self.running.values()))
+        pool.most_nodes = max(pool.most_nodes, self._running_in(claim.nodepool_name))
         self.born_by_day[int(at // DAY)] += 1
+
+    def _running_in(self, pool: str) -> int:
+        return sum(each.pool == pool for each in self.running.values())
 
     def _end(self, instance: str, at: float) -> None:
         billed = self.running.pop(instance, None)
