@@ -56,7 +56,8 @@ def test_the_whole_story_scales_drains_cleans_up_and_leaves_no_pod_waiting():
 def test_for_scripts_only_the_summary_is_printed(form, read):
     summary = read(demo("--for", "2m", "-o", form).stdout)
     assert summary["virtualSeconds"] == 120
-    assert summary["nodes"]["launched"] == summary["nodes"]["peak"] >= 2  # the scheduler may bind otherwise than planned
+    # the scheduler may bind otherwise than planned
+    assert summary["nodes"]["launched"] == summary["nodes"]["peak"] >= 2
     assert summary["pods"]["pending"] == 0
     assert summary["pods"]["pendingSeconds"]["p50"] <= summary["pods"]["pendingSeconds"]["max"]
     assert summary["cost"]["total"] > 0
