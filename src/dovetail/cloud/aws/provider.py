@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from dovetail.cloud.aws.batching import Batched, Window
 from dovetail.cloud.aws.catalog.catalog import Catalog
 from dovetail.cloud.aws.catalog.freshness import keep_fresh
+from dovetail.cloud.aws.catalog.memory import SeenMemory
 from dovetail.cloud.aws.catalog.offerings import Market
 from dovetail.cloud.aws.catalog.prices import Prices
 from dovetail.cloud.aws.catalog.room import Margins
@@ -118,7 +119,8 @@ def assemble_aws(cluster: Cluster, clock: Clock, settings: Settings, aws: Aws | 
     )
     keeper = NodeClassKeeper(cluster, clock, resolvers)
     keeper.cleanups.append(templates.remove_all)
-    keeper.cares.append(Demotion(cluster, instances))
+    seen = SeenMemory(cluster)
+    keeper.cares += [Demotion(cluster, instances), seen]
     return AwsParts(
         aws=aws,
         clock=clock,
@@ -126,7 +128,7 @@ def assemble_aws(cluster: Cluster, clock: Clock, settings: Settings, aws: Aws | 
         settings=settings,
         prices=prices,
         unavailable=unavailable,
-        catalog=Catalog(aws, prices, unavailable, margins),
+        catalog=Catalog(aws, prices, unavailable, margins, seen),
         resolvers=resolvers,
         keeper=keeper,
         instances=instances,

@@ -1,7 +1,8 @@
 """The catalogue of a region, asked for at the start and every twelve hours, and made up for each node class.
 
 What does not depend on the moment (labels, capacity, overhead) is worked out once for each shape of class; offerings
-are worked out again whenever prices, subnets or images change; a shortage changes only the type it is about.
+are worked out again whenever prices, subnets or images change; a shortage, or a node that turns out to have another
+memory, changes only the type it is about.
 """
 
 import asyncio
@@ -12,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dovetail.cloud.aws.catalog.machine import Machine, read_machine
+from dovetail.cloud.aws.catalog.memory import SeenMemory
 from dovetail.cloud.aws.catalog.offerings import Market, Offerings, without_shortages
 from dovetail.cloud.aws.catalog.prices import Prices
 from dovetail.cloud.aws.catalog.requirements import requirements_of
@@ -51,11 +53,12 @@ class Blueprint:
 class Catalog:
     """Instance types by node class."""
 
-    def __init__(self, aws: Aws, prices: Prices, unavailable: Unavailable, margins: Margins) -> None:
+    def __init__(self, aws: Aws, prices: Prices, unavailable: Unavailable, margins: Margins, seen: SeenMemory) -> None:
         self._aws = aws
         self._prices = prices
         self._unavailable = unavailable
         self._margins = margins
+        self._seen = seen
         self._offerings = Offerings(prices)
         self._machines: tuple[Machine, ...] = ()
         self._zones: Mapping[str, frozenset[str]] = {}
@@ -98,10 +101,22 @@ class Catalog:
         if key not in self._made:
             blueprints = self._blueprints_of(shape)
             _keep(self._made, key, tuple(self._instance_type(each, shape, amis, market) for each in blueprints))
-        marked = (key, self._unavailable.version)
+        marked = (key, self._unavailable.version, self._seen.version)
         if marked not in self._marked:
-            _keep(self._marked, marked, tuple(map(self._with_shortages, self._made[key])))
+            told = (self._with_memory(each, shape, amis) for each in self._made[key])
+            _keep(self._marked, marked, tuple(map(self._with_shortages, told)))
         return self._marked[marked]
+
+    def _with_memory(self, instance_type: InstanceType, shape: Shape, amis: tuple[ResolvedAMI, ...]) -> InstanceType:
+        """The type with the memory that nodes of it turned out to have, if there were any."""
+        if instance_type.name not in self._seen.types:
+            return instance_type
+        image, machine = image_for(instance_type.requirements, amis), self.machine(instance_type.name)
+        memory = self._seen.of(instance_type.name, image.id) if image is not None else None
+        if memory is None or machine is None:
+            return instance_type
+        made = self._blueprint(replace(machine, seen_memory=memory), shape)
+        return replace(instance_type, capacity=made.capacity, overhead=made.overhead)
 
     def _with_shortages(self, instance_type: InstanceType) -> InstanceType:
         offerings = without_shortages(instance_type.name, instance_type.offerings, self._unavailable)

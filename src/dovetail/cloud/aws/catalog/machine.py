@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dovetail.cloud.aws.catalog.tables import UNKNOWN, Facts
+from dovetail.model.quantity import Quantity
 
 Described = Mapping[str, Any]
 _ARCHITECTURES = {"x86_64": "amd64", "arm64": "arm64"}
@@ -43,6 +44,7 @@ class Machine:
     gpus: tuple[Device, ...] = ()
     accelerators: tuple[Device, ...] = ()
     facts: Facts = UNKNOWN
+    seen_memory: Quantity | None = None  # what nodes of it turned out to have
 
     @property
     def family(self) -> str:

@@ -35,7 +35,7 @@ def capacity_of(machine: Machine, shape: Shape, margins: Margins) -> Resources:
     """What the node will report as its capacity."""
     amounts = {
         CPU: Quantity.of(machine.vcpus),
-        MEMORY: _mib(memory_mib(machine, margins)),
+        MEMORY: memory(machine, margins),
         EPHEMERAL_STORAGE: _storage(machine, shape),
         PODS: Quantity.of(pods(machine, shape, margins)),
         labels.POD_ENI: Quantity.of(0 if shape.windows else machine.facts.branch_interfaces or 0),
@@ -53,10 +53,12 @@ def overhead_of(machine: Machine, shape: Shape, margins: Margins) -> Resources:
     )
 
 
-def memory_mib(machine: Machine, margins: Margins) -> int:
-    """The memory the operating system will see, as far as can be told before one was seen."""
+def memory(machine: Machine, margins: Margins) -> Quantity:
+    """The memory the operating system will see: as nodes had it, or as far as can be told before there was one."""
+    if machine.seen_memory is not None:
+        return machine.seen_memory
     there = machine.memory_mib - (_GRAVITON_FIRMWARE_MIB if machine.architecture == "arm64" else 0)
-    return there - ceil(there * margins.memory_overhead)
+    return _mib(there - ceil(there * margins.memory_overhead))
 
 
 def pods(machine: Machine, shape: Shape, margins: Margins) -> int:
@@ -100,10 +102,9 @@ def _reserved_millicores(cores: int) -> int:
 
 
 def _eviction(machine: Machine, shape: Shape, margins: Margins) -> Resources:
-    memory, storage = _mib(memory_mib(machine, margins)), _storage(machine, shape)
     return {
-        MEMORY: beyond(shape.memory_threshold, _EVICTION_MEMORY, memory),
-        EPHEMERAL_STORAGE: beyond(shape.disk_threshold, _EVICTION_DISK, storage),
+        MEMORY: beyond(shape.memory_threshold, _EVICTION_MEMORY, memory(machine, margins)),
+        EPHEMERAL_STORAGE: beyond(shape.disk_threshold, _EVICTION_DISK, _storage(machine, shape)),
     }
 
 
