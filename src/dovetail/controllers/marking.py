@@ -4,15 +4,16 @@ Also tells on pods what their do-not-disrupt annotation comes to. Runs whether o
 tools read conditions and events in either case. Disrupts nothing itself.
 """
 
+import asyncio
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 
 import msgspec
 
 from dovetail.controllers.context import Context
 from dovetail.controllers.disruption import read_gates
-from dovetail.core.disruption.marking import Findings, Marks, marked, marks, pod_notice
+from dovetail.core.disruption.marking import RECHECK, Findings, Marks, marked, marks, pod_notice
 from dovetail.core.lifecycle.patches import conditions_patch
 from dovetail.model.kinds import POD
 from dovetail.model.labels import DO_NOT_DISRUPT
@@ -26,6 +27,8 @@ from dovetail.runtime.reconciler import Reconciler
 
 log = logging.getLogger(__name__)
 RETRY_SECONDS = 30.0
+TURN = 100
+"""So many claims are asked about before others get a turn."""
 REMIND_SECONDS = 1800.0
 """The API server forgets an event after an hour; what still holds is told again before."""
 
@@ -84,7 +87,27 @@ class Marking:
     async def run(self) -> None:
         """Work until cancelled."""
         await self._context.state.synced()
-        await self.reconciler.run()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.reconciler.run(), name=self.reconciler.name)
+            tasks.create_task(self._keep_asking(), name=f"{self.reconciler.name}:again")
+
+    async def _keep_asking(self) -> None:
+        """What nobody tells us of is asked for from time to time: all claims in one go, most of which are as before."""
+        while True:
+            await asyncio.sleep(RECHECK.total_seconds())
+            for number, key in enumerate(list(self._settled)):
+                if number % TURN == TURN - 1:
+                    await asyncio.sleep(0)
+                await self._ask_again(key)
+
+    async def _ask_again(self, key: Key) -> None:
+        settled, claim = self._settled.get(key), self._context.state.claims.items.get(key)
+        pool = self._context.state.pool(claim.nodepool_name) if claim is not None else None
+        if settled is None or claim is None or pool is None or claim.deleting or not settled.wanted.rechecked:
+            return
+        findings = await self._ask(claim, pool)
+        if not settled.holds(claim, pool, findings, self._context.clock.now()):
+            self.reconciler.add(key)
 
     async def reconcile(self, key: Key) -> float | None:
         """Bring the conditions of one claim up to date. Without its pool nothing can be said, and all stays."""
@@ -97,15 +120,15 @@ class Marking:
         now = self._context.clock.now()
         settled = self._settled.get(key)
         if settled is not None and settled.holds(claim, pool, findings, now):
-            wanted = replace(settled.wanted, at=now)
+            wanted = settled.wanted
         else:
             wanted = marks(claim, pool, findings, now)
             if not await self._written(claim, marked(claim, wanted, now)):
                 return None
             self._settled[key] = _Settled(claim, pool.spec, findings, wanted)
-        wait = (wanted.next_look - now).total_seconds() if wanted.next_look is not None else None
-        unanswered = findings.types is None or findings.provider_reason is None
-        return min(wait, RETRY_SECONDS) if unanswered and wait is not None else wait
+        wait = (wanted.window_ends - now).total_seconds() if wanted.window_ends is not None else None
+        unanswered = wanted.rechecked and (findings.types is None or findings.provider_reason is None)
+        return min(wait or RETRY_SECONDS, RETRY_SECONDS) if unanswered else wait
 
     async def _written(self, claim: NodeClaim, conditions: tuple[Condition, ...]) -> bool:
         """Whether the claim, if it is still there, says so now."""

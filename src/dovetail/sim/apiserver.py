@@ -170,7 +170,7 @@ class ApiServer:
 
 def rfc3339(instant: datetime) -> str:
     """As the API writes instants: UTC, whole seconds."""
-    return instant.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return f"{instant.replace(tzinfo=None).isoformat(timespec='seconds')}Z"
 
 
 def with_condition(status: Plain, condition: Plain, now: str) -> Plain:

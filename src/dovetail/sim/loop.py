@@ -337,10 +337,15 @@ class VirtualClock:
     def __init__(self, loop: asyncio.AbstractEventLoop, epoch: datetime = EPOCH) -> None:
         self._loop = loop
         self._epoch = epoch
+        self._at = -1.0
+        self._now = epoch
 
     def now(self) -> datetime:
         """The epoch plus the loop's time."""
-        return self._epoch + timedelta(seconds=self._loop.time())
+        at = self._loop.time()
+        if at != self._at:
+            self._at, self._now = at, self._epoch + timedelta(seconds=at)
+        return self._now
 
 
 def run(main: Coroutine[Any, Any, R], *, pace: Pace | None = None, limit: float | None = None) -> R:

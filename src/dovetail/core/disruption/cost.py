@@ -38,7 +38,9 @@ def lifetime_left(claim: NodeClaim, now: datetime, soft: Delay | None = None) ->
     created_at = claim.metadata.creation_timestamp
     if created_at is None or (soft is None and claim.spec.expire_after is None):
         return 1.0
-    spans = (delay.span for delay in (claim.spec.expire_after, soft) if delay is not None)
+    spans = [delay.span for delay in (claim.spec.expire_after, soft) if delay is not None]
+    if spans == [None]:
+        return 1.0
     return min((_share_left(span, now - created_at) for span in spans if span is not None), default=1.0)
 
 
