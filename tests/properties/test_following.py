@@ -156,3 +156,50 @@ def test_a_pod_that_loses_its_last_other_room_is_named_if_it_comes_first():
     assert sweep.remove(sweep.row("a")).blocker.key.name == "large"
     assert sweep.follow(sweep.row("b"), full, closed=False)
     assert sweep.remove(sweep.row("a")).blocker.key.name == "first"
+
+
+def worker(name, *pods, cpu="4"):
+    """A node that is ready, with these pods on it."""
+    return ClusterNode(node(name, cpu=cpu, labels={REGISTERED: "true", INITIALIZED: "true"}), claim(name), pods)
+
+
+def test_pods_of_a_new_kind_are_followed_and_so_is_the_last_of_a_kind_that_goes():
+    a, b = worker("a", pod("one", "1", on="a")), worker("b", pod("two", "2", on="b"))
+    sweep = Sweep(snapshot(nodes=[a, b]), [])
+    assert sweep.remove(sweep.row("a")).kind == "delete"
+    grown = replace(a, pods=(pod("one", "3", on="a"),))
+    assert sweep.follow(sweep.row("a"), grown, closed=False)
+    assert sweep.remove(sweep.row("a")).blocker.key.name == "one"
+    assert sweep.follow(sweep.row("b"), replace(b, pods=()), closed=False)
+    assert sweep.remove(sweep.row("a")).kind == "delete"
+
+
+def test_when_the_last_goes_that_kept_others_away_it_begins_anew():
+    away = {
+        "podAntiAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": [
+                {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "web"}}}
+            ]
+        }
+    }
+    shy = pod("shy", "1", on="a", spec={"affinity": away})
+    web = pod("web", "1", on="b", metadata={"labels": {"app": "web"}})
+    sweep = Sweep(snapshot(nodes=[worker("a", shy), worker("b", web)]), [])
+    assert not sweep.follow(sweep.row("a"), worker("a"), closed=False)
+
+
+def test_an_answer_whose_pods_passed_a_room_by_or_are_in_it_survives_what_cannot_move_them():
+    """Who is in a room stays if others leave it; who went elsewhere does if others come."""
+    here, there = worker("a", pod("small", "1", on="a")), worker("b", pod("other", "1", on="b"))
+    last = worker("c", pod("third", "1", on="c"))
+    sweep = Sweep(snapshot(nodes=[here, there, last]), [])
+    sweep.remove(sweep.row("a"))  # "small" would go to b, the first that has room
+    kept = sweep._answers[sweep.row("a")]
+    assert sweep.follow(sweep.row("b"), worker("b"), closed=False)
+    assert sweep._answers.get(sweep.row("a")) is kept
+    crowded = worker("c", pod("third", "1", on="c"), pod("fourth", "1", on="c"))
+    assert sweep.follow(sweep.row("c"), crowded, closed=False)
+    assert sweep._answers.get(sweep.row("a")) is kept
+    full = worker("b", pod("other", "4", on="b"))
+    assert sweep.follow(sweep.row("b"), full, closed=False)
+    assert sweep._answers.get(sweep.row("a")) is None
