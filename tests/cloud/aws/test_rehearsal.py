@@ -3,12 +3,14 @@
 import pytest
 
 from cloud.aws.claims import requests
+from cloud.aws.living import REF
 from cloud.aws.proxy import ec2_error
 from dovetail.cloud.aws.session import AwsError
 from dovetail.model.conditions import find, is_true
 from dovetail.model.kinds import EC2_NODE_CLASS
 from dovetail.model.wire import Key
 from dovetail.ports.cluster import Patch
+from stories import node_pool
 
 STEPS = ("CreateLaunchTemplate", "CreateFleet", "RunInstances")
 
@@ -127,6 +129,38 @@ def test_while_ec2_cannot_be_asked_a_new_class_waits_and_a_ready_one_stays_so(tr
         only_trials(account, "RequestLimitExceeded", "CreateFleet")
         with pytest.raises(AwsError):
             await account.kept()
+        assert is_true((await account.read()).status.conditions, "Ready")
+
+    tried(story)
+
+
+def test_only_what_pools_of_the_class_may_buy_is_tried(tried):
+    """Accounts forbid types, and what nobody asks for must not keep a class from being ready."""
+
+    async def story(account):
+        spot = {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["spot"]}
+        zone = {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["us-east-1b"]}
+        large = {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["m5.2xlarge", "p4d.24xlarge"]}
+        for name, ref, wanted in (("mine", REF, [spot, zone, large]), ("theirs", REF | {"name": "other"}, [])):
+            account.world.apply(node_pool(name=name, template={"nodeClassRef": ref, "requirements": wanted}))
+        await account.create(account.node_class())
+        await account.kept()
+        [single] = requests(account, "RunInstances")
+        assert single["InstanceType"] == "m5.2xlarge"
+        described = await account.aws.call("ec2", "describe_subnets", SubnetIds=[single["SubnetId"]])
+        assert described["Subnets"][0]["AvailabilityZone"] == "us-east-1b"
+        assert is_true((await account.read()).status.conditions, "Ready")
+
+    tried(story)
+
+
+def test_where_nothing_can_be_tried_the_class_is_ready_without(tried):
+    async def story(account):
+        nothing = {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["x9.huge"]}
+        account.world.apply(node_pool(template={"nodeClassRef": REF, "requirements": [nothing]}))
+        await account.create(account.node_class())
+        await account.kept()
+        assert tries(account) == [0, 0, 0]
         assert is_true((await account.read()).status.conditions, "Ready")
 
     tried(story)

@@ -26,8 +26,9 @@ from dovetail.cloud.aws.demotion import Demotion
 from dovetail.cloud.aws.drifting import CAPACITY_RESERVATION_DRIFT, DriftUnknown, resolved_drift, static_drift
 from dovetail.cloud.aws.instances import Instances, instance_id
 from dovetail.cloud.aws.labels import INSTANCE_LABELS, NODE_CLASS_LABEL, OFFERING_LABELS
+from dovetail.cloud.aws.launching.choosing import Option
 from dovetail.cloud.aws.launching.launcher import Launcher, Yard
-from dovetail.cloud.aws.launching.rehearsal import Rehearsal
+from dovetail.cloud.aws.launching.rehearsal import Rehearsal, worth_trying
 from dovetail.cloud.aws.launching.results import launched, seen
 from dovetail.cloud.aws.launching.templates import LaunchTemplates
 from dovetail.cloud.aws.nodeclasses import NodeClassKeeper, Resolvers
@@ -41,7 +42,7 @@ from dovetail.cloud.aws.zonal_shift import ZonalShifts
 from dovetail.model.catalog import Instance, InstanceType
 from dovetail.model.conditions import AWAITING, READY, find
 from dovetail.model.ec2nodeclass import GROUP, NODE_CLASS_KIND, EC2NodeClass
-from dovetail.model.kinds import EC2_NODE_CLASS
+from dovetail.model.kinds import EC2_NODE_CLASS, NODE_POOL
 from dovetail.model.nodeclaim import NodeClaim
 from dovetail.model.nodepool import NodeClassRef, NodePool
 from dovetail.model.repair import GENERAL, RepairStatement
@@ -146,7 +147,7 @@ class AwsProvider:
         self._adopting = False
         self._classes: Batched[str, EC2NodeClass] = Batched(self._read_classes, Window(idle=0.0, longest=0.0))
         if not parts.settings.disable_dry_run:
-            parts.keeper.trial = Rehearsal(parts.aws, parts.clock, parts.launcher, self.types_of)
+            parts.keeper.trial = Rehearsal(parts.aws, parts.clock, parts.launcher, self._worth_trying)
 
     @property
     def name(self) -> str:
@@ -186,6 +187,13 @@ class AwsProvider:
     async def types_of(self, node_class: EC2NodeClass) -> tuple[InstanceType, ...]:
         """Every type of the region as nodes of this class see it."""
         return await self.parts.catalog.instance_types(node_class, await self._market(node_class))
+
+    async def _worth_trying(self, node_class: EC2NodeClass) -> Sequence[Option]:
+        pools = (await self.parts.cluster.list(NODE_POOL)).items
+        named = [
+            pool for pool in pools if pool.node_class_ref.name == node_class.name and self.supports(pool.node_class_ref)
+        ]
+        return worth_trying(await self.types_of(node_class), named)
 
     async def launch(self, claim: NodeClaim) -> Instance:
         """Launch an instance for the claim, or return the one launched for it before."""

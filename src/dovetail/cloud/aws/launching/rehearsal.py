@@ -2,11 +2,13 @@
 
 A launch template is really made, because the steps after it name it; it goes with those nobody uses. Only a refusal of
 permission counts against the class: what else EC2 finds fault with may be due to the type that was tried, and a real
-launch says it better. What went well is good for half an hour, or until something it depends on changes.
+launch says it better. What is tried is something the NodePools of the class could ask for: whoever forbids an account
+some types need not permit them for our sake. What went well is good for half an hour, or until something it depends on
+changes.
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -17,11 +19,13 @@ from dovetail.cloud.aws.launching.launcher import Launcher, Order
 from dovetail.cloud.aws.launching.machines import image_of
 from dovetail.cloud.aws.remembered import Remembered
 from dovetail.cloud.aws.session import NO_CREDENTIALS, UNREACHABLE, Aws, AwsError
-from dovetail.model.catalog import InstanceType
+from dovetail.model.catalog import InstanceType, Offering
 from dovetail.model.conditions import Verdict
 from dovetail.model.ec2nodeclass import VALIDATION_SUCCEEDED, EC2NodeClass
-from dovetail.model.labels import ON_DEMAND
+from dovetail.model.labels import INSTANCE_TYPE, ON_DEMAND, ZONE
 from dovetail.model.nodeclaim import NodeClaim, NodeClaimSpec
+from dovetail.model.nodepool import NodePool
+from dovetail.model.requirements import Requirements
 from dovetail.model.wire import ObjectMeta
 from dovetail.ports.clock import Clock
 from dovetail.ports.errors import InsufficientCapacity
@@ -35,7 +39,7 @@ _ACTIONS = {
     "create_fleet": "CreateFleet",
     "run_instances": "RunInstances",
 }
-Types = Callable[[EC2NodeClass], Awaitable[Iterable[InstanceType]]]
+Offered = Callable[[EC2NodeClass], Awaitable[Sequence[Option]]]
 
 
 class _Unclear(Exception):
@@ -54,10 +58,10 @@ class _Refused(Exception):
 class Rehearsal:
     """Goes through a launch for a class that is resolved."""
 
-    def __init__(self, aws: Aws, clock: Clock, launcher: Launcher, types_of: Types) -> None:
+    def __init__(self, aws: Aws, clock: Clock, launcher: Launcher, offered: Offered) -> None:
         self._aws = aws
         self._launcher = launcher
-        self._types_of = types_of
+        self._offered = offered
         self._went_well: Remembered[bytes, bool] = Remembered(clock, LIFETIME)
 
     async def __call__(self, node_class: EC2NodeClass) -> Verdict | None:
@@ -85,15 +89,9 @@ class Rehearsal:
 
     async def _order(self, node_class: EC2NodeClass) -> Order:
         """A launch of the cheapest machine there is."""
-        options = [
-            Option(each, offering)
-            for each in await self._types_of(node_class)
-            for offering in each.offerings
-            if offering.available and offering.capacity_type == ON_DEMAND
-        ]
-        fitting = [option for option in options if image_of(option, node_class)]
+        fitting = [option for option in await self._offered(node_class) if image_of(option, node_class)]
         if not fitting:
-            raise _Unclear("no instance type is for sale on demand")
+            raise _Unclear("nothing that the NodePools of the class ask for is for sale on demand")
         purchase = Purchase(ON_DEMAND, (min(fitting, key=lambda option: option.rank),))
         nobody = NodeClaim(metadata=ObjectMeta(name="dry-run"), spec=NodeClaimSpec())
         try:
@@ -107,6 +105,25 @@ class Rehearsal:
         except AwsError as error:
             if error.code != _WOULD_WORK:
                 raise _judged(operation, error) from error
+
+
+def worth_trying(types: Iterable[InstanceType], pools: Sequence[NodePool]) -> list[Option]:
+    """What could be tried: on demand, of what one of these pools may buy, or of anything if there is none."""
+    wanted = [pool.requirements for pool in pools]
+    return [
+        Option(each, offering)
+        for each in types
+        for offering in each.offerings
+        if offering.available
+        and offering.capacity_type == ON_DEMAND
+        and (not wanted or any(_may_buy(some, each, offering) for some in wanted))
+    ]
+
+
+def _may_buy(wanted: Requirements, instance_type: InstanceType, offering: Offering) -> bool:
+    """Whether a pool may buy this type in this zone, one way or another."""
+    named = wanted.get(INSTANCE_TYPE).has(instance_type.name) and wanted.get(ZONE).has(offering.zone)
+    return named and instance_type.requirements.intersects(wanted) is None
 
 
 def _judged(step: str, error: AwsError) -> Exception:
