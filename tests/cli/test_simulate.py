@@ -7,6 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from dovetail.cli.app import app
+from dovetail.cli.simulation.loading import ask, load
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "scenarios"
 GRACE = "nodepool/default.spec.disruption.consolidationGracePeriod"
@@ -158,6 +159,11 @@ def test_variants_stand_side_by_side_and_the_html_needs_nothing_else(tmp_path):
         (["--compare"], "--compare needs at least one --set"),
         (["--sweep", f"{GRACE}=1m,2m", "--compare"], "--sweep stands alone"),
         (["--seeds", "many"], "--seeds must be"),
+        (["--set", "nodepool/default.spec.disruption.consolidateAfterr=5m"], "did you mean consolidateAfter?"),
+        (["--set", "scenario.workloads[0].cpu=[1"], "is no YAML"),
+        (["--set", "nonsense", "--set", "nodepool.spec.weight=1"], "does not say which nodepool"),
+        (["--sweep", f"{GRACE}=1m,soon"], "consolidationGracePeriod"),
+        (["--html", "/nowhere/report.html"], "--html: /nowhere/report.html cannot be written"),
         (["--for", "never"], "spec.for"),
         (["--dask", "tcp://127.0.0.1:1"], "no Dask scheduler answers"),
     ],
@@ -166,6 +172,75 @@ def test_what_cannot_be_run_is_said_before_anything_runs(arguments, why):
     result = typed(EXAMPLES / "grace-period.yaml", *arguments)
     assert result.exit_code == 2
     assert why in result.stderr
+
+
+@pytest.mark.parametrize("example", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_example_can_be_run(example):
+    document, name, folder = load(example)
+    variants, trace = ask(document, name, folder, sets=[], sweeps=[], seeds="", lasts=None, compare=False)
+    assert [variant.scenario.name for variant in variants] == [example.stem]
+    assert bool(trace) is bool(variants[0].scenario.trace)
+
+
+BAD = """
+apiVersion: dovetail.sh/v1alpha1
+kind: Scenario
+spec:
+  fro: 3d
+  files: [missing.yaml]
+  trace: holes.csv
+  settings: {featureGates: "Drift=false", batch_idle_duration: soon}
+  generate: {nodes: 3, pods: 3, nodepools: {other: 1}}
+  objects:
+    - apiVersion: karpenter.sh/v1
+      kind: NodePool
+      metadata: {name: default}
+      spec:
+        template:
+          spec:
+            nodeClassRef: {group: karpenter.kwok.sh, kind: KWOKNodeClass, name: default}
+            requirements: []
+        disruption: {consolidateAfter: soon, budget: []}
+    - {kind: Pod}
+  workloads:
+    - {name: web, cpu: much, replica: 3}
+"""
+
+
+def test_all_that_is_wrong_with_a_scenario_is_said_at_once(tmp_path):
+    """The document, its objects, its settings, the files it names and the trace it follows."""
+    bad = tmp_path / "bad.yaml"
+    bad.write_text(BAD)
+    (tmp_path / "holes.csv").write_text("name,arrive,cpu,memory\na,,1,1Gi\nb,0,1,\n")
+    result = typed(bad)
+    assert result.exit_code == 2
+    for line in (
+        "spec.fro: is not known; did you mean for?",
+        "spec.workloads[0].cpu: 'much' is not a quantity",
+        "spec.workloads[0].replica: is not known; did you mean replicas?",
+        "spec.workloads[0]: needs exactly one of replicas, turns, daily and runs",
+        "spec.objects[0].spec.disruption.consolidateAfter: is not written in the expected form",
+        "spec.objects[0].spec.disruption.budget: is not a field here and would be dropped; did you mean budgets?",
+        "spec.objects[1]: needs apiVersion, kind and metadata.name",
+        "spec.generate.nodepools.other: there is no such NodePool; there are: default",
+        "spec.settings.featureGates: is no setting; did you mean feature_gates?",
+        "spec.settings.batch_idle_duration: 'soon' is not a duration",
+        "spec.files[0]: cannot read 'missing.yaml': No such file or directory",
+        "holes.csv: line 2: arrive is missing",
+        "holes.csv: line 3: memory is missing",
+    ):
+        assert f"{bad}: {line}" in result.stderr
+    assert len(result.stderr.splitlines()) == 13
+
+
+def test_a_story_that_a_cluster_refuses_half_way_is_said(tmp_path):
+    scenario = tmp_path / "refused.yaml"
+    patch = "{at: 1m, patch: {kind: NodePool, name: default, patch: {spec: {weight: -5}}}}"
+    scenario.write_text(f"{(EXAMPLES / 'grace-period.yaml').read_text()}  happenings: [{patch}]\n")
+    result = typed(scenario, "--for", "2m")
+    assert result.exit_code == 2
+    assert "the story could not be played on" in result.stderr
+    assert "weight" in result.stderr
 
 
 def test_a_missing_file_and_a_wrong_document_are_said(tmp_path):
