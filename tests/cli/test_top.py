@@ -1,18 +1,9 @@
 """`dovetail top` from outside, and its screen at every size: the values of the page, as much as fits."""
 
-import fcntl
 import io
 import json
-import os
-import pty
-import select
-import struct
-import sys
-import termios
 import time
 from asyncio import sleep
-from contextlib import suppress
-from pathlib import Path
 
 import pytest
 import yaml
@@ -21,6 +12,7 @@ from typer.testing import CliRunner
 
 from acceptance.fleet import cluster, running, shielded, worker
 from builders import nodepool
+from cli.terminal import terminal
 from dashboard.pages import page_served
 from dovetail.cli.app import app
 from dovetail.cli.top_keyboard import keys_of
@@ -278,50 +270,25 @@ def test_nodes_of_the_embedded_world_are_shown_as_they_come_and_go():
 
 def test_on_a_terminal_it_is_live_until_q(kept):
     """In a terminal of its own: draws, hears keys, and leaves the terminal as it was."""
-    process, terminal = pty.fork()
-    if process == 0:
-        os.execve(  # noqa: S606 - our own command
-            str(Path(sys.executable).with_name("dovetail")),
-            ["dovetail", "top", "--snapshot", str(kept)],
-            {**os.environ, "TERM": "xterm-256color", "LANG": "C.UTF-8"},
-        )
-    try:
-        fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 100, 0, 0))
-        seen = until(terminal, b"Next pass:")
-        assert b"\x1b[?1049h" in seen
-        os.write(terminal, b"s")
-        until(terminal, b"by price")
-        os.write(terminal, b"q")
-        assert b"\x1b[?1049l" in until(terminal, b"\x1b[?1049l")
-    finally:
-        status = reap(process, terminal)
-    assert status == 0
+    with terminal("top", "--snapshot", kept) as screen:
+        assert b"\x1b[?1049h" in screen.until(b"Next pass:")
+        screen.press(b"s")
+        screen.until(b"by price")
+        screen.press(b"q")
+        screen.until(b"\x1b[?1049l")
+    assert screen.exit_code == 0
 
 
-def until(terminal, wanted, within=60.0):
-    """What the command wrote, up to something; it is slow to start on a busy machine."""
-    seen, deadline = b"", time.monotonic() + within
-    while wanted not in seen and time.monotonic() < deadline:
-        if select.select([terminal], [], [], 0.2)[0]:
-            try:
-                seen += os.read(terminal, 65536)
-            except OSError:  # the other side is closed
-                break
-    assert wanted in seen, seen[-2000:]
-    return seen
+def test_ctrl_c_ends_it_as_q_does(kept):
+    with terminal("top", "--snapshot", kept) as screen:
+        screen.until(b"Next pass:")
+        screen.press(b"\x03")
+        screen.until(b"\x1b[?1049l")
+    assert screen.exit_code == 0
 
 
-def reap(process, terminal):
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        if select.select([terminal], [], [], 0.1)[0]:
-            with suppress(OSError):
-                os.read(terminal, 65536)
-        found, status = os.waitpid(process, os.WNOHANG)
-        if found:
-            os.close(terminal)
-            return os.waitstatus_to_exitcode(status)
-    os.kill(process, 9)
-    os.waitpid(process, 0)
-    os.close(terminal)
-    return None
+def test_what_goes_wrong_is_said_after_the_screen_is_left(tmp_path):
+    with terminal("top", "--kubeconfig", tmp_path / "none") as screen:
+        seen = screen.until(b"Error: ")
+        assert seen.index(b"\x1b[?1049l") < seen.index(b"Error: ")
+    assert screen.exit_code == 2

@@ -6,6 +6,7 @@ import pytest
 import yaml
 
 from browser.serving import fetch, free_port, serving, settled, told
+from cli.terminal import terminal
 from docs.pages import ROOT, blocks
 from e2e.controlplane.api import eventually
 from e2e.controlplane.kubeconfig import write_kubeconfig
@@ -61,6 +62,13 @@ def test_the_page_follows_a_real_cluster_from_inside_and_from_beside(prepared, o
             cost = fetch(address, "api/cluster")["summary"]["costPerHour"]
             assert listed["summary"]["costPerHour"] == pytest.approx(cost) != 0
             assert "env" not in json.dumps(fetch(address, f"api/node/{names[0]}")["pods"])
+        with terminal("top", "--kubeconfig", onlooker, columns=200) as screen:
+            for name in names:
+                screen.until(name.encode())
+            apply(cluster, deployment(8), namespace)
+            screen.until(b" 8 pods", within=120)
+            screen.press(b"q")
+        assert screen.exit_code == 0
 
 
 def shown(address):
