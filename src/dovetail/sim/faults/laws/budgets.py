@@ -38,9 +38,9 @@ class BudgetsHold(Law):
             return False
         if voluntarily(claim) is not None:
             return True
-        if story.deleting_since is not None:
-            return history.now - story.deleting_since > STALE
         node = history.node_of(claim)
+        if story.deleting_since is not None:  # one whose machine is gone already is no node of the pool any more
+            return node is not None and history.now - story.deleting_since > STALE
         return node is not None and node.unready_since is not None and history.now - node.unready_since > STALE
 
     def _allowed(self, pool: str, reason: Reason) -> int | None:
