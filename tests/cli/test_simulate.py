@@ -202,6 +202,7 @@ spec:
             requirements: []
         disruption: {consolidateAfter: soon, budget: []}
     - {kind: Pod}
+    - {apiVersion: apps/v1, kind: Deployment, metadata: {name: a}, spec: {replicas: many}}
   workloads:
     - {name: web, cpu: much, replica: 3}
 """
@@ -222,6 +223,8 @@ def test_all_that_is_wrong_with_a_scenario_is_said_at_once(tmp_path):
         "spec.objects[0].spec.disruption.consolidateAfter: is not written in the expected form",
         "spec.objects[0].spec.disruption.budget: is not a field here and would be dropped; did you mean budgets?",
         "spec.objects[1]: needs apiVersion, kind and metadata.name",
+        "spec.objects[2].spec.replicas: must be a whole number >= 0 (got 'many')",
+        "spec.objects[2].spec.template.spec.containers: must be a list of containers",
         "spec.generate.nodepools.other: there is no such NodePool; there are: default",
         "spec.settings.featureGates: is no setting; did you mean feature_gates?",
         "spec.settings.batch_idle_duration: 'soon' is not a duration",
@@ -230,7 +233,7 @@ def test_all_that_is_wrong_with_a_scenario_is_said_at_once(tmp_path):
         "holes.csv: line 3: memory is missing",
     ):
         assert f"{bad}: {line}" in result.stderr
-    assert len(result.stderr.splitlines()) == 13
+    assert len(result.stderr.splitlines()) == 15
 
 
 def test_a_story_that_a_cluster_refuses_half_way_is_said(tmp_path):
@@ -241,6 +244,24 @@ def test_a_story_that_a_cluster_refuses_half_way_is_said(tmp_path):
     assert result.exit_code == 2
     assert "the story could not be played on" in result.stderr
     assert "weight" in result.stderr
+
+
+def test_what_found_nothing_to_happen_to_is_told(tmp_path):
+    scenario = tmp_path / "idle.yaml"
+    scenario.write_text(
+        (EXAMPLES / "grace-period.yaml").read_text()
+        + """
+  happenings:
+    - {at: 1m, every: 1m, interrupt: {nodes: 50%, capacityType: spot}}
+    - {at: 9h, fail: {nodes: 1}}
+    - {at: 1m, patch: {kind: NodePool, name: other, patch: {}}}
+"""
+    )
+    assert told(scenario, "--for", "3m")["missed"] == [
+        "happenings[0] found nothing it could happen to at 0:01:00",
+        "happenings[1] comes after the end",
+        "happenings[2] found nothing it could happen to at 0:01:00",
+    ]
 
 
 def test_a_missing_file_and_a_wrong_document_are_said(tmp_path):

@@ -12,6 +12,8 @@ from dovetail.sim.scenario.document import Scenario, named, read_scenario
 from dovetail.sim.scenario.reading import ScenarioInvalid
 
 Plain = dict[str, Any]
+SELECTING = {"Deployment", "ReplicaSet", "StatefulSet", "DaemonSet"}
+OWNERS = {*SELECTING, "Job"}
 
 
 def examined(document: Plain, name: str) -> Scenario:
@@ -45,7 +47,7 @@ def _objects(spec: Plain) -> Iterable[Fault]:
             continue
         report = faults_of(plain)
         dropped = [each for each in report.warnings if each.problem == DROPPED]
-        yield from (each._replace(path=f"{path}.{each.path}") for each in (*report.faults, *dropped))
+        yield from (each._replace(path=f"{path}.{each.path}") for each in (*report.faults, *dropped, *_owner(plain)))
         identity = (str(plain["kind"]), str(plain["metadata"].get("namespace", "")), str(plain["metadata"]["name"]))
         if identity in seen:
             yield Fault(path, f"{identity[0]} {identity[2]} is there already; leave one of the two out")
@@ -59,6 +61,26 @@ def _objects(spec: Plain) -> Iterable[Fault]:
         yield Fault(
             f"spec.generate.nodepools.{name}", f"there is no such NodePool; there are: {', '.join(sorted(pools))}"
         )
+
+
+def _owner(plain: Plain) -> Iterable[Fault]:
+    """Owners of pods have no schema here; what the simulated controllers need of them is looked at."""
+    if plain["kind"] not in OWNERS:
+        return
+    spec: Any = plain.get("spec")
+    if not isinstance(spec, dict):
+        yield Fault("spec", "must be a mapping", spec)
+        return
+    replicas = spec.get("replicas", 1)
+    if not isinstance(replicas, int) or isinstance(replicas, bool) or replicas < 0:
+        yield Fault("spec.replicas", "must be a whole number >= 0", replicas)
+    pod: Any = spec.get("template")
+    for step in ("spec", "containers"):
+        pod = pod.get(step) if isinstance(pod, dict) else None
+    if not isinstance(pod, list) or not pod or not all(isinstance(each, dict) for each in pod):
+        yield Fault("spec.template.spec.containers", "must be a list of containers")
+    if plain["kind"] in SELECTING and not isinstance((spec.get("selector") or {}), dict):
+        yield Fault("spec.selector", "must be a mapping such as {matchLabels: {app: web}}", spec.get("selector"))
 
 
 def _settings(spec: Plain) -> Iterable[Fault]:

@@ -4,7 +4,8 @@ All chance comes from the scenario's seed, and each workload has its own, so tha
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from datetime import timedelta
 from random import Random
 from typing import Any
 
@@ -31,8 +32,16 @@ class Player:
         self._world = world
         self._scenario = scenario
         self._trace = trace
-        self.missed: list[str] = []
-        """What could not be done because its object was not there."""
+        self._missed = {
+            number: f"happenings[{number}] comes after the end"
+            for number, each in enumerate(scenario.happenings)
+            if each.at.seconds > scenario.lasts.seconds
+        }
+
+    @property
+    def missed(self) -> tuple[str, ...]:
+        """What was not done, because its object was not there or its time never came."""
+        return tuple(why for _, why in sorted(self._missed.items()))
 
     def prepare(self) -> None:
         """Put everything into the cluster that is there from the start."""
@@ -90,32 +99,38 @@ class Player:
         at = happening.at.seconds
         while True:
             await self._until(at)
-            self._act(happening, random)
+            if not self._act(happening, random):
+                why = f"happenings[{number}] found nothing it could happen to at {timedelta(seconds=at)}"
+                self._missed.setdefault(number, why)
             if happening.every is None:
                 return
             at += happening.every.seconds
 
-    def _act(self, happening: Happening, random: Random) -> None:
+    def _act(self, happening: Happening, random: Random) -> bool:
+        """Let it happen; says whether there was anything it could happen to."""
         if happening.apply is not None:
             self._world.apply(dict(happening.apply))
-        elif happening.patch is not None:
-            self._patch(happening.patch)
-        elif happening.interrupt is not None:
-            for node in self._struck(happening.interrupt, random):
-                self._world.mishaps.reclaim_spot(node.name)
-        elif happening.fail is not None:
-            for node in self._struck(happening.fail, random):
-                self._world.mishaps.lose(node.name)
-        elif happening.delete_nodes is not None:
-            for node in self._struck(happening.delete_nodes, random):
-                self._remove(NODE, node.key)
+            return True
+        if happening.patch is not None:
+            return self._patch(happening.patch)
+        acts: tuple[tuple[Struck | None, Callable[[str], None]], ...] = (
+            (happening.interrupt, self._world.mishaps.reclaim_spot),
+            (happening.fail, self._world.mishaps.lose),
+            (happening.delete_nodes, lambda name: self._remove(NODE, Key("", name))),
+        )
+        struck, act = next((struck, act) for struck, act in acts if struck is not None)
+        nodes = self._struck(struck, random)
+        for node in nodes:
+            act(node.name)
+        return bool(nodes)
 
-    def _patch(self, wanted: Patched) -> None:
+    def _patch(self, wanted: Patched) -> bool:
         resource = _resource(wanted.kind)
         try:
             self._world.api.patch(resource, Key(wanted.namespace, wanted.name), Patch(dict(wanted.patch)))
         except NotFound:
-            self.missed.append(f"{wanted.kind} {wanted.name} was not there to be patched")
+            return False
+        return True
 
     def _struck(self, struck: Struck, random: Random) -> list[Node]:
         labels = {CAPACITY_TYPE: struck.capacity_type, NODEPOOL: struck.nodepool}
