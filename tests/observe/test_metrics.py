@@ -104,9 +104,9 @@ def test_names_are_as_prometheus_wants_them():
 def test_nothing_is_declared_that_nobody_measures():
     sources = [path for path in (ROOT / "src").rglob("*.py") if path.name != "metric_table.py"]
     text = "".join(path.read_text() for path in sources)
-    patterns = [re.sub(r"\\{[^}]*\\}", "[a-z]+", re.escape(each)) for each in re.findall(r'f"([a-z_{}]+)"', text)]
+    patterns = [re.sub(r"\\{[^}]*\\}", "[a-z0-9]+", re.escape(each)) for each in re.findall(r'f"([a-z_{}]+)"', text)]
     patterns = [each for each in patterns if each.startswith(("karpenter_", "operator_"))]
-    prefixed = [f"operator_[a-z]+{each}" for each in re.findall(r'f"\{prefix\}(_[a-z_]+)"', text)]
+    prefixed = [f"operator_[a-z0-9]+{each}" for each in re.findall(r'f"\{prefix\}(_[a-z_]+)"', text)]
     silent = {
         name
         for name in METRICS

@@ -81,5 +81,6 @@ def test_what_is_alerted_about_can_be_found_in_the_dashboard():
         "dovetail_disruption_unevaluated_nodes",
         "dovetail_nodepools_unpriced_nodes",
         "operator_nodepool_status_condition_count",
+        "operator_ec2nodeclass_status_condition_count",
         "karpenter_nodeclaims_unhealthy_disrupted_total",
     }

@@ -6,7 +6,7 @@ types, resource types and instance types in use, never with pods, and with nodes
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -23,7 +23,7 @@ from dovetail.model.reason import VOLUNTARY
 from dovetail.model.requests import spec_requests
 from dovetail.model.resources import Resources, add, subtract
 from dovetail.model.snapshot import ClusterNode, Snapshot
-from dovetail.model.wire import Condition, KubeObject
+from dovetail.runtime.informer import Informer
 from dovetail.runtime.reconciler import Reconciler
 
 RESOURCE_TYPES = 16  # told apart; an exotic cluster has more names than anybody charts
@@ -42,6 +42,12 @@ class Gauges:
         self._reconcilers = reconcilers
         self._usages: dict[str, tuple[ClusterNode, Usage]] = {}
         self._unsynced_since: datetime | None = None
+        state = context.state
+        self._followed: list[Informer[Any]] = [state.claims, state.nodepools, state.nodes]
+
+    def follow(self, informer: Informer[Any]) -> None:
+        """Show the conditions of one more kind."""
+        self._followed.append(informer)
 
     async def refresh(self) -> None:
         """Show how things stand now."""
@@ -170,21 +176,17 @@ class Gauges:
         show("karpenter_pods_unstarted_time_seconds", {(): _longest([*waiting, *unstarted], snapshot.at)})
 
     def _conditions(self, now: datetime) -> None:
-        state = self._context.state
-        self._conditions_of("nodeclaim", state.claims.items.values(), lambda each: each.status.conditions, now)
-        self._conditions_of("nodepool", state.nodepools.items.values(), lambda each: each.status.conditions, now)
-        self._conditions_of("node", state.nodes.items.values(), lambda each: each.status.conditions, now)
+        for informer in self._followed:
+            self._conditions_of(informer.kind.name.lower(), informer.items.values(), now)
 
-    def _conditions_of(
-        self, kind: str, items: Iterable[KubeObject], read: Callable[[Any], tuple[Condition, ...]], now: datetime
-    ) -> None:
+    def _conditions_of(self, kind: str, items: Iterable[Any], now: datetime) -> None:
         number: Counter[Row] = Counter()
         since: dict[Row, datetime] = {}
         deleting: list[datetime | None] = []
         for item in items:
             if item.deleting:
                 deleting.append(item.metadata.deletion_timestamp)
-            for condition in read(item):
+            for condition in item.status.conditions:
                 row = (condition.type, condition.status, condition.reason)
                 number[row] += 1
                 if condition.last_transition_time is not None:

@@ -55,10 +55,6 @@ class Manager:
         self.executor = Executor(context)
         self.disruption = Disruption(context, self.executor)
         self.bookkeeper = Bookkeeper(context)
-        self.transitions = Transitions(context)
-        self.gauges = Gauges(context, self._reconcilers(), self.transitions)
-        for reconciler in self._reconcilers():
-            reconciler.told = count_reconciles(context)
         self.node_classes = (
             NodeClasses(
                 context, ports.node_classes, self.nodepools.node_class_changed, self.marking.node_class_redefined
@@ -66,6 +62,13 @@ class Manager:
             if ports.node_classes is not None
             else None
         )
+        self.transitions = Transitions(context)
+        self.gauges = Gauges(context, self._reconcilers(), self.transitions)
+        if self.node_classes is not None:
+            self.transitions.follow(self.node_classes.informer)
+            self.gauges.follow(self.node_classes.informer)
+        for reconciler in self._reconcilers():
+            reconciler.told = count_reconciles(context)
         self.advisor = Advisor(context, self.nodepools, self.marking)
         self.overhearing = Overhearing(context, self.interruptions, self.advisor)
         self._dry = settings.dry_run

@@ -21,16 +21,15 @@ class Transitions:
         self._first_seen: dict[str, datetime] = {}  # pods that waited for a node of ours and do not run yet, by uid
         self._bound: set[str] = set()  # of those, the ones with a node
         state = context.state
-        followed: tuple[tuple[str, Informer[Any]], ...] = (
-            ("nodeclaim", state.claims),
-            ("nodepool", state.nodepools),
-            ("node", state.nodes),
-        )
-        for kind, informer in followed:
-            self._follow(kind, informer)
+        followed: tuple[Informer[Any], ...] = (state.claims, state.nodepools, state.nodes)
+        for informer in followed:
+            self.follow(informer)
         state.pods.listen(self._pod_changed)
 
-    def _follow(self, kind: str, informer: Informer[Any]) -> None:
+    def follow(self, informer: Informer[Any]) -> None:
+        """Count what becomes of the conditions of a kind, and how long its objects take to go."""
+        kind = informer.kind.name.lower()
+
         def changed(before: Any, after: Any) -> None:
             if before is not None and after is not None:
                 self._turned(kind, before.status.conditions, after.status.conditions)

@@ -36,6 +36,11 @@ def test_pods_get_an_instance_and_when_it_goes_they_move_to_another(life):
         assert node.metadata.labels["karpenter.sh/capacity-type"] == "on-demand"
         assert node.metadata.labels["karpenter.k8s.aws/instance-family"]
         assert not node.spec.taints
+        await life.parts.manager.gauges.refresh()
+        told = life.parts.metrics.render().decode()
+        assert 'operator_ec2nodeclass_status_condition_count{reason="Ready",status="True",type="Ready"} 1.0' in told
+        assert 'controller_runtime_reconcile_total{controller="nodeclass",result="success"}' in told
+        assert f'instance_type_cpu_cores{{instance_type="{instance.instance_type}"}}' in told
         await life.world.delete(NODE_CLAIM, claim.key)
         await life.until(lambda: claim.name not in {each.name for each in life.claims}, within=PATIENT)
         await settled(life)
