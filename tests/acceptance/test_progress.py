@@ -11,7 +11,7 @@ from dovetail.core.disruption.backoff import after_failure
 from dovetail.core.disruption.command import Command, Decision
 from dovetail.core.disruption.context import Context
 from dovetail.core.disruption.planner import plan_disruption
-from dovetail.core.disruption.progress import Next, abandoned, judge, running_commands, timeout
+from dovetail.core.disruption.progress import OVERTAKEN, Next, abandoned, judge, running_commands, timeout
 from dovetail.model.command import RECORD_ANNOTATION, REPLACES_ANNOTATION, CommandState, Record, write_record
 from dovetail.model.reason import Reason
 
@@ -73,6 +73,13 @@ def test_what_needs_no_replacement_lets_go_at_once():
 
 def test_it_is_done_when_every_candidate_is_going():
     assert verdict(state([], deleting=True)) is Next.DONE
+
+
+def test_nodes_that_go_before_it_let_them_go_were_taken_by_somebody_else():
+    going = state([], deleting=True)
+    committed = going._replace(record=msgspec.structs.replace(going.record, committed=True))
+    assert judge(going, planned=False, now=NOON).why == OVERTAKEN
+    assert judge(committed, planned=False, now=NOON).why == ""
 
 
 def test_commands_are_found_on_their_claims_and_are_independent():

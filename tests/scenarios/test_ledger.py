@@ -15,6 +15,8 @@ from dovetail.observe.history import Question, read_decision, read_history
 from dovetail.observe.ledger import SqliteLedger
 from dovetail.observe.metrics import PrometheusMetrics
 from dovetail.ports.cluster import Patch
+from dovetail.sim.kinds import NODE_CLAIM as SIM_NODE_CLAIM
+from dovetail.sim.kinds import NODE_POOL as SIM_NODE_POOL
 from dovetail.sim.loop import run
 from dovetail.sim.world import World, WorldOptions
 from dovetail.wiring.embedded import admit
@@ -191,6 +193,54 @@ def test_what_ended_while_nobody_looked_is_unknown(path):
     lived(path, story, node_class(), pool())
     (command,) = history(path, act="disrupt")
     assert (command.outcome, command.note) == ("unknown", "the controller was not running when it ended")
+
+
+def changing(**spec):
+    """A pool whose nodes drift, for replacements that take ten minutes to come."""
+    changed = {"labels": {"generation": "second"}, "annotations": {"node-ready.stage.kwok.x-k8s.io/delay": "10m"}}
+    return node_pool(template={"requirements": ON_DEMAND}, template_metadata=changed, disruption=FREELY, **spec)
+
+
+def pool_deleted(life, _claim):
+    life.world.api.delete(SIM_NODE_POOL, Key("", "default"))
+
+
+def deleted_by_hand(life, claim):
+    life.world.api.delete(SIM_NODE_CLAIM, claim.key)
+
+
+def interrupted(life, claim):
+    life.world.mishaps.warn(claim.status.node_name, "spot_interrupted")
+
+
+@pytest.mark.parametrize(
+    ("happens", "note", "removal"),
+    [
+        (pool_deleted, ": nodepool default was deleted", ("Manual", "nodepool default was deleted")),
+        (deleted_by_hand, "", ("Manual", "somebody else deleted the NodeClaim or its node")),
+        (interrupted, "", ("Interrupted", "spot interrupted")),
+    ],
+)
+def test_a_command_that_is_overtaken_says_so_and_the_removal_has_its_own_reason(path, happens, note, removal):
+    """A drifted node waits for its replacement when something else takes it away."""
+
+    async def story(life):
+        await scaled_out(life)
+        life.world.apply(changing())
+        await life.until(lambda: any(claim.has("DisruptionReason") for claim in life.claims))
+        (going,) = [claim for claim in life.claims if claim.has("DisruptionReason")]
+        happens(life, going)
+        await life.until(lambda: going.name not in {claim.name for claim in life.claims})
+        await asyncio.sleep(5)
+        return going.status.node_name
+
+    name = lived(path, story, node_class(), pool())
+    command, taken = (
+        next(each for each in history(path, node=name) if each.act == act) for act in ("disrupt", "remove")
+    )
+    overtaken = f"its nodes were deleted before it let them go{note}"
+    assert (command.reason, command.outcome, command.note) == ("Drifted", "failed", overtaken)
+    assert (taken.reason, taken.why, taken.outcome) == (*removal, "done")
 
 
 def turned_bad(life, node):

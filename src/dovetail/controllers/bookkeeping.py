@@ -11,7 +11,7 @@ from dovetail.controllers.context import Context
 from dovetail.controllers.entries import find_facts, known_facts, launch_id, pod_names, removal_id
 from dovetail.core.disruption.progress import running_commands
 from dovetail.core.lifecycle.interruption import RESPONSES
-from dovetail.model.command import REPLACES_ANNOTATION, read_record
+from dovetail.model.command import REPLACES_ANNOTATION, read_record, taken_by
 from dovetail.model.conditions import find
 from dovetail.model.kinds import NODE_POOL
 from dovetail.model.nodeclaim import DISRUPTION_REASON, INITIALIZED, NodeClaim
@@ -96,7 +96,7 @@ class Bookkeeper:
 
     def _open_removal(self, claim: NodeClaim, facts: NodeFacts) -> None:
         context = self._context
-        if read_record(claim) is not None or claim.metadata.uid in self._opened:
+        if taken_by(claim) is not None or claim.metadata.uid in self._opened:
             return
         self._opened.add(claim.metadata.uid)
         reason, why = self._reason(claim)
@@ -125,7 +125,7 @@ class Bookkeeper:
         if noted:
             return _WHY.get(noted, (noted, noted.replace("_", " ")))
         condition = find(claim.status.conditions, DISRUPTION_REASON)
-        if condition is not None:
+        if condition is not None and read_record(claim) is None:  # a command that had not let it go is not the reason
             return condition.reason, condition.message
         pool = self._context.state.pool(claim.nodepool_name)
         if pool is None or pool.deleting:
@@ -143,7 +143,7 @@ class Bookkeeper:
 
     def _close(self, claim: NodeClaim) -> None:
         context, now = self._context, self._context.clock.now()
-        if read_record(claim) is None:
+        if taken_by(claim) is None:
             self._open_removal(claim, self._facts.get(claim.metadata.uid) or known_facts(claim))
             context.ledger.close(removal_id(claim), Ending(outcome=Outcome.DONE, at=now))
         if not claim.has(INITIALIZED):

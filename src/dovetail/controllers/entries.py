@@ -13,7 +13,7 @@ from dovetail.controllers.context import Context
 from dovetail.core.disruption.candidates import Candidate, node_price
 from dovetail.core.disruption.command import Command
 from dovetail.model.catalog import InstanceType
-from dovetail.model.command import Record, read_record
+from dovetail.model.command import Record, taken_by
 from dovetail.model.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
 from dovetail.model.nodeclaim import NodeClaim
 from dovetail.model.pod import Pod
@@ -34,7 +34,7 @@ def removal_id(claim: NodeClaim) -> str:
 
 def decision_of(claim: NodeClaim) -> str:
     """Under which id this claim goes: that of the command that takes it away, else its own removal."""
-    record = read_record(claim)
+    record = taken_by(claim)
     return record.id if record is not None else removal_id(claim)
 
 

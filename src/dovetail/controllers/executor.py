@@ -23,7 +23,7 @@ from dovetail.core.lifecycle.drain import DISRUPTION_TAINTS, taints_patch
 from dovetail.core.lifecycle.patches import conditions_patch, wire
 from dovetail.core.provisioning.claims import claim_for
 from dovetail.core.provisioning.room import beyond_limits
-from dovetail.model.command import RECORD_ANNOTATION, REPLACES_ANNOTATION, CommandState, Record, write_record
+from dovetail.model.command import RECORD_ANNOTATION, REPLACES_ANNOTATION, CommandState, Record, taken_by, write_record
 from dovetail.model.conditions import ConditionList, Verdict, find, without
 from dovetail.model.kinds import NODE, NODE_CLAIM
 from dovetail.model.node import Node
@@ -114,7 +114,7 @@ class Executor:
         verdict = judge(state, planned=bool(self._planned.get(command)), now=self._context.clock.now())
         if verdict.next is Next.DONE:
             self._planned.pop(command, None)
-            await self._finish(state)
+            await self._finish(state, verdict.why)
             return None
         if verdict.next is Next.ROLL_BACK:
             cut_off = command not in self._planned and verdict.why != TOO_LATE  # its process died: no fault of the pool
@@ -153,12 +153,15 @@ class Executor:
     def _ending(self, outcome: Outcome, note: str = "") -> Ending:
         return Ending(outcome=outcome, at=self._context.clock.now(), note=note)
 
-    async def _finish(self, state: CommandState) -> None:
-        """All candidates are going: say what came of it, once."""
+    async def _finish(self, state: CommandState, overtaken: str) -> None:
+        """All candidates are going, by this command or before it came to that: say what came of it, once."""
         record = state.record
         if record.id in self._ended:
             return
         self._ended.add(record.id)
+        if overtaken:
+            self._note_overtaken(state, overtaken)
+            return
         made = tuple([await find_facts(self._context, claim) for claim in state.replacements])
         ending = Ending(outcome=Outcome.DONE, at=self._context.clock.now(), made=made, cost_after=total(made))
         self._context.ledger.close(record.id, ending)
@@ -173,6 +176,16 @@ class Executor:
                 "cost_after": round(total(made), 4),
             },
         )
+
+    def _note_overtaken(self, state: CommandState, why: str) -> None:
+        """Replacements that are on their way stay: the pods of these nodes need them all the same."""
+        known = self._context.state
+        pools = {claim.nodepool_name: known.pool(claim.nodepool_name) for claim in state.candidates}
+        deleted = [name for name, pool in sorted(pools.items()) if pool is None or pool.deleting]
+        why = f"{why}: nodepool {', '.join(deleted)} was deleted" if deleted else why
+        self._context.ledger.close(state.record.id, self._ending(Outcome.FAILED, why))
+        self._context.metrics.count("dovetail_commands_ended_total", reason=state.record.reason, outcome=Outcome.FAILED)
+        log.info("command overtaken", extra={"command": state.record.id, "why": why})
 
     async def _mark(self, state: CommandState) -> None:
         """Keep new pods away from the candidates, and say why."""
@@ -221,8 +234,8 @@ class Executor:
         reason = state.record.reason
         staying = [claim for claim in state.candidates if not claim.deleting]
         committed = msgspec.structs.replace(state.record, committed=True)
+        staying = [await self._write(claim, committed) if taken_by(claim) is None else claim for claim in staying]
         if not state.record.committed:
-            staying = [await self._write(claim, committed) for claim in staying]
             self._context.metrics.count(
                 "dovetail_disruption_saving_dollars_per_hour_total",
                 max(0.0, committed.cost_before - committed.cost_after),

@@ -39,6 +39,12 @@ class CommandState(NamedTuple):
     replacements: tuple[NodeClaim, ...]
 
 
+def taken_by(claim: NodeClaim) -> Record | None:
+    """The command that deletes this claim: one that is only on its way there takes nothing yet."""
+    record = read_record(claim)
+    return record if record is not None and record.committed else None
+
+
 def read_record(claim: NodeClaim) -> Record | None:
     """The command that is taking this claim away, if any. A record nobody can read is as good as none."""
     written = claim.metadata.annotations.get(RECORD_ANNOTATION)

@@ -15,6 +15,7 @@ SHORTEST_TIMEOUT = timedelta(minutes=10)
 LONGEST_TIMEOUT = timedelta(hours=1)
 PER_CANDIDATE = timedelta(milliseconds=80)
 TOO_LATE = "replacements were not ready in time"
+OVERTAKEN = "its nodes were deleted before it let them go"
 
 
 class Next(Enum):
@@ -55,7 +56,7 @@ def judge(state: CommandState, *, planned: bool, now: datetime) -> Verdict:
     """What a command needs now. `planned`: this process still knows what to launch for it."""
     record = state.record
     if all(claim.deleting for claim in state.candidates):
-        return Verdict(Next.DONE)
+        return Verdict(Next.DONE, "" if record.committed else OVERTAKEN)
     if record.committed:
         return Verdict(Next.DELETE)
     if len(state.candidates) < record.candidates:
