@@ -3,6 +3,8 @@
 import asyncio
 from datetime import timedelta
 
+import pytest
+
 from dovetail.model.conditions import find
 from dovetail.model.kinds import NODE_CLAIM as CLAIM
 from dovetail.model.kinds import VOLUME_ATTACHMENT
@@ -152,6 +154,30 @@ def test_the_grace_period_ends_a_drain_that_a_budget_would_hold_for_ever():
     slow = deployment(replicas=1, terminationGracePeriodSeconds=300)
     slow["spec"]["template"]["spec"]["containers"][0]["lifecycle"] = {"preStop": {"sleep": {"seconds": 200}}}
     live(story, node_class(), pool(terminationGracePeriod="1h"), slow, budget(maxUnavailable=0))
+
+
+@pytest.mark.parametrize("held", ["budget", "annotation"])
+def test_room_for_pods_that_cannot_go_is_brought_five_minutes_before_they_have_to(held):
+    """Twenty minutes for the drain: for fifteen nothing is bought; when the pod is stopped, its next node is there."""
+
+    async def story(life):
+        await life.until(lambda: life.running(1) and life.settled())
+        (node, claim), pod, diary = one_node(life), life.pods[0], Diary(life.world)
+        life.world.api.delete(NODE_CLAIM, claim.key)
+        deadline = life.claims[0].metadata.deletion_timestamp + timedelta(minutes=20)
+        await sleep_until(life.world, deadline - timedelta(minutes=5, seconds=1))
+        assert [each.name for each in life.claims] == [claim.name]
+        await gone(life, node, claim, within=400)
+        (successor,) = life.claims
+        asked_at = successor.metadata.creation_timestamp
+        assert 0 <= seconds(asked_at - (deadline - timedelta(minutes=5))) < 15
+        ready_at = diary.condition_at(successor.metadata.uid, "Initialized", "True")
+        assert ready_at < diary.deleted_at(pod.metadata.uid)
+        await life.until(lambda: life.running(1) and life.settled(), within=60)
+
+    workload = deployment(replicas=1) if held == "budget" else protected(deployment(replicas=1), "true")
+    budgets = [budget(maxUnavailable=0)] if held == "budget" else []
+    live(story, node_class(), pool(terminationGracePeriod="20m"), workload, *budgets)
 
 
 def test_a_pod_whose_grace_is_longer_than_the_whole_period_is_deleted_at_once_with_what_there_is():

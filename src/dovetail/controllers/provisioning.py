@@ -7,14 +7,15 @@ scheduler does that once the nodes are up. What cannot be helped is told on the 
 import asyncio
 import logging
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 from dovetail.controllers.catalogs import find_catalogs
 from dovetail.controllers.context import Context
 from dovetail.controllers.entries import launch_entry, launch_id
 from dovetail.controllers.figures import count_created
 from dovetail.controllers.weighing import weighed_launch, weighed_pods
-from dovetail.core.provisioning.eligibility import NOT_FOR_US
+from dovetail.core.lifecycle.deadline import read_deadline
+from dovetail.core.provisioning.eligibility import AHEAD, NOT_FOR_US
 from dovetail.core.provisioning.plan import Launch, ProvisioningPlan, plan_provisioning
 from dovetail.model.kinds import NODE_POOL, POD
 from dovetail.model.nodeclaim import NodeClaim
@@ -29,6 +30,7 @@ from dovetail.runtime.guard import guarded
 log = logging.getLogger(__name__)
 RETRIGGER_SECONDS = 10.0
 REMEMBERED = 100_000
+NEVER = datetime.max.replace(tzinfo=UTC)
 
 
 @dataclass
@@ -71,6 +73,7 @@ class Provisioner:
         self._context = context
         settings = context.settings
         self._batch = Batch(settings.batch_idle_duration.total_seconds(), settings.batch_max_duration.total_seconds())
+        self._ahead: dict[str, datetime] = {}  # when the pods of claims that go will be moved whatever holds them
         self._nomination = max(2 * settings.batch_max_duration, timedelta(seconds=10))
         context.state.pods.listen(self._pod_changed)
         context.state.claims.listen(self._claim_changed)
@@ -83,6 +86,11 @@ class Provisioner:
     def _claim_changed(self, before: NodeClaim | None, after: NodeClaim | None) -> None:
         if before is not None and not before.deleting and (after is None or after.deleting):
             self._batch.trigger(before.metadata.uid)
+        known, deadline = _end_of(before), _end_of(after)
+        if after is not None and deadline is not None and deadline != known:
+            self._ahead[after.metadata.uid] = deadline - AHEAD
+        elif before is not None and deadline is None:
+            self._ahead.pop(before.metadata.uid, None)
 
     def _pool_changed(self, before: NodePool | None, after: NodePool | None) -> None:
         changed = after is not None and (before is None or before.status.conditions != after.status.conditions)
@@ -107,6 +115,10 @@ class Provisioner:
             await asyncio.sleep(RETRIGGER_SECONDS)
             if self._anyone_waits():
                 self._batch.trigger("still waiting")
+            now = self._context.clock.now()
+            for uid in [uid for uid, at in self._ahead.items() if at <= now]:
+                self._ahead[uid] = NEVER
+                self._batch.trigger(uid)
 
     async def provision(self) -> ProvisioningPlan:
         """One pass: look, decide, launch, tell."""
@@ -184,3 +196,8 @@ class Provisioner:
             pool = state.pool(refusal.about)
             if pool is not None:
                 recorder.publish(Notice(NODE_POOL, pool, refusal.code, refusal.message, warning=True))
+
+
+def _end_of(claim: NodeClaim | None) -> datetime | None:
+    """When the drain of a claim that goes has to be over."""
+    return read_deadline(claim) if claim is not None and claim.deleting else None
