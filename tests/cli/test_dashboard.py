@@ -49,6 +49,29 @@ def test_a_token_file_that_is_not_there_or_empty_is_named(tmp_path):
     assert f"{empty} holds no token" in dashboard("--dashboard-token-file", empty).stderr
 
 
+def test_a_token_of_the_page_beside_those_of_the_cluster_is_a_mistake(tmp_path):
+    token = tmp_path / "token"
+    token.write_text("correct-horse-battery-staple")
+    result = dashboard("--dashboard-auth", "tokenreview", "--dashboard-token-file", token)
+    assert result.exit_code == 2
+    assert "leave out --dashboard-token-file" in result.stderr
+
+
+def test_tokens_of_a_cluster_that_is_not_there_cannot_be_asked_for(tmp_path, monkeypatch):
+    for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    result = dashboard("--dashboard-auth", "tokenreview", "--dashboard-port", 0)
+    assert result.exit_code == 2
+    assert "no kubeconfig" in result.stderr
+
+
+def test_a_way_to_ask_that_does_not_exist_is_refused_with_those_that_do():
+    result = dashboard("--dashboard-auth", "oauth")
+    assert result.exit_code == 2
+    assert "tokenreview" in result.stderr
+
+
 def test_a_snapshot_that_is_not_there_is_named():
     result = CliRunner().invoke(app, ["dashboard", "--snapshot", "nowhere.json"])
     assert result.exit_code == 2
