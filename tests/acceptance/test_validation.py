@@ -140,6 +140,42 @@ def test_a_candidate_that_is_gone_stops_it():
     assert "churn" in names(outcome)
 
 
+def many(*absent, cpu="500m"):
+    return [worker(name, running(f"p{name}", name, cpu=cpu)) for name in "abcdef" if name not in absent]
+
+
+def test_a_set_that_needs_no_replacement_goes_on_without_the_nodes_that_dropped_out():
+    """A pod came to one of them meanwhile; the others were looked at twice and still fit elsewhere."""
+    command = decided(*many(), types=(LARGE,))
+    chosen = names(command)
+    assert len(chosen) >= 4
+    assert not command.replacements
+    assert names(revalidate(command, later(*many(chosen[0]), types=(LARGE,)))) == chosen[1:]
+
+
+def test_a_set_goes_on_with_as_many_as_the_budget_still_allows():
+    command = decided(*many(), types=(LARGE,))
+    tight = [free(template=ON_DEMAND, budgets=[{"nodes": "2"}])]
+    assert len(names(revalidate(command, later(*many(), pools=tight, types=(LARGE,))))) == 2
+
+
+def test_what_is_left_of_a_set_must_still_fit_elsewhere():
+    command = decided(*many(), types=(LARGE,))
+    assert "churn" in names(revalidate(command, later(*many("a", cpu="3500m"), types=(LARGE,))))
+
+
+def test_one_node_is_no_set():
+    command = decided(*many(), types=(LARGE,))
+    chosen = names(command)
+    assert "churn" in names(revalidate(command, later(*many(*chosen[1:]), types=(LARGE,))))
+
+
+def test_a_set_with_a_replacement_is_all_or_nothing():
+    smaller = decided(worker("z", running("x", "z")), types=(SMALL, LARGE)).replacements
+    command = replace(decided(*many(), types=(LARGE,)), replacements=smaller)
+    assert "churn" in names(revalidate(command, later(*many("a"), types=(LARGE,))))
+
+
 def test_a_pool_that_changed_its_mind_stops_it():
     changed = [free(template=ON_DEMAND, consolidationPolicy="WhenEmpty")]
     assert isinstance(

@@ -1,12 +1,13 @@
 """Decides what to disrupt, looks twice where it must, and hands it to the executor.
 
-One method acts in a pass; after a pass that started something the next one follows at once. A pass that found nothing
-is told on the nodes, sparingly, and looked at again when something could have changed.
+One method acts in a pass; what consolidation proposes waits for its second look together, whichever method it is of.
+After a pass that started something the next one follows at once. A pass that found nothing is told on the nodes,
+sparingly, and looked at again when something could have changed.
 """
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from datetime import datetime, timedelta
 
@@ -16,12 +17,14 @@ from dovetail.controllers.executor import Executor
 from dovetail.controllers.figures import PassFigures, count_rejected, count_started
 from dovetail.controllers.telling import Telling
 from dovetail.controllers.weighing import Refusals, weighed
+from dovetail.core.disruption.ahead import as_if_leaving
 from dovetail.core.disruption.command import Command
 from dovetail.core.disruption.context import Context as Pass
 from dovetail.core.disruption.context import Gates
 from dovetail.core.disruption.facts import FactBook
 from dovetail.core.disruption.methods import METHODS
 from dovetail.core.disruption.methods.base import Method
+from dovetail.core.disruption.methods.single_node import SingleNode
 from dovetail.core.disruption.planner import Plan, plan_pass
 from dovetail.core.disruption.simulations import Simulations
 from dovetail.core.disruption.turning import Turns, next_turn
@@ -36,6 +39,8 @@ from dovetail.runtime.guard import guarded
 log = logging.getLogger(__name__)
 IDLE_SECONDS = 10.0
 VALIDATION_SECONDS = 15.0
+AT_ONCE = 10
+"""So many single nodes may wait for their second look together."""
 REST = timedelta(minutes=5)
 
 
@@ -84,15 +89,54 @@ class Disruption:
         self._met_nominations = bool(context.snapshot.nominated)
         refused: dict[str, tuple[Refusal, ...]] = {}
         for method in METHODS:
+            if method.reason in VALIDATED:
+                continue
             plan = self._ask(method, context)
-            refused[method.name] = plan.refusals_by_method[method.name]
-            self._telling.budgets(method.reason, context)
-            self._telling.refused(method.name, refused[method.name], context)
+            refused |= self._told(method, plan, context)
             if plan.commands:
                 if await self._start(plan.commands, context, refused):
                     return True
                 context = await self._pass()
+        return await self._consolidate(context, refused)
+
+    async def _consolidate(self, context: Pass, refused: dict[str, tuple[Refusal, ...]]) -> bool:
+        """Consolidation is looked at again a moment later, on a fresh snapshot; all its proposals wait together.
+
+        The first method of which something still holds acts, and those after it are there in case nothing does.
+        """
+        asked: list[tuple[Method, Plan, list[Command]]] = []
+        for method in METHODS:
+            if method.reason in VALIDATED:
+                plan = self._ask(method, context)
+                asked.append((method, plan, await self._further(method, plan, context)))
+        if any(commands for _, _, commands in asked):
+            await asyncio.sleep(VALIDATION_SECONDS)
+        for method, plan, commands in asked:
+            refused |= self._told(method, plan, context)
+            if await self._start(commands, context, refused):
+                return True
         return False
+
+    async def _further(self, method: Method, plan: Plan, context: Pass) -> list[Command]:
+        """What a method proposes; of single nodes more than the best, each as if those before it had gone already."""
+        commands = list(plan.commands)
+        while method.name == SingleNode.name and 0 < len(commands) < AT_ONCE and not commands[-1].replacements:
+            await asyncio.sleep(0)  # others have work to do, too
+            gone = {each.name for command in commands for each in command.candidates}
+            further = plan_pass(self._as_if_leaving(context.snapshot, gone), methods=(method,)).commands
+            if not further:
+                break
+            commands += further
+        return commands
+
+    def _told(self, method: Method, plan: Plan, context: Pass) -> dict[str, tuple[Refusal, ...]]:
+        """What a method refused, told on the nodes."""
+        refused = plan.refusals_by_method[method.name]
+        self._telling.budgets(method.reason, context)
+        self._telling.refused(method.name, refused, context)
+        for command in plan.commands:
+            self._telling.considered(command, context)
+        return {method.name: refused}
 
     def _ask(self, method: Method, context: Pass) -> Plan:
         clock = asyncio.get_running_loop()
@@ -104,8 +148,7 @@ class Disruption:
     async def _start(self, commands: Iterable[Command], context: Pass, refused: Refusals) -> bool:
         started: list[Command] = []
         for command in commands:
-            self._telling.considered(command, context)
-            checked = await self._checked(command)
+            checked = await self._checked(command, started)
             if self._telling.blind(context):
                 break
             if isinstance(checked, Refusal):
@@ -119,15 +162,19 @@ class Disruption:
             started.append(checked)
         return bool(started)
 
-    async def _checked(self, command: Command) -> Command | Refusal:
-        """Consolidation is looked at again a moment later, on a fresh snapshot."""
+    async def _checked(self, command: Command, started: Iterable[Command]) -> Command | Refusal:
+        """Whether it still holds; what was started a moment ago is gone, whatever the API server says of it yet."""
         if command.reason not in VALIDATED:
             return command
-        await asyncio.sleep(VALIDATION_SECONDS)
-        return revalidate(command, await self._pass())
+        gone = {each.name for earlier in started for each in earlier.candidates}
+        return revalidate(command, self._as_if_leaving(await self._snapshot(), gone))
 
     async def _pass(self) -> Pass:
-        return Pass(await self._snapshot(), self._gates, self._backing_off(), self._simulations, self._book)
+        return self._as_if_leaving(await self._snapshot(), ())
+
+    def _as_if_leaving(self, snapshot: Snapshot, names: Collection[str]) -> Pass:
+        known = as_if_leaving(snapshot, names)
+        return Pass(known, self._gates, self._backing_off(), self._simulations, self._book)
 
     def _backing_off(self) -> dict[tuple[str, Reason], datetime]:
         return {slot: failed.until for slot, failed in self._executor.failed.items()}

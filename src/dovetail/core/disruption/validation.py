@@ -1,20 +1,24 @@
 """Whether a command that was decided a moment ago still holds on a fresh snapshot.
 
 Consolidation waits a little before it acts, so that a cluster in motion is not disrupted on yesterday's news. Emptiness
-goes on with the nodes that still qualify; the others are all or nothing.
+goes on with the nodes that still qualify. So does a set of nodes that needs no replacement, while it is a set: that a
+pod came to one of a hundred nodes is no reason to keep the others. What has replacements is all or nothing.
 """
 
+from dovetail.core.disruption.balance import approves
 from dovetail.core.disruption.candidates import Candidate
 from dovetail.core.disruption.command import Command
 from dovetail.core.disruption.context import Context
 from dovetail.core.disruption.methods import METHODS
 from dovetail.core.disruption.methods.base import Method
-from dovetail.core.scheduling.removal import Bounds
+from dovetail.core.scheduling.sweep import Bounds
 from dovetail.model.reason import Reason
 from dovetail.model.refusal import Refusal
 
 VALIDATED = frozenset({Reason.EMPTY, Reason.UNDERUTILIZED})
 """The reasons whose commands are looked at twice."""
+SMALLEST_SET = 2
+"""Nodes that a set is left with if it goes on without some; fewer are for another method to look at."""
 
 
 def revalidate(command: Command, context: Context) -> Command | Refusal:
@@ -26,11 +30,16 @@ def revalidate(command: Command, context: Context) -> Command | Refusal:
         if allowed:
             return Command(command.method, command.reason, tuple(allowed))
         return _gone(command, "churn: no candidate is empty any more")
+    allowed = _within_budget(survivors, method, context)
+    if len(allowed) == len(command.candidates):
+        return _simulated_again(command, allowed, context)
+    if not command.replacements and len(allowed) >= SMALLEST_SET:
+        smaller = _simulated_again(command, allowed, context)
+        if isinstance(smaller, Command) and approves(smaller, context):
+            return smaller
     if len(survivors) != len(command.candidates):
         return _gone(command, "churn: a candidate is no longer eligible")
-    if len(_within_budget(survivors, method, context)) != len(survivors):
-        return _gone(command, "budget: it no longer allows all candidates")
-    return _simulated_again(command, survivors, context)
+    return _gone(command, "budget: it no longer allows all candidates")
 
 
 def _survivors(command: Command, method: Method, context: Context) -> list[Candidate]:
