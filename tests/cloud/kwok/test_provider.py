@@ -129,6 +129,24 @@ def test_launching_again_gives_the_same_instance_whatever_happened_in_between(wa
     lived(story, delay="30s" if late else None)
 
 
+@pytest.mark.parametrize("delay", [None, "30s"])
+def test_a_launch_that_was_made_is_found_again_though_nothing_could_be_had_now(delay):
+    """Its class is gone, or everything is short by now: the node is there all the same."""
+
+    async def story(cluster, provider):
+        wanted = await made(cluster, claim())
+        instance = await provider.launch(wanted)
+        await asyncio.sleep(60)
+        again = KwokProvider(cluster, (), cluster.clock)
+        assert (await again.launch(wanted)).provider_id == instance.provider_id
+        await cluster.delete(KWOK_NODE_CLASS, Key("", "default"))
+        other = KwokProvider(cluster, CATALOG, cluster.clock)
+        assert (await other.launch(wanted)).provider_id == instance.provider_id
+        assert len(await node_names(cluster)) == 1
+
+    lived(story, delay=delay)
+
+
 def test_a_launch_whose_answer_was_lost_is_found_again():
     async def story(cluster, provider):
         asked = await made(cluster, claim())
