@@ -11,7 +11,7 @@ from dovetail.core.disruption.command import Command
 from dovetail.core.disruption.context import Context
 from dovetail.core.disruption.methods import METHODS
 from dovetail.core.disruption.methods.base import Method
-from dovetail.core.scheduling.sweep import Bounds
+from dovetail.core.scheduling.removal import Bounds
 from dovetail.model.reason import Reason
 from dovetail.model.refusal import Refusal
 
