@@ -91,6 +91,8 @@ IMAGES = [
     Case("ec2: other family", images({"alias": "al2@latest"}), "must be the family of the alias"),
     Case("ec2: no family", images({"id": "ami-1"}, amiFamily=None), "amiFamily must be given"),
     Case("ec2: unknown family", images({"id": "ami-1"}, amiFamily="Ubuntu"), CHOICE),
+    Case("ec2: family that was taken back", ec2_class("v1beta1", amiFamily="Ubuntu"), CHOICE),
+    Case("ec2: image nobody filled in", images({"id": "$AMI_NEW"}), "still holds the placeholder $AMI_NEW"),
     Case("ec2: custom of nothing", ec2_class("v1beta1", amiFamily="Custom"), "Custom needs amiSelectorTerms"),
 ]
 REST = [

@@ -18,6 +18,10 @@ from dovetail.manifest.status_fields import FIELDS, RULES
 from dovetail.model.wire import Fault
 
 _MISSING = object()
+_RETIRED = {
+    "Ubuntu": "its images start as AL2's do: write amiFamily: AL2, and select Canonical's images in amiSelectorTerms"
+}
+"""Choices that Karpenter took back, and what to write now."""
 _NAMES = {
     "object": "a mapping",
     "array": "a list",
@@ -203,6 +207,8 @@ def unfilled(path: str, value: str, mark: str) -> Fault:
 
 
 def _choose(value: str, choices: list[str]) -> str:
+    if value in _RETIRED:
+        return _RETIRED[value]
     folded = {choice.lower(): choice for choice in choices}
     near = get_close_matches(value.lower(), folded, n=1)
     hint = f"did you mean {folded[near[0]]}? " if near else ""

@@ -84,7 +84,8 @@ IN_WORDS = {
 """What to write instead, for each pattern."""
 
 _PLACEHOLDER = re.compile(
-    r"\{\{.*?\}\}|\{%.*?%\}|\$\{[A-Za-z_][^}]*\}|\$\([A-Za-z_]+\)|<[a-z][^<>]*>", re.DOTALL | re.IGNORECASE
+    r"\{\{.*?\}\}|\{%.*?%\}|\$\{[A-Za-z_][^}]*\}|\$\([A-Za-z_]+\)|<[a-z][^<>]*>|\A\$[a-z_]\w*\Z",
+    re.DOTALL | re.IGNORECASE,
 )
 
 
