@@ -13,16 +13,16 @@ WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 900, 230, 56, 26, 24
 COLOURS = ("var(--a)", "var(--b)", "var(--c)", "var(--d)", "var(--e)", "var(--f)")
 OPEN = 3  # more variants than these are folded away, each under its name
 STYLE = """
-:root{color-scheme:light dark;--line:#d4d4d8;--dim:#52525b}
-:root{--a:#2563eb;--b:#d97706;--c:#16a34a;--d:#9333ea;--e:#dc2626;--f:#0891b2}
-@media(prefers-color-scheme:dark){
+:root{color-scheme:light dark;background:#fff;color:#18181b;--line:#d4d4d8;--dim:#52525b}
+:root{--a:#1d4ed8;--b:#b45309;--c:#15803d;--d:#7e22ce;--e:#b91c1c;--f:#0e7490}
+@media(prefers-color-scheme:dark){:root{background:#18181b;color:#f4f4f5}
 :root{--line:#3f3f46;--dim:#a1a1aa;--a:#60a5fa;--b:#fbbf24;--c:#4ade80;--d:#c084fc;--e:#f87171;--f:#22d3ee}}
 body{font:15px/1.5 system-ui,sans-serif;max-width:960px;margin:2rem auto;padding:0 1rem}
 table{border-collapse:collapse;margin:1rem 0;display:block;overflow-x:auto}
 th,td{padding:.3rem .8rem;border-bottom:1px solid var(--line);text-align:right;white-space:nowrap}
 th:first-child,td:first-child{text-align:left}caption,.dim{color:var(--dim);text-align:left;white-space:nowrap}
 figure{margin:1rem 0}svg{width:100%;height:auto}svg text{font:11px system-ui,sans-serif;fill:var(--dim)}
-summary{cursor:pointer;font-size:1.2rem;font-weight:600;margin:.5rem 0}
+h1,h2,summary,p{overflow-wrap:anywhere}summary{cursor:pointer;font-size:1.2rem;font-weight:600;margin:.5rem 0}
 """
 
 
@@ -165,7 +165,8 @@ def _comparison(rows: Sequence[Row], names: Sequence[str]) -> str:
         for name, row in zip(names, rows, strict=True)
     ]
     if len(rows) <= OPEN:  # few variants are columns
-        heads, cells = ("", *names), [[title, *(line[at] for line in cells)] for at, title in enumerate(heads) if at]
+        cells = [[title, *(line[at] for line in cells)] for at, title in enumerate(heads) if at]
+        heads = ("Figure", *names)
     return _table("Variants, averaged over their seeds; differences are from the first", heads, cells)
 
 
