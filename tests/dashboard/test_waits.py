@@ -3,15 +3,18 @@
 import pytest
 
 from acceptance.fleet import BLOCKING, LEAVING, cluster, owned, pdb, running, shielded, worker
-from builders import NOON, stamped
+from builders import NOON, claim, stamped
 from cli.test_explain_repair import BLOCK, found, unhealthy
 from dovetail.cli.view.plan import plan_document
 from dovetail.core.disruption.context import Gates
 from dovetail.core.disruption.planner import plan_disruption
 from dovetail.dashboard.answers import Terms
 from dovetail.dashboard.waits import waits_in
+from dovetail.model.command import RECORD_ANNOTATION, REPLACES_ANNOTATION, Record, write_record
+from dovetail.model.reason import Reason
 from dovetail.model.snapshot import ClusterNode
 
+YOUNG = {"launching": {}, "registering": {"providerID": "kwok://registering"}}
 GOING = {"metadata": {"deletionTimestamp": stamped(NOON), "finalizers": ["karpenter.sh/termination"]}}
 
 
@@ -69,6 +72,40 @@ def test_too_many_unhealthy_nodes_hold_repair_back():
     said = waits(found(unhealthy("a"), unhealthy("b"), repair=BLOCK))["a"]
     assert "too many nodes of its pool are unhealthy" in said["because"]
     assert said["until"] is None
+
+
+def marked(name, replacements):
+    record = Record(id="c0ffee", reason=Reason.DRIFTED, started_at=NOON, candidates=1, replacements=replacements)
+    return worker(name, claim={"metadata": {"annotations": {RECORD_ANNOTATION: write_record(record)}}})
+
+
+def replacement(name, conditions):
+    return ClusterNode(
+        None, claim(name, "default", conditions=conditions, metadata={"annotations": {REPLACES_ANNOTATION: "c0ffee"}})
+    )
+
+
+def test_a_node_that_a_command_has_marked_waits_for_what_replaces_it():
+    coming = [
+        replacement("r1", {"Launched": "True"}),
+        replacement("r2", {}),
+        replacement("r3", {"Initialized": "True"}),
+    ]
+    assert waits(cluster(marked("a", 3), *coming))["a"] == {
+        "because": "Drifted: waits for 2 replacements to be ready (command c0ffee)",
+        "code": "Disrupting",
+        "until": None,
+        "permanent": False,
+    }
+    assert waits(cluster(marked("a", 1), coming[0]))["a"]["because"].startswith("Drifted: waits for 1 replacement to")
+    assert waits(cluster(marked("a", 1), coming[2]))["a"]["because"].startswith("Drifted: is about to go")
+
+
+def test_a_new_node_says_how_far_it_has_come():
+    young = [ClusterNode(None, claim(name, "default", status=status)) for name, status in YOUNG.items()]
+    said = waits(cluster(*young))
+    assert [said[name]["because"] for name in YOUNG] == ["waits for its instance", "waits for its node to register"]
+    assert said["registering"]["code"] == "Coming"
 
 
 def test_a_node_of_somebody_else_is_told_apart():

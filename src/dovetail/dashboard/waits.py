@@ -1,17 +1,23 @@
 """What every node waits for, in one line: its drain, its repair, or what the plan has against it. Decides nothing.
 
-A node on its way out waits for its pods, whatever a plan says of it; an unhealthy one for its repair.
+A node on its way out waits for its pods, whatever a plan says of it; one that a command has marked for its
+replacements; an unhealthy one for its repair; a new one for its instance, or to register.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
 from dovetail.core.disruption.draining import DrainView, PodState, explain_drain
 from dovetail.core.disruption.explain_repair import RepairView, explain_repair
 from dovetail.core.lifecycle.repair import RepairTerms
+from dovetail.core.lifecycle.stage import stage_of
 from dovetail.dashboard.tiles import Plain, stamp
+from dovetail.model.command import REPLACES_ANNOTATION, Record, read_record
+from dovetail.model.nodeclaim import INITIALIZED
 from dovetail.model.snapshot import Snapshot
 
+NEW = {"Launching": "waits for its instance", "Registering": "waits for its node to register"}
 UNMANAGED: Plain = {
     "because": "no NodeClaim belongs to it: somebody else's node",
     "code": "Unmanaged",
@@ -22,15 +28,34 @@ UNMANAGED: Plain = {
 
 def waits_in(plan: Mapping[str, Any], snapshot: Snapshot, terms: RepairTerms) -> dict[str, Plain]:
     """What each node waits for, by name."""
-    waits = said_in(plan)
+    waits, coming = said_in(plan), _coming(snapshot)
     for each in snapshot.nodes:
-        if each.deleting or (each.node is not None and each.node.deleting):
+        stage = stage_of(each)
+        if stage == "Draining":
             waits[each.name] = _drain(explain_drain(each, snapshot.pdbs, snapshot.at))
+        elif each.claim is not None and (record := read_record(each.claim)) is not None:
+            waits[each.name] = _marked(record, coming[record.id])
         elif (ailing := explain_repair(each, snapshot, terms)) is not None:
             waits[each.name] = _repair(ailing)
+        elif stage in NEW:
+            waits[each.name] = {"because": NEW[stage], "code": "Coming", "until": None, "permanent": False}
         elif not each.managed:
             waits.setdefault(each.name, UNMANAGED)
     return waits
+
+
+def _coming(snapshot: Snapshot) -> Counter[str]:
+    """How many replacements of each command are not ready."""
+    claims = (each.claim for each in snapshot.nodes if each.claim is not None and not each.claim.has(INITIALIZED))
+    return Counter(claim.metadata.annotations.get(REPLACES_ANNOTATION, "") for claim in claims)
+
+
+def _marked(record: Record, coming: int) -> Plain:
+    """A node that goes as soon as whatever replaces it is there."""
+    number = f"{coming} replacement{'s' * (coming != 1)}"
+    waits = f"waits for {number} to be ready" if coming else "is about to go"
+    because = f"{record.reason}: {waits} (command {record.id})"
+    return {"because": because, "code": "Disrupting", "until": None, "permanent": False}
 
 
 def said_in(plan: Mapping[str, Any]) -> dict[str, Plain]:
