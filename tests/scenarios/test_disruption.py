@@ -169,4 +169,4 @@ def test_a_command_that_cannot_be_written_on_all_its_nodes_is_taken_back():
 
     only = [{"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["s-4x-amd64-linux"]}]
     manifest = node_pool(template={"requirements": [*ON_DEMAND, *only]}, disruption=FREELY)
-    assert live(story, node_class(), manifest, deployment(replicas=12), settings=ACTING) == 2
+    assert live(story, node_class(), manifest, deployment(replicas=12), settings=ACTING) == 4

@@ -23,7 +23,15 @@ from dovetail.core.lifecycle.drain import DISRUPTION_TAINTS, taints_patch
 from dovetail.core.lifecycle.patches import conditions_patch, wire
 from dovetail.core.provisioning.claims import claim_for
 from dovetail.core.provisioning.room import beyond_limits
-from dovetail.model.command import RECORD_ANNOTATION, REPLACES_ANNOTATION, CommandState, Record, taken_by, write_record
+from dovetail.model.command import (
+    RECORD_ANNOTATION,
+    REPLACES_ANNOTATION,
+    CommandState,
+    Record,
+    read_record,
+    taken_by,
+    write_record,
+)
 from dovetail.model.conditions import ConditionList, Verdict, find, without
 from dovetail.model.kinds import NODE, NODE_CLAIM
 from dovetail.model.node import Node
@@ -33,8 +41,9 @@ from dovetail.model.reason import Reason
 from dovetail.model.snapshot import Snapshot
 from dovetail.model.taints import Taint
 from dovetail.ports.cluster import Notice
-from dovetail.ports.errors import NotFound
+from dovetail.ports.errors import Conflict, NotFound
 from dovetail.ports.ledger import Considered, Ending, Outcome
+from dovetail.runtime.abreast import abreast
 from dovetail.runtime.reconciler import Reconciler
 
 log = logging.getLogger(__name__)
@@ -71,16 +80,25 @@ class Executor:
         self._context.ledger.open(command_entry(command, record, considered))
         self._starting.add(record.id)
         try:
-            for candidate in command.candidates:
-                claim = self._context.state.claims.items.get(candidate.claim.key, candidate.claim)
-                await self._write(claim, record)
+            known = self._context.state.claims.items
+            claims = [known.get(each.claim.key, each.claim) for each in command.candidates]
+            await abreast(lambda claim: self._write(claim, record), claims)
         finally:  # a command that is not on all its candidates is taken back
             self._starting.discard(record.id)
             self.reconciler.add(record.id)
 
     async def _write(self, claim: NodeClaim, record: Record) -> NodeClaim:
+        """Write the record on a claim. One that changed meanwhile is read again, once: it may still be ours to take."""
         body = {"metadata": {"annotations": {RECORD_ANNOTATION: write_record(record)}}}
-        return await self._context.patch_claim(claim, body)
+        try:
+            return await self._context.patch_claim(claim, body)
+        except Conflict:
+            fresh = await self._context.cluster.get(NODE_CLAIM, claim.key)
+            written = read_record(fresh)
+            same = fresh.metadata.uid == claim.metadata.uid and (written is None or written.id == record.id)
+            if fresh.deleting or not same:
+                raise
+            return await self._context.patch_claim(fresh, body)
 
     def _record(self, command: Command) -> Record:
         now = self._context.clock.now()
@@ -189,13 +207,16 @@ class Executor:
 
     async def _mark(self, state: CommandState) -> None:
         """Keep new pods away from the candidates, and say why."""
-        for claim in state.candidates:
+
+        async def mark(claim: NodeClaim) -> None:
             for node in self._context.state.nodes_of(claim):
                 patch = taints_patch(node)
                 if patch:
                     await self._context.patch_node(node, patch)
             if find(claim.status.conditions, DISRUPTION_REASON) is None and not claim.deleting:
                 await self._set_reason(claim, state.record)
+
+        await abreast(mark, state.candidates)
 
     async def _set_reason(self, claim: NodeClaim, record: Record) -> None:
         created_at = claim.metadata.creation_timestamp
@@ -234,7 +255,11 @@ class Executor:
         reason = state.record.reason
         staying = [claim for claim in state.candidates if not claim.deleting]
         committed = msgspec.structs.replace(state.record, committed=True)
-        staying = [await self._write(claim, committed) if taken_by(claim) is None else claim for claim in staying]
+
+        async def commit(claim: NodeClaim) -> NodeClaim:
+            return await self._write(claim, committed) if taken_by(claim) is None else claim
+
+        staying = await abreast(commit, staying)
         if not state.record.committed:
             self._context.metrics.count(
                 "dovetail_disruption_saving_dollars_per_hour_total",
@@ -242,10 +267,13 @@ class Executor:
                 nodepool=state.candidates[0].nodepool_name,
                 reason=reason,
             )
-        for claim in staying:
+
+        async def let_go(claim: NodeClaim) -> None:
             await self._context.delete_claim(claim)
             self.failed.pop((claim.nodepool_name, reason), None)
             self._tell_going(claim, state.record)
+
+        await abreast(let_go, staying)
 
     def _tell_going(self, claim: NodeClaim, record: Record) -> None:
         context = self._context
@@ -266,9 +294,7 @@ class Executor:
         for claim in abandoned(state):
             self._context.endings[claim.metadata.uid] = "rolled_back"
             await self._context.delete_claim(claim)
-        for claim in state.candidates:
-            if not claim.deleting:
-                await self._release(claim)
+        await abreast(self._release, [claim for claim in state.candidates if not claim.deleting])
 
     def _note_failure(self, state: CommandState, why: str, *, failed: bool) -> None:
         """Say what became of it, once, however often taking it back has to be tried."""
