@@ -7,10 +7,12 @@ from typing import Any
 
 from dovetail.cli.simulation.comparing import FIGURES, Row, short_names
 from dovetail.cli.simulation.report import Report, budget_use, length
-from dovetail.cli.simulation.variants import Variant
+from dovetail.cli.simulation.variants import BASELINE, Variant
 
 WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 900, 230, 56, 26, 24
 COLOURS = ("var(--a)", "var(--b)", "var(--c)", "var(--d)", "var(--e)", "var(--f)")
+STEPS = (1 / 60, 1 / 12, 1 / 6, 1 / 4, 1 / 2, 1, 2, 3, 6, 12, 24, 48, 120, 240, 720, 2400)  # hours between ticks
+MOST_TICKS = 9
 OPEN = 3  # more variants than these are folded away, each under its name
 STYLE = """
 :root{color-scheme:light dark;background:#fff;color:#18181b;--line:#d4d4d8;--dim:#52525b}
@@ -45,7 +47,8 @@ def page(variants: Sequence[Variant], reports: Sequence[Report], rows: Sequence[
         parts.extend(_together(names, [*shown.values()]))
     for name, report in zip(names, shown.values(), strict=True):
         folded = len(shown) > OPEN
-        head = f"<summary>{html.escape(name)}</summary>" if folded else f"<h2>{html.escape(name)}</h2>"
+        called = html.escape(name if len(shown) > 1 or name != BASELINE else "As written")
+        head = f"<summary>{called}</summary>" if folded else f"<h2>{called}</h2>"
         told = f"{head}\n{_run(report)}"
         parts.append(f"<details>{told}</details>" if folded else told)
     body = "\n".join(parts)
@@ -114,11 +117,11 @@ def plot(title: str, hours: Sequence[float], lines: dict[str, list[float]]) -> s
     marks = []
     for share in range(3):
         y = height - (height - TOP) * share / 2
-        marks.append(f'<text x="{LEFT - 6}" y="{y + 4:.0f}" text-anchor="end">{top * share / 2:,.4g}</text>')
+        marks.append(f'<text x="{LEFT - 6}" y="{y + 4:.0f}" text-anchor="end">{top * share / 2:,.3g}</text>')
         marks.append(f'<line x1="{LEFT}" y1="{y:.0f}" x2="{WIDTH}" y2="{y:.0f}" stroke="var(--line)"/>')
-    for share in range(5):
-        anchor = "end" if share == 4 else "middle" if share else "start"
-        x, when = LEFT + width * share / 4, _when(end * share / 4, end)
+    for hour, when in _ticks(end):
+        x = LEFT + width * hour / end
+        anchor = "end" if x > WIDTH - 20 else "middle" if hour else "start"
         marks.append(f'<text x="{x:.0f}" y="{HEIGHT - 6}" text-anchor="{anchor}">{when}</text>')
     return (
         f'<figure><svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{html.escape(title)}: '
@@ -127,11 +130,13 @@ def plot(title: str, hours: Sequence[float], lines: dict[str, list[float]]) -> s
     )
 
 
-def _when(hours: float, end: float) -> str:
-    """An instant of the story, in the unit that suits its length."""
-    if end > 72:
-        return f"day {hours / 24:.3g}"
-    return f"{hours:.3g} h" if end > 2 else f"{hours * 60:.0f} min"
+def _ticks(end: float) -> Iterator[tuple[float, str]]:
+    """Some round instants of the story, in hours and in the unit that suits its length."""
+    step = next((each for each in STEPS if end / each <= MOST_TICKS), STEPS[-1])
+    for number in range(int(end / step) + 1):
+        hours = number * step
+        in_hours = f"{hours:g} h" if step >= 1 else f"{hours * 60:.0f} min"
+        yield hours, f"day {hours / 24:g}" if step >= 24 else in_hours
 
 
 def _day_table(report: Report) -> str:
