@@ -5,7 +5,8 @@ import { ask } from "./store.js";
 export const title = () => "Decisions";
 const MOST = 500;
 const VERBS = { launch: "launched", disrupt: "disrupted", remove: "removed" };
-const REASONS = ["Provisioned", "Expired", "Drifted", "Empty", "Underutilized", "Unhealthy", "Interrupted", "Manual"];
+const REASONS = ["Provisioned", "Expired", "Drifted", "Empty", "Underutilized", "Unhealthy", "Interrupted", "Manual",
+  "GarbageCollected", "InsufficientCapacity", "NodeClassNotReady", "LaunchTimeout", "RegistrationTimeout", "RolledBack"];
 
 export function open({ put, store, at, setQuery }) {
   const asked = Object.fromEntries(["act", "reason", "nodepool", "since", "node"].map((key) => [key, at.query.get(key) ?? ""]));
