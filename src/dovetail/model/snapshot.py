@@ -159,6 +159,11 @@ class ClusterNode:
         return _filled(reported, promised, settled=self.initialized)
 
     @cached_property
+    def movable(self) -> frozenset[int]:
+        """The identities of those of its pods that need a new home when it goes."""
+        return frozenset([id(pod) for pod in self.pods if pod.reschedulable])
+
+    @cached_property
     def requested(self) -> Resources:
         """What its pods that have not ended ask for."""
         return add(*(spec_requests(pod.spec) for pod in self.pods if not pod.terminal))

@@ -19,7 +19,7 @@ from dovetail.model.snapshot import ClusterNode, Snapshot
 
 MOST_CHANGED = 0.05
 """The share of the nodes above which following is no cheaper than a new start."""
-ALWAYS_FOLLOWED = 3
+ALWAYS_FOLLOWED = 30
 """So many nodes may change in the smallest of clusters."""
 
 

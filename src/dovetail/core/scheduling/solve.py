@@ -7,6 +7,7 @@ bring, and the cluster's own scheduler does the rest. Every pod left over has a 
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from dovetail.core.scheduling.base import Base
 from dovetail.core.scheduling.board import Board
@@ -67,8 +68,10 @@ def run(
     return tuple(waiting)
 
 
-def queue_order(queued: tuple[Pod, Shape]) -> tuple[tuple[int, int, int], float, str]:
+def queue_order(queued: tuple[Pod, Shape]) -> tuple[tuple[int, int, int], datetime, str]:
     """Higher priority, larger requests, earlier creation, smaller uid first."""
     pod, shape = queued
-    created_at = pod.metadata.creation_timestamp
-    return shape.rank, created_at.timestamp() if created_at else 0.0, pod.metadata.uid
+    return shape.rank, pod.metadata.creation_timestamp or _LONG_AGO, pod.metadata.uid
+
+
+_LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)

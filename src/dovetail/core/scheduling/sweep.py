@@ -3,7 +3,7 @@
 The base state is made once; removing a node is laid over it and undone. Every node is looked at, every time.
 """
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 
@@ -19,6 +19,7 @@ from dovetail.core.scheduling.shape import Shape
 from dovetail.core.scheduling.shop import Shop
 from dovetail.core.scheduling.solve import queue_order, run
 from dovetail.core.scheduling.tally import SpreadTally
+from dovetail.model.catalog import InstanceType
 from dovetail.model.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
 from dovetail.model.nodepool import NodePool
 from dovetail.model.pod import Pod
@@ -80,8 +81,8 @@ class Sweep:
         return self._base.rooms.nodes[row].name
 
     def _moving(self, row: int) -> Queue:
-        is_bound = self._base.is_bound_to_node
-        return [(pod, shape) for pod, shape in self._base.residents[row] if not is_bound(pod) and pod.reschedulable]
+        movable = self._base.rooms.nodes[row].movable
+        return [resident for resident in self._base.residents[row] if id(resident[0]) in movable]
 
     def _spreads_of(self, shape: Shape) -> tuple[SpreadTally, ...]:
         rules = (self._rulebook.rules(stance) for stance in self._rulebook.ladder(shape))
@@ -264,11 +265,21 @@ class Sweep:
         return self._price_by_row[row]
 
 
-def _prices(snapshot: Snapshot) -> dict[str, dict[tuple[str, str, str], float]]:
+Prices = dict[tuple[str, str, str], float]
+_PRICED: deque[tuple[tuple[InstanceType, ...], Prices]] = deque(maxlen=16)
+"""The last few price lists, with the catalogues they are of."""
+
+
+def _prices(snapshot: Snapshot) -> dict[str, Prices]:
     """What each offering costs, by NodePool, then type, zone and capacity type."""
-    shared: dict[int, dict[tuple[str, str, str], float]] = {}
-    for types in snapshot.catalogs.values():
-        if id(types) not in shared:
-            offers = ((each.name, offering) for each in types for offering in each.offerings)
-            shared[id(types)] = {(name, o.zone, o.capacity_type): o.price for name, o in offers}
-    return {pool: shared[id(types)] for pool, types in snapshot.catalogs.items()}
+    return {pool: _price_list(types) for pool, types in snapshot.catalogs.items()}
+
+
+def _price_list(types: tuple[InstanceType, ...]) -> Prices:
+    for known, prices in tuple(_PRICED):
+        if known is types:
+            return prices
+    offers = ((each.name, offering) for each in types for offering in each.offerings)
+    found = {(name, o.zone, o.capacity_type): o.price for name, o in offers}
+    _PRICED.append((types, found))
+    return found
