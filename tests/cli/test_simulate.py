@@ -345,7 +345,7 @@ def test_a_generated_cluster_is_at_rest(tmp_path):
 def test_a_generated_cluster_that_cannot_be_is_refused_wherever_it_runs(tmp_path):
     scenario = tmp_path / "crowded.yaml"
     scenario.write_text(QUIET)
-    much = "scenario.generate.pods=90000"
+    much = "scenario.generate.pods=9000"
     for arguments in (["--set", much], ["--set", much, "--compare"]):
         result = typed(scenario, *arguments, "--for", "1m")
         assert result.exit_code == 2
