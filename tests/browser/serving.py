@@ -87,5 +87,6 @@ def settled(address, at="", within=120):
 def told(place, *arguments):
     """What a command prints as JSON."""
     command = [DOVETAIL, *map(str, arguments), "-o", "json"]
-    ended = subprocess.run(command, check=True, capture_output=True, text=True, env=alone(place))
+    ended = subprocess.run(command, check=False, capture_output=True, text=True, env=alone(place))
+    assert ended.returncode == 0, f"{command}: {ended.stderr}"
     return json.loads(ended.stdout)
