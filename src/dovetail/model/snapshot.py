@@ -20,6 +20,7 @@ from dovetail.model.nodepool import NodePool
 from dovetail.model.pause import PAUSE, SWITCH, Pause, read_pause
 from dovetail.model.pod import Pod
 from dovetail.model.quantity import Quantity
+from dovetail.model.recent import Recent
 from dovetail.model.repair import RepairStatement
 from dovetail.model.requests import spec_requests
 from dovetail.model.requirements import Requirements
@@ -181,6 +182,13 @@ def _filled(reported: Resources, promised: Resources, *, settled: bool) -> Resou
     return {**promised, **{name: amount for name, amount in reported.items() if amount}}
 
 
+def _by_name(types: tuple[InstanceType, ...]) -> Mapping[str, InstanceType]:
+    return {each.name: each for each in types}
+
+
+_TYPES_BY_NAME = Recent(_by_name)
+
+
 @dataclass(frozen=True)
 class Snapshot:
     """Everything a decision may look at."""
@@ -241,8 +249,7 @@ class Snapshot:
     @cached_property
     def types_by_pool(self) -> Mapping[str, Mapping[str, InstanceType]]:
         """Each pool's catalogue by name; pools that share one share this too."""
-        shared = {id(types): {each.name: each for each in types} for types in self.catalogs.values()}
-        return {pool: shared[id(types)] for pool, types in self.catalogs.items()}
+        return {pool: _TYPES_BY_NAME.of(types) for pool, types in self.catalogs.items()}
 
     def usage(self, pool: str) -> Resources:
         """What the nodes of a pool have together, those on their way out left aside.

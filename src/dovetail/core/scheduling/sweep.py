@@ -3,7 +3,7 @@
 The base state is made once; removing a node is laid over it and undone. Every node is looked at, every time.
 """
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 
@@ -23,6 +23,7 @@ from dovetail.model.catalog import InstanceType
 from dovetail.model.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
 from dovetail.model.nodepool import NodePool
 from dovetail.model.pod import Pod
+from dovetail.model.recent import Recent
 from dovetail.model.snapshot import ClusterNode, Snapshot
 from dovetail.model.wire import Key
 
@@ -47,7 +48,7 @@ class Sweep:
     ) -> None:
         """`waiting` pods take their room first; nodes named in `closed` take none of the pods that are moved."""
         self._base = Base(snapshot, waiting, pools)
-        self._prices = _prices(snapshot)
+        self._prices = {pool: _PRICES.of(types) for pool, types in snapshot.catalogs.items()}
         nodes = self._base.rooms.nodes
         self.rows = [row for row, node in enumerate(nodes) if node.managed and node.initialized]
         self._moving_by_row = {row: self._moving(row) for row in self.rows}
@@ -266,20 +267,12 @@ class Sweep:
 
 
 Prices = dict[tuple[str, str, str], float]
-_PRICED: deque[tuple[tuple[InstanceType, ...], Prices]] = deque(maxlen=16)
-"""The last few price lists, with the catalogues they are of."""
-
-
-def _prices(snapshot: Snapshot) -> dict[str, Prices]:
-    """What each offering costs, by NodePool, then type, zone and capacity type."""
-    return {pool: _price_list(types) for pool, types in snapshot.catalogs.items()}
 
 
 def _price_list(types: tuple[InstanceType, ...]) -> Prices:
-    for known, prices in tuple(_PRICED):
-        if known is types:
-            return prices
+    """What each offering costs, by type, zone and capacity type."""
     offers = ((each.name, offering) for each in types for offering in each.offerings)
-    found = {(name, o.zone, o.capacity_type): o.price for name, o in offers}
-    _PRICED.append((types, found))
-    return found
+    return {(name, o.zone, o.capacity_type): o.price for name, o in offers}
+
+
+_PRICES = Recent(_price_list)
