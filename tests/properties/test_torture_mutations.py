@@ -1,10 +1,13 @@
-"""A torture that finds nothing proves nothing: for each law, a bug in its path, planted by hand, must be found."""
+"""A torture that finds nothing proves nothing: for each law, a bug in its path, planted by hand, must be found.
+
+What every other story meets is found in stories drawn from a few seeds; for what is rare there is one written for it.
+"""
 
 from dataclasses import replace
 
 import pytest
 
-from dovetail.cli.torture import tell_seed
+from dovetail.cli.torture import tell
 from dovetail.controllers import departure, eviction, executor, garbage, lifecycle, provisioning, termination
 from dovetail.core.disruption import candidates, context, progress
 from dovetail.core.disruption.allowance import Allowance
@@ -14,8 +17,41 @@ from dovetail.core.scheduling.limits import Limits
 from dovetail.model.kinds import POD
 from dovetail.model.protection import UNPROTECTED
 from dovetail.runtime.leadership import Election
+from dovetail.sim.faults.scene import CLASS_REF, draw_pool
+from dovetail.sim.faults.script import draw_story
+from dovetail.sim.faults.story import Piece, Story
+from stories import deployment
 
 WITHIN = 12  # stories
+
+
+def told(*incidents, **disruption):
+    """One pool and one small workload, and what happens to them at which second."""
+    pool = draw_pool(0, 0)
+    template = {"nodeClassRef": CLASS_REF, "requirements": REQUIREMENTS, "expireAfter": "Never"}
+    free = {"consolidateAfter": "0s", "budgets": [{"nodes": "100%"}], **disruption}
+    pool["spec"] = {"template": {"metadata": {}, "spec": template}, "disruption": free}
+    scene = [Piece("p0", 0, "NodePool", {"manifest": pool}, needed=True)]
+    scene.append(Piece("w0", 0, "Deployment", {"manifests": [deployment("app", 3, cpu="900m")]}))
+    happens = [Piece(f"f{n}", at, what, terms) for n, (at, what, terms) in enumerate(incidents)]
+    return (Story(0, (*scene, *happens), 1800.0),)
+
+
+def drawn(first):
+    """The stories of a few seeds."""
+    return (draw_story(seed) for seed in range(first, first + WITHIN))
+
+
+REQUIREMENTS = [
+    {"key": "karpenter.kwok.sh/instance-cpu", "operator": "In", "values": ["2", "4", "8"]},
+    {"key": "kubernetes.io/os", "operator": "In", "values": ["linux"]},
+    {"key": "kubernetes.io/arch", "operator": "In", "values": ["amd64"]},
+    {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]},
+]
+NEVER_JOINS = (300.0, "instance never joins", {})
+GROWS = (310.0, "scale", {"which": 0, "replicas": 10})
+ONE_MORE = (300.0, "scale", {"which": 0, "replicas": 5})
+CHANGES = (310.0, "change template", {"which": 0, "label": "1"})
 
 
 def budgets_are_ignored(patch):
@@ -106,31 +142,36 @@ def nobody_notices_that_the_lease_ran_out(patch):
 
 
 MUTATIONS = (
-    (budgets_are_ignored, "budgets are never exceeded", 1),
-    (protection_is_ignored_by_the_drain, "protected pods are never evicted", 0),
-    (protection_is_ignored_by_the_planner, "protected pods are never evicted", 0),
-    (pods_are_deleted_instead_of_evicted, "disruption budgets are never violated", 0),
-    (nobody_waits_for_pods, "disruption budgets are never violated", 0),
-    (limits_are_ignored, "limits of NodePools are kept", 6),
-    (every_node_is_taken_for_a_dear_one, "consolidation never raises cost", 30),
-    (a_rollback_leaves_everything, "no mark is left behind", 19),
-    (claims_that_never_register_are_kept, "no instance and no claim leaks", 2),
-    (lost_machines_are_never_noticed, "no instance and no claim leaks", 2),
-    (drained_nodes_are_never_let_go, "the system settles", 1),
-    (nobody_launches_for_pods_that_were_displaced, "no pod is lost", 6),
-    (nodes_go_before_their_replacements_are_ready, "every deletion has a cause", 2),
-    (healthy_machines_are_taken_for_lost, "every deletion has a cause", 0),
-    (commands_never_end, "no mark is left behind", 0),
-    (nobody_notices_that_the_lease_ran_out, "never two act at once", 2),
+    (budgets_are_ignored, "budgets are never exceeded", drawn(1)),
+    (protection_is_ignored_by_the_drain, "protected pods are never evicted", drawn(0)),
+    (protection_is_ignored_by_the_planner, "protected pods are never evicted", drawn(0)),
+    (pods_are_deleted_instead_of_evicted, "disruption budgets are never violated", drawn(0)),
+    (nobody_waits_for_pods, "disruption budgets are never violated", drawn(0)),
+    (limits_are_ignored, "limits of NodePools are kept", drawn(6)),
+    (every_node_is_taken_for_a_dear_one, "consolidation never raises cost", told(ONE_MORE)),
+    (a_rollback_leaves_everything, "no mark is left behind", told(NEVER_JOINS, CHANGES, consolidateAfter="Never")),
+    (claims_that_never_register_are_kept, "no instance and no claim leaks", told(NEVER_JOINS, GROWS)),
+    (lost_machines_are_never_noticed, "no instance and no claim leaks", drawn(2)),
+    (drained_nodes_are_never_let_go, "the system settles", drawn(1)),
+    (nobody_launches_for_pods_that_were_displaced, "no pod is lost", drawn(6)),
+    (nodes_go_before_their_replacements_are_ready, "every deletion has a cause", drawn(2)),
+    (healthy_machines_are_taken_for_lost, "every deletion has a cause", drawn(0)),
+    (commands_never_end, "no mark is left behind", drawn(0)),
+    (nobody_notices_that_the_lease_ran_out, "never two act at once", drawn(2)),
 )
 
 
-@pytest.mark.parametrize(("bug", "law", "first"), MUTATIONS, ids=[bug.__name__ for bug, _, _ in MUTATIONS])
-def test_a_planted_bug_is_found(bug, law, first, monkeypatch):
+@pytest.mark.parametrize(("bug", "law", "stories"), MUTATIONS, ids=[bug.__name__ for bug, _, _ in MUTATIONS])
+def test_a_planted_bug_is_found(bug, law, stories, monkeypatch):
     bug(monkeypatch)
     found = set()
-    for seed in range(first, first + WITHIN):
-        found |= {each.law for each in tell_seed(seed).violations}
+    for story in stories:
+        found |= {each.law for each in tell(story).violations}
         if law in found:
             return
-    pytest.fail(f"{WITHIN} stories did not find it, only {found or 'nothing'}")
+    pytest.fail(f"the stories did not find it, only {found or 'nothing'}")
+
+
+@pytest.mark.parametrize("story", [*told(ONE_MORE), *told(NEVER_JOINS, GROWS), *told(NEVER_JOINS, CHANGES)])
+def test_without_a_bug_the_written_stories_break_no_law(story):
+    assert tell(story).violations == ()
