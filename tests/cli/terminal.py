@@ -2,9 +2,9 @@
 
 import fcntl
 import os
-import pty
 import select
 import struct
+import subprocess
 import sys
 import termios
 import time
@@ -12,6 +12,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 DOVETAIL = str(Path(sys.executable).with_name("dovetail"))
+LEADER = """
+import fcntl, os, sys, termios
+os.setsid()
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+"""Makes the terminal it is given its own, and becomes the command. Forking here would not be safe beside threads."""
 
 
 class Terminal:
@@ -43,24 +50,24 @@ class Terminal:
             if select.select([self.handle], [], [], 0.1)[0]:
                 with suppress(OSError):
                     os.read(self.handle, 65536)
-            found, status = os.waitpid(self.process, os.WNOHANG)
-            if found:
-                return os.waitstatus_to_exitcode(status)
-        os.kill(self.process, 9)
-        os.waitpid(self.process, 0)
+            if self.process.poll() is not None:
+                return self.process.returncode
+        self.process.kill()
+        self.process.wait()
         return None
 
 
 @contextmanager
 def terminal(*arguments, columns=100, lines=24, **variables):
     """The command, until it ends by itself."""
-    process, handle = pty.fork()
-    if process == 0:
-        environment = {**os.environ, "TERM": "xterm-256color", "LANG": "C.UTF-8", **variables}
-        os.execve(DOVETAIL, ["dovetail", *map(str, arguments)], environment)  # noqa: S606 - our own command
+    handle, other = os.openpty()
+    fcntl.ioctl(handle, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+    environment = {**os.environ, "TERM": "xterm-256color", "LANG": "C.UTF-8", **variables}
+    command = [sys.executable, "-c", LEADER, DOVETAIL, *map(str, arguments)]
+    process = subprocess.Popen(command, stdin=other, stdout=other, stderr=other, env=environment)
+    os.close(other)
     opened = Terminal(process, handle)
     try:
-        fcntl.ioctl(handle, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
         yield opened
     finally:
         opened.exit_code = opened.reap()
