@@ -104,7 +104,7 @@ class Api:
 
 
 def eventually(probe: Callable[[], T | None], what: str, within: float = 30.0, every: float = 0.05) -> T:
-    """Ask `probe` until its answer is truthy and return that. What fails, cannot be reached or is not there means: not yet."""
+    """Ask `probe` until its answer is truthy and return that. What fails or is not there means: not yet."""
     within *= PATIENCE
     deadline = time.monotonic() + within
     why = ""
