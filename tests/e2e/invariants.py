@@ -19,6 +19,7 @@ PROTECTION = "karpenter.sh/do-not-disrupt"
 POOL = "karpenter.sh/nodepool"
 VOLUNTARY = {"Underutilized", "Empty", "Drifted", "Expired"}
 CONSOLIDATION = {"Underutilized", "Empty"}
+STUCK = 60.0  # seconds after which a pod that should have stopped is no longer waited for
 STALE = 10.0  # seconds for which the controller may not know yet that somebody changed a NodePool
 
 
@@ -192,7 +193,14 @@ class Judge:
             if pod["spec"].get("nodeName") == name and pod["status"].get("phase") not in {"Succeeded", "Failed"}:
                 if any(owner["kind"] in {"DaemonSet", "Node"} for owner in pod["metadata"].get("ownerReferences", ())):
                     continue
+                if self._stuck(pod):
+                    continue
                 self.broken.append(f"pod {pod['metadata']['name']} was still on {name} when it ended")
+
+    def _stuck(self, pod: Plain) -> bool:
+        """Whether it should have ended more than a minute ago: no drain waits for that any longer."""
+        ends_at = pod["metadata"].get("deletionTimestamp")
+        return ends_at is not None and self._now - datetime.fromisoformat(ends_at).timestamp() > STUCK
 
     def _pod(self, before: Plain | None, after: Plain | None) -> None:
         if after is None or not deleting(after) or deleting(before):

@@ -1,6 +1,7 @@
 """The laws by which real clusters are judged catch what they should: a small history, and one broken law each."""
 
 import json
+from datetime import datetime
 
 import pytest
 
@@ -107,6 +108,14 @@ def test_limits_hold_for_what_stays_and_as_far_as_they_could_be_known():
     just_made = (("NodePool", pool(cpu="8")), two[0], 60, ("NodePool", pool(cpu="4")), 5, ("NodeClaim", claim("b")))
     assert not broken(*just_made, 30, two[1]), "nobody could know of the change yet"
     assert "is the limit" in broken(*just_made[:-2], 60, ("NodeClaim", claim("b")), two[1])
+
+
+def test_a_drain_waits_for_a_pod_that_is_told_to_stop_until_a_minute_after_its_time():
+    stopping = ("Pod", {**pod("p", deleted=True), "status": {"phase": "Running"}})
+    ends_at = int(datetime.fromisoformat(DELETED["deletionTimestamp"]).timestamp())
+    story = (("Node", node("a")), ("Pod", pod("p")), stopping)
+    assert "when it ended" in broken(*story, ends_at + 59, ("Node", None, node("a")))
+    assert not broken(*story, ends_at + 61, ("Node", None, node("a")))
 
 
 CASES = {
