@@ -108,7 +108,9 @@ class Disruption:
         for method in METHODS:
             if method.reason in VALIDATED:
                 plan = self._ask(method, context)
-                asked.append((method, plan, await self._further(method, plan, context)))
+                spare = any(commands for _, _, commands in asked)  # one is enough of what is there just in case
+                commands = list(plan.commands) if spare else await self._further(method, plan, context)
+                asked.append((method, plan, commands))
         if any(commands for _, _, commands in asked):
             await asyncio.sleep(VALIDATION_SECONDS)
         for method, plan, commands in asked:
