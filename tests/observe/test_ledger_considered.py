@@ -68,6 +68,7 @@ def path(tmp_path):
 def first(path):
     """A ledger as the first version of its file was."""
     with closing(sqlite3.connect(path)) as made:
+        made.execute("PRAGMA journal_mode = WAL")
         made.executescript(f"BEGIN; {FIRST_SCHEMA} PRAGMA user_version = 1; COMMIT;")
     return path
 
