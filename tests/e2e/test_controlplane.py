@@ -17,7 +17,11 @@ ALLOCATABLE = {"cpu": "3500m", "memory": "7Gi", "pods": "58", "ephemeral-storage
 def kwok_node(name, annotations=(), taints=()):
     """A node as a provider makes it: pending, with a status of its own and the simulated kubelet's annotation."""
     return {
-        "metadata": {"name": name, "annotations": {"kwok.x-k8s.io/node": "fake"} | dict(annotations)},
+        "metadata": {
+            "name": name,
+            "labels": {"kubernetes.io/hostname": name},  # KWOK leaves a node without any label alone
+            "annotations": {"kwok.x-k8s.io/node": "fake"} | dict(annotations),
+        },
         "spec": {"providerID": f"kwok://{name}", "taints": list(taints)},
         "status": {"phase": "Pending", "capacity": ALLOCATABLE | {"cpu": "4"}, "allocatable": ALLOCATABLE},
     }
