@@ -38,6 +38,34 @@ def test_nodes_whose_instance_is_terminating_do_not_count():
     assert count_nodes([worker("a"), worker("b", conditions={"InstanceTerminating": "True"})]).total == 1
 
 
+def vanished(known):
+    """The same node, when its machine and its Node went behind our back."""
+    return ClusterNode(None, known.claim)
+
+
+@pytest.mark.parametrize("gone", [worker("b"), marked("b"), going("b")])
+def test_a_vanished_node_counts_as_away_until_its_claim_is_gone(gone):
+    assert count_nodes([worker("a"), vanished(gone)]) == NodeCounts(total=2, disrupting=1)
+
+
+def test_a_claim_that_was_never_initialised_or_whose_instance_ends_is_not_missed():
+    unfinished = worker("b", conditions={"Initialized": "Unknown"})
+    ending = worker("c", conditions={"InstanceTerminating": "True"})
+    assert count_nodes([vanished(unfinished), vanished(ending)]) == NodeCounts(total=0, disrupting=0)
+
+
+@pytest.mark.parametrize("nodes", ["1", "10%", "50%", "99%"])
+def test_a_node_that_vanishes_never_leaves_more_to_a_budget(nodes):
+    for many in range(1, 12):
+        pool = nodepool(disruption={"budgets": [{"nodes": nodes}]})
+        workers = [worker(f"n{number}") for number in range(many)]
+        left = [
+            allowance(pool, Reason.EMPTY, count_nodes(known), NOON).left
+            for known in (workers, [*workers[1:], vanished(workers[0])])
+        ]
+        assert left[1] <= left[0]
+
+
 @pytest.mark.parametrize("reason", REASONS)
 def test_what_is_left_is_never_negative(reason):
     found = cluster(*map(going, TEN), pools=[nodepool(disruption={"budgets": [{"nodes": "10%"}]})])

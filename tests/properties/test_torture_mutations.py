@@ -16,6 +16,7 @@ from dovetail.core.lifecycle.liveness import Liveness
 from dovetail.core.scheduling.limits import Limits
 from dovetail.model.kinds import POD
 from dovetail.model.protection import UNPROTECTED
+from dovetail.model.snapshot import ClusterNode
 from dovetail.runtime.leadership import Election
 from dovetail.sim.faults.scene import CLASS_REF, draw_pool
 from dovetail.sim.faults.script import draw_story
@@ -52,10 +53,17 @@ NEVER_JOINS = (300.0, "instance never joins", {})
 GROWS = (310.0, "scale", {"which": 0, "replicas": 10})
 ONE_MORE = (300.0, "scale", {"which": 0, "replicas": 5})
 CHANGES = (310.0, "change template", {"which": 0, "label": "1"})
+TWO_NODES = (120.0, "scale", {"which": 0, "replicas": 10})
+FIRST_VANISHES = (340.0, "instance vanishes", {"which": 0})
+ONE_AT_A_TIME = {"budgets": [{"nodes": "1"}], "consolidateAfter": "Never"}
 
 
 def budgets_are_ignored(patch):
     patch.setattr(context, "allowance", lambda *_: Allowance(limit=None, disrupting=0))
+
+
+def a_marked_node_that_vanishes_is_forgotten(patch):
+    patch.setattr(ClusterNode, "counted", property(lambda found: found.initialized and not found.claim.deleting))
 
 
 def protection_is_ignored_by_the_drain(patch):
@@ -143,6 +151,11 @@ def nobody_notices_that_the_lease_ran_out(patch):
 
 MUTATIONS = (
     (budgets_are_ignored, "budgets are never exceeded", drawn(1)),
+    (
+        a_marked_node_that_vanishes_is_forgotten,
+        "budgets are never exceeded",
+        told(TWO_NODES, NEVER_JOINS, CHANGES, FIRST_VANISHES, **ONE_AT_A_TIME),
+    ),
     (protection_is_ignored_by_the_drain, "protected pods are never evicted", drawn(0)),
     (protection_is_ignored_by_the_planner, "protected pods are never evicted", drawn(0)),
     (pods_are_deleted_instead_of_evicted, "disruption budgets are never violated", drawn(0)),
@@ -172,6 +185,14 @@ def test_a_planted_bug_is_found(bug, law, stories, monkeypatch):
     pytest.fail(f"the stories did not find it, only {found or 'nothing'}")
 
 
-@pytest.mark.parametrize("story", [*told(ONE_MORE), *told(NEVER_JOINS, GROWS), *told(NEVER_JOINS, CHANGES)])
+@pytest.mark.parametrize(
+    "story",
+    [
+        *told(ONE_MORE),
+        *told(NEVER_JOINS, GROWS),
+        *told(NEVER_JOINS, CHANGES),
+        *told(TWO_NODES, NEVER_JOINS, CHANGES, FIRST_VANISHES, **ONE_AT_A_TIME),
+    ],
+)
 def test_without_a_bug_the_written_stories_break_no_law(story):
     assert tell(story).violations == ()

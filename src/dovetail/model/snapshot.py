@@ -14,6 +14,7 @@ from dovetail.model.catalog import InstanceType
 from dovetail.model.command import REPLACES_ANNOTATION, Record, read_record
 from dovetail.model.labels import INITIALIZED, INSTANCE_TYPE, NODEPOOL, REGISTERED, WELL_KNOWN
 from dovetail.model.node import Node
+from dovetail.model.nodeclaim import INITIALIZED as INITIALIZED_CONDITION
 from dovetail.model.nodeclaim import INSTANCE_TERMINATING, NodeClaim
 from dovetail.model.nodeclaim import REGISTERED as REGISTERED_CONDITION
 from dovetail.model.nodepool import NodePool
@@ -101,8 +102,13 @@ class ClusterNode:
 
     @cached_property
     def counted(self) -> bool:
-        """Whether budgets count it: managed and initialised, its instance not yet terminating."""
-        return self.claim is not None and self.initialized and not self.claim.has(INSTANCE_TERMINATING)
+        """Whether budgets count it: managed and initialised, its instance not yet terminating.
+
+        One whose node vanished is still missed: it counts, as busy, until its claim has gone, too.
+        """
+        if self.claim is None or self.claim.has(INSTANCE_TERMINATING):
+            return False
+        return self.initialized or (self.node is None and self.claim.has(INITIALIZED_CONDITION))
 
     @cached_property
     def busy(self) -> bool:

@@ -50,6 +50,7 @@ class ClaimStory:
     value: NodeClaim
     born_at: float
     deleting_since: float | None = None
+    missed_since: float | None = None  # its node is gone, behind everyone's back
 
 
 @dataclass
@@ -148,6 +149,8 @@ class History:
             return
         if step.type == "DELETED":
             self.nodes.pop(value.provider_id, None)
+            for each in self.claims.values():
+                each.missed_since = step.at if each.value.provider_id == value.provider_id else each.missed_since
             return
         known = self.nodes.get(value.provider_id)
         if known is None:

@@ -1,7 +1,8 @@
 """Budgets are never exceeded by voluntary disruption.
 
-Judged when a node is marked: with it, the nodes of its pool that are marked, on their way out or not ready for longer
-than anyone could have missed, must be within the loosest budget that could have been in force when it was decided.
+Judged when a node is marked: with it, the nodes of its pool that are marked, on their way out, not ready or vanished
+for longer than anyone could have missed, must be within the loosest budget that could have been in force when it was
+decided.
 """
 
 from dovetail.core.disruption.allowance import read_budgets
@@ -41,7 +42,8 @@ class BudgetsHold(Law):
         node = history.node_of(claim)
         if story.deleting_since is not None:  # one whose machine is gone already is no node of the pool any more
             return node is not None and history.now - story.deleting_since > STALE
-        return node is not None and node.unready_since is not None and history.now - node.unready_since > STALE
+        away_since = story.missed_since if node is None else node.unready_since
+        return away_since is not None and history.now - away_since > STALE
 
     def _allowed(self, pool: str, reason: Reason) -> int | None:
         """The most that any version of the pool, at any instant it could have been read, allowed; None: no ceiling."""
