@@ -17,9 +17,11 @@ from acceptance.fleet import (
 )
 from builders import LARGE, NOON, SMALL, instance_type, nodepool
 from dovetail.controllers.disruption import VALIDATION_SECONDS
+from dovetail.core.disruption.ahead import look_ahead
 from dovetail.core.disruption.command import Command
 from dovetail.core.disruption.context import Context
-from dovetail.core.disruption.planner import plan_disruption
+from dovetail.core.disruption.methods import METHODS
+from dovetail.core.disruption.planner import plan_disruption, plan_pass
 from dovetail.core.disruption.validation import VALIDATED, revalidate
 from dovetail.model.reason import Reason
 from dovetail.model.refusal import Refusal
@@ -194,3 +196,27 @@ def test_time_alone_changes_nothing():
     found = cluster(*pair(), pools=FIXED, types=(LARGE,))
     (command,) = plan_disruption(found).commands
     assert isinstance(revalidate(command, Context(replace(found, at=LATER))), Command)
+
+
+def test_beside_one_that_was_just_started_another_must_find_its_places_elsewhere():
+    first = decided(*pair("1", "1"), types=(LARGE,))
+    second = decided(worker("a", shielded("x", "a")), pair("1", "1")[1], types=(LARGE,))
+    assert (names(first), names(second)) == (["a"], ["b"])
+    look = later(*pair("1", "1"), types=(LARGE,))
+    assert names(revalidate(second, look)) == ["b"]
+    assert isinstance(revalidate(second, look, [first]), Refusal)
+
+
+def test_one_that_leaves_a_pod_of_those_before_it_without_a_place_is_not_done():
+    """Each fits; of both, a pod would have to wait for another node."""
+    nodes = [filled("a"), filled("b", "300m", "300m"), filled("c", "300m", "700m", "1500m", "1500m")]
+    single = [method for method in METHODS if method.name == "single-node"]
+    look = later(*nodes, types=(SMALL, LARGE))
+    (first,) = plan_pass(look, methods=single).commands
+    (second,) = plan_pass(look_ahead(look, [first]), methods=single).commands
+    assert (names(first), names(second)) == (["b"], ["c"])
+    assert names(revalidate(second, look, [first])) == "scheduling: beside the others it leaves a pod without a place"
+
+
+def filled(name, *cpu):
+    return worker(name, *[running(f"{name}{n}", name, cpu=each, memory="100Mi") for n, each in enumerate(cpu)])

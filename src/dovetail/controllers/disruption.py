@@ -17,7 +17,7 @@ from dovetail.controllers.executor import Executor
 from dovetail.controllers.figures import PassFigures, count_rejected, count_started
 from dovetail.controllers.telling import Telling
 from dovetail.controllers.weighing import Refusals, weighed
-from dovetail.core.disruption.ahead import as_if_leaving
+from dovetail.core.disruption.ahead import plan_beside
 from dovetail.core.disruption.command import Command
 from dovetail.core.disruption.context import Context as Pass
 from dovetail.core.disruption.context import Gates
@@ -92,7 +92,7 @@ class Disruption:
             if method.reason in VALIDATED:
                 continue
             plan = self._ask(method, context)
-            refused |= self._told(method, plan, context)
+            refused |= self._told(method, plan, plan.commands, context)
             if plan.commands:
                 if await self._start(plan.commands, context, refused):
                     return True
@@ -114,29 +114,27 @@ class Disruption:
         if any(commands for _, _, commands in asked):
             await asyncio.sleep(VALIDATION_SECONDS)
         for method, plan, commands in asked:
-            refused |= self._told(method, plan, context)
+            refused |= self._told(method, plan, commands, context)
             if await self._start(commands, context, refused):
                 return True
         return False
 
     async def _further(self, method: Method, plan: Plan, context: Pass) -> list[Command]:
-        """What a method proposes; of single nodes more than the best, each as if those before it had gone already."""
+        """What a method proposes; of single nodes more than the best, each as if those before it were under way."""
         commands = list(plan.commands)
-        while method.name == SingleNode.name and 0 < len(commands) < AT_ONCE and not commands[-1].replacements:
+        for further in plan_beside(method, plan.commands, context, AT_ONCE) if method.name == SingleNode.name else ():
+            commands.append(further)
             await asyncio.sleep(0)  # others have work to do, too
-            gone = {each.name for command in commands for each in command.candidates}
-            further = plan_pass(self._as_if_leaving(context.snapshot, gone), methods=(method,)).commands
-            if not further:
-                break
-            commands += further
         return commands
 
-    def _told(self, method: Method, plan: Plan, context: Pass) -> dict[str, tuple[Refusal, ...]]:
-        """What a method refused, told on the nodes."""
+    def _told(
+        self, method: Method, plan: Plan, commands: Iterable[Command], context: Pass
+    ) -> dict[str, tuple[Refusal, ...]]:
+        """What a method refused, and what it proposes, told on the nodes."""
         refused = plan.refusals_by_method[method.name]
         self._telling.budgets(method.reason, context)
         self._telling.refused(method.name, refused, context)
-        for command in plan.commands:
+        for command in commands:
             self._telling.considered(command, context)
         return {method.name: refused}
 
@@ -164,19 +162,14 @@ class Disruption:
             started.append(checked)
         return bool(started)
 
-    async def _checked(self, command: Command, started: Iterable[Command]) -> Command | Refusal:
-        """Whether it still holds; what was started a moment ago is gone, whatever the API server says of it yet."""
+    async def _checked(self, command: Command, started: Collection[Command]) -> Command | Refusal:
+        """Whether it still holds; what was started a moment ago is under way, whatever is seen of it yet."""
         if command.reason not in VALIDATED:
             return command
-        gone = {each.name for earlier in started for each in earlier.candidates}
-        return revalidate(command, self._as_if_leaving(await self._snapshot(), gone))
+        return revalidate(command, await self._pass(), started)
 
     async def _pass(self) -> Pass:
-        return self._as_if_leaving(await self._snapshot(), ())
-
-    def _as_if_leaving(self, snapshot: Snapshot, names: Collection[str]) -> Pass:
-        known = as_if_leaving(snapshot, names)
-        return Pass(known, self._gates, self._backing_off(), self._simulations, self._book)
+        return Pass(await self._snapshot(), self._gates, self._backing_off(), self._simulations, self._book)
 
     def _backing_off(self) -> dict[tuple[str, Reason], datetime]:
         return {slot: failed.until for slot, failed in self._executor.failed.items()}

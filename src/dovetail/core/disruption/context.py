@@ -20,6 +20,7 @@ from dovetail.model.pod import Pod
 from dovetail.model.reason import Reason
 from dovetail.model.refusal import Refusal
 from dovetail.model.snapshot import Snapshot
+from dovetail.model.wire import Key
 from dovetail.model.workload import PodDisruptionBudget
 
 
@@ -124,6 +125,11 @@ class Context:
     def expects_pods(self, name: str) -> bool:
         """Whether pods that need a place already would find it on this node."""
         return bool(self._waiting) and name in self.sweep(consolidating=True).expecting
+
+    @property
+    def homeless(self) -> frozenset[Key]:
+        """Pods that need a place already and find none: a node is bought for them."""
+        return self.sweep(consolidating=True).homeless if self._waiting else frozenset()
 
     @cached_property
     def _unready(self) -> frozenset[str]:

@@ -5,6 +5,9 @@ goes on with the nodes that still qualify. So does a set of nodes that needs no 
 pod came to one of a hundred nodes is no reason to keep the others. What has replacements is all or nothing.
 """
 
+from collections.abc import Collection
+
+from dovetail.core.disruption.ahead import crowded, look_ahead
 from dovetail.core.disruption.balance import approves
 from dovetail.core.disruption.candidates import Candidate
 from dovetail.core.disruption.command import Command
@@ -21,8 +24,16 @@ SMALLEST_SET = 2
 """Nodes that a set is left with if it goes on without some; fewer are for another method to look at."""
 
 
-def revalidate(command: Command, context: Context) -> Command | Refusal:
-    """The command as it stands now, or why it no longer does."""
+def revalidate(command: Command, context: Context, before: Collection[Command] = ()) -> Command | Refusal:
+    """The command as it stands now beside those `before` it, which were just started, or why it no longer does."""
+    look = look_ahead(context, before)
+    checked = _looked_at(command, look)
+    if before and isinstance(checked, Command) and crowded(look_ahead(context, (*before, checked)), look):
+        return _gone(command, "scheduling: beside the others it leaves a pod without a place")
+    return checked
+
+
+def _looked_at(command: Command, context: Context) -> Command | Refusal:
     method = next(each for each in METHODS if each.name == command.method)
     survivors = _survivors(command, method, context)
     if command.reason == Reason.EMPTY:

@@ -65,17 +65,17 @@ class Sweep:
         self._price_by_row: dict[int, float | None] = {}
         self._answers = Answers[int, Removal]()
         self._sets = Answers[tuple[tuple[int, ...], Bounds], Together]()
-        self.expecting = self._give_room_to_the_waiting()
+        self.expecting, self.homeless = self._give_room_to_the_waiting()
         for row, node in enumerate(nodes):
             if node.name in closed:
                 self._board.removed[row] = row
 
-    def _give_room_to_the_waiting(self) -> frozenset[str]:
-        """The nodes they go to. Those that need a new node are not looked at here: it is bought for them elsewhere."""
+    def _give_room_to_the_waiting(self) -> tuple[frozenset[str], frozenset[Key]]:
+        """The nodes they go to, and who finds none. A node is bought for these, but that is looked at elsewhere."""
         placing = Placing(self._board, self._shop, most_drafts=0)
         node_by_pod: dict[Key, str] = {}
-        run(placing, sorted(self._base.moving, key=queue_order), node_by_pod)
-        return frozenset(node_by_pod.values())
+        left = run(placing, sorted(self._base.moving, key=queue_order), node_by_pod)
+        return frozenset(node_by_pod.values()), frozenset([pod.key for pod, _ in left])
 
     def name(self, row: int) -> str:
         """The node of a row."""

@@ -58,7 +58,7 @@ class SingleNode:
         best = max(moves, key=lambda move: move.saving, default=None)
         for move in moves:
             if move is not best:
-                why = "could go, but another node saves more; one at a time"
+                why = "could go, but another node saves more and comes before it"
                 refusals.append(Refusal("NotTheBest", f"node/{move.candidate.name}", why))
         return Proposal((_command(best, context),) if best is not None else (), tuple(refusals))
 
