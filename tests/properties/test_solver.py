@@ -4,7 +4,15 @@ from collections import Counter
 
 import pytest
 
-from properties.agreement import CASES, CHUNKS, assert_agreement, assert_sweeps_agree, case_of, cases_of
+from properties.agreement import (
+    CASES,
+    CHUNKS,
+    assert_agreement,
+    assert_agreement_as_it_stands,
+    assert_sweeps_agree,
+    case_of,
+    cases_of,
+)
 from reference.features import features
 
 RAREST = 0.02
@@ -14,6 +22,13 @@ RAREST = 0.02
 def test_solver_places_pods_as_the_reference_does(chunk):
     for seed in cases_of(chunk):
         assert_agreement(seed)
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_nodes_that_are_going_but_stand_count_as_in_the_reference(chunk):
+    for seed in cases_of(chunk):
+        if any(node.deleting for node in case_of(seed).snapshot.nodes):
+            assert_agreement_as_it_stands(seed)
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))

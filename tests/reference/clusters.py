@@ -24,6 +24,7 @@ class Case:
     pods: tuple[Pod, ...]
     pools: tuple[NodePool, ...]
     respect_preferences: bool = True
+    standing: bool = False
 
 
 def random_cluster(seed: int, *, size: str = "small") -> Case:

@@ -14,7 +14,7 @@ from reference.wish import Wish
 def room_accepts(run: Run, room: Room, wish: Wish) -> bool:
     """All of the page's six conditions, in its order."""
     pod, storage = wish.pod, run.snapshot.storage
-    if not wish.tolerates(room.taints):
+    if room.going or not wish.tolerates(room.taints):
         return False
     if volumes_exceed(pod, room.present, dict(storage.attach_limits.get(_node_name(room), {})), storage):
         return False

@@ -22,6 +22,7 @@ class Room:
 
     node: ClusterNode
     bound: tuple[Pod, ...]
+    going: bool = False  # takes nobody any more, but is still there
     placed: list[Pod] = field(default_factory=list)
 
     @property
@@ -93,13 +94,20 @@ class Run:
         return any(taint.effect == PREFER_NO_SCHEDULE for each in everywhere for taint in each.taints)
 
 
-def open_run(snapshot: Snapshot, pods: Sequence[Pod], pools: Sequence[NodePool], without: str | None = None) -> Run:
-    """The start of a run; `without` names a node that is no room."""
+def open_run(
+    snapshot: Snapshot,
+    pods: Sequence[Pod],
+    pools: Sequence[NodePool],
+    without: str | None = None,
+    *,
+    standing: bool = False,
+) -> Run:
+    """The start of a run; `without` names a node that is no room. With `standing`, whoever is still there counts."""
     asked = frozenset(pod.key for pod in pods)
     rooms = [
-        Room(node, tuple(pod for pod in node.pods if pod.key not in asked))
+        Room(node, tuple(pod for pod in node.pods if pod.key not in asked), going=not is_room(node))
         for node in snapshot.nodes
-        if is_room(node) and node.name != without
+        if (is_room(node) or (standing and node.node is not None)) and node.name != without
     ]
     rooms.sort(key=lambda room: (not room.node.initialized, room.name))
     return Run(snapshot, pools, asked, rooms)

@@ -39,10 +39,16 @@ class Answer:
 
 
 def solve(
-    snapshot: Snapshot, pods: Sequence[Pod], pools: Sequence[NodePool], *, respect_preferences: bool = True
+    snapshot: Snapshot,
+    pods: Sequence[Pod],
+    pools: Sequence[NodePool],
+    *,
+    respect_preferences: bool = True,
+    standing: bool = False,
 ) -> Answer:
     """Where would these pods run? NodePools are given in the order they are tried."""
-    return finish(open_run(snapshot, pods, pools), pods, respect_preferences=respect_preferences)
+    run = open_run(snapshot, pods, pools, standing=standing)
+    return finish(run, pods, respect_preferences=respect_preferences)
 
 
 def finish(run: Run, pods: Sequence[Pod], *, respect_preferences: bool = True) -> Answer:

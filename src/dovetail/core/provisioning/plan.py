@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from dovetail.core.provisioning.claims import claim_for
 from dovetail.core.provisioning.eligibility import displaced_pods, provisionable_pods, usable_pools
+from dovetail.core.provisioning.held import revise
 from dovetail.core.scheduling.solve import solve
 from dovetail.core.scheduling.template import fitting_types
 from dovetail.model.nodeclaim import NodeClaim
@@ -41,6 +42,7 @@ def plan_provisioning(snapshot: Snapshot, *, respect_preferences: bool = True) -
         return ProvisioningPlan(refusals=tuple(invalid))
     pools = usable_pools(snapshot)
     placement = solve(snapshot, pods, pools, respect_preferences=respect_preferences)
+    placement = revise(placement, snapshot, waiting, pools, respect_preferences=respect_preferences)
     return ProvisioningPlan(
         launches=tuple(Launch(claim_for(draft), tuple(draft.pods)) for draft in placement.drafts),
         node_by_pod=tuple(sorted(placement.node_by_pod.items())),

@@ -51,10 +51,12 @@ class Requalified:
 class Base:
     """A snapshot as the solver needs it. `moving` are the pods to place; where they are bound now they do not count."""
 
-    def __init__(self, snapshot: Snapshot, moving: Sequence[Pod], pools: Sequence[NodePool]) -> None:
+    def __init__(
+        self, snapshot: Snapshot, moving: Sequence[Pod], pools: Sequence[NodePool], *, standing: bool = False
+    ) -> None:
         self.snapshot = snapshot
         self._owned: dict[int, tuple[bool, tuple[OwnerReference, ...]]] = {}
-        self.rooms = Rooms(snapshot.nodes)
+        self.rooms = Rooms(snapshot.nodes, standing=standing)
         self._moving = frozenset(pod.metadata.uid for pod in moving)
         unbound = [pod for pod in snapshot.unbound_pods if pod.status.nominated_node_name]
         bound = [pod for node in self.rooms.nodes for pod in node.pods]

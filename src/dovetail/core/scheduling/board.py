@@ -28,7 +28,7 @@ class Board:
         self.journal = Journal()
         self.joining = Joining()
         self.drafts: list[Draft] = []
-        self.removed: dict[int, int] = {}
+        self.removed: dict[int, int] = {row: row for row in base.rooms.going}
         self.free: dict[int, list[int]] = {}
         self.ports: dict[int, frozenset[HostPort]] = dict(base.ports)
         self.attached: dict[int, frozenset[tuple[str, str]]] = dict(base.attached)

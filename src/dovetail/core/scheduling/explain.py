@@ -51,6 +51,8 @@ class Explanation:
         taint = untolerated(stance.tolerations, hard(taints) if stance.soft else taints)
         if taint is not None:
             return [_taint_words(str(taint))]
+        if row in board.base.rooms.going:
+            return ["node(s) were on their way out"]
         if shape.volumes.attachments and not self._placing.attachable(shape, row):
             return ["node(s) exceed max volume count"]
         if shape.ports and conflict(shape.ports, board.ports.get(row, ())) is not None:

@@ -55,12 +55,18 @@ def _label(room: ClusterNode, key: str) -> str | None:
 
 
 class Rooms:
-    """The nodes that may take pods, in the order they are tried."""
+    """The nodes that may take pods, in the order they are tried.
 
-    def __init__(self, nodes: Iterable[ClusterNode]) -> None:
+    With `standing`, nodes on their way out that are still there come last: they take nobody, but their pods count.
+    """
+
+    def __init__(self, nodes: Sequence[ClusterNode], *, standing: bool = False) -> None:
         staying = [node for node in nodes if not leaving(node)]
         staying.sort(key=lambda node: (not node.initialized, node.name))
-        self.nodes = tuple(staying)
+        going = [node for node in nodes if still_standing(node)] if standing else []
+        going.sort(key=lambda node: node.name)
+        self.nodes = (*staying, *going)
+        self.going = range(len(staying), len(self.nodes))
         self.row_by_name = {node.name: row for row, node in enumerate(self.nodes)}
         self.taints = [all_taints(node) for node in self.nodes]
         self.undecided = [row for row, node in enumerate(self.nodes) if not node.launched]
@@ -119,6 +125,11 @@ class Rooms:
 def leaving(node: ClusterNode) -> bool:
     """Whether a node is on its way out, or gone."""
     return node.deleting or node.vanished or (node.node is not None and node.node.deleting)
+
+
+def still_standing(node: ClusterNode) -> bool:
+    """Whether a node is on its way out and the scheduler sees it all the same."""
+    return node.node is not None and leaving(node)
 
 
 def all_taints(node: ClusterNode) -> tuple[Taint, ...]:

@@ -34,10 +34,18 @@ class Placement:
 
 
 def solve(
-    snapshot: Snapshot, pods: Sequence[Pod], pools: Sequence[NodePool], *, respect_preferences: bool = True
+    snapshot: Snapshot,
+    pods: Sequence[Pod],
+    pools: Sequence[NodePool],
+    *,
+    respect_preferences: bool = True,
+    standing: bool = False,
 ) -> Placement:
-    """Place all pods that can be placed. `pools` are those that may make nodes, in the order they are tried."""
-    base = Base(snapshot, pods, pools)
+    """Place all pods that can be placed. `pools` are those that may make nodes, in the order they are tried.
+
+    With `standing`, nodes on their way out count for topology as long as they are there.
+    """
+    base = Base(snapshot, pods, pools, standing=standing)
     shapes = dict.fromkeys(shape for _, shape in base.moving)
     board = Board(base, Rulebook(base, shapes, respect_preferences=respect_preferences))
     placing = Placing(board, Shop(base))

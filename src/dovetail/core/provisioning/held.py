@@ -1,0 +1,92 @@
+"""Pods that are held up by nodes which do not go, and what is bought for them.
+
+Plans take a node on its way out as gone: soon it is. The scheduler does not. Until the node has gone it is a domain of
+every topology rule, and its pods are neighbours. Most of the time that only means a moment's wait. But a node that is
+drained slowly, or that a PodDisruptionBudget keeps until the very pod that waits for it runs, holds the pod up for as
+long as it likes. So a pod that has waited too long is looked at once more as the scheduler sees the cluster now.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import msgspec
+
+from dovetail.core.provisioning.claims import claim_for
+from dovetail.core.scheduling.draft import Draft
+from dovetail.core.scheduling.rooms import still_standing
+from dovetail.core.scheduling.solve import Placement, solve
+from dovetail.model.conditions import find
+from dovetail.model.nodepool import NodePool
+from dovetail.model.pod import Pod
+from dovetail.model.snapshot import ClusterNode, Snapshot
+from dovetail.model.wire import Key
+
+PATIENCE = timedelta(minutes=2)
+"""How long a pod may wait for nodes to go before they count as staying: most drains are over by then."""
+
+
+def revise(
+    placement: Placement,
+    snapshot: Snapshot,
+    waiting: Sequence[Pod],
+    pools: Sequence[NodePool],
+    *,
+    respect_preferences: bool = True,
+) -> Placement:
+    """The placement, in which those of the waiting pods that are held up are placed as if no node would ever go."""
+    held = _held_up(placement, snapshot, waiting)
+    if not held:
+        return placement
+    keys = {pod.key for pod in held}
+    others = [pod for pod in waiting if pod.key not in keys]
+    world, bought = _as_if_placed(placement, snapshot, others)
+    found = solve(world, held, pools, respect_preferences=respect_preferences, standing=True)
+    nodes = {key: name for key, name in placement.node_by_pod.items() if key not in keys}
+    nodes.update((key, name) for key, name in found.node_by_pod.items() if name not in bought)
+    refusals = {key: refusal for key, refusal in placement.refusals.items() if key not in keys}
+    return Placement(nodes, (*placement.drafts, *found.drafts), {**refusals, **found.refusals})
+
+
+def _held_up(placement: Placement, snapshot: Snapshot, waiting: Sequence[Pod]) -> list[Pod]:
+    """Pods that have waited too long, while nodes are going, and for which nothing is on its way."""
+    if not any(still_standing(node) for node in snapshot.nodes):
+        return []
+    ready = {node.name for node in snapshot.nodes if node.initialized}
+    return [
+        pod
+        for pod in waiting
+        if (pod.key in placement.refusals or placement.node_by_pod.get(pod.key) in ready)
+        and snapshot.at - _waiting_since(pod, snapshot.at) >= PATIENCE
+    ]
+
+
+def _waiting_since(pod: Pod, now: datetime) -> datetime:
+    """Since when the scheduler finds no node for it."""
+    said = find(pod.status.conditions, "PodScheduled")
+    since = said.last_transition_time if said is not None else None
+    return since or pod.metadata.creation_timestamp or now
+
+
+def _as_if_placed(placement: Placement, snapshot: Snapshot, pods: Sequence[Pod]) -> tuple[Snapshot, frozenset[str]]:
+    """The cluster once these pods are where the placement has them, and the names of the nodes it buys.
+
+    Pods that have a node now stay there: the scheduler will not see them anywhere else before they have gone.
+    """
+    by_key = {pod.key: pod for pod in pods}
+    coming: dict[str, list[Pod]] = {}
+    for key, name in placement.node_by_pod.items():
+        if key in by_key:
+            coming.setdefault(name, []).append(by_key[key])
+    nodes = [
+        replace(node, pods=(*node.pods, *coming[node.name])) if node.name in coming else node for node in snapshot.nodes
+    ]
+    bought = [_as_claim(draft, number, by_key) for number, draft in enumerate(placement.drafts)]
+    return replace(snapshot, nodes=(*nodes, *bought)), frozenset(node.name for node in bought)
+
+
+def _as_claim(draft: Draft, number: int, pods: Mapping[Key, Pod]) -> ClusterNode:
+    """A node that is about to be bought. No object has such a name."""
+    claim = claim_for(draft)
+    named = msgspec.structs.replace(claim, metadata=msgspec.structs.replace(claim.metadata, name=f"draft {number}"))
+    return ClusterNode(None, named, tuple(pod for pod in draft.pods if pod.key in pods))
