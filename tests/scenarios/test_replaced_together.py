@@ -33,6 +33,7 @@ class Seen:
         self.commands = {}
         self.nodes = self.away = 0
         self.waves = []
+        self.told = set()
 
     def look(self, life):
         self.nodes = max(self.nodes, len(life.claims))
@@ -57,6 +58,8 @@ class Seen:
         assert life.types[SMALL] == small
         assert len(life.nodes) == 6
         assert cost(life) < before
+        events = life.events("ConsolidationCandidate")
+        self.told = {each.involved_object.name for each in events if each.involved_object.kind == "Node"}
         started = sorted(each.started_at for each in self.commands.values())
         self.waves = [
             at for before, at in zip([started[0] - LOOK, *started], started, strict=False) if at - before >= LOOK
@@ -76,6 +79,7 @@ def test_they_are_replaced_after_one_look_and_each_by_one():
     seen = story(sized())
     assert len(seen.waves) == 1
     assert (seen.away, seen.nodes) == (6, 12)
+    assert len(seen.told) == 6
 
 
 def test_budgets_count_all_of_them():
