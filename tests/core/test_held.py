@@ -1,17 +1,20 @@
 """Pods that wait for nodes which do not go are looked at as the scheduler sees the cluster."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
-from builders import NOON, UNSCHEDULABLE, claim, node, nodepool, pod, snapshot, stamped
+from builders import NOON, UNSCHEDULABLE, build, claim, node, nodepool, pod, snapshot, stamped
 from dovetail.core.provisioning.held import PATIENCE
 from dovetail.core.provisioning.plan import plan_provisioning
+from dovetail.model.kinds import POD_DISRUPTION_BUDGET
 from dovetail.model.labels import HOSTNAME, ZONE
 from dovetail.model.snapshot import ClusterNode
 
 WEB = {"matchLabels": {"app": "web"}}
 MOMENT = timedelta(seconds=1)
+CLOSED = {"allowed": 0}
 PROTECTED = {"annotations": {"karpenter.sh/do-not-disrupt": "true"}}
 
 
@@ -41,8 +44,17 @@ def going(name, *pods, there=True, **fields):
     return ClusterNode(seen, bought, pods)
 
 
-def plan(waiting, *nodes, pool=None):
-    return plan_provisioning(snapshot(waiting, nodes=nodes, pools=[pool or nodepool()]))
+def guard(allowed=0, selects="web"):
+    """The budget of a workload."""
+    spec = {"selector": {"matchLabels": {"app": selects}}, "maxUnavailable": 1}
+    metadata = {"name": selects, "namespace": "default"}
+    plain = {"metadata": metadata, "spec": spec, "status": {"disruptionsAllowed": allowed}}
+    return build(POD_DISRUPTION_BUDGET, plain)
+
+
+def plan(waiting, *nodes, pool=None, guards=(CLOSED,)):
+    cluster = snapshot(waiting, nodes=nodes, pools=[pool or nodepool()])
+    return plan_provisioning(replace(cluster, pdbs=tuple(guard(**each) for each in guards)))
 
 
 def zones(launch):
@@ -69,6 +81,21 @@ def test_a_node_is_bought_once_patience_is_over_and_not_before(waiting, bought):
 def test_a_pod_that_says_not_since_when_it_waits_has_waited_since_it_was_made():
     new = pod("new", spec=spread(), metadata={"labels": {"app": "web"}, "creationTimestamp": stamped(NOON - PATIENCE)})
     assert bought_for(plan([new], *uneven())) == [["new"]]
+
+
+@pytest.mark.parametrize("guards", [[], [{"allowed": 1}], [{"selects": "other"}]])
+def test_a_drain_that_no_budget_of_the_pod_stops_is_waited_for(guards):
+    assert bought_for(plan([web("new", spread(), waiting=timedelta(hours=1))], *uneven(), guards=guards)) == []
+
+
+def test_a_node_that_only_takes_its_time_to_go_is_waited_for():
+    """Its pods are evicted and end slowly. That another node is kept by the budget is no reason to buy, either."""
+    other = going("m", web("kept", on="m"))
+    slow = going("n", web("left", on="n", deletionTimestamp=stamped(NOON + PATIENCE)))
+    stays = standing("y", web("y1", on="y"), web("y2", on="y"), cpu="8")
+    assert bought_for(plan([web("new", spread(skew=2))], other, slow, stays)) == []
+    evicted_never = going("n", pod("stuck", on="n"))
+    assert bought_for(plan([web("new", spread(skew=2))], other, evicted_never, stays)) == [["new"]]
 
 
 def test_a_node_that_is_gone_holds_nobody_up():
@@ -126,7 +153,8 @@ def test_neighbours_that_nobody_will_evict_still_repel():
 def test_neighbours_that_nobody_will_evict_still_attract():
     near = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [_term(ZONE)]}}
     friend = web("new", {"affinity": near}, labels={"app": "friend"})
-    found = plan([friend], going("n", web("left", on="n", **PROTECTED), labels={ZONE: "zone-b"}))
+    left = [web("left", on="n", **PROTECTED), web("other", on="n", labels={"app": "friend"}, **PROTECTED)]
+    found = plan([friend], going("n", *left, labels={ZONE: "zone-b"}), guards=[{"selects": "friend"}])
     assert bought_for(found) == [["new"]]
     assert zones(found.launches[0]) == ("zone-b",)
 

@@ -1,9 +1,10 @@
-"""Pods that are held up by nodes which do not go, and what is bought for them.
+"""Pods that wait for a node to go which waits for them, and what is bought for them.
 
 Plans take a node on its way out as gone: soon it is. The scheduler does not. Until the node has gone it is a domain of
-every topology rule, and its pods are neighbours. Most of the time that only means a moment's wait. But a node that is
-drained slowly, or that a PodDisruptionBudget keeps until the very pod that waits for it runs, holds the pod up for as
-long as it likes. So a pod that has waited too long is looked at once more as the scheduler sees the cluster now.
+every topology rule, and its pods are neighbours. As a rule that only means a moment's wait. But a PodDisruptionBudget
+may keep the last pods of a node until the one that was evicted first runs again, and that one may not run anywhere
+before the node is gone. So such a pod, once it has waited too long, is looked at again as the scheduler sees the
+cluster now. A node that only takes its time to go is waited for.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,6 +13,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
+from dovetail.core.disruption.pdbs import matching
 from dovetail.core.provisioning.claims import claim_for
 from dovetail.core.scheduling.draft import Draft
 from dovetail.core.scheduling.rooms import still_standing
@@ -23,7 +25,7 @@ from dovetail.model.snapshot import ClusterNode, Snapshot
 from dovetail.model.wire import Key
 
 PATIENCE = timedelta(minutes=2)
-"""How long a pod may wait for nodes to go before they count as staying: most drains are over by then."""
+"""How long a pod may wait for nodes to go before they count as staying."""
 
 
 def revise(
@@ -49,8 +51,14 @@ def revise(
 
 
 def _held_up(placement: Placement, snapshot: Snapshot, waiting: Sequence[Pod]) -> list[Pod]:
-    """Pods that have waited too long, while nodes are going, and for which nothing is on its way."""
-    if not any(still_standing(node) for node in snapshot.nodes):
+    """Pods that have waited too long, for which nothing is on its way, and whose budgets keep pods on nodes that go."""
+    kept = [pod for node in snapshot.nodes if _is_kept(node) for pod in node.pods if pod.reschedulable]
+    closed = [
+        budget
+        for budget in snapshot.pdbs
+        if budget.status.disruptions_allowed <= 0 and any(matching(pod, (budget,)) for pod in kept)
+    ]
+    if not closed:
         return []
     ready = {node.name for node in snapshot.nodes if node.initialized}
     return [
@@ -58,7 +66,13 @@ def _held_up(placement: Placement, snapshot: Snapshot, waiting: Sequence[Pod]) -
         for pod in waiting
         if (pod.key in placement.refusals or placement.node_by_pod.get(pod.key) in ready)
         and snapshot.at - _waiting_since(pod, snapshot.at) >= PATIENCE
+        and matching(pod, closed)
     ]
+
+
+def _is_kept(node: ClusterNode) -> bool:
+    """Whether a node that goes is still there and has pods that nobody has evicted yet."""
+    return still_standing(node) and any(pod.reschedulable and pod.active for pod in node.pods)
 
 
 def _waiting_since(pod: Pod, now: datetime) -> datetime:
@@ -71,7 +85,8 @@ def _waiting_since(pod: Pod, now: datetime) -> datetime:
 def _as_if_placed(placement: Placement, snapshot: Snapshot, pods: Sequence[Pod]) -> tuple[Snapshot, frozenset[str]]:
     """The cluster once these pods are where the placement has them, and the names of the nodes it buys.
 
-    Pods that have a node now stay there: the scheduler will not see them anywhere else before they have gone.
+    Pods that have a node now stay there: the scheduler will not see them anywhere else before they have gone. Nodes
+    that go by themselves are left out.
     """
     by_key = {pod.key: pod for pod in pods}
     coming: dict[str, list[Pod]] = {}
@@ -79,7 +94,9 @@ def _as_if_placed(placement: Placement, snapshot: Snapshot, pods: Sequence[Pod])
         if key in by_key:
             coming.setdefault(name, []).append(by_key[key])
     nodes = [
-        replace(node, pods=(*node.pods, *coming[node.name])) if node.name in coming else node for node in snapshot.nodes
+        replace(node, pods=(*node.pods, *coming[node.name])) if node.name in coming else node
+        for node in snapshot.nodes
+        if _is_kept(node) or not still_standing(node)
     ]
     bought = [_as_claim(draft, number, by_key) for number, draft in enumerate(placement.drafts)]
     return replace(snapshot, nodes=(*nodes, *bought)), frozenset(node.name for node in bought)
