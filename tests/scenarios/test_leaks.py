@@ -30,6 +30,13 @@ def instance(name="lost", *, label=CLASS_LABEL, provider_id=None, finalizers=(),
     }
 
 
+def apart():
+    """Two pods that want a node each."""
+    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "web"}}}
+    alone = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    return deployment(replicas=2, affinity=alone)
+
+
 def names(life):
     return {node.name for node in life.nodes}
 
@@ -188,6 +195,48 @@ def test_a_claim_whose_instance_is_lost_is_let_go_once_its_node_falls_silent():
         await life.until(lambda: life.running(1) and life.settled())
 
     live(story, node_class(), POOL, deployment(replicas=1), budget(maxUnavailable=0))
+
+
+class Refusing:
+    """Nobody may delete one NodeClaim, for so many calls."""
+
+    def __init__(self, name, times):
+        self.name, self.left = name, times
+
+    async def before(self, call):
+        if (call.operation, call.kind) == ("delete", "NodeClaim") and call.key.name == self.name and self.left:
+            self.left -= 1
+            raise Unavailable("down")
+
+    async def after(self, call):
+        pass
+
+
+def test_a_claim_that_cannot_be_deleted_keeps_no_other():
+    async def story(life):
+        await life.until(lambda: life.running(2) and len(life.nodes) == 2 and life.settled())
+        first, second = sorted(life.claims, key=lambda claim: claim.name)
+        life.world.interference = Refusing(first.name, times=1000)
+        for node in life.nodes:
+            life.world.mishaps.lose(node.name)
+        await life.until(lambda: second.name not in {each.name for each in life.claims}, within=50 + 120)
+        assert first.name in {each.name for each in life.claims}
+
+    live(story, node_class(), POOL, apart())
+
+
+def test_a_round_that_failed_is_soon_followed_by_another():
+    async def story(life):
+        await quiet(life)
+        (claim,) = life.claims
+        refusing = life.world.interference = Refusing(claim.name, times=2)
+        life.world.mishaps.lose(life.nodes[0].name)
+        await life.until(lambda: refusing.left == 1, within=50 + 120)
+        began = life.world.clock.now()
+        await life.until(lambda: claim.name not in {each.name for each in life.claims}, within=35)
+        assert life.world.clock.now() - began > timedelta(seconds=28)  # ten seconds, and then twenty
+
+    live(story, node_class(), POOL, deployment(replicas=1))
 
 
 def test_nothing_counts_as_unclaimed_while_a_claim_cannot_be_read():

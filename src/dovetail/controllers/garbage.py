@@ -1,19 +1,23 @@
 """Finds what is left over when an instance, a NodeClaim or a Node went behind our back, and cleans it up.
 
 Claims are compared every two minutes, instances every ten seconds at first, when a crash may have left some, and then
-as often as claims. A provider that cannot be listed stops the comparison: nothing is deleted on half an answer.
+as often as claims. A provider that cannot be listed stops the comparison: nothing is deleted on half an answer. What
+fails for one claim, instance or node keeps no other; a round in which something failed is soon followed by the next.
 """
 
 import asyncio
 import logging
+from functools import partial
 
 from dovetail.controllers.accounting import count_removal
 from dovetail.controllers.context import Context
 from dovetail.core.lifecycle.leaks import Holdings, leaked_instances, lost_claims, nodes_of, orphaned_nodes
 from dovetail.model.catalog import Instance
+from dovetail.model.node import Node
 from dovetail.model.nodeclaim import NodeClaim, NodeClaimStatus
 from dovetail.model.wire import ObjectMeta
 from dovetail.ports.errors import InstanceNotFound
+from dovetail.runtime.abreast import abreast
 from dovetail.runtime.guard import guarded
 
 log = logging.getLogger(__name__)
@@ -35,31 +39,42 @@ class GarbageCollection:
             tasks.create_task(self._collect_instances())
 
     async def _collect_claims(self) -> None:
+        failed = 0
         while True:
-            await asyncio.sleep(self._interval)
-            await guarded("nodeclaim.garbagecollection", self.collect)
+            await asyncio.sleep(self._pause(failed) if failed else self._interval)
+            done = await guarded("nodeclaim.garbagecollection", self.collect)
+            failed = 0 if done else failed + 1
 
     async def _collect_instances(self) -> None:
-        rounds = 0
+        rounds, failed = 0, 0
         while True:
-            await asyncio.sleep(min(EAGER_SECONDS, self._interval) if rounds < EAGER_ROUNDS else self._interval)
-            if await guarded("instance.garbagecollection", self.collect_instances):
-                rounds += 1
+            eager = failed or rounds < EAGER_ROUNDS
+            await asyncio.sleep(self._pause(failed) if eager else self._interval)
+            done = await guarded("instance.garbagecollection", self.collect_instances)
+            failed = 0 if done is not None else failed + 1
+            rounds += bool(done)
+
+    def _pause(self, failed: int) -> float:
+        """Ten seconds, twice as long after each failure, never longer than the interval."""
+        return min(EAGER_SECONDS * 2.0 ** max(0, min(failed, 10) - 1), self._interval)
 
     @property
     def _interval(self) -> float:
         return self._context.settings.garbage_collection_interval.total_seconds()
 
-    async def collect(self) -> None:
+    async def collect(self) -> bool:
         """Let go of claims that lost their instance. Claims are read before instances: a launch is never a loss."""
         held = self._held()
         instances = await self._context.cloud.list()
         lost = lost_claims(Holdings(held.claims, held.nodes, instances))
-        for claim in sorted(lost, key=lambda claim: claim.name):
-            if self._context.manages(claim) and await self._is_gone(claim):
-                log.warning("deleting nodeclaim", extra={"nodeclaim": claim.name, "reason": "garbage_collected"})
-                await self._context.delete_claim(claim)
-                count_removal(self._context, claim, "garbage_collected")
+        await abreast(self._let_go, sorted(lost, key=lambda claim: claim.name))
+        return True
+
+    async def _let_go(self, claim: NodeClaim) -> None:
+        if self._context.manages(claim) and await self._is_gone(claim):
+            log.warning("deleting nodeclaim", extra={"nodeclaim": claim.name, "reason": "garbage_collected"})
+            await self._context.delete_claim(claim)
+            count_removal(self._context, claim, "garbage_collected")
 
     async def collect_instances(self) -> bool:
         """Terminate instances nobody claims, and delete nodes that have nothing. Instances are read before claims."""
@@ -69,13 +84,15 @@ class GarbageCollection:
         instances = await context.cloud.list()
         held, now = self._held(), context.clock.now()
         holdings = Holdings(held.claims, held.nodes, instances)
-        for instance in leaked_instances(holdings, now):
-            if not self._is_strange(instance):
-                await self._terminate(instance)
-        for node in sorted(orphaned_nodes(holdings, now), key=lambda node: node.name):
-            log.warning("deleting node", extra={"node": node.name, "reason": "neither nodeclaim nor instance"})
-            await context.delete_node(node)
+        leaked = [instance for instance in leaked_instances(holdings, now) if not self._is_strange(instance)]
+        orphaned = sorted(orphaned_nodes(holdings, now), key=lambda node: node.name)
+        ends = [*(partial(self._terminate, each) for each in leaked), *(partial(self._drop, each) for each in orphaned)]
+        await abreast(lambda end: end(), ends)
         return True
+
+    async def _drop(self, node: Node) -> None:
+        log.warning("deleting node", extra={"node": node.name, "reason": "neither nodeclaim nor instance"})
+        await self._context.delete_node(node)
 
     def _held(self) -> Holdings:
         context = self._context
