@@ -55,6 +55,9 @@ ONE_MORE = (300.0, "scale", {"which": 0, "replicas": 5})
 CHANGES = (310.0, "change template", {"which": 0, "label": "1"})
 TWO_NODES = (120.0, "scale", {"which": 0, "replicas": 10})
 FIRST_VANISHES = (340.0, "instance vanishes", {"which": 0})
+PROTECTED = (250.0, "protect pod", {"which": 0, "until": "true"})
+DELETED = (300.0, "delete node", {"which": 0})
+LOST_IN_THE_DRAIN = (320.0, "instance is lost", {"which": 0, "draining": True})
 ONE_AT_A_TIME = {"budgets": [{"nodes": "1"}], "consolidateAfter": "Never"}
 
 
@@ -107,6 +110,13 @@ def claims_that_never_register_are_kept(patch):
 
 def lost_machines_are_never_noticed(patch):
     patch.setattr(garbage, "lost_claims", lambda _: ())
+
+
+def a_drain_goes_on_whatever_became_of_the_machine(patch):
+    async def there(*_):
+        return False
+
+    patch.setattr(termination.Termination, "_instance_is_gone", there)
 
 
 def drained_nodes_are_never_let_go(patch):
@@ -165,6 +175,11 @@ MUTATIONS = (
     (a_rollback_leaves_everything, "no mark is left behind", told(NEVER_JOINS, CHANGES, consolidateAfter="Never")),
     (claims_that_never_register_are_kept, "no instance and no claim leaks", told(NEVER_JOINS, GROWS)),
     (lost_machines_are_never_noticed, "no instance and no claim leaks", drawn(2)),
+    (
+        a_drain_goes_on_whatever_became_of_the_machine,
+        "lost machines are let go",
+        told(PROTECTED, DELETED, LOST_IN_THE_DRAIN),
+    ),
     (drained_nodes_are_never_let_go, "the system settles", drawn(1)),
     (nobody_launches_for_pods_that_were_displaced, "no pod is lost", drawn(6)),
     (nodes_go_before_their_replacements_are_ready, "every deletion has a cause", drawn(2)),
@@ -191,6 +206,7 @@ def test_a_planted_bug_is_found(bug, law, stories, monkeypatch):
         *told(ONE_MORE),
         *told(NEVER_JOINS, GROWS),
         *told(NEVER_JOINS, CHANGES),
+        *told(PROTECTED, DELETED, LOST_IN_THE_DRAIN),
         *told(TWO_NODES, NEVER_JOINS, CHANGES, FIRST_VANISHES, **ONE_AT_A_TIME),
     ],
 )

@@ -85,6 +85,7 @@ class History:
         self.initialized: set[str] = set()  # claims that were, once
         self.totals: dict[str, list[tuple[float, int]]] = {}
         self.excused_nodes: set[str] = set()  # names of nodes that somebody took away by force
+        self.lost_nodes: dict[str, float] = {}  # by name: when their machine went, as its provider knows
         self.warned: set[str] = set()  # provider ids of instances the cloud warned of
         self.created_claims = 0
         self.leaders: list[str] = []  # one after the other

@@ -58,6 +58,7 @@ class People:
             "loosen disruption budget": lambda terms: self._loosen(self._pick(PDB, terms)),
             "instance dies": self._kill,
             "instance vanishes": self._vanish,
+            "instance is lost": self._lose,
             "instance is reclaimed": self._reclaim,
             "cloud warns": self._warn,
             "node is sick": self._sicken,
@@ -121,6 +122,17 @@ class People:
             self._history.excused_nodes.add(picked.key.name)
             self._world.mishaps.vanish(picked.key.name)
 
+    def _lose(self, terms: Terms) -> None:
+        """The machine is gone, its provider knows, and its node stays; one that is drained, if there is one."""
+        lost = self._history.lost_nodes
+        there = sorted((each for each in self._world.store.all(NODE) if each.key.name not in lost), key=_by_key)
+        drained = [each for each in there if each.deleting] if terms["draining"] else []
+        if there:
+            picked = (drained or there)[terms["which"] % len(drained or there)]
+            lost[picked.key.name] = self._now
+            self._history.excused_nodes.add(picked.key.name)
+            self._world.mishaps.lose(picked.key.name)
+
     def _reclaim(self, terms: Terms) -> None:
         picked = self._pick(NODE, terms)
         if picked is not None:
@@ -162,9 +174,11 @@ class People:
             for each in world.store.all(resource):
                 world.api.patch(resource, each.key, Patch(free))
         for key, condition in self._sick:
-            if world.store.find(NODE, key) is not None:
+            if world.store.find(NODE, key) is not None and key.name not in self._history.excused_nodes:
                 world.mishaps.turn(key.name, condition, "True" if condition == "Ready" else "False")
-        for name in sorted(self._history.excused_nodes):
+        for name in sorted(
+            self._history.excused_nodes - set(self._history.lost_nodes)
+        ):  # nobody helps with what is lost
             if world.store.find(NODE, Key("", name)) is not None:
                 world.mishaps.vanish(name)
 

@@ -112,6 +112,7 @@ ACTIONS: tuple[tuple[str, int, Draw], ...] = (
 )
 
 STIRRING = {"change template", "scale", "delete node", "delete pool"}
+TAKING = STIRRING | {"delete claim", "cloud warns", "instance is reclaimed", "node is sick"}
 AMBUSHES = tuple(
     each
     for each in FAULTS
@@ -138,7 +139,7 @@ def draw_story(seed: int) -> Story:
     pieces += _ambushes(seed, pieces, peace_at)
     instants = _instants(dice, peace_at)
     pieces += [_drawn(seed, f"f{number}", FAULTS, at) for number, at in enumerate(instants)]
-    return Story(seed, tuple(pieces), peace_at)
+    return Story(seed, (*pieces, *_losses(seed, pieces, peace_at)), peace_at)
 
 
 def _ambushes(seed: int, pieces: list[Piece], peace_at: float) -> list[Piece]:
@@ -150,6 +151,19 @@ def _ambushes(seed: int, pieces: list[Piece], peace_at: float) -> list[Piece]:
         if dice.random() < 0.6 and at < peace_at:
             found.append(_drawn(seed, f"x{number}", AMBUSHES, at))
     return found
+
+
+def _losses(seed: int, pieces: list[Piece], peace_at: float) -> list[Piece]:
+    """Machines are lost in the middle of anything, most of all while nodes go. Drawn apart from everything else."""
+    dice = random.Random(f"{seed}/losses")  # noqa: S311 - reproducible, not secret
+    instants = [dice.uniform(BEGIN, peace_at) for _ in range(dice.choice((0, 0, 1, 2)))]
+    instants += [each.at + dice.uniform(2, 90) for each in pieces if each.what in TAKING and dice.random() < 0.15]
+    lost = [(at, {**_which(dice), "draining": dice.random() < 0.5}) for at in instants]
+    return [
+        Piece(f"l{number}", round(at, 1), "instance is lost", terms)
+        for number, (at, terms) in enumerate(lost)
+        if at < peace_at
+    ]
 
 
 def _instants(dice: random.Random, peace_at: float) -> list[float]:

@@ -123,18 +123,24 @@ class Trial:
         return self._outcome(loop.time())
 
     async def _incidents(self) -> None:
-        loop = asyncio.get_running_loop()
         for piece in self._story.incidents:
-            while loop.time() < piece.at:
-                await asyncio.sleep(min(LOOK_EVERY, piece.at - loop.time()))
-                if self._over():
-                    return
+            await self._until(piece.at)
+            if self._history.violations:
+                return
             if piece.what in self._faults:
                 self._struck += piece.what not in _CALLS
                 self._faults[piece.what](piece)
             else:
                 self._people.deeds[piece.what](piece.terms)
-        await asyncio.sleep(max(0.0, self._story.peace_at - loop.time()))
+        await self._until(self._story.peace_at)
+
+    async def _until(self, at: float) -> None:
+        """Let time pass, looking at the laws now and then; not beyond the first that is broken."""
+        loop = asyncio.get_running_loop()
+        while loop.time() < at:
+            await asyncio.sleep(min(LOOK_EVERY, at - loop.time()))
+            if self._over():
+                return
 
     async def _settle(self) -> None:
         """Nothing fails any more: the cluster must come to rest, and stay clean while it does."""

@@ -11,6 +11,7 @@ from dovetail.sim.faults.laws.deletions import DeletionsHaveACause
 from dovetail.sim.faults.laws.drains import PodsAreAsked
 from dovetail.sim.faults.laws.leaders import OneActs
 from dovetail.sim.faults.laws.limits import LimitsHold
+from dovetail.sim.faults.laws.losses import LossesAreNoticed
 from dovetail.sim.faults.laws.marks import MarksAreTakenBack
 from dovetail.sim.faults.laws.protections import ProtectedPodsStay
 
@@ -22,6 +23,7 @@ LAWS: tuple[type[Law], ...] = (
     LimitsHold,
     ConsolidationSaves,
     MarksAreTakenBack,
+    LossesAreNoticed,
     OneActs,
 )
 

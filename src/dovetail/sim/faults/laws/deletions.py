@@ -51,6 +51,8 @@ class DeletionsHaveACause(Law):
             return True
         if node.value.provider_id in self.history.warned:
             return True
+        if node.value.name in self.history.lost_nodes and not node.value.ready:
+            return True
         return self._expired(claim) or self._sick(claim)
 
     def _expired(self, claim: NodeClaim) -> bool:
