@@ -96,6 +96,27 @@ def test_interruptions_and_failures_take_nodes_and_others_come(tmp_path):
     assert report["pending"]["stillWaiting"] == 0
 
 
+LOST_IN_THE_DRAIN = """
+  workloads:
+    - {name: steady, cpu: 2500m, memory: 1Gi, replicas: 1, annotations: {karpenter.sh/do-not-disrupt: "true"}}
+  happenings:
+    - {at: 5m, deleteNodes: {nodes: 1}}
+    - {at: 10m, fail: {nodes: 1, draining: true}}
+"""
+
+
+def test_a_machine_can_fail_in_the_middle_of_a_drain(tmp_path):
+    """Its protected pod would have held the drain for ever; what is lost holds nothing."""
+    scenario = tmp_path / "lost.yaml"
+    scenario.write_text(
+        (EXAMPLES / "grace-period.yaml").read_text().partition("  workloads:")[0] + LOST_IN_THE_DRAIN.lstrip("\n")
+    )
+    report = told(scenario, "--for", "20m")
+    (gone,) = moments(report, "gone")
+    assert 10 * MINUTE + 40 <= gone <= 10 * MINUTE + 55, "when its silence is noticed"
+    assert report["pending"]["stillWaiting"] == 0
+
+
 def test_cost_is_what_the_nodes_were_there_for():
     report = told(EXAMPLES / "grace-period.yaml")
     price = 0.10859  # of the only type it may buy

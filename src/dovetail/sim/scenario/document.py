@@ -98,11 +98,15 @@ class Patched(Part, frozen=True):
 
 
 class Struck(Part, frozen=True):
-    """Nodes something happens to: a number of them, or a share such as `10%`, chosen by the seed."""
+    """Nodes something happens to: a number of them, or a share such as `10%`, chosen by the seed.
+
+    They are ready and stay, unless `draining` asks for those that are on their way out.
+    """
 
     nodes: int | str = 1
     capacity_type: str = ""
     nodepool: str = ""
+    draining: bool = False
 
     def sense(self) -> Iterable[tuple[str, str]]:
         """A number or a share."""

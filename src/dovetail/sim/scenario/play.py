@@ -139,7 +139,7 @@ class Player:
             node
             for node in self._world.values(kinds.NODE)
             if node.ready
-            and not node.deleting
+            and node.deleting is struck.draining
             and all(node.metadata.labels.get(key) == value for key, value in wanted.items())
         ]
         number = min(share(struck.nodes, len(nodes)) or 0, len(nodes))
