@@ -42,6 +42,9 @@ VALIDATION_SECONDS = 15.0
 AT_ONCE = 10
 """So many single nodes may wait for their second look together."""
 REST = timedelta(minutes=5)
+"""How long a cluster that does not change is left alone before the provider is asked whether its offers have."""
+LONGEST_REST = timedelta(minutes=15)
+"""Costs shrink with the lifetime left, so even if nothing has changed a pass may come out differently then."""
 
 
 class Disruption:
@@ -71,13 +74,15 @@ class Disruption:
 
     async def _rest(self, began: datetime, seen: int) -> None:
         """Wait while nothing has changed and no clock has run out since the pass began, but not for ever."""
-        state = self._context.state
-        snapshot = state.snapshot(began, await self._catalogs())
-        turn = began if self._met_nominations else next_turn(snapshot, self._backing_off(), self._turns) or began + REST
-        latest = min(turn, began + REST)
-        with suppress(TimeoutError):
-            async with asyncio.timeout((latest - self._context.clock.now()).total_seconds()):
-                await state.moved_on(seen)
+        if self._met_nominations:
+            return
+        state, clock, offered = self._context.state, self._context.clock, await self._catalogs()
+        latest = began + LONGEST_REST
+        latest = min(latest, next_turn(state.snapshot(began, offered), self._backing_off(), self._turns) or latest)
+        while state.revision == seen and (now := clock.now()) < latest and await self._catalogs() == offered:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(min(latest - now, REST).total_seconds()):
+                    await state.moved_on(seen)
 
     async def run_pass(self) -> bool:
         """One pass; says whether anything was started. What did not hold leaves the turn to the methods after it."""

@@ -1,8 +1,8 @@
 """Finds what is left over when an instance, a NodeClaim or a Node went behind our back, and cleans it up.
 
-Claims are compared every two minutes, instances every ten seconds at first, when a crash may have left some, and then
-as often as claims. A provider that cannot be listed stops the comparison: nothing is deleted on half an answer. What
-fails for one claim, instance or node keeps no other; a round in which something failed is soon followed by the next.
+They are compared every ten seconds at first, when a crash may have left something, and then every two minutes. A
+provider that cannot be listed stops the comparison: nothing is deleted on half an answer. What fails for one claim,
+instance or node keeps no other; a round in which something failed is soon followed by the next.
 """
 
 import asyncio
@@ -34,25 +34,28 @@ class GarbageCollection:
     async def run(self) -> None:
         """Compare until cancelled."""
         await self._context.state.synced()
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._collect_claims())
-            tasks.create_task(self._collect_instances())
-
-    async def _collect_claims(self) -> None:
-        failed = 0
-        while True:
-            await asyncio.sleep(self._pause(failed) if failed else self._interval)
-            done = await guarded("nodeclaim.garbagecollection", self.collect)
-            failed = 0 if done else failed + 1
-
-    async def _collect_instances(self) -> None:
         rounds, failed = 0, 0
         while True:
             eager = failed or rounds < EAGER_ROUNDS
             await asyncio.sleep(self._pause(failed) if eager else self._interval)
-            done = await guarded("instance.garbagecollection", self.collect_instances)
+            done = await self.collect()
             failed = 0 if done is not None else failed + 1
             rounds += bool(done)
+
+    async def collect(self) -> bool | None:
+        """Compare once: None when something failed, False when nothing can be said of instances.
+
+        One list of instances serves both ways. Claims read before it cannot lose what is being launched, and what
+        claims read after it do not have, nobody has.
+        """
+        before = self._held()
+        instances = await guarded("nodeclaim.garbagecollection", self._context.cloud.list)
+        if instances is None:
+            return None
+        held = Holdings(before.claims, before.nodes, instances)
+        claims = await guarded("nodeclaim.garbagecollection", partial(self._collect_claims, held))
+        rest = await guarded("instance.garbagecollection", partial(self._collect_instances, instances))
+        return rest if claims else None
 
     def _pause(self, failed: int) -> float:
         """Ten seconds, twice as long after each failure, never longer than the interval."""
@@ -62,12 +65,9 @@ class GarbageCollection:
     def _interval(self) -> float:
         return self._context.settings.garbage_collection_interval.total_seconds()
 
-    async def collect(self) -> bool:
-        """Let go of claims that lost their instance. Claims are read before instances: a launch is never a loss."""
-        held = self._held()
-        instances = await self._context.cloud.list()
-        lost = lost_claims(Holdings(held.claims, held.nodes, instances))
-        await abreast(self._let_go, sorted(lost, key=lambda claim: claim.name))
+    async def _collect_claims(self, holdings: Holdings) -> bool:
+        """Let go of claims that lost their instance."""
+        await abreast(self._let_go, sorted(lost_claims(holdings), key=lambda claim: claim.name))
         return True
 
     async def _let_go(self, claim: NodeClaim) -> None:
@@ -76,13 +76,11 @@ class GarbageCollection:
             await self._context.delete_claim(claim)
             count_removal(self._context, claim, "garbage_collected")
 
-    async def collect_instances(self) -> bool:
-        """Terminate instances nobody claims, and delete nodes that have nothing. Instances are read before claims."""
-        context = self._context
-        if context.state.claims.unreadable:
+    async def _collect_instances(self, instances: tuple[Instance, ...]) -> bool:
+        """Terminate instances nobody claims, and delete nodes that have nothing."""
+        if self._context.state.claims.unreadable:
             return False  # what they claim cannot be told, so nothing counts as unclaimed
-        instances = await context.cloud.list()
-        held, now = self._held(), context.clock.now()
+        held, now = self._held(), self._context.clock.now()
         holdings = Holdings(held.claims, held.nodes, instances)
         leaked = [instance for instance in leaked_instances(holdings, now) if not self._is_strange(instance)]
         orphaned = sorted(orphaned_nodes(holdings, now), key=lambda node: node.name)

@@ -15,6 +15,7 @@ from dovetail.controllers.context import Context
 from dovetail.controllers.disruption import read_gates
 from dovetail.core.disruption.marking import RECHECK, Findings, Marks, marked, marks, pod_notice
 from dovetail.core.lifecycle.patches import conditions_patch
+from dovetail.model.catalog import InstanceType
 from dovetail.model.kinds import POD
 from dovetail.model.labels import DO_NOT_DISRUPT
 from dovetail.model.nodeclaim import LAUNCHED, NodeClaim
@@ -29,6 +30,8 @@ log = logging.getLogger(__name__)
 RETRY_SECONDS = 30.0
 TURN = 100
 """So many claims are asked about before others get a turn."""
+Types = dict[str, tuple[InstanceType, ...]]
+"""What each pool can be given, by its name."""
 REMIND_SECONDS = 1800.0
 """The API server forgets an event after an hour; what still holds is told again before."""
 
@@ -95,17 +98,18 @@ class Marking:
         """What nobody tells us of is asked for from time to time: all claims in one go, most of which are as before."""
         while True:
             await asyncio.sleep(RECHECK.total_seconds())
+            types: Types = {}
             for number, key in enumerate(list(self._settled)):
                 if number % TURN == TURN - 1:
                     await asyncio.sleep(0)
-                await self._ask_again(key)
+                await self._ask_again(key, types)
 
-    async def _ask_again(self, key: Key) -> None:
+    async def _ask_again(self, key: Key, types: Types) -> None:
         settled, claim = self._settled.get(key), self._context.state.claims.items.get(key)
         pool = self._context.state.pool(claim.nodepool_name) if claim is not None else None
         if settled is None or claim is None or pool is None or claim.deleting or not settled.wanted.rechecked:
             return
-        findings = await self._ask(claim, pool)
+        findings = await self._ask(claim, pool, types)
         if not settled.holds(claim, pool, findings, self._context.clock.now()):
             self.reconciler.add(key)
 
@@ -116,7 +120,7 @@ class Marking:
         pool = state.pool(claim.nodepool_name) if claim is not None else None
         if claim is None or pool is None or claim.deleting or not self._context.manages(claim):
             return None
-        findings = await self._ask(claim, pool)
+        findings = await self._ask(claim, pool, {})
         now = self._context.clock.now()
         settled = self._settled.get(key)
         if settled is not None and settled.holds(claim, pool, findings, now):
@@ -145,18 +149,22 @@ class Marking:
         if pool is None or claim.deleting or not self._context.manages(claim):
             return claim
         now = self._context.clock.now()
-        conditions = marked(claim, marks(claim, pool, await self._ask(claim, pool), now), now)
+        conditions = marked(claim, marks(claim, pool, await self._ask(claim, pool, {}), now), now)
         if conditions == claim.status.conditions:
             return claim
         return msgspec.structs.replace(claim, status=msgspec.structs.replace(claim.status, conditions=conditions))
 
-    async def _ask(self, claim: NodeClaim, pool: NodePool) -> Findings:
-        """What only the provider knows; nothing is asked of it before launch or when nobody wants to know."""
+    async def _ask(self, claim: NodeClaim, pool: NodePool, types: Types) -> Findings:
+        """What only the provider knows; nothing is asked of it before launch or when nobody wants to know.
+
+        The types of a pool are asked for once in a round, and kept in `types`.
+        """
         if not self._drift_gate or not claim.has(LAUNCHED):
             return Findings(types=(), provider_reason="", drift_gate=self._drift_gate)
         try:
-            types = await self._context.cloud.instance_types(pool)
-            return Findings(types=types, provider_reason=await self._context.cloud.drift(claim))
+            if pool.name not in types:
+                types[pool.name] = await self._context.cloud.instance_types(pool)
+            return Findings(types=types[pool.name], provider_reason=await self._context.cloud.drift(claim))
         except InstanceNotFound:
             log.debug("no instance to ask about", extra={"nodeclaim": claim.name})
         except WorldError as error:

@@ -13,7 +13,7 @@ from dovetail.observe.endpoints import Endpoints
 from dovetail.observe.events import EventRecorder
 from dovetail.observe.ledger import Keep, SqliteLedger, find_place
 from dovetail.observe.measured_cloud import MeasuredCloud
-from dovetail.observe.metrics import PrometheusMetrics
+from dovetail.observe.metrics import PrometheusMetrics, UnseenMetrics
 from dovetail.ports.clock import Clock
 from dovetail.ports.cluster import Cluster
 from dovetail.ports.errors import ApiError
@@ -88,9 +88,10 @@ def assemble(
     cluster = (LenientCluster if settings.dry_run else GatedCluster)(cluster, gate)
     supply = find_supply(cluster, clock, settings, metrics)
     recorder = EventRecorder(cluster, clock, metrics=metrics)
+    gated = GatedCloud(supply.supplier, gate)
     ports = Ports(
         cluster=cluster,
-        cloud=MeasuredCloud(GatedCloud(supply.supplier, gate), metrics),
+        cloud=gated if isinstance(metrics, UnseenMetrics) else MeasuredCloud(gated, metrics),
         clock=clock,
         recorder=recorder,
         metrics=metrics,
