@@ -88,10 +88,19 @@ def test_a_drain_that_no_budget_of_the_pod_stops_is_waited_for(guards):
     assert bought_for(plan([web("new", spread(), waiting=timedelta(hours=1))], *uneven(), guards=guards)) == []
 
 
+def test_a_budget_of_others_that_keeps_their_pods_is_none_of_its_business():
+    other = pod("other", on="n", metadata={"labels": {"app": "other"}})
+    going_on = going("n", web("left", on="n", spec=spread()), other)
+    nodes = going_on, standing("y", *(web(f"y{n}", on="y", spec=spread()) for n in (1, 2)), cpu="8")
+    assert bought_for(plan([web("new", spread())], *nodes, guards=[{"selects": "other"}, {"allowed": 1}])) == []
+
+
 def test_a_node_that_only_takes_its_time_to_go_is_waited_for():
     """Its pods are evicted and end slowly. That another node is kept by the budget is no reason to buy, either."""
     other = going("m", web("kept", on="m"))
-    slow = going("n", web("left", on="n", deletionTimestamp=stamped(NOON + PATIENCE)))
+    owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "uid": "web"}
+    ending = {"deletionTimestamp": stamped(NOON + PATIENCE), "ownerReferences": [owner]}
+    slow = going("n", web("left", on="n", **ending))
     stays = standing("y", web("y1", on="y"), web("y2", on="y"), cpu="8")
     assert bought_for(plan([web("new", spread(skew=2))], other, slow, stays)) == []
     evicted_never = going("n", pod("stuck", on="n"))

@@ -1,7 +1,9 @@
 """Drains that hold up the very pods they wait for."""
 
+import asyncio
+
 from dovetail.sim.kinds import NODE_CLAIM
-from stories import ON_DEMAND, budget, deployment, live, node_class, node_pool
+from stories import ACTING, FREELY, ON_DEMAND, budget, clean, deployment, live, node_class, node_pool
 
 HOSTNAME = "kubernetes.io/hostname"
 
@@ -51,3 +53,24 @@ def test_a_pod_that_waits_for_the_node_that_waits_for_it_gets_a_node():
 
     unmoved = {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "Never"}
     assert live(story, node_class(), eights(**unmoved), apart(2), *spread()) == 2
+
+
+def test_consolidation_does_not_begin_a_drain_that_would_not_end():
+    """Everything would fit on one node. Getting there would take another node each time, which would go next."""
+
+    async def story(life):
+        await life.until(lambda: life.running(6) and life.settled())
+        before = {claim.name for claim in life.claims}
+        life.world.apply(apart(1))
+        await life.until(lambda: life.running(5))
+        kept = spare(life)
+        await asyncio.sleep(3600)
+        assert {claim.name for claim in life.claims} == before
+        assert life.running(5)
+        assert life.settled()
+        assert clean(life)
+        life.world.apply(budget(maxUnavailable=2))
+        await life.until(lambda: len(life.nodes) == 1 and life.running(5) and life.settled(), within=600)
+        return kept.name not in [claim.name for claim in life.claims]
+
+    assert live(story, node_class(), eights(**FREELY), apart(2), *spread(), settings=ACTING)

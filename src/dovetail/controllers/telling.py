@@ -37,7 +37,7 @@ REMIND = timedelta(minutes=30)
 """The API server forgets an event after an hour; what still holds is told again before."""
 RENAME = timedelta(minutes=15)
 """Which pod has no other place changes all the time; within this one of them is enough."""
-_NAMING = frozenset({"Unschedulable", "CantReplace"})
+_NAMING = frozenset({"Unschedulable", "CantReplace", "DrainWouldStall"})
 REMEMBERED = 200_000
 
 

@@ -27,7 +27,15 @@ _OF_THE_NODE = frozenset(
 _OF_PODS = frozenset({"DoNotDisruptPod", "PodDisruptionBudget", "UnknownDevices"})
 _BLOCKING = _OF_THE_NODE | _OF_PODS
 _OF_CONSOLIDATION = frozenset(
-    {"ConsolidationDisabled", "PolicyWhenEmpty", "LabelMissing", "InstanceTypeUnknown", "CantReplace", "Unschedulable"}
+    {
+        "ConsolidationDisabled",
+        "PolicyWhenEmpty",
+        "LabelMissing",
+        "InstanceTypeUnknown",
+        "CantReplace",
+        "Unschedulable",
+        "DrainWouldStall",
+    }
 )
 TOLD = _BLOCKING | _OF_CONSOLIDATION
 """Codes of refusals that are told on nodes; the others are nobody's concern, or told on their NodePool."""

@@ -14,6 +14,7 @@ from dovetail.core.disruption.command import Command
 from dovetail.core.disruption.context import Context
 from dovetail.core.disruption.methods import METHODS
 from dovetail.core.disruption.methods.base import Method
+from dovetail.core.disruption.stalling import stall_refusal
 from dovetail.core.scheduling.removal import Bounds
 from dovetail.model.reason import Reason
 from dovetail.model.refusal import Refusal
@@ -74,6 +75,9 @@ def _simulated_again(command: Command, survivors: list[Candidate], context: Cont
     for planned, fresh in zip(command.replacements, outcome.drafts, strict=True):
         if not planned.type_names <= fresh.type_names:
             return _gone(command, "scheduling: the replacement could be something else by now")
+    stall = stall_refusal(survivors, context) if not command.replacements else None
+    if stall is not None:
+        return _gone(command, f"scheduling: {stall.message}")
     return Command(command.method, command.reason, tuple(survivors), command.replacements)
 
 

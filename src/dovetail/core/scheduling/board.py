@@ -3,7 +3,7 @@
 Placing a pod changes what is free and what the tallies count. Nothing here decides; it only keeps the books.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 
 from dovetail.core.scheduling.base import Base
 from dovetail.core.scheduling.draft import Draft, Step
@@ -73,6 +73,17 @@ class Board:
             self._count(shape, row, -1)
         for tally in spreads:
             tally.drop_row(row, self.journal)
+
+    def close(self, row: int) -> None:
+        """A room takes nobody any more; who is there stays."""
+        self.journal.put(self.removed, row, row)
+
+    def leave(self, shape: Shape, row: int, tallies: Container[Tally]) -> None:
+        """A pod leaves a room that is closed, or does not count there any more, as far as these rules go."""
+        for tally in self.rulebook.counted_by[shape]:
+            domain = tally.domain(row) if tally in tallies else None
+            if domain is not None and tally.counts_on(row):
+                self.journal.bump(tally.counts, domain, -1)
 
     def refill(self, row: int, gone: Iterable[Shape], come: Iterable[Shape]) -> None:
         """The base state of a room has changed: other pods are on it, for good."""

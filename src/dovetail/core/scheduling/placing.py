@@ -48,6 +48,16 @@ class Placing:
                 return None  # a preference that could be kept is not given up because that costs more
         return None
 
+    def settle_in_room(self, shape: Shape) -> int | None:
+        """Place a pod in a room, whatever it prefers: the row of the first that takes it, or None."""
+        if shape.volumes.problem:
+            return None
+        stance = self.board.rulebook.ladder(shape)[-1]
+        row = self._find_room(Attempt(shape, stance, Allowance(self.board.rulebook.rules(stance))))
+        if row is not None:
+            self.board.place(shape, row)
+        return row
+
     # -- rooms
 
     def _find_room(self, attempt: Attempt) -> int | None:

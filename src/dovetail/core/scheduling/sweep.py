@@ -18,6 +18,7 @@ from dovetail.core.scheduling.rulebook import Rulebook
 from dovetail.core.scheduling.shape import Shape
 from dovetail.core.scheduling.shop import Shop
 from dovetail.core.scheduling.solve import queue_order, run
+from dovetail.core.scheduling.stalling import Drain, Permits
 from dovetail.core.scheduling.tally import SpreadTally
 from dovetail.model.catalog import InstanceType
 from dovetail.model.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
@@ -114,6 +115,22 @@ class Sweep:
         trail = self._simulate(rows, placing, departure)
         together = Together(trail.drafts if trail.blocker is None else (), trail.blocker)
         return Answer(together, rows, departure.shapes, tuple(trail.places), tuple(trail.later))
+
+    def stalled(self, rows: Sequence[int], permits: Permits) -> Pod | None:
+        """The pod a drain of nodes that can go would wait for without end, as budgets let go of pods now, or None."""
+        moving = (entry for row in rows for entry in self._moving_by_row[row])
+        ruled = any(pod.key in permits.budgets and self._ruled(shape) for pod, shape in moving)
+        return self.drain(rows, permits).blocker() if ruled else None
+
+    def drain(self, rows: Sequence[int], permits: Permits) -> Drain:
+        """A drain of these nodes, to be lived through."""
+        moving = {row: self._moving_by_row[row] for row in rows}
+        spreads = self._departure([entry for queue in moving.values() for entry in queue]).spreads
+        return Drain(Placing(self._board, self._shop, most_drafts=0), moving, spreads, permits)
+
+    def _ruled(self, shape: Shape) -> bool:
+        """Whether topology binds a pod even when it gives up everything it prefers."""
+        return not self._rulebook.rules(self._rulebook.ladder(shape)[-1]).free
 
     def remove(self, row: int) -> Removal:
         """Take one node away, look, and put everything back."""

@@ -11,6 +11,7 @@ from dovetail.core.disruption.command import Command
 from dovetail.core.disruption.context import Context
 from dovetail.core.disruption.methods.base import Proposal
 from dovetail.core.disruption.methods.consolidating import consolidation_refusal, consolidation_refusals, worth_it
+from dovetail.core.disruption.stalling import stall_refusal
 from dovetail.core.scheduling.removal import Bounds
 from dovetail.model.reason import Reason
 from dovetail.model.refusal import Refusal
@@ -73,5 +74,7 @@ class MultiNode:
             if isinstance(narrowed, str):
                 return None
             replacements.append(narrowed)
+        if not replacements and stall_refusal(candidates, context) is not None:
+            return None
         command = Command(self.name, self.reason, tuple(candidates), tuple(replacements))
         return command if approves(command, context) else None

@@ -17,6 +17,7 @@ from dovetail.core.disruption.methods.consolidating import (
     worth_it,
 )
 from dovetail.core.disruption.simulations import Outcome
+from dovetail.core.disruption.stalling import stall_refusal
 from dovetail.core.scheduling.draft import Draft
 from dovetail.core.scheduling.removal import Removal
 from dovetail.core.scheduling.sweep import Sweep
@@ -55,7 +56,7 @@ class SingleNode:
                 moves.append(found)
             else:
                 refusals.append(found)
-        best = max(moves, key=lambda move: move.saving, default=None)
+        best = _best(moves, refusals, context)
         for move in moves:
             if move is not best:
                 why = "could go, but another node saves more and comes before it"
@@ -69,6 +70,17 @@ class Move(msgspec.Struct, frozen=True, eq=False, gc=False):
     candidate: Candidate
     draft: Draft | None
     saving: float
+
+
+def _best(moves: list[Move], refusals: list[Refusal], context: Context) -> Move | None:
+    """The move that saves most of those whose drain comes to an end; the others are told why they are none."""
+    for move in sorted(moves, key=lambda move: -move.saving):
+        stall = stall_refusal((move.candidate,), context) if move.draft is None else None
+        if stall is None:
+            return move
+        moves.remove(move)
+        refusals.append(stall)
+    return None
 
 
 def _move(candidate: Candidate, sweep: Sweep, context: Context) -> Move | Refusal:

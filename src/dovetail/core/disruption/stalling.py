@@ -1,0 +1,48 @@
+"""Whether consolidation would start a drain that comes to a standstill.
+
+A pod that may not run before its node is gone, and a budget that keeps the node until the pod runs: nothing but another
+node ends that, and then nothing was saved. So consolidation leaves such nodes alone. Where a node has to go anyway,
+another one is bought when it comes to that.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from dovetail.core.disruption.candidates import Candidate
+from dovetail.core.disruption.context import Context
+from dovetail.core.scheduling.stalling import Permits
+from dovetail.model.refusal import Refusal
+from dovetail.model.wire import Key
+
+
+def stall_refusal(candidates: Sequence[Candidate], context: Context) -> Refusal | None:
+    """Why these nodes cannot be drained together unless something takes their place, or None."""
+    permits = _permits(candidates, context)
+    if not permits.budgets:
+        return None
+    sweep = context.sweep(consolidating=True)
+    pod = sweep.stalled([sweep.row(each.name) for each in candidates], permits)
+    if pod is None:
+        return None
+    names = " ".join(str(budget.key) for budget in context.budgets_of(pod))
+    why = (
+        f"the drain would not end: {pod.key}, once evicted, has no place before the node is gone, and until it runs "
+        f"its budget keeps the others there (PodDisruptionBudget=[{names}])"
+    )
+    return Refusal("DrainWouldStall", f"node/{candidates[0].name}", why)
+
+
+def _permits(candidates: Sequence[Candidate], context: Context) -> Permits:
+    """The budgets that do not let go of all these pods at once."""
+    pdbs, book = context.snapshot.pdbs, context.book
+    book.turn_to(context.snapshot)
+    guarded = [entry for each in candidates for entry in book.of(each.node).guarded]
+    asked = Counter(budget for _, budgets in guarded for budget in budgets)
+    tight = {budget: pdbs[budget].status.disruptions_allowed for budget in asked}
+    tight = {budget: allowed for budget, allowed in tight.items() if allowed < asked[budget]}
+    selected: dict[Key, tuple[int, ...]] = {}
+    for pod, budgets in guarded if tight else ():
+        held = tuple(budget for budget in budgets if budget in tight)
+        if held:
+            selected[pod.key] = held
+    return Permits(tight, selected)
