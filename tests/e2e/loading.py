@@ -7,6 +7,7 @@ controller is a process of its own under a service account of its own, so that t
 import argparse
 import json
 import os
+import subprocess
 import sys
 import tempfile
 import threading
@@ -28,6 +29,7 @@ from e2e.watching import Plain, Watcher
 PODS_A_NODE = 10
 SHAPES = (("500m", "1Gi"), ("700m", "1Gi"), ("1", "2Gi"))
 STAYS = 0.4
+CATALOG = {"DOVETAIL_CATALOG": "generic"}
 QUIET = 90.0  # seconds without a change: a pass, its second look and the pause after it, on a machine that is busy
 BUDGET = 0.2
 
@@ -56,6 +58,7 @@ class Figures:
     requests_of_everyone: int = 0
     broken: list[str] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
+    planned: list[str] = field(default_factory=list)
     at_rest: bool = True
 
 
@@ -162,6 +165,13 @@ def requests_on_record(cluster: ControlPlane) -> Counter[str]:
     return seen
 
 
+def planned(cluster: ControlPlane) -> list[str]:
+    """What `dovetail plan` would do next: the nodes of each command."""
+    command = [DOVETAIL, "plan", "--kubeconfig", str(cluster.kubeconfig), "--output", "json"]
+    asked = subprocess.run(command, check=True, capture_output=True, text=True, env={**os.environ, **CATALOG})
+    return [" ".join(each["nodes"]) for each in json.loads(asked.stdout)["commands"]]
+
+
 def requests_served(cluster: ControlPlane) -> int:
     """What the API server was asked by everyone, watches included."""
     text = cluster.api.get("/metrics").expect()
@@ -190,7 +200,7 @@ class Load:
         served = requests_served(cluster)
         for manifest in (NODE_CLASS, pool(self._nodes)):
             apply(cluster, manifest)
-        with Watcher(cluster) as seen, accountable(cluster, {"DOVETAIL_CATALOG": "generic"}) as kept:
+        with Watcher(cluster) as seen, accountable(cluster, CATALOG) as kept:
             self._scale_out(seen, kept)
             self._scale_in(seen, kept)
             figures.peak_memory_mib, figures.restarts = kept.peak_memory_mib, kept.restarts
@@ -230,7 +240,7 @@ class Load:
         return time.monotonic()
 
     def _rest(self, seen: Watcher, began_at: float) -> float:
-        """Wait until nothing has happened for a while; say when the last change was."""
+        """Wait until nothing has happened for a while and nothing is planned; say when the last change was."""
         still_since, last = began_at, None
 
         def quiet() -> bool:
@@ -239,7 +249,10 @@ class Load:
             moving = any(record_of(claim) or deleting(claim) for claim in seen.now("NodeClaim"))
             if nodes != last or moving:
                 still_since, last = time.monotonic(), nodes
-            return time.monotonic() - still_since > QUIET and not unrest(self._cluster)
+            if time.monotonic() - still_since <= QUIET or unrest(self._cluster):
+                return False
+            self.figures.planned = planned(self._cluster)
+            return not self.figures.planned
 
         deadline = time.monotonic() + self.patience
         while not quiet() and time.monotonic() < deadline:
