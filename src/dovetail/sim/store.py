@@ -138,6 +138,11 @@ class Table:
     waiting: list["asyncio.Future[None]"] = field(default_factory=list)
     listeners: list[Listener] = field(default_factory=list)
 
+    @property
+    def steps(self) -> int:
+        """How many changes there have ever been."""
+        return self.forgotten + len(self.history)
+
     def append(self, step: Step, limit: int) -> None:
         """Remember a step and wake those who wait for it."""
         self.history.append(step)

@@ -97,6 +97,7 @@ class World:
         self.interference = interference
         seed = str(self.options.seed)
         self._rng = random.Random(f"{seed}/calls")  # noqa: S311 - reproducible, not secret
+        self._listed: dict[type, tuple[int, tuple[Any, ...], tuple[Unreadable, ...]]] = {}  # after so many steps
         self.store = Store(self.clock, history_limit=self.options.history_limit, keeps_log=self.options.keeps_log)
         self.api = ApiServer(self.store, random.Random(f"{seed}/objects"), validate)  # noqa: S311 - as above
         self.kubelet = Kubelet(self.api, seed, self.options.kubelet)
@@ -140,13 +141,22 @@ class World:
     async def list(self, kind: Kind[T], options: ListOptions = _EVERYTHING) -> Listing[T]:
         """Every object of the kind, by namespace and name."""
         await self._enter("list", kind, None)
-        selects = _selects(options)
+        if options != _EVERYTHING:
+            items, unreadable = self._look_up(kind, _selects(options))
+            return Listing(items, str(self.store.version), unreadable)
+        steps = self.store.table(resource_of(kind)).steps
+        if self._listed.get(kind.model, (-1,))[0] != steps:
+            self._listed[kind.model] = steps, *self._look_up(kind, _all)
+        _, items, unreadable = self._listed[kind.model]
+        return Listing(items, str(self.store.version), unreadable)
+
+    def _look_up(self, kind: Kind[T], selects: Selects) -> tuple[tuple[T, ...], tuple[Unreadable, ...]]:
+        """What can be read, and what cannot."""
         objects = sorted(self.store.table(resource_of(kind)).objects.items())
         values = [record.value(kind) for _, record in objects if selects(record.plain)]
-        return Listing(
-            items=tuple(value for value in values if not isinstance(value, Unreadable)),
-            resource_version=str(self.store.version),
-            unreadable=tuple(value for value in values if isinstance(value, Unreadable)),
+        return (
+            tuple(value for value in values if not isinstance(value, Unreadable)),
+            tuple(value for value in values if isinstance(value, Unreadable)),
         )
 
     def watch(self, kind: Kind[T], since: str, options: ListOptions = _EVERYTHING) -> AsyncIterator[Change[T]]:
