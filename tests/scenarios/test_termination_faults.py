@@ -4,7 +4,9 @@ import asyncio
 
 import pytest
 
-from dovetail.sim.kinds import NODE, NODE_CLAIM
+from dovetail.model.wire import Key
+from dovetail.ports.errors import Unavailable
+from dovetail.sim.kinds import NODE, NODE_CLAIM, PDB
 from leaving import QUIET, Diary, nothing_left
 from scenarios.test_faults import Crash, Faults
 from stories import budget, deployment, live, node_class, node_pool, seeded
@@ -68,3 +70,37 @@ def test_failing_calls_make_a_drain_slower_and_nothing_else(seed):
         return faults.injected
 
     assert live(story, *SCENE, options=seeded(seed)) > 3
+
+
+class HalfRegistered:
+    """From the moment a Node is registered on, nobody gets to write that on its claim."""
+
+    def __init__(self):
+        self.joined = False
+
+    async def before(self, call):
+        if self.joined and (call.operation, call.kind) == ("patch", "NodeClaim"):
+            raise Unavailable("down")
+
+    async def after(self, call):
+        self.joined = self.joined or (call.operation, call.kind) == ("patch", "Node")
+
+
+def test_a_node_is_drained_although_its_claim_does_not_know_yet_that_it_registered():
+    """The process died between the two writes, and pods run there: the instance does not end under them."""
+
+    async def story(life):
+        await life.until(lambda: life.running(1))
+        (node,), (claim,), (pod,) = life.nodes, life.claims, life.pods
+        assert not claim.has("Registered")
+        life.world.api.delete(NODE_CLAIM, claim.key)
+        life.world.interference = None
+        await life.restart()
+        await asyncio.sleep(300)
+        assert [each.metadata.uid for each in life.claims if each.deleting] == [claim.metadata.uid]
+        assert [each.metadata.uid for each in life.pods if each.node_name == node.name] == [pod.metadata.uid]
+        life.world.api.delete(PDB, Key("default", "web"))
+        await life.until(lambda: nothing_left(life, [node], [claim]) and life.running(1), within=120)
+
+    scene = (node_class(), node_pool(disruption=QUIET), deployment(replicas=1), budget(maxUnavailable=0))
+    live(story, *scene, interference=HalfRegistered())

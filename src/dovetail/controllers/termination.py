@@ -19,6 +19,7 @@ from dovetail.core.lifecycle.patches import finalizer_removed
 from dovetail.model.conditions import find
 from dovetail.model.kinds import NODE, NODE_CLAIM
 from dovetail.model.labels import CAPACITY_TYPE, NODEPOOL, TERMINATION_FINALIZER, ZONE
+from dovetail.model.labels import REGISTERED as REGISTERED_LABEL
 from dovetail.model.node import Node
 from dovetail.model.nodeclaim import INSTANCE_TERMINATING, REGISTERED, NodeClaim
 from dovetail.model.pod import Pod
@@ -104,8 +105,8 @@ class Termination:
         if patch:
             claim = await context.patch_claim(claim, patch)
         self._announce_deadline(claim)
-        if claim.has(REGISTERED):
-            nodes = context.state.nodes_of(claim)
+        nodes = context.state.nodes_of(claim)
+        if claim.has(REGISTERED) or any(map(_takes_pods, nodes)):
             for node in nodes:
                 if not node.deleting and node.metadata.uid not in self._accepted:
                     await context.delete_node(node)
@@ -218,3 +219,8 @@ class Termination:
         if created_at is not None:
             lifetime: timedelta = self._context.clock.now() - created_at
             metrics.observe("karpenter_nodes_lifetime_duration_seconds", lifetime.total_seconds(), nodepool=pool)
+
+
+def _takes_pods(node: Node) -> bool:
+    """Whether it was registered; the process may have died before that was written on its claim, too."""
+    return node.metadata.labels.get(REGISTERED_LABEL) == "true"
