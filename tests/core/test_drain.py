@@ -79,6 +79,16 @@ def test_tiers_go_one_after_the_other():
         left = left[1:]
 
 
+def test_the_largest_pods_of_a_tier_are_asked_first():
+    """A small one leaves the large gap to the pod that needs it."""
+    pods = [
+        pod("small", on="n", cpu="500m"),
+        pod("large", on="n", cpu="700m"),
+        pod("roomy", on="n", cpu="500m", memory="2Gi"),
+    ]
+    assert names(plan_drain(on_node(*pods), NOON).evict) == ["large", "roomy", "small"]
+
+
 def test_a_protected_pod_holds_back_the_tiers_behind_it():
     drain = plan_drain(on_node(pod("job", on="n", metadata=PROTECTED), pod("agent", on="n", metadata=DAEMON)), NOON)
     assert drain.evict == ()

@@ -17,6 +17,9 @@ from dovetail.model.labels import DO_NOT_DISRUPT, EXCLUDE_FROM_LOAD_BALANCERS
 from dovetail.model.node import Node
 from dovetail.model.pod import Pod
 from dovetail.model.protection import protection
+from dovetail.model.quantity import ZERO
+from dovetail.model.requests import spec_requests
+from dovetail.model.resources import CPU, MEMORY
 from dovetail.model.snapshot import ClusterNode
 from dovetail.model.taints import DISRUPTED_TAINT, DISRUPTION_TAINT, tolerates
 
@@ -66,10 +69,17 @@ def plan_drain(node: ClusterNode, now: datetime, deadline: datetime | None = Non
     force = tuple(pod for pod in waiting if must_be_forced(pod, now, deadline))
     patient = [pod for pod in waiting if pod not in force]
     tier = min((tier_of(pod) for pod in patient), default=None)
-    evict = tuple(
-        pod for pod in patient if tier_of(pod) == tier and not pod.deleting and not protection(pod, now).active
-    )
-    return Drain(evict, force, waiting, tier, _changes_at(waiting, now, deadline))
+    evict = [pod for pod in patient if tier_of(pod) == tier and not pod.deleting and not protection(pod, now).active]
+    return Drain(tuple(sorted(evict, key=_largest_first)), force, waiting, tier, _changes_at(waiting, now, deadline))
+
+
+def _largest_first(pod: Pod) -> tuple[int, int]:
+    """As a simulation places them: whoever is easy to place leaves what room there is to those who are not.
+
+    Priority is the scheduler's own business: those that wait are looked at in that order, whoever was evicted first.
+    """
+    requests = spec_requests(pod.spec)
+    return -requests.get(CPU, ZERO).milli, -requests.get(MEMORY, ZERO).units
 
 
 def tier_of(pod: Pod) -> Tier:
