@@ -64,6 +64,7 @@ class Trouble:
     witness: Callable[[str, Call], None]  # called right before a call of somebody takes effect
     armed: list[Armed] = field(default_factory=list)
     injected: int = 0
+    struck_at: float = 0.0  # when a call was last made to fail or to take long
     _crash: Piece | None = None
     _calls_to_live: int = 0
 
@@ -124,6 +125,7 @@ class Trouble:
 
     def _spend(self, armed: Armed) -> None:
         self.injected += 1
+        self.struck_at = asyncio.get_running_loop().time()
         armed.left -= 1
         if armed.left <= 0:
             self.armed.remove(armed)

@@ -1,7 +1,8 @@
 """A node whose machine is lost is let go: silent, and unknown to its provider, it holds nothing up for long.
 
 A machine that is lost during a drain ends it; one that is lost at any other time is noticed by comparing. Neither waits
-for a budget, a protection or a grace: there is nothing left to protect.
+for a budget, a protection or a grace: there is nothing left to protect. Whoever was made to fail has all the time once
+more: a fault waits for its calls, however late they come.
 """
 
 from dovetail.model.nodeclaim import REGISTERED
@@ -35,4 +36,4 @@ class LossesAreNoticed(Law):
         lost_at = self.history.lost_nodes.get(node.value.name) if node is not None else None
         if node is None or lost_at is None or node.unready_since is None or not story.value.has(REGISTERED):
             return None
-        return max(lost_at, node.unready_since)
+        return max(lost_at, node.unready_since, self.history.supervisor.trouble.struck_at)
