@@ -215,7 +215,7 @@ def test_one_that_leaves_a_pod_of_those_before_it_without_a_place_is_not_done():
     (first,) = plan_pass(look, methods=single).commands
     (second,) = plan_pass(look_ahead(look, [first]), methods=single).commands
     assert (names(first), names(second)) == (["b"], ["c"])
-    assert names(revalidate(second, look, [first])) == "scheduling: beside the others it leaves a pod without a place"
+    assert names(revalidate(second, look, [first])) == "scheduling: once it is under way a pod is left without a place"
 
 
 def filled(name, *cpu):

@@ -2,9 +2,14 @@
 
 import pytest
 
-from acceptance.fleet import cluster, worker
-from builders import build, pod
-from dovetail.core.disruption.planner import plan_disruption
+from acceptance.fleet import ON_DEMAND, cluster, free, shielded, worker
+from builders import HUGE, LARGE, SMALL, build, pod
+from dovetail.core.disruption.ahead import as_if_under_way, look_ahead
+from dovetail.core.disruption.context import Context
+from dovetail.core.disruption.methods import METHODS
+from dovetail.core.disruption.planner import plan_disruption, plan_pass
+from dovetail.core.disruption.validation import revalidate
+from dovetail.core.provisioning.plan import plan_provisioning
 from dovetail.model.kinds import POD_DISRUPTION_BUDGET
 
 HOSTNAME = "kubernetes.io/hostname"
@@ -55,8 +60,8 @@ def test_a_node_whose_second_pod_waits_for_its_first_and_the_first_for_the_node_
     refusal = next(each for each in found.refusals_by_method["single-node"] if each.about == "node/small")
     assert refusal.code == "DrainWouldStall"
     assert refusal.message == (
-        "the drain would not end: default/small-0, once evicted, has no place before the node is gone, and until it "
-        "runs its budget keeps the others there (PodDisruptionBudget=[default/web])"
+        "the drain would not end: default/small-0, once evicted, has no place before a drained node is gone, and until "
+        "it runs its budget keeps the others there (PodDisruptionBudget=[default/web])"
     )
 
 
@@ -98,3 +103,48 @@ def test_a_node_that_is_drained_goes_and_is_no_domain_any_more():
 
 def test_several_nodes_that_would_stall_together_stay():
     assert gone(plan(spread(), beside=[small_one("other", 2, spread())])) == []
+
+
+def single(look, before=()):
+    """What single-node consolidation would do as well beside these commands."""
+    method = next(each for each in METHODS if each.name == "single-node")
+    return plan_pass(look_ahead(look, before), methods=[method]).commands
+
+
+def test_what_other_drains_still_need_of_a_budget_is_not_there_twice():
+    """Each of two nodes alone has all the budget it needs; the second beside the first has not."""
+
+    def beside(allowed):
+        held = {"annotations": {"karpenter.sh/do-not-disrupt": "true"}}
+        kept = {name: pod(f"kept-{name}", on=name, metadata=held) for name in ("a1", "a2")}
+        large = [worker(name, each, *web(name, 2, spread())) for name, each in kept.items()]
+        small = [small_one(name, 2, spread()) for name in ("a", "b")]
+        look = Context(cluster(*small, *large, pdbs=[budget(allowed)]))
+        first = single(look)
+        return [each.name for command in (*first, *single(look, first)) for each in command.candidates]
+
+    assert beside(4) == ["a", "b"]
+    assert beside(3) == ["a"]
+
+
+def test_a_replacement_does_not_help_a_drain_that_would_not_end():
+    """It is an empty node, and takes as many as it may before the old one is gone: then both wait for each other."""
+
+    def replaced(spec):
+        node = worker("old", *web("old", 5, spec, cpu="250m"), size=("8", "32Gi"), type_="m.huge")
+        snapshot = cluster(node, pools=[free(template=ON_DEMAND)], types=(SMALL, LARGE, HUGE), pdbs=[budget(1)])
+        return gone(plan_disruption(snapshot))
+
+    assert replaced(spread()) == []
+    assert replaced({}) == ["old"]
+
+
+def test_a_move_after_which_provisioning_would_buy_another_node_does_not_hold():
+    """Placed before there is a replacement the pods fit; once it is there it is an empty domain, and they do not."""
+    a = worker("a", *web("a", 7, spread(), cpu="500m"), type_="m.large")
+    filler = shielded("filler", "b", cpu="1500m")
+    b = worker("b", *web("b", 7, spread(), cpu="500m"), filler, size=("8", "32Gi"), type_="m.huge")
+    snapshot = cluster(a, b, pools=[free(template=ON_DEMAND)], types=(SMALL, LARGE, HUGE))
+    (command,) = single(Context(snapshot))
+    assert plan_provisioning(as_if_under_way(snapshot, [command])).launches
+    assert "a pod is left without a place" in revalidate(command, Context(snapshot)).message

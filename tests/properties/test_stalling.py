@@ -12,6 +12,9 @@ from properties.test_undo import state
 from reference.clusters import random_cluster
 from reference.drain import ends
 
+NOTHING = Bounds(most_drafts=0)
+"""What may be bought."""
+
 
 def some_permits(dice, nodes):
     """Budgets, one for each workload or for none, that let go of one or two of its pods."""
@@ -38,10 +41,10 @@ def test_a_drain_stalls_where_the_reference_does_and_leaves_no_trace(chunk):
             nodes = [node for node in case.snapshot.nodes if node.name in names]
             permits = some_permits(dice, nodes)
             expected = ends(case.snapshot, case.pools, names, permits.allowed, permits.budgets)
-            found = sweep.drain(rows, permits).blocker()
+            found = sweep.drain(rows, permits, NOTHING).blocker()
             assert (found is None) is expected, f"seed {seed}, {names}, {row}: {found and found.key}"
             seen[expected] += 1
-            if sweep.remove_together(rows, Bounds(most_drafts=0)).blocker is None:
-                assert (sweep.stalled(rows, permits) is None) is expected, f"seed {seed}, {names}, {row}"
+            if sweep.remove_together(rows, NOTHING).blocker is None:
+                assert (sweep.stalled(rows, permits, NOTHING) is None) is expected, f"seed {seed}, {names}, {row}"
         assert state(sweep) == before, f"seed {seed}"
     assert min(seen[True], seen[False]) > 5, seen

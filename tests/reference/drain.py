@@ -32,8 +32,7 @@ def ends(
     pending: list[Pod] = []
     while draining:
         before = (len(draining), sum(len(room.bound) for room in draining), len(pending))
-        for room in draining:
-            pending += _evict(room, left, budgets)
+        pending += _evict(draining, left, budgets)
         gone = [room for room in draining if not any(pod.reschedulable for pod in room.bound)]
         draining = [room for room in draining if room not in gone]
         run.rooms = [room for room in run.rooms if room not in gone]
@@ -43,7 +42,8 @@ def ends(
                 for budget in budgets.get(pod.key, ()):
                     left[budget] += 1
         if (len(draining), sum(len(room.bound) for room in draining), len(pending)) == before:
-            return not any(budgets.get(pod.key) for pod in pending)
+            kept = [pod for room in draining for pod in room.bound if pod.reschedulable]
+            return not any(budgets.get(pod.key) for pod in (*pending, *kept))
     return True
 
 
@@ -53,15 +53,19 @@ def _tainted(node: ClusterNode) -> ClusterNode:
     return ClusterNode(msgspec.structs.replace(node.node, spec=spec), node.claim, node.pods)
 
 
-def _evict(room: Room, left: dict[int, int], budgets: Mapping[Key, tuple[int, ...]]) -> list[Pod]:
-    evicted = []
-    for pod in room.bound:
-        asked = budgets.get(pod.key, ())
-        if pod.reschedulable and not pod.terminal and all(left[budget] > 0 for budget in asked):
-            evicted.append(pod)
-            for budget in asked:
-                left[budget] -= 1
-    room.bound = tuple(pod for pod in room.bound if pod not in evicted)
+def _evict(rooms: Sequence[Room], left: dict[int, int], budgets: Mapping[Key, tuple[int, ...]]) -> list[Pod]:
+    """One pod of each room in turn, as long as budgets let any go."""
+    evicted: list[Pod] = []
+    queues = [[pod for pod in room.bound if pod.reschedulable and not pod.terminal] for room in rooms]
+    for turn in range(max(map(len, queues), default=0)):
+        for pod in (queue[turn] for queue in queues if turn < len(queue)):
+            asked = budgets.get(pod.key, ())
+            if all(left[budget] > 0 for budget in asked):
+                evicted.append(pod)
+                for budget in asked:
+                    left[budget] -= 1
+    for room in rooms:
+        room.bound = tuple(pod for pod in room.bound if pod not in evicted)
     return evicted
 
 

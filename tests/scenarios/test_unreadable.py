@@ -43,7 +43,7 @@ def test_nothing_is_disrupted_while_a_pod_or_a_budget_cannot_be_read(odd):
         told = [event for event in life.events("DisruptionBlocked") if event.involved_object.kind == "NodePool"]
         assert any("default/odd" in event.message and event.type == "Warning" for event in told)
         life.world.api.delete(made.resource, Key("default", "odd"))
-        await life.until(lambda: not life.nodes)
+        await life.until(lambda: not life.nodes, within=60)
 
     live(story, node_class(), pool(), deployment(replicas=3), settings=ACTING)
 

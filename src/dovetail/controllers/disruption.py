@@ -58,7 +58,7 @@ class Disruption:
         self._turns = Turns()
         self._figures = PassFigures(context.metrics)
         self._telling = Telling(context)
-        self._met_nominations = False  # in the last pass; whoever takes a later snapshot forgets those that are over
+        self._restless = False  # the last pass met what ends without a word: nominations, or objects nobody can read
         self._gates = read_gates(context.settings.feature_gates, context.settings.preference_policy)
 
     async def run(self) -> None:
@@ -74,10 +74,10 @@ class Disruption:
 
     async def _rest(self, began: datetime, seen: int) -> None:
         """Wait while nothing has changed and no clock has run out since the pass began, but not for ever."""
-        if self._met_nominations:
+        state, clock = self._context.state, self._context.clock
+        if self._restless:
             return
-        state, clock, offered = self._context.state, self._context.clock, await self._catalogs()
-        latest = began + LONGEST_REST
+        offered, latest = await self._catalogs(), began + LONGEST_REST
         latest = min(latest, next_turn(state.snapshot(began, offered), self._backing_off(), self._turns) or latest)
         while state.revision == seen and (now := clock.now()) < latest and await self._catalogs() == offered:
             with suppress(TimeoutError):
@@ -88,10 +88,11 @@ class Disruption:
         """One pass; says whether anything was started. What did not hold leaves the turn to the methods after it."""
         await self._executor.tidy()
         context = await self._pass()
-        if self._telling.blind(context):
+        blind = self._telling.blind(context)
+        self._restless = blind or bool(context.snapshot.nominated)
+        if blind:
             return False
         self._telling.paused(context)
-        self._met_nominations = bool(context.snapshot.nominated)
         refused: dict[str, tuple[Refusal, ...]] = {}
         for method in METHODS:
             if method.reason in VALIDATED:

@@ -38,12 +38,11 @@ class GarbageCollection:
         while True:
             eager = failed or rounds < EAGER_ROUNDS
             await asyncio.sleep(self._pause(failed) if eager else self._interval)
-            done = await self.collect()
-            failed = 0 if done is not None else failed + 1
-            rounds += bool(done)
+            failed = 0 if await self.collect() else failed + 1
+            rounds += not failed
 
-    async def collect(self) -> bool | None:
-        """Compare once: None when something failed, False when nothing can be said of instances.
+    async def collect(self) -> bool:
+        """Compare once; says whether nothing failed.
 
         One list of instances serves both ways. Claims read before it cannot lose what is being launched, and what
         claims read after it do not have, nobody has.
@@ -51,11 +50,11 @@ class GarbageCollection:
         before = self._held()
         instances = await guarded("nodeclaim.garbagecollection", self._context.cloud.list)
         if instances is None:
-            return None
+            return False
         held = Holdings(before.claims, before.nodes, instances)
         claims = await guarded("nodeclaim.garbagecollection", partial(self._collect_claims, held))
         rest = await guarded("instance.garbagecollection", partial(self._collect_instances, instances))
-        return rest if claims else None
+        return bool(claims and rest)
 
     def _pause(self, failed: int) -> float:
         """Ten seconds, twice as long after each failure, never longer than the interval."""
@@ -79,7 +78,7 @@ class GarbageCollection:
     async def _collect_instances(self, instances: tuple[Instance, ...]) -> bool:
         """Terminate instances nobody claims, and delete nodes that have nothing."""
         if self._context.state.claims.unreadable:
-            return False  # what they claim cannot be told, so nothing counts as unclaimed
+            return True  # what they claim cannot be told, so nothing counts as unclaimed
         held, now = self._held(), self._context.clock.now()
         holdings = Holdings(held.claims, held.nodes, instances)
         leaked = [instance for instance in leaked_instances(holdings, now) if not self._is_strange(instance)]

@@ -1,5 +1,6 @@
 """What every method is handed: the snapshot, what budgets still allow, and simulations made once and shared."""
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -12,6 +13,7 @@ from dovetail.core.disruption.simulations import Simulations, View
 from dovetail.core.disruption.waits import consolidation_span, elapsed, grace_wait, has_windows, quiet_since
 from dovetail.core.disruption.windows import closes_at
 from dovetail.core.provisioning.eligibility import displaced_pods, provisionable_pods
+from dovetail.core.scheduling.rooms import still_standing
 from dovetail.core.scheduling.sweep import Sweep
 from dovetail.model.labels import INSTANCE_TYPE
 from dovetail.model.nodeclaim import NodeClaim
@@ -91,6 +93,13 @@ class Context:
         """The PodDisruptionBudgets that select a pod."""
         self.book.turn_to(self.snapshot)
         return [self.snapshot.pdbs[position] for position in self.book.guards(pod)]
+
+    @cached_property
+    def spoken_for(self) -> Mapping[int, int]:
+        """How many pods each budget, by position, has yet to let go of on nodes that are drained or soon will be."""
+        self.book.turn_to(self.snapshot)
+        going = (node for node in self.snapshot.nodes if still_standing(node) or node.record is not None)
+        return Counter(budget for node in going for _, budgets in self.book.of(node).guarded for budget in budgets)
 
     @cached_property
     def _bounded_drains(self) -> bool:

@@ -10,36 +10,39 @@ from collections.abc import Sequence
 
 from dovetail.core.disruption.candidates import Candidate
 from dovetail.core.disruption.context import Context
+from dovetail.core.scheduling.removal import Bounds
 from dovetail.core.scheduling.stalling import Permits
 from dovetail.model.refusal import Refusal
 from dovetail.model.wire import Key
 
 
-def stall_refusal(candidates: Sequence[Candidate], context: Context) -> Refusal | None:
-    """Why these nodes cannot be drained together unless something takes their place, or None."""
+def stall_refusal(candidates: Sequence[Candidate], context: Context, replacements: int) -> Refusal | None:
+    """Why these nodes cannot be drained together while no more than so many take their place, or None."""
     permits = _permits(candidates, context)
     if not permits.budgets:
         return None
     sweep = context.sweep(consolidating=True)
-    pod = sweep.stalled([sweep.row(each.name) for each in candidates], permits)
+    bounds = Bounds(below=sum(each.price for each in candidates), most_drafts=replacements)
+    pod = sweep.stalled([sweep.row(each.name) for each in candidates], permits, bounds)
     if pod is None:
         return None
     names = " ".join(str(budget.key) for budget in context.budgets_of(pod))
     why = (
-        f"the drain would not end: {pod.key}, once evicted, has no place before the node is gone, and until it runs "
-        f"its budget keeps the others there (PodDisruptionBudget=[{names}])"
+        f"the drain would not end: {pod.key}, once evicted, has no place before a drained node is gone, and until it "
+        f"runs its budget keeps the others there (PodDisruptionBudget=[{names}])"
     )
     return Refusal("DrainWouldStall", f"node/{candidates[0].name}", why)
 
 
 def _permits(candidates: Sequence[Candidate], context: Context) -> Permits:
-    """The budgets that do not let go of all these pods at once."""
+    """The budgets that do not let go of all these pods at once, after those of nodes that are drained already."""
     pdbs, book = context.snapshot.pdbs, context.book
     book.turn_to(context.snapshot)
     guarded = [entry for each in candidates for entry in book.of(each.node).guarded]
     asked = Counter(budget for _, budgets in guarded for budget in budgets)
-    tight = {budget: pdbs[budget].status.disruptions_allowed for budget in asked}
-    tight = {budget: allowed for budget, allowed in tight.items() if allowed < asked[budget]}
+    spent = context.spoken_for if asked else {}
+    left = {budget: max(0, pdbs[budget].status.disruptions_allowed - spent.get(budget, 0)) for budget in asked}
+    tight = {budget: allowed for budget, allowed in left.items() if allowed < asked[budget]}
     selected: dict[Key, tuple[int, ...]] = {}
     for pod, budgets in guarded if tight else ():
         held = tuple(budget for budget in budgets if budget in tight)

@@ -29,8 +29,8 @@ def revalidate(command: Command, context: Context, before: Collection[Command] =
     """The command as it stands now beside those `before` it, which were just started, or why it no longer does."""
     look = look_ahead(context, before)
     checked = _looked_at(command, look)
-    if before and isinstance(checked, Command) and crowded(look_ahead(context, (*before, checked)), look):
-        return _gone(command, "scheduling: beside the others it leaves a pod without a place")
+    if isinstance(checked, Command) and crowded(look_ahead(context, (*before, checked)), look):
+        return _gone(command, "scheduling: once it is under way a pod is left without a place")
     return checked
 
 
@@ -75,7 +75,7 @@ def _simulated_again(command: Command, survivors: list[Candidate], context: Cont
     for planned, fresh in zip(command.replacements, outcome.drafts, strict=True):
         if not planned.type_names <= fresh.type_names:
             return _gone(command, "scheduling: the replacement could be something else by now")
-    stall = stall_refusal(survivors, context) if not command.replacements else None
+    stall = stall_refusal(survivors, context, len(command.replacements))
     if stall is not None:
         return _gone(command, f"scheduling: {stall.message}")
     return Command(command.method, command.reason, tuple(survivors), command.replacements)

@@ -52,21 +52,16 @@ def revise(
 
 def _held_up(placement: Placement, snapshot: Snapshot, waiting: Sequence[Pod]) -> list[Pod]:
     """Pods that have waited too long, for which nothing is on its way, and whose budgets keep pods on nodes that go."""
-    kept = [pod for node in snapshot.nodes if _is_kept(node) for pod in node.pods if pod.reschedulable]
-    closed = [
-        budget
-        for budget in snapshot.pdbs
-        if budget.status.disruptions_allowed <= 0 and any(matching(pod, (budget,)) for pod in kept)
-    ]
-    if not closed:
-        return []
-    ready = {node.name for node in snapshot.nodes if node.initialized}
+    late = [pod for pod in waiting if snapshot.at - _waiting_since(pod, snapshot.at) >= PATIENCE]
+    closed = [budget for budget in snapshot.pdbs if late and budget.status.disruptions_allowed <= 0]
+    closed = [budget for budget in closed if any(matching(pod, (budget,)) for pod in late)]
+    kept = [pod for node in snapshot.nodes if closed and _is_kept(node) for pod in node.pods if pod.reschedulable]
+    closed = [budget for budget in closed if any(matching(pod, (budget,)) for pod in kept)]
+    ready = {node.name for node in snapshot.nodes if closed and node.initialized}
     return [
         pod
-        for pod in waiting
-        if (pod.key in placement.refusals or placement.node_by_pod.get(pod.key) in ready)
-        and snapshot.at - _waiting_since(pod, snapshot.at) >= PATIENCE
-        and matching(pod, closed)
+        for pod in late
+        if (pod.key in placement.refusals or placement.node_by_pod.get(pod.key) in ready) and matching(pod, closed)
     ]
 
 

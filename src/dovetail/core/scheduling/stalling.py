@@ -3,11 +3,13 @@
 Once nodes are gone their pods have a place: that is known before this is asked. But while they are drained they are
 still there, and count for topology with every pod that is left on them. So a pod that was evicted may have to wait for
 its node to go, and the rest of the node for the pod. The drain is lived through here on a board, as fast as budgets
-allow, and undone. Where there is room and what a pod prefers is looked at as elsewhere; nothing is bought.
+allow, and undone. Where there is room and what a pod prefers is looked at as elsewhere; what may be bought is an empty
+node, as it is in life: there before the drain begins.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from dovetail.core.scheduling.board import Board
 from dovetail.core.scheduling.placing import Placing
@@ -67,14 +69,19 @@ class Drain:
         while self._left:
             moved = [self._evict(), self._let_go(), self._settle()]
             if not any(moved):
-                return next((pod for pod, _ in self._pending if self._budgets.get(pod.key)), None)
+                held = (*self._pending, *(entry for queue in self._left.values() for entry in queue))
+                return next((pod for pod, _ in held if self._budgets.get(pod.key)), None)
         return None
 
     def _evict(self) -> bool:
-        """Whether any pod could be evicted; all that budgets allow are."""
+        """Whether any pod could be evicted; all that budgets allow are, of one node after the other in turn."""
         before = len(self._pending)
-        for row, queue in self._left.items():
-            self._left[row] = [entry for entry in queue if not self._evicted(entry, row)]
+        rows, queues = list(self._left), list(self._left.values())
+        self._left = {row: [] for row in rows}
+        for turn in zip_longest(*queues):
+            for row, entry in zip(rows, turn, strict=True):
+                if entry is not None and not self._evicted(entry, row):
+                    self._left[row].append(entry)
         return len(self._pending) > before
 
     def _evicted(self, entry: Entry, row: int) -> bool:
@@ -106,12 +113,16 @@ class Drain:
     def _leave(self, shape: Shape, row: int) -> None:
         self._board.leave(shape, row, [t for t in self._board.rulebook.counted_by[shape] if t not in self._blind])
 
+    def _settled(self, pod: Pod, shape: Shape) -> bool:
+        """In a room, or else on what replaces the nodes."""
+        return self._placing.settle_in_room(shape) is not None or self._placing.place(pod, shape) is not None
+
     def _settle(self) -> bool:
         """Whether any evicted pod runs again. Where one found no place, the next like it finds none either."""
         waiting: list[Entry] = []
         refused: set[Shape] = set()
         for pod, shape in self._pending:
-            if shape in refused or self._placing.settle_in_room(shape) is None:
+            if shape in refused or not self._settled(pod, shape):
                 refused.add(shape)
                 waiting.append((pod, shape))
                 continue

@@ -116,17 +116,18 @@ class Sweep:
         together = Together(trail.drafts if trail.blocker is None else (), trail.blocker)
         return Answer(together, rows, departure.shapes, tuple(trail.places), tuple(trail.later))
 
-    def stalled(self, rows: Sequence[int], permits: Permits) -> Pod | None:
+    def stalled(self, rows: Sequence[int], permits: Permits, bounds: Bounds) -> Pod | None:
         """The pod a drain of nodes that can go would wait for without end, as budgets let go of pods now, or None."""
         moving = (entry for row in rows for entry in self._moving_by_row[row])
         ruled = any(pod.key in permits.budgets and self._ruled(shape) for pod, shape in moving)
-        return self.drain(rows, permits).blocker() if ruled else None
+        return self.drain(rows, permits, bounds).blocker() if ruled else None
 
-    def drain(self, rows: Sequence[int], permits: Permits) -> Drain:
-        """A drain of these nodes, to be lived through."""
+    def drain(self, rows: Sequence[int], permits: Permits, bounds: Bounds) -> Drain:
+        """A drain of these nodes, to be lived through, with what may be bought to replace them."""
         moving = {row: self._moving_by_row[row] for row in rows}
         spreads = self._departure([entry for queue in moving.values() for entry in queue]).spreads
-        return Drain(Placing(self._board, self._shop, most_drafts=0), moving, spreads, permits)
+        placing = Placing(self._board, self._shop, below=bounds.below, most_drafts=bounds.most_drafts)
+        return Drain(placing, moving, spreads, permits)
 
     def _ruled(self, shape: Shape) -> bool:
         """Whether topology binds a pod even when it gives up everything it prefers."""

@@ -74,7 +74,7 @@ class MultiNode:
             if isinstance(narrowed, str):
                 return None
             replacements.append(narrowed)
-        if not replacements and stall_refusal(candidates, context) is not None:
+        if stall_refusal(candidates, context, len(replacements)) is not None:
             return None
         command = Command(self.name, self.reason, tuple(candidates), tuple(replacements))
         return command if approves(command, context) else None

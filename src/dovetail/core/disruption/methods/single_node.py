@@ -75,7 +75,7 @@ class Move(msgspec.Struct, frozen=True, eq=False, gc=False):
 def _best(moves: list[Move], refusals: list[Refusal], context: Context) -> Move | None:
     """The move that saves most of those whose drain comes to an end; the others are told why they are none."""
     for move in sorted(moves, key=lambda move: -move.saving):
-        stall = stall_refusal((move.candidate,), context) if move.draft is None else None
+        stall = stall_refusal((move.candidate,), context, int(move.draft is not None))
         if stall is None:
             return move
         moves.remove(move)
