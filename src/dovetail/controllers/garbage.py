@@ -18,6 +18,7 @@ from dovetail.model.nodeclaim import NodeClaim, NodeClaimStatus
 from dovetail.model.wire import ObjectMeta
 from dovetail.ports.errors import InstanceNotFound
 from dovetail.runtime.abreast import abreast
+from dovetail.runtime.backoff import Backoff
 from dovetail.runtime.guard import guarded
 
 log = logging.getLogger(__name__)
@@ -34,12 +35,17 @@ class GarbageCollection:
     async def run(self) -> None:
         """Compare until cancelled."""
         await self._context.state.synced()
-        rounds, failed = 0, 0
+        interval = self._context.settings.garbage_collection_interval.total_seconds()
+        backoff = Backoff(first=EAGER_SECONDS, limit=interval)
+        rounds, pause = 0, min(EAGER_SECONDS, interval)
         while True:
-            eager = failed or rounds < EAGER_ROUNDS
-            await asyncio.sleep(self._pause(failed) if eager else self._interval)
-            failed = 0 if await self.collect() else failed + 1
-            rounds += not failed
+            await asyncio.sleep(pause)
+            if not await self.collect():
+                pause = backoff.next()
+                continue
+            backoff.reset()
+            rounds += 1
+            pause = min(EAGER_SECONDS, interval) if rounds < EAGER_ROUNDS else interval
 
     async def collect(self) -> bool:
         """Compare once; says whether nothing failed.
@@ -55,14 +61,6 @@ class GarbageCollection:
         claims = await guarded("nodeclaim.garbagecollection", partial(self._collect_claims, held))
         rest = await guarded("instance.garbagecollection", partial(self._collect_instances, instances))
         return bool(claims and rest)
-
-    def _pause(self, failed: int) -> float:
-        """Ten seconds, twice as long after each failure, never longer than the interval."""
-        return min(EAGER_SECONDS * 2.0 ** max(0, min(failed, 10) - 1), self._interval)
-
-    @property
-    def _interval(self) -> float:
-        return self._context.settings.garbage_collection_interval.total_seconds()
 
     async def _collect_claims(self, holdings: Holdings) -> bool:
         """Let go of claims that lost their instance."""

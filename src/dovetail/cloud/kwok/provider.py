@@ -43,8 +43,6 @@ class KwokProvider:
         self._registrations = Registrations(cluster)
         self._classes: dict[str, tuple[datetime, KWOKNodeClass | None]] = {}
         self._listed: dict[str, tuple[Node, Instance]] = {}
-        self._seen: tuple[tuple[Node, ...], tuple[Unreadable, ...], tuple[Node, ...]] | None = None
-        self._instances: tuple[Instance, ...] = ()
         self.availability = Availability(tuple(catalog))
         offered = {key for each in catalog for offering in each.offerings for key in offering.requirements}
         self._well_known = INSTANCE_LABELS | offered
@@ -131,20 +129,14 @@ class KwokProvider:
     async def list(self) -> tuple[Instance, ...]:
         """Every instance, those still waiting to register included."""
         listing = await self._cluster.list(NODE)
-        waiting = self._registrations.all_waiting()
-        seen = self._seen
-        if seen is not None and listing.items is seen[0] and (listing.unreadable, waiting) == seen[1:]:
-            return self._instances  # a simulated cluster that has not changed
         ours = (node for node in listing.items if node.provider_id.startswith(PROVIDER_PREFIX) and not is_lost(node))
         nodes = {node.provider_id: node for node in ours}
-        for node in waiting:
+        for node in self._registrations.all_waiting():
             nodes.setdefault(node.provider_id, node)
         # A node that has not changed is the same value again, and so is its instance.
         self._listed = {key: self._as_listed(key, node) for key, node in nodes.items()}
         instances = (instance for _, instance in self._listed.values())
-        self._instances = (*instances, *_unreadable_instances(listing.unreadable))
-        self._seen = listing.items, listing.unreadable, waiting
-        return self._instances
+        return (*instances, *_unreadable_instances(listing.unreadable))
 
     def _as_listed(self, key: str, node: Node) -> tuple[Node, Instance]:
         known = self._listed.get(key)

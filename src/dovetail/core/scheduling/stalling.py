@@ -3,8 +3,8 @@
 Once nodes are gone their pods have a place: that is known before this is asked. But while they are drained they are
 still there, and count for topology with every pod that is left on them. So a pod that was evicted may have to wait for
 its node to go, and the rest of the node for the pod. The drain is lived through here on a board, as fast as budgets
-allow, and undone. Where there is room and what a pod prefers is looked at as elsewhere; what may be bought is an empty
-node, as it is in life: there before the drain begins.
+allow, and undone. Where there is room and what a pod prefers is looked at as elsewhere; a replacement is an empty node,
+which takes whoever finds no room.
 """
 
 from collections.abc import Iterable, Mapping

@@ -176,9 +176,8 @@ class People:
         for key, condition in self._sick:
             if world.store.find(NODE, key) is not None and key.name not in self._history.excused_nodes:
                 world.mishaps.turn(key.name, condition, "True" if condition == "Ready" else "False")
-        for name in sorted(
-            self._history.excused_nodes - set(self._history.lost_nodes)
-        ):  # nobody helps with what is lost
+        helped = self._history.excused_nodes - self._history.lost_nodes.keys()  # nobody helps with what is lost
+        for name in sorted(helped):
             if world.store.find(NODE, Key("", name)) is not None:
                 world.mishaps.vanish(name)
 
