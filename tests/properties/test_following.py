@@ -31,7 +31,7 @@ def answers(sweep):
         for pair in pairs:
             together = sweep.remove_together(pair, bounds)
             blocker = together.blocker.key if together.blocker is not None else None
-            one[pair, bounds] = blocker, described(together.drafts)
+            one[tuple(map(sweep.name, pair)), bounds] = blocker, described(together.drafts)
     return one
 
 
@@ -101,6 +101,43 @@ def test_a_sweep_that_followed_answers_like_a_new_one(chunk):
             assert answers(sweep) == answers(fresh), f"seed {seed}, change {number}"
             followed += 1
     assert followed > 200
+
+
+def without(snapshot, place):
+    """The node of a place is gone, or on its way out."""
+    return replace(snapshot, nodes=(*snapshot.nodes[:place], *snapshot.nodes[place + 1 :])), snapshot.nodes[place]
+
+
+@pytest.mark.parametrize("chunk", range(4))
+def test_a_sweep_that_parted_with_nodes_answers_like_a_new_one(chunk):
+    """Between the departures pods come and go elsewhere, and nodes are closed."""
+    parted = spread = 0
+    for seed in range(chunk * 150, chunk * 150 + 150):
+        case, rng = random_cluster(seed), random.Random(seed)  # noqa: S311 - not for secrets
+        snapshot = replace(case.snapshot, unbound_pods=())
+        sweep = Sweep(snapshot, case.pools)
+        closed = set()
+        for number in range(4):
+            if len(snapshot.nodes) < 2:
+                break
+            if rng.random() < 0.8:
+                answers(sweep)  # now and then nobody has asked
+            if rng.random() < 0.6:
+                snapshot, node = without(snapshot, rng.randrange(len(snapshot.nodes)))
+                if node.name not in sweep._base.rooms.row_by_name or not sweep.part_with(sweep.row(node.name)):
+                    break
+                closed -= {node.name}
+                parted += 1
+                spread += bool(sweep._rulebook.spreads)
+            else:
+                snapshot, node = with_one_pod_changed(snapshot, rng, number)
+                closed ^= {node.name} if rng.random() < 0.2 else set()
+                known = sweep._base.rooms.row_by_name.get(node.name)
+                if known is None or not sweep.follow(known, node, closed=node.name in closed):
+                    break
+            assert answers(sweep) == answers(Sweep(snapshot, case.pools, closed=closed)), f"seed {seed}, {number}"
+    assert parted > 100
+    assert spread > 15
 
 
 def with_pods(snapshot, place, pods):

@@ -1,7 +1,8 @@
 """Simulations kept from one pass to the next.
 
 A sweep follows the cluster as long as nothing but the pods of some nodes has changed, and keeps the answers that this
-does not touch. Anything else, pods that wait for a node included, and it is made anew.
+does not touch. Anything else, pods that wait for a node included, and one is made anew; while pods wait that one is for
+once, and the one before goes on when they have settled.
 """
 
 from collections.abc import Sequence
@@ -62,6 +63,7 @@ class Simulations:
 
     def __init__(self) -> None:
         self._kept: dict[bool, tuple[View, Sweep]] = {}
+        self._latest: dict[bool, tuple[View, Sweep]] = {}
         self._followed = 0
         self.outcomes: dict[str, Outcome] = {}
         """What the removal of each node would come to."""
@@ -70,36 +72,66 @@ class Simulations:
     def sweep(self, view: View, *, consolidating: bool) -> Sweep:
         """A sweep of this view, new or brought up to it."""
         self.said.shrink(len(view.snapshot.nodes))
-        other = self._kept.get(not consolidating)
+        other = self._latest.get(not consolidating)
         if other is not None and other[0].snapshot is view.snapshot and other[0].closed == view.closed:
             self._kept.pop(consolidating, None)
+            self._latest.pop(consolidating, None)
             return other[1]
-        kept = self._kept.pop(consolidating, None)
-        sweep = self._followed_to(view, *kept) if kept is not None else None
+        sweep = self._followed_to(view, consolidating=consolidating) if view.followable else None
         if sweep is None:
             sweep = _made(view)
             self.outcomes.clear()
-        self._kept[consolidating] = view, sweep
+        self._latest[consolidating] = view, sweep
+        if view.followable:
+            self._kept[consolidating] = view, sweep
         return sweep
 
-    def _followed_to(self, view: View, before: View, sweep: Sweep) -> Sweep | None:
-        if not _comparable(before, view) or not (before.followable and view.followable):
+    def _followed_to(self, view: View, *, consolidating: bool) -> Sweep | None:
+        if consolidating not in self._kept:
             return None
-        toggled = before.closed ^ view.closed
-        changed = []
-        pairs = zip(before.snapshot.nodes, view.snapshot.nodes, strict=True)
-        for old, new in [(old, new) for old, new in pairs if old is not new or (toggled and new.name in toggled)]:
-            if not _alike(old, new):
-                return None
-            if not leaving(new):
-                changed.append(new)
-        self._followed += len(changed)
+        before, sweep = self._kept.pop(consolidating)
+        if not _comparable(before, view):
+            return None
+        moves = _moves(before, view)
+        if moves is None:
+            return None
+        self._followed += len(moves.changed) + len(moves.departed)
         nodes = len(view.snapshot.nodes)
-        if len(changed) > max(ALWAYS_FOLLOWED, MOST_CHANGED * nodes) or self._followed > max(nodes, 10):
+        if len(moves.changed) > max(ALWAYS_FOLLOWED, MOST_CHANGED * nodes) or self._followed > max(nodes, 10):
             self._followed = 0  # a new start now and then lets go of what only former pods had
             return None
-        done = all(sweep.follow(sweep.row(node.name), node, closed=node.name in view.closed) for node in changed)
+        done = all(sweep.part_with(sweep.row(name)) for name in moves.departed) and all(
+            sweep.follow(sweep.row(node.name), node, closed=node.name in view.closed) for node in moves.changed
+        )
         return sweep if done else None
+
+
+@dataclass(frozen=True)
+class Moves:
+    """What became of the nodes between two views."""
+
+    departed: list[str]
+    changed: list[ClusterNode]
+
+
+def _moves(before: View, after: View) -> Moves | None:
+    """Nodes that left, or began to, and those with other pods; None if there is more to it."""
+    toggled = before.closed ^ after.closed
+    there = {node.name: node for node in before.snapshot.nodes}
+    moves = Moves([], [])
+    for new in after.snapshot.nodes:
+        old = there.pop(new.name, None)
+        if (old is new and not (toggled and new.name in toggled)) or (leaving(new) and (old is None or leaving(old))):
+            continue
+        if old is None or not _alike(old, new):
+            return None
+        if leaving(new):
+            moves.departed.append(new.name)
+        else:
+            moves.changed.append(new)
+    lost = [old for old in there.values() if not leaving(old)]
+    moves.departed.extend(old.name for old in lost)
+    return moves if all(old.launched for old in lost) else None
 
 
 def _made(view: View) -> Sweep:
@@ -117,7 +149,6 @@ def _comparable(before: View, after: View) -> bool:
     old, new = before.snapshot, after.snapshot
     return (
         before.respect_preferences == after.respect_preferences
-        and len(old.nodes) == len(new.nodes)
         and old.nodepools.keys() == new.nodepools.keys()
         and all(pool.means_as(new.nodepools[name]) for name, pool in old.nodepools.items())
         and old.catalogs == new.catalogs
@@ -129,16 +160,17 @@ def _comparable(before: View, after: View) -> bool:
 
 
 def _alike(before: ClusterNode, after: ClusterNode) -> bool:
-    """Whether a node differs in nothing but its pods, as far as the scheduler sees."""
-    return (
-        before.name == after.name
-        and before.launched
-        and after.launched
-        and before.managed == after.managed
-        and before.initialized == after.initialized
-        and leaving(before) == leaving(after)
-        and before.labels == after.labels
-        and all_taints(before) == all_taints(after)
-        and before.allocatable == after.allocatable
-        and before.capacity == after.capacity
+    """Whether a node differs in nothing but its pods, as far as the scheduler sees, or goes."""
+    return before.launched and (
+        (leaving(after) and not leaving(before))
+        or (
+            after.launched
+            and before.managed == after.managed
+            and before.initialized == after.initialized
+            and leaving(before) == leaving(after)
+            and before.labels == after.labels
+            and all_taints(before) == all_taints(after)
+            and before.allocatable == after.allocatable
+            and before.capacity == after.capacity
+        )
     )

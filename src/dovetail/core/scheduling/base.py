@@ -201,14 +201,17 @@ class Base:
             found = self._candidates[asked] = array("i", np.flatnonzero(suits).astype(np.intc).tobytes())
         return found
 
-    def replace_room(self, row: int, node: ClusterNode) -> Requalified:
-        """Other pods are on a room; everything else about it is as before. Lists of candidates follow in place."""
+    def replace_room(self, row: int, node: ClusterNode, *, gone: bool = False) -> Requalified:
+        """Other pods are on a room; everything else about it is as before. Lists of candidates follow in place.
+
+        A room that is `gone` keeps its row, and has nothing to give.
+        """
         before = self.free[row]
         self.rooms.replace(row, node)
         self.residents[row] = self._residents(node.pods)
         for _, shape in self.residents[row]:
             shape.need = shape.need or self.units.need(shape.requests)
-        self.free[row] = self._or_nothing(self._unclaimed(row))
+        self.free[row] = [-1] * len(before) if gone else self._or_nothing(self._unclaimed(row))
         self.free_matrix[row] = self.free[row]
         changed = Requalified()
         for asked, found in self._candidates.items():

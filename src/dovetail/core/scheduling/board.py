@@ -32,8 +32,8 @@ class Board:
         self.free: dict[int, list[int]] = {}
         self.ports: dict[int, frozenset[HostPort]] = dict(base.ports)
         self.attached: dict[int, frozenset[tuple[str, str]]] = dict(base.attached)
-        self._host_spreads = rulebook.host_spreads
-        self._choosy_spreads = [tally for tally in rulebook.host_spreads if tally.choosy]
+        self._host_spreads = [tally for tally in rulebook.spreads if tally.by_host]
+        self._choosy_spreads = [tally for tally in self._host_spreads if tally.choosy]
         self._eligible: dict[tuple[SpreadTally, Options], bool] = {}
         self._counting: dict[int, list[Shape]] = {}  # by row: the shapes on it that some rule counts
 
@@ -95,6 +95,14 @@ class Board:
         self.ports[row] = self.base.ports_on(row)
         self.attached[row] = self.base.attached_on(row)
         self.journal.settle()
+
+    def drop(self, row: int) -> set[Tally]:
+        """A room is gone for good; the rules for which it was a domain, or in one."""
+        dropped = {tally for tally in self.rulebook.spreads if tally.eligible[row] and tally.domain(row) is not None}
+        for tally in dropped:
+            tally.drop_row(row, self.journal)
+        self.journal.settle()
+        return {*dropped}
 
     def _count(self, shape: Shape, row: int, by: int) -> None:
         for tally in self.rulebook.counted_by[shape]:

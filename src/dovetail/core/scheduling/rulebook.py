@@ -1,6 +1,6 @@
 """Every topology rule in play, with its tally: which tallies constrain a pod, and which count it once it is placed."""
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from dovetail.core.scheduling.alternative import ANYWHERE
@@ -124,9 +124,9 @@ class Rulebook:
         return all(self._rows_by_shape[shape] or not shape.guards for shape in gone)
 
     @property
-    def host_spreads(self) -> Sequence[SpreadTally]:
-        """The spread tallies in which every bin is a domain."""
-        return [tally for tally in self._spreads.values() if tally.by_host]
+    def spreads(self) -> Collection[SpreadTally]:
+        """The tallies of all spread rules."""
+        return self._spreads.values()
 
     def _where(self) -> dict[Shape, list[int]]:
         rows: dict[Shape, list[int]] = {}

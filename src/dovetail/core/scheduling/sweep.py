@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 
-from dovetail.core.scheduling.base import Base, Requalified
+from dovetail.core.scheduling.base import SOFT, Base, Requalified
 from dovetail.core.scheduling.board import Board
 from dovetail.core.scheduling.gathering import Gathering, plain_stance
 from dovetail.core.scheduling.homeless import Homeless
@@ -19,7 +19,7 @@ from dovetail.core.scheduling.shape import Shape
 from dovetail.core.scheduling.shop import Shop
 from dovetail.core.scheduling.solve import queue_order, run
 from dovetail.core.scheduling.stalling import Drain, Permits
-from dovetail.core.scheduling.tally import SpreadTally
+from dovetail.core.scheduling.tally import SpreadTally, Tally
 from dovetail.model.catalog import InstanceType
 from dovetail.model.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
 from dovetail.model.nodepool import NodePool
@@ -209,21 +209,36 @@ class Sweep:
 
     # -- the next snapshot
 
-    def follow(self, row: int, node: ClusterNode, *, closed: bool) -> bool:
+    def part_with(self, row: int) -> bool:
+        """A node is on its way out, or gone: nobody goes there, and who is there does not count.
+
+        False as for `follow`.
+        """
+        node = replace(self._base.rooms.nodes[row], pods=())
+        if self._base.limits.remaining or any(taint.effect == SOFT for taint in self._base.rooms.taints[row]):
+            return False  # what may be bought, or what pods prefer, may be something else without it
+        if not self.follow(row, node, closed=True, gone=True):
+            return False
+        self.rows = [each for each in self.rows if each != row]
+        self._moving_by_row.pop(row, None)
+        self._base.rooms.row_by_name.pop(node.name)
+        return True
+
+    def follow(self, row: int, node: ClusterNode, *, closed: bool, gone: bool = False) -> bool:
         """Other pods are on a node, or it is closed or not: keep every answer that cannot be another now.
 
         False means that the sweep is of no more use and has to be made anew.
         """
         base, board = self._base, self._board
         before = self._room(row)
-        lists = base.replace_room(row, node)
+        lists = base.replace_room(row, node, gone=gone)
         after = replace(self._room(row), closed=closed)
-        if before.taking == after.taking and before.closed is closed:
+        if before.taking == after.taking and before.closed is closed and not gone:
             lists = Requalified()  # it is as full as before
-        gone, come = list((before.placed - after.placed).elements()), list((after.placed - before.placed).elements())
+        left, come = list((before.placed - after.placed).elements()), list((after.placed - before.placed).elements())
         if not all(self._adopted(*resident) for resident in base.residents[row]):
             return False
-        if not self._rulebook.moved(row, gone, come):
+        if not self._rulebook.moved(row, left, come):
             return False
         if row in self._moving_by_row:
             self._moving_by_row[row] = self._moving(row)
@@ -231,14 +246,15 @@ class Sweep:
             self._homeless.forget(row)
             if any(shape not in self._bound for _, shape in self._moving_by_row[row]):
                 return False
-        board.refill(row, gone, come)
+        board.refill(row, left, come)
         listed = set() if before.closed else lists.before
         board.removed.pop(row, None)
         if closed:
             board.removed[row] = row
         else:
             listed = listed | lists.after
-        change = replace(self._change(row, lists, listed, {*gone, *come}), reach=reach(row, before, after))
+        dropped = board.drop(row) if gone else set()
+        change = replace(self._change(row, lists, listed, {*left, *come}, dropped), reach=reach(row, before, after))
         self._answers.turn(change, before, after)
         self._sets.turn(change, before, after)
         return True
@@ -258,7 +274,7 @@ class Sweep:
         taking = Counter(shape for _, shape in self._base.residents[row])
         return Room(taking, Counter(self._base.placed(row)), tuple(self._base.free[row]), row in self._board.removed)
 
-    def _change(self, row: int, lists: Requalified, listed: set[int], moved: set[Shape]) -> Change:
+    def _change(self, row: int, lists: Requalified, listed: set[int], moved: set[Shape], dropped: set[Tally]) -> Change:
         touched, always, cramped, expelled = set(), set(), set(), set()
         for shape in self._bound:
             ladder = self._rulebook.ladder(shape)
@@ -271,7 +287,7 @@ class Sweep:
                 cramped.add(shape)
                 if not lists.left.isdisjoint(known):
                     expelled.add(shape)
-        counting = {tally for shape in moved for tally in self._rulebook.counted_by[shape]}
+        counting = dropped | {tally for shape in moved for tally in self._rulebook.counted_by[shape]}
         always |= self._rulebook.asking(counting) if counting else set()
         return Change(row, frozenset(touched), frozenset(always), frozenset(cramped), frozenset(expelled))
 
