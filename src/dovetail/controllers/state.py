@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from dovetail.model.catalog import InstanceType
+from dovetail.model.conditions import without
 from dovetail.model.kinds import (
     CONFIG_MAP,
     CSI_NODE,
@@ -29,7 +30,7 @@ from dovetail.model.kinds import (
 )
 from dovetail.model.labels import WELL_KNOWN
 from dovetail.model.node import Node
-from dovetail.model.nodeclaim import NodeClaim
+from dovetail.model.nodeclaim import CONSOLIDATABLE, NodeClaim
 from dovetail.model.nodepool import NodePool
 from dovetail.model.pause import PAUSE, SWITCH, UNREAD
 from dovetail.model.pod import Pod
@@ -258,10 +259,19 @@ class ClusterState:
 
 
 def _alike(before: KubeObject, after: KubeObject) -> bool:
-    """Whether two versions of an object differ in nothing but the number of the version."""
+    """Whether two versions of an object differ in nothing but the number of the version and what only people read."""
     version = before.metadata.resource_version
     metadata = msgspec.structs.replace(after.metadata, resource_version=version)
-    return before == msgspec.structs.replace(after, metadata=metadata)
+    after = msgspec.structs.replace(after, metadata=metadata)
+    if isinstance(before, NodeClaim) and isinstance(after, NodeClaim):
+        return _decisive(before) == _decisive(after)
+    return before == after
+
+
+def _decisive(claim: NodeClaim) -> NodeClaim:
+    """A claim without the condition nobody decides by."""
+    conditions = without(claim.status.conditions, CONSOLIDATABLE)
+    return msgspec.structs.replace(claim, status=msgspec.structs.replace(claim.status, conditions=conditions))
 
 
 Indexed = TypeVar("Indexed", Node, NodeClaim)

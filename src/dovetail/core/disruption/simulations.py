@@ -127,7 +127,7 @@ def _moves(before: View, after: View) -> Moves | None:
             return None
         if leaving(new):
             moves.departed.append(new.name)
-        else:
+        elif old.pods != new.pods or new.name in toggled:
             moves.changed.append(new)
     lost = [old for old in there.values() if not leaving(old)]
     moves.departed.extend(old.name for old in lost)
