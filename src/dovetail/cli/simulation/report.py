@@ -15,7 +15,7 @@ MOST_MOMENTS = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The cluster at one instant; money is an hour's, on average since the sample before."""
+    """The cluster since the sample before: money an hour on average, the rest as the most there were at once."""
 
     at: float
     cost: float

@@ -8,20 +8,17 @@ import asyncio
 import gc
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
+from dovetail.cli.simulation.floors import Floors
 from dovetail.cli.simulation.report import Report, Sample, report_of
 from dovetail.cloud.kwok.labels import PRICE
-from dovetail.core.bound import BoundUnavailable, Floor
 from dovetail.manifest.snapshot_file import read_snapshot_file
 from dovetail.model import kinds
 from dovetail.model.nodeclaim import NodeClaim
-from dovetail.model.pod import Pod
-from dovetail.ports.cloud import CloudProvider
 from dovetail.settings import Settings, read_settings
 from dovetail.sim.kubelet import KubeletTiming
 from dovetail.sim.loop import run
@@ -140,7 +137,7 @@ async def _generated(scenario: Scenario, cluster: Embedded) -> tuple[Machine, ..
 async def _sample(scenario: Scenario, cluster: Embedded, meter: Meter, progress: Progress) -> list[Sample]:
     """Look at the cluster every hour until the story is over; more often where that is soon."""
     loop = asyncio.get_running_loop()
-    floor = _Floors(cluster.parts.manager.state, cluster.parts.provider)
+    floor = Floors(cluster.parts.manager.state, cluster.parts.provider)
     samples: list[Sample] = []
     end = scenario.lasts.seconds
     step = max((each for each in STEPS if each <= end / SAMPLES), default=STEPS[0])
@@ -150,41 +147,20 @@ async def _sample(scenario: Scenario, cluster: Embedded, meter: Meter, progress:
         await asyncio.sleep(at - loop.time())
         hours, now_spent = (at - before) / HOUR, meter.spent(at)
         shares = [(pod, seconds / (at - before)) for pod, seconds in meter.pod_seconds(at)]
+        bound, most = await floor.of(shares, meter.machines()), meter.most_since()
         samples.append(
             Sample(
                 at=at,
                 cost=(now_spent - spent) / hours,
-                bound=await floor.of(shares),
-                nodes=len(meter.running),
-                pods=sum(not pod.terminal and not pod.daemon for pod in cluster.world.values(kinds.POD)),
-                pending=len(meter.pending_since),
+                bound=bound,
+                nodes=most.nodes,
+                pods=most.pods,
+                pending=most.pending,
             )
         )
         progress(at)
         before, spent = at, now_spent
     return samples
-
-
-class _Floors:
-    """The floor of what pods can cost, made anew only when pools or prices change."""
-
-    def __init__(self, state: Any, provider: CloudProvider) -> None:
-        self._state = state
-        self._provider = provider
-        self._of: Any = None
-        self._floor: Floor | None = None
-
-    async def of(self, pods: Sequence[tuple[Pod, float]]) -> float | None:
-        pools = tuple(sorted(self._state.nodepools.items.items()))
-        catalogs = {pool.name: await self._provider.instance_types(pool) for _, pool in pools}
-        version = tuple((key, pool.metadata.generation, id(catalogs[key.name])) for key, pool in pools)
-        if version != self._of or self._floor is None:
-            self._of, self._catalogs = version, catalogs
-            self._floor = Floor({pool.name: pool for _, pool in pools}, catalogs)
-        try:
-            return self._floor.on_average(pods)
-        except BoundUnavailable:
-            return None
 
 
 def _price(claim: NodeClaim) -> float:

@@ -3,7 +3,8 @@
 Machines are simulated: nodes and claims get the embedded provider's ids and its node class, whatever cloud they came
 from, and their price as the snapshot's catalogue has it. A snapshot has no Deployments, StatefulSets or Jobs, so pods
 that had an owner get one that brings them back when they are evicted: a ReplicaSet with as many replicas as there were.
-Deletions and commands that were under way are forgotten: the story starts from a cluster at rest.
+Deletions and commands that were under way are forgotten: the story starts from a cluster at rest. All get an identity
+that this world would never give: a snapshot of a simulated cluster may have the very ones it will.
 """
 
 import uuid
@@ -14,8 +15,17 @@ from dovetail.manifest import codec
 from dovetail.model import kinds
 from dovetail.model.inventory import take_apart
 from dovetail.model.kinds import Kind
-from dovetail.model.labels import CAPACITY_TYPE, INSTANCE_TYPE, NODEPOOL_HASH, NODEPOOL_HASH_VERSION, ZONE
+from dovetail.model.labels import (
+    CAPACITY_TYPE,
+    INSTANCE_TYPE,
+    NODEPOOL,
+    NODEPOOL_HASH,
+    NODEPOOL_HASH_VERSION,
+    TERMINATION_FINALIZER,
+    ZONE,
+)
 from dovetail.model.snapshot import Snapshot
+from dovetail.model.wire import Key
 from dovetail.sim.kinds import REPLICAS, Resource, resource_of
 from dovetail.sim.world import World
 
@@ -45,63 +55,74 @@ def adopt(world: World, snapshot: Snapshot) -> None:
     world.apply({"apiVersion": "karpenter.kwok.sh/v1alpha1", "kind": CLASS["kind"], "metadata": {"name": "default"}})
     prices = _prices(snapshot)
     inventory = take_apart(snapshot)
+    names = {node.provider_id: node.name for node in inventory.of(kinds.NODE) if node.provider_id}
     for kind in _ORDER:
-        _put_all(world, kind, inventory.of(kind), prices)
+        for value in inventory.of(kind):
+            plain = _settled(kind, value)
+            if kind in {kinds.NODE, kinds.NODE_CLAIM}:
+                _simulate(plain, prices, names)
+            _put(world, kind, plain, value.key)
     running = [
         pod for pod in inventory.of(kinds.POD) if not pod.terminal and not pod.daemon
     ]  # daemons come by themselves
-    pods = [_settled(codec.to_plain(kinds.POD, pod)) for pod in running]
+    pods = [_settled(kinds.POD, pod) for pod in running]
     for owner in _owners(pods):
         world.store.put(REPLICAS, owner)
     for pod in pods:
         world.store.put(resource_of(kinds.POD), pod)
 
 
-def _put_all(world: World, kind: Kind[Any], values: Iterable[Any], prices: Mapping[tuple[str, ...], float]) -> None:
+def _put(world: World, kind: Kind[Any], plain: Plain, key: Key) -> None:
     resource: Resource = resource_of(kind)
-    for value in values:
-        plain = _settled(codec.to_plain(kind, value))
-        if kind is kinds.NODE_POOL:
-            plain["spec"]["template"]["spec"]["nodeClassRef"] = dict(CLASS)
-        elif kind is kinds.NODE_CLAIM:
-            _simulate(plain, prices)
-            plain["spec"]["nodeClassRef"] = dict(CLASS)
-            status = plain.setdefault("status", {})
-            status["providerID"] = f"kwok://{status.get('nodeName') or plain['metadata']['name']}"
-        elif kind is kinds.NODE:
-            _simulate(plain, prices)
-            plain.setdefault("spec", {})["providerID"] = f"kwok://{plain['metadata']['name']}"
-            plain["metadata"].setdefault("annotations", {})[FAKE_NODE] = "fake"
-        if plain["metadata"]["uid"] in world.store.by_uid:  # written by hand: no two objects share one
-            plain["metadata"]["uid"] = _identity(kind.name, plain["metadata"])
-        if world.store.find(resource, value.key) is None:
-            world.store.put(resource, plain)
+    if kind is kinds.NODE_POOL:
+        plain["spec"]["template"]["spec"]["nodeClassRef"] = dict(CLASS)
+    if plain["metadata"]["uid"] in world.store.by_uid:  # written by hand: no two objects share one
+        plain["metadata"]["uid"] = _identity(f"{kind.name}/{key}")
+    if world.store.find(resource, key) is None:
+        world.store.put(resource, plain)
 
 
-def _settled(plain: Plain) -> Plain:
+def _settled(kind: Kind[Any], value: Any) -> Plain:
     """An object as if nothing were under way, with an identity."""
+    plain = codec.to_plain(kind, value)
     meta: Plain = {
         key: value
         for key, value in plain["metadata"].items()
         if key not in {"resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds"}
     }
     meta.setdefault("generation", 1)
-    meta["uid"] = meta.get("uid") or _identity(str(plain.get("kind", "")), meta)
+    meta["uid"] = _identity(meta.get("uid") or f"{kind.name}/{value.key}")
+    if meta.get("ownerReferences"):
+        meta["ownerReferences"] = [{**owner, "uid": _identity(owner["uid"])} for owner in meta["ownerReferences"]]
     if meta.get("annotations"):
         meta["annotations"] = {key: value for key, value in meta["annotations"].items() if key not in _FORGOTTEN}
     return {**plain, "metadata": meta}
 
 
-def _identity(kind: str, meta: Plain) -> str:
-    return str(uuid.uuid5(uuid.NAMESPACE_URL, f"{kind}/{meta.get('namespace', '')}/{meta['name']}"))
+def _identity(of: str) -> str:
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, of))
 
 
-def _simulate(plain: Plain, prices: Mapping[tuple[str, ...], float]) -> None:
-    labels = plain["metadata"].setdefault("labels", {})
+def _simulate(plain: Plain, prices: Mapping[tuple[str, ...], float], names: Mapping[str, str]) -> None:
+    """A machine of the embedded provider in place of the one there was; `names` has its Node's, by its old id."""
+    meta = plain["metadata"]
+    labels = meta.setdefault("labels", {})
     bought = tuple(labels.get(key, "") for key in (INSTANCE_TYPE, ZONE, CAPACITY_TYPE))
     labels[CLASS_LABEL] = CLASS["name"]
+    if NODEPOOL in labels:  # drains, though written by hand
+        meta["finalizers"] = sorted({*meta.get("finalizers", ()), TERMINATION_FINALIZER})
     if bought in prices:
         labels[PRICE] = f"{prices[bought]:g}"
+    if plain["kind"] == kinds.NODE.name:
+        plain.setdefault("spec", {})["providerID"] = f"kwok://{meta['name']}"
+        meta.setdefault("annotations", {})[FAKE_NODE] = "fake"
+        return
+    plain["spec"]["nodeClassRef"] = dict(CLASS)
+    status = plain.get("status") or {}
+    if machine := status.get("providerID"):  # one that has none is launched in the story
+        known = {"nodeName": names[machine]} if machine in names else {}
+        status = {**status, **known, "providerID": f"kwok://{names.get(machine, meta['name'])}"}
+    plain["status"] = status
 
 
 def _prices(snapshot: Snapshot) -> dict[tuple[str, ...], float]:

@@ -34,6 +34,7 @@ class Billed:
     pool: str
     price: float  # dollars an hour
     since: float
+    claim: NodeClaim
 
 
 @dataclass(slots=True)
@@ -43,6 +44,8 @@ class PoolFigures:
     cost: float = 0.0
     launched: int = 0
     removed: int = 0
+    evictions: int = 0
+    waited: float = 0.0  # seconds, of pods that then ran on its nodes
     disrupted: Counter[str] = field(default_factory=Counter)
     most_leaving: int = 0
     most_budgeted: int = 0  # of those, what budgets count
@@ -59,6 +62,15 @@ class Moment:
     node: str  # the NodeClaim's name
     pool: str
     reason: str = ""
+
+
+@dataclass(slots=True)
+class Crowd:
+    """The most of each that there were at once."""
+
+    nodes: int = 0
+    pods: int = 0
+    pending: int = 0
 
 
 @dataclass(slots=True)
@@ -81,6 +93,9 @@ class Meter:
     most_nodes: int = 0
     _placed: dict[Key, tuple[Pod, float]] = field(default_factory=dict)  # since when a pod has a node
     _left: list[tuple[Pod, float]] = field(default_factory=list)  # gone since the last look, with its seconds
+    _over: list[Billed] = field(default_factory=list)  # instances that ended since the last look
+    _here: set[str] = field(default_factory=set)  # uids of pods that are there and not over
+    _most: Crowd = field(default_factory=Crowd)
     _claims: dict[str, NodeClaim] = field(default_factory=dict)  # by the name of the node
     _warned: set[str] = field(default_factory=set)  # nodes that the cloud wants back
     _drained: set[tuple[str, str]] = field(default_factory=set)  # claims, and what was told of them
@@ -98,9 +113,10 @@ class Meter:
         """Machines that are there from the start: they cost, but nobody launched them."""
         for claim in claims:
             if claim.provider_id:
-                self.running[claim.provider_id] = Billed(claim.nodepool_name, self.price_of(claim), 0.0)
+                self.running[claim.provider_id] = Billed(claim.nodepool_name, self.price_of(claim), 0.0, claim)
                 self.pools[claim.nodepool_name].most_nodes += 1
         self.most_nodes = len(self.running)
+        self.most_since()
 
     async def before(self, _: Call) -> None:
         """A controller calls the API."""
@@ -111,7 +127,9 @@ class Meter:
         if call.operation == "evict":
             self.evictions += 1
             self.evictions_by_day[int(self._now() // DAY)] += 1
-            self._drain(call.key, "draining")
+            claim = self._drain(call.key, "draining")
+            if claim is not None:
+                self.pools[claim.nodepool_name].evictions += 1
         elif call.operation == "delete" and call.kind == str(kinds.POD):
             self._drain(call.key, "forced")
 
@@ -151,6 +169,18 @@ class Meter:
         self._left = []
         self._placed = {key: (pod, now) for key, (pod, _) in self._placed.items()}
         return had
+
+    def machines(self) -> list[Billed]:
+        """Every instance that ran since this was last asked."""
+        ran = [*self._over, *self.running.values()]
+        self._over = []
+        return ran
+
+    def most_since(self) -> Crowd:
+        """The most there were at once since this was last asked."""
+        most = self._most
+        self._most = Crowd(len(self.running), len(self._here), len(self.pending_since))
+        return most
 
     def close(self, now: float) -> None:
         """The story is over: bill what runs and count what waits until now."""
@@ -193,23 +223,25 @@ class Meter:
             return INTERRUPTED
         return EXPIRED if _outlived(claim) else OTHER
 
-    def _drain(self, key: Key | None, what: str) -> None:
-        """A pod was made to go; the first of its node is told."""
+    def _drain(self, key: Key | None, what: str) -> NodeClaim | None:
+        """A pod was made to go, from this claim's node; the first of it is told."""
         placed = self._placed.get(key) if key is not None else None
         claim = self._claims.get(placed[0].node_name) if placed is not None else None
         if claim is not None and (claim.name, what) not in self._drained:
             self._drained.add((claim.name, what))
             self.timeline.append(Moment(self._now(), what, claim.name, claim.nodepool_name))
+        return claim
 
     def _begin(self, claim: NodeClaim, at: float) -> None:
         instance = claim.provider_id
         if instance in self.running or instance in self._ended:
             return
         self.timeline.append(Moment(at, "launched", claim.name, claim.nodepool_name))
-        self.running[instance] = Billed(claim.nodepool_name, self.price_of(claim), at)
+        self.running[instance] = Billed(claim.nodepool_name, self.price_of(claim), at, claim)
         pool = self.pools[claim.nodepool_name]
         pool.launched += 1
         self.most_nodes = max(self.most_nodes, len(self.running))
+        self._most.nodes = max(self._most.nodes, len(self.running))
         pool.most_nodes = max(pool.most_nodes, self._running_in(claim.nodepool_name))
         self.born_by_day[int(at // DAY)] += 1
 
@@ -221,6 +253,7 @@ class Meter:
         if billed is None:
             return
         self._ended.add(instance)
+        self._over.append(billed)
         self._bill(billed, at)
         self.pools[billed.pool].removed += 1
         self.gone_by_day[int(at // DAY)] += 1
@@ -237,13 +270,26 @@ class Meter:
         elif gone and pod.key in self._placed:
             placed, since = self._placed.pop(pod.key)
             self._left.append((placed, step.at - since))
+        self._count(uid, gone=gone)
         if step.type == "ADDED" and pod.status.phase in {"", "Pending"}:
             self.pending_since[uid] = step.at
+            self._most.pending = max(self._most.pending, len(self.pending_since))
         elif uid in self.pending_since and (step.type == "DELETED" or pod.status.phase != "Pending"):
             since = self.pending_since.pop(uid)
             _spread(self.pending_by_day, since, step.at, 1.0)
             if step.type != "DELETED":
                 self.waits.append(step.at - since)
+                claim = self._claims.get(pod.node_name)
+                if claim is not None:
+                    self.pools[claim.nodepool_name].waited += step.at - since
+
+    def _count(self, uid: str, *, gone: bool) -> None:
+        """How many pods there are."""
+        if gone:
+            self._here.discard(uid)
+        else:
+            self._here.add(uid)
+            self._most.pods = max(self._most.pods, len(self._here))
 
 
 def _spread(by_day: defaultdict[int, float], since: float, until: float, rate: float) -> None:
