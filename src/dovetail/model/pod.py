@@ -234,23 +234,26 @@ class Pod(KubeObject, frozen=True, kw_only=True):
     @property
     def ready(self) -> bool:
         """Its Ready condition is True."""
-        return any(condition.type == "Ready" and condition.status == "True" for condition in self.status.conditions)
+        for condition in self.status.conditions:  # noqa: SIM110 - asked of every pod, over and over
+            if condition.type == "Ready" and condition.status == "True":
+                return True
+        return False
 
     @property
     def failed_to_schedule(self) -> bool:
         """The scheduler looked at it and found no node."""
-        return any(
-            condition.type == "PodScheduled" and condition.reason == "Unschedulable"
-            for condition in self.status.conditions
-        )
+        for condition in self.status.conditions:
+            if condition.type == "PodScheduled" and condition.reason == "Unschedulable":
+                return True
+        return False
 
     @property
     def provisionable(self) -> bool:
         """Waits for a node that Dovetail could bring."""
         return (
-            self.failed_to_schedule
+            not self.spec.node_name  # first what most pods have
+            and self.failed_to_schedule
             and self.active
-            and not self.spec.node_name
             and not self.status.nominated_node_name
             and not self.daemon
             and not self.mirror

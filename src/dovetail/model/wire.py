@@ -110,9 +110,10 @@ class LabelSelector(Wire, frozen=True, kw_only=True):
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Whether an object with these labels is selected."""
-        return all(labels.get(key) == value for key, value in self.match_labels.items()) and all(
-            _expression_holds(expression, labels) for expression in self.match_expressions
-        )
+        for key, value in self.match_labels.items():
+            if labels.get(key) != value:
+                return False
+        return all(_expression_holds(expression, labels) for expression in self.match_expressions)
 
 
 def _expression_holds(expression: LabelSelectorRequirement, labels: Mapping[str, str]) -> bool:
