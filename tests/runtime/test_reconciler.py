@@ -108,6 +108,58 @@ def test_an_assertion_is_not_caught():
         drive(wrong, story)
 
 
+def test_a_worker_that_breaks_ends_the_others_and_nothing_more_is_handed_out():
+    """Keys are due in the very instant of the failure, and another worker is idle."""
+
+    async def main():
+        loop = asyncio.get_running_loop()
+        seen = []
+
+        async def reconcile(key):
+            seen.append(key)
+            if key == "bad":
+                loop.call_soon(reconciler.add, "late")
+                loop.call_soon(loop.call_soon, reconciler.add, "later")
+                raise AssertionError("we are wrong")
+
+        reconciler = Reconciler("test", reconcile, workers=3)
+        reconciler.add("good")
+        working = loop.create_task(reconciler.run())
+        await asyncio.sleep(1)
+        reconciler.add("bad")
+        await asyncio.wait([working], timeout=60)
+        with pytest.raises(ExceptionGroup):
+            working.result()
+        return seen
+
+    assert run(main())[:2] == ["good", "bad"]
+
+
+def test_what_is_added_between_two_runs_is_looked_at_in_the_second():
+    async def main():
+        loop = asyncio.get_running_loop()
+        seen = []
+
+        async def reconcile(key):
+            seen.append((key, loop.time()))
+
+        reconciler = Reconciler("test", reconcile)
+        reconciler.add("later", 100.0)
+        for _ in range(2):
+            working = loop.create_task(reconciler.run())
+            await asyncio.sleep(10)
+            working.cancel()
+            await asyncio.wait([working])
+            reconciler.add("between")
+        working = loop.create_task(reconciler.run())
+        await asyncio.sleep(100)
+        working.cancel()
+        await asyncio.wait([working])
+        return seen
+
+    assert run(main()) == [("between", 10.0), ("between", 20.0), ("later", 100.0)]
+
+
 def test_a_forgotten_key_is_not_looked_at():
     async def story(reconciler):
         reconciler.add("a", after=5)

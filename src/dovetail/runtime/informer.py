@@ -128,19 +128,20 @@ class Informer(Generic[T]):
 
     def _news(self, found: T | Unreadable) -> bool:
         known = self.items.get(found.key)
-        return known is None or _later(_version(found), _version(known))
+        return known is None or (known is not found and _later(_version(found), _version(known)))
 
     def _later_than(self, key: Key, version: str) -> bool:
         known = self.items.get(key)
         return known is not None and _later(_version(known), version)
 
     def _put(self, value: T) -> None:
-        self.unreadable.pop(value.key, None)
-        before = self.items.get(value.key)
+        key = value.key
+        self.unreadable.pop(key, None)
+        before = self.items.get(key)
         if before is not None and before.metadata.uid != value.metadata.uid:
-            self._drop(value.key)
+            self._drop(key)
             before = None
-        self.items[value.key] = value
+        self.items[key] = value
         self._tell(before, value)
 
     def _set_aside(self, bad: Unreadable) -> None:

@@ -45,9 +45,13 @@ class Reconciler(Generic[K]):
         self._again: dict[K, float] = {}
         self._backoffs: dict[K, Backoff] = {}
         self._sequence = itertools.count()
-        self._waiting: asyncio.Future[None] | None = None  # for a key to be due, or earlier than the one waited for
+        self._tasks: asyncio.TaskGroup | None = None  # while it runs
+        self._ended: asyncio.Future[None] | None = None  # as well; done once it is to stop
+        self._made = 0  # workers so far
         self._idle: list[asyncio.Future[K]] = []  # workers with nothing to do
-        self._busy: asyncio.Future[None] | None = None  # waited for while there are none
+        self._short = False  # of workers: a key is due and waits for one
+        self._soon: asyncio.Handle | None = None  # handing out keys that are due
+        self._alarm: asyncio.TimerHandle | None = None  # for the first that is not due yet
         self.told: Told | None = None
 
     def add(self, key: K, after: float = 0.0) -> None:
@@ -60,7 +64,7 @@ class Reconciler(Generic[K]):
             heapq.heappush(self._due, (at, next(self._sequence), key))
             self._compact()
             if self._due[0][0] == at:
-                _rouse(self._waiting)
+                self._expect(at)
 
     def _compact(self) -> None:
         """Times that were superseded, or whose key was forgotten, may lie weeks ahead: they do not pile up."""
@@ -89,36 +93,66 @@ class Reconciler(Generic[K]):
     async def run(self) -> None:
         """Work until cancelled."""
         self._idle.clear()
-        made = 0
-        async with asyncio.TaskGroup() as tasks:
-            while True:
-                if not self._idle and made == self._workers:
-                    self._busy = asyncio.get_running_loop().create_future()
-                    await self._busy
-                key = await self._next()
-                self._running.add(key)
-                if self._idle:
-                    self._idle.pop().set_result(key)
-                else:
-                    made += 1
-                    tasks.create_task(self._serve(key), name=f"{self.name}:{made}")
+        self._made, self._short = 0, False
+        try:
+            async with asyncio.TaskGroup() as self._tasks:
+                self._ended = asyncio.get_running_loop().create_future()
+                self._hand_out()
+                await self._ended  # it is cancelled, by whoever runs this or by a worker that broke
+        finally:
+            self._tasks = self._ended = None
+            self._disarm()
 
-    async def _next(self) -> K:
+    def _disarm(self) -> None:
+        for handle in (self._soon, self._alarm):
+            if handle is not None:
+                handle.cancel()
+        self._soon = self._alarm = None
+
+    def _expect(self, at: float) -> None:
+        """A key is the first to be due, at that time."""
+        if self._ended is None or self._ended.done() or self._soon is not None or self._short:
+            return
         loop = asyncio.get_running_loop()
-        while True:
-            while self._due and self._due_at.get(self._due[0][2]) != self._due[0][0]:
+        if at <= loop.time():
+            self._soon = loop.call_soon(self._hand_out)
+        elif self._alarm is None or self._alarm.when() != at:
+            if self._alarm is not None:
+                self._alarm.cancel()
+            self._alarm = loop.call_at(at, self._ring)
+
+    def _ring(self) -> None:
+        self._alarm = None
+        if self._soon is None:
+            self._hand_out()
+
+    def _hand_out(self) -> None:
+        """Give every key that is due to a worker, as long as there are any, and wait for the next."""
+        self._soon = None
+        now = asyncio.get_running_loop().time()
+        while self._due and self._ended is not None and not self._ended.done():
+            at, _, key = self._due[0]
+            if self._due_at.get(key) != at:
                 heapq.heappop(self._due)  # superseded by an earlier time, or forgotten
-            if self._due and self._due[0][0] <= loop.time():
-                key = heapq.heappop(self._due)[2]
+            elif at > now:
+                return self._expect(at)
+            elif not self._idle and self._made == self._workers:
+                self._short = True
+                return None
+            else:
+                heapq.heappop(self._due)
                 del self._due_at[key]
-                return key
-            self._waiting = loop.create_future()
-            timer = loop.call_at(self._due[0][0], _rouse, self._waiting) if self._due else None
-            try:
-                await self._waiting
-            finally:
-                if timer is not None:
-                    timer.cancel()
+                self._employ(key)
+        return None
+
+    def _employ(self, key: K) -> None:
+        assert self._tasks is not None, "keys are handed out while it runs"
+        self._running.add(key)
+        if self._idle:
+            self._idle.pop().set_result(key)
+        else:
+            self._made += 1
+            self._tasks.create_task(self._serve(key), name=f"{self.name}:{self._made}")
 
     async def _serve(self, key: K) -> None:
         """Work on one key after another, as they are handed out."""
@@ -127,7 +161,9 @@ class Reconciler(Generic[K]):
             await self._work(key)
             handed: asyncio.Future[K] = loop.create_future()
             self._idle.append(handed)
-            _rouse(self._busy)
+            if self._short:
+                self._short = False
+                self._soon = self._soon or loop.call_soon(self._hand_out)
             key = await handed
 
     async def _work(self, key: K) -> None:
@@ -175,8 +211,3 @@ class Reconciler(Generic[K]):
         if key not in self._backoffs:
             self._backoffs[key] = Backoff(self._first_backoff, self._backoff_limit)
         return self._backoffs[key].next()
-
-
-def _rouse(waiting: "asyncio.Future[None] | None") -> None:
-    if waiting is not None and not waiting.done():
-        waiting.set_result(None)
