@@ -7,8 +7,9 @@ version or uid they are meant for.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import suppress
+from types import TracebackType
 from typing import TypeVar
 
 from dovetail.model.catalog import Instance
@@ -33,7 +34,7 @@ class Gate:
 
     def __init__(self) -> None:
         self._holds: Callable[[], bool] | None = None
-        self._why = "not started"
+        self.why = "not started"
         self._under_way: set[asyncio.Timeout] = set()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -51,7 +52,7 @@ class Gate:
     def close(self, why: str) -> None:
         """Let no new write pass; those under way go on."""
         self._holds = None
-        self._why = why
+        self.why = why
 
     def cut(self, why: str) -> None:
         """Close, and end the writes under way."""
@@ -67,24 +68,58 @@ class Gate:
                 await self._idle.wait()
         return not self._under_way
 
-    @asynccontextmanager
-    async def passing(self, what: str) -> AsyncIterator[None]:
+    def passing(self, *what: object) -> "_Passage":
         """Around one write. `Shut` if it may not pass; `OutcomeUnknown` if it was cut."""
+        return _Passage(self, what)
+
+    def check(self, what: Iterable[object]) -> None:
+        """`Shut` if a write may not pass now."""
         if not self.is_open:
             self.refused += 1
-            raise Shut(f"{what}: not allowed to act: {self._why if self._holds is None else 'leadership ran out'}")
+            why = self.why if self._holds is None else "leadership ran out"
+            raise Shut(f"{_told(what)}: not allowed to act: {why}")
+
+    def began(self, write: asyncio.Timeout) -> None:
+        """A write is under way."""
+        self._under_way.add(write)
+        self._idle.clear()
+
+    def ended(self, write: asyncio.Timeout) -> None:
+        """It has its answer, or will never have one."""
+        self._under_way.discard(write)
+        if not self._under_way:
+            self._idle.set()
+
+
+class _Passage:
+    """One write on its way through a gate."""
+
+    __slots__ = ("_gate", "_limit", "_what")
+
+    def __init__(self, gate: Gate, what: Iterable[object]) -> None:
+        self._gate = gate
+        self._what = what
+        self._limit = asyncio.timeout(None)
+
+    async def __aenter__(self) -> None:
+        self._gate.check(self._what)
+        await self._limit.__aenter__()
+        self._gate.began(self._limit)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._gate.ended(self._limit)
         try:
-            async with asyncio.timeout(None) as limit:
-                self._under_way.add(limit)
-                self._idle.clear()
-                try:
-                    yield
-                finally:
-                    self._under_way.discard(limit)
-                    if not self._under_way:
-                        self._idle.set()
-        except TimeoutError as error:
-            raise OutcomeUnknown(f"{what}: cut off: {self._why}") from error
+            await self._limit.__aexit__(kind, error, trace)
+            if isinstance(error, TimeoutError):
+                raise error
+        except TimeoutError as late:
+            raise OutcomeUnknown(f"{_told(self._what)}: cut off: {self._gate.why}") from late
+
+
+def _told(what: Iterable[object]) -> str:
+    return " ".join(map(str, what))
 
 
 class GatedCluster:
@@ -109,22 +144,22 @@ class GatedCluster:
     async def create(self, kind: Kind[T], value: T) -> T:
         """Pass if the gate is open."""
         name = value.metadata.name or value.metadata.generate_name
-        async with self._gate.passing(f"create {kind} {name}"):
+        async with self._gate.passing("create", kind, name):
             return await self._cluster.create(kind, value)
 
     async def patch(self, kind: Kind[T], key: Key, patch: Patch) -> T:
         """Pass if the gate is open."""
-        async with self._gate.passing(f"patch {kind} {key}"):
+        async with self._gate.passing("patch", kind, key):
             return await self._cluster.patch(kind, key, patch)
 
     async def delete(self, kind: Kind[T], key: Key, deletion: Deletion = GRACEFULLY) -> None:
         """Pass if the gate is open."""
-        async with self._gate.passing(f"delete {kind} {key}"):
+        async with self._gate.passing("delete", kind, key):
             await self._cluster.delete(kind, key, deletion)
 
     async def evict(self, pod: Pod) -> None:
         """Pass if the gate is open."""
-        async with self._gate.passing(f"evict {pod.key}"):
+        async with self._gate.passing("evict", pod.key):
             await self._cluster.evict(pod)
 
 
@@ -137,10 +172,10 @@ class GatedCloud(ForwardingCloud):
 
     async def launch(self, claim: NodeClaim) -> Instance:
         """Pass if the gate is open."""
-        async with self._gate.passing(f"launch {claim.name}"):
+        async with self._gate.passing("launch", claim.name):
             return await super().launch(claim)
 
     async def terminate(self, claim: NodeClaim) -> None:
         """Pass if the gate is open."""
-        async with self._gate.passing(f"terminate {claim.name}"):
+        async with self._gate.passing("terminate", claim.name):
             await super().terminate(claim)
