@@ -95,10 +95,11 @@ class Binder(Agent[str]):
         if shape in hopeless:
             self._mark(record, hopeless[shape])
             return False
-        site, message = self._choose(pod, shape)
+        request = nano_requests(pod.spec)
+        site, message = self._choose(pod, request, shape)
         if site is not None:
             del self._waiting[pod.key]
-            self.landscape.assume(pod, site.node.name)
+            self.landscape.assume(pod, site.node.name, request)
             self.api.bind(record, site.node.name)
         else:
             if shape:
@@ -106,18 +107,21 @@ class Binder(Agent[str]):
             self._mark(record, message)
         return site is not None
 
-    def _choose(self, pod: Pod, shape: str) -> tuple[Site | None, str]:
+    def _choose(self, pod: Pod, request: dict[str, int], shape: str) -> tuple[Site | None, str]:
+        """The emptiest site that takes the pod. Once there is one, those as full as it are not asked."""
         refusals: list[list[str]] = []
         best: Site | None = None
-        request, neighbourhood = nano_requests(pod.spec), Neighbourhood(pod, self.landscape)
+        neighbourhood = Neighbourhood(pod, self.landscape)
         refused = self._refused.setdefault(shape, {}) if shape else {}  # a cycle only fills sites, it empties none
         for site in self.landscape.sites():
+            if best is not None and site.load >= best.load:
+                continue
             if why := refused.get(site.node.name) or refusal(pod, request, site):
                 refusals.append(why)
                 refused[site.node.name] = why
             elif neighbourly := neighbourhood.refusal(site):
                 refusals.append([neighbourly])
-            elif best is None or site.load() < best.load():
+            else:
                 best = site
         return best, summary(refusals) if best is None else ""
 

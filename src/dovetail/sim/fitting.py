@@ -25,10 +25,32 @@ class Site:
     pods: dict[Key, Pod] = field(default_factory=dict)
     taken: Counter[str] = field(default_factory=Counter)  # nano units
     room: dict[str, int] = field(default_factory=dict)  # allocatable, nano units
+    load: float = 0.0
+    """How full the node is; the scheduler prefers the emptiest."""
 
-    def load(self) -> float:
-        """How full the node is; the scheduler prefers the emptiest."""
-        return sum(self.taken[name] / self.room[name] for name in ("cpu", "memory") if self.room.get(name))
+    def renew(self, node: Node) -> None:
+        """The node changed."""
+        if node.status.allocatable is not self.node.status.allocatable or not self.room:
+            self.room = {name: amount.nano for name, amount in node.status.allocatable.items()}
+            self._weigh()
+        self.node = node
+
+    def occupy(self, pod: Pod, request: Mapping[str, int]) -> None:
+        """A pod takes its place."""
+        self.pods[pod.key] = pod
+        for name, amount in request.items():
+            self.taken[name] += amount
+        self._weigh()
+
+    def vacate(self, key: Key, request: Mapping[str, int]) -> None:
+        """A pod gives its place back."""
+        if self.pods.pop(key, None) is not None:
+            for name, amount in request.items():
+                self.taken[name] -= amount
+            self._weigh()
+
+    def _weigh(self) -> None:
+        self.load = sum(self.taken[name] / self.room[name] for name in ("cpu", "memory") if self.room.get(name))
 
     def missing(self, request: Mapping[str, int]) -> list[str]:
         """The resources the request is short of."""
@@ -63,15 +85,16 @@ class Landscape:
             self._sites.pop(node.name, None)
             self._ordered = None
             return False
-        room = {name: amount.nano for name, amount in node.status.allocatable.items()}
         if known is None:
-            self._sites[node.name] = site = Site(node, room=room)
+            self._sites[node.name] = site = Site(node)
+            site.renew(node)
             self._ordered = None
             for name, pod in list(self._bound.values()):
                 if name == node.name:
-                    self._occupy(site, pod)
+                    self._occupy(site, pod, nano_requests(pod.spec))
             return True
-        before, known.node, known.room = known.node, node, room
+        before = known.node
+        known.renew(node)
         same = (before.spec, before.metadata.labels, before.status.allocatable, before.deleting)
         return same != (node.spec, node.metadata.labels, node.status.allocatable, node.deleting)
 
@@ -90,30 +113,26 @@ class Landscape:
             if (site := self._sites.get(known[0])) is not None:
                 site.pods[pod.key] = pod
             return False
-        self.assume(pod, pod.node_name)
+        self.assume(pod, pod.node_name, nano_requests(pod.spec))
         return False
 
-    def assume(self, pod: Pod, node: str) -> None:
+    def assume(self, pod: Pod, node: str, request: dict[str, int]) -> None:
         """Count a pod on a node."""
         self._bound[pod.key] = (node, pod)
         if pod.spec.affinity is not None and pod.spec.affinity.pod_anti_affinity is not None:
             self.repelling[pod.key] = (node, pod)
         if (site := self._sites.get(node)) is not None:
-            self._occupy(site, pod)
+            self._occupy(site, pod, request)
 
-    def _occupy(self, site: Site, pod: Pod) -> None:
-        site.pods[pod.key] = pod
-        request = self._requests[pod.key] = nano_requests(pod.spec)
-        for name, amount in request.items():
-            site.taken[name] += amount
+    def _occupy(self, site: Site, pod: Pod, request: dict[str, int]) -> None:
+        self._requests[pod.key] = request
+        site.occupy(pod, request)
 
     def _release(self, node: str, pod: Pod) -> None:
         request = self._requests.pop(pod.key, {})
         self.repelling.pop(pod.key, None)
-        site = self._sites.get(node)
-        if site is not None and site.pods.pop(pod.key, None) is not None:
-            for name, amount in request.items():
-                site.taken[name] -= amount
+        if (site := self._sites.get(node)) is not None:
+            site.vacate(pod.key, request)
 
 
 def nano_requests(spec: PodSpec) -> dict[str, int]:

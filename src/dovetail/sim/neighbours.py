@@ -44,9 +44,9 @@ class Neighbourhood:
         if self._near and not self._is_near(site):
             return "node(s) didn't match pod affinity rules"
         labels = site.node.metadata.labels.items()
-        if any(domain in self._far_domains for domain in labels):
+        if self._far_domains and not self._far_domains.isdisjoint(labels):
             return "node(s) didn't match pod anti-affinity rules"
-        if any(domain in self._repelling for domain in labels):
+        if self._repelling and not self._repelling.isdisjoint(labels):
             return "node(s) didn't satisfy existing pods anti-affinity rules"
         return ""
 
