@@ -21,6 +21,8 @@ PATCHES = [
     {"metadata": {"resourceVersion": "2", "labels": {"app": "b"}, "annotations": {"k": "v"}}},
     {"metadata": {"resourceVersion": "2", "deletionTimestamp": "2026-01-05T00:00:00Z"}},
     {"metadata": {"resourceVersion": "2"}, "spec": {"nodeName": "n", "priority": 3}},
+    {"metadata": {"resourceVersion": "2"}, "spec": {"nodeName": "n"}},
+    {"metadata": {"resourceVersion": "2"}, "spec": {"nodeName": None}},
     {"metadata": {"resourceVersion": "2"}, "status": None},
 ]
 
@@ -42,6 +44,15 @@ def test_what_a_write_leaves_alone_is_the_same_value():
     assert read.spec is before.spec
     assert read.metadata.labels is before.metadata.labels
     assert (read.metadata.resource_version, before.metadata.resource_version) == ("2", "1")
+
+
+def test_a_pod_that_got_its_node_keeps_all_else():
+    reading = Reading()
+    before = reading.read(kinds.POD, POD, None)
+    after = merge_patch(POD, {"metadata": {"resourceVersion": "2"}, "spec": {"nodeName": "n"}})
+    read = reading.read(kinds.POD, after, Earlier(POD, {kinds.POD.model: before}))
+    assert read.node_name == "n"
+    assert read.spec.containers is before.spec.containers
 
 
 def test_a_version_that_cannot_be_read_says_where_and_the_next_one_is_read_again():

@@ -98,10 +98,9 @@ def check_update(resource: Resource, before: Plain, after: Plain) -> None:
     faults: list[Fault] = []
     if resource == NODE_CLAIM and before.get("spec") != after.get("spec"):
         faults.append(Fault("spec", "spec is immutable"))
-    if resource == POD:
+    if resource == POD and after.get("spec") is not before["spec"]:
         faults.extend(_pod_changes(before["spec"], after.get("spec") or {}))
-    held, wanted = _finalizers(before), _finalizers(after)
-    if "deletionTimestamp" in before["metadata"] and not wanted <= held:
+    if "deletionTimestamp" in before["metadata"] and not _finalizers(after) <= _finalizers(before):
         faults.append(Fault("metadata.finalizers", "no new finalizers can be added if the object is being deleted"))
     if faults:
         raise Invalid("; ".join(str(fault) for fault in faults), tuple(faults))

@@ -73,11 +73,11 @@ class Agent(Generic[K]):
         self._timers_made += 1
         number = self._timers_made
         loop = asyncio.get_running_loop()
-        self._timers[number] = loop.call_later(delay, self._fire, number, lambda: callback(*args))
+        self._timers[number] = loop.call_later(delay, self._fire, number, callback, args)
 
-    def _fire(self, number: int, callback: Callable[[], object]) -> None:
+    def _fire(self, number: int, callback: Callable[..., object], args: tuple[object, ...]) -> None:
         del self._timers[number]
-        callback()
+        callback(*args)
 
     def _due(self, key: K) -> None:
         self._planned.discard(key)

@@ -35,10 +35,16 @@ class ApiServer:
         self.store = store
         self._rng = rng
         self._validate = validate
+        self._stamped: tuple[datetime | None, str] = (None, "")
 
     def timestamp(self, ahead: float = 0.0) -> str:
         """Now, cut to the second, as the API writes instants."""
-        return rfc3339(self.store.clock.now() + timedelta(seconds=ahead))
+        now = self.store.clock.now()
+        if ahead:
+            return rfc3339(now + timedelta(seconds=ahead))
+        if now is not self._stamped[0]:
+            self._stamped = (now, rfc3339(now))
+        return self._stamped[1]
 
     def get(self, resource: Resource, key: Key) -> Record:
         """One object, or `NotFound`."""
@@ -104,7 +110,7 @@ class ApiServer:
             after = self._validate(resource, before, after)
         if after == before:
             return record
-        if resource in GENERATIONS and _content(after) != _content(before):
+        if part == "main" and resource in GENERATIONS and _content(after) != _content(before):
             after = with_meta(after, generation=record.meta.get("generation", 0) + 1)
         if "deletionTimestamp" in after["metadata"] and _nothing_holds(after):
             return self.store.remove(record, after)

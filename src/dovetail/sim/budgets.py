@@ -69,6 +69,11 @@ class Members:
         self.owners: Counter[str] = Counter()
         """How many of them name each controller."""
 
+    def has_alike(self, pod: Record) -> bool:
+        """Whether it was one of them with the very labels it has now."""
+        known = self.pods.get(pod.key)
+        return known is not None and known.meta.get("labels") is pod.meta.get("labels")
+
     def take(self, pod: Record) -> None:
         """It is one of them, in this version."""
         self.drop(pod.key)
@@ -133,10 +138,11 @@ class Budgets(Agent[Key]):
         pod = step.after
         for budget in self.store.all(PDB):
             members = self._members[budget.key]
-            if _selects(budget, pod) and step.type != "DELETED":
+            selected = members.has_alike(pod) or _selects(budget, pod)
+            if selected and step.type != "DELETED":
                 members.take(pod)
                 self.touch(budget.key)
-            elif members.drop(pod.key) or _selects(budget, pod):
+            elif members.drop(pod.key) or selected:
                 self.touch(budget.key)
 
     def reconcile(self, key: Key) -> None:

@@ -192,5 +192,5 @@ def _completed(kind: str) -> Plain:
 
 
 def _is_fake(node: Record) -> bool:
-    marks = {**(node.meta.get("labels") or {}), **(node.meta.get("annotations") or {})}
-    return marks.get(FAKE_NODE) == "fake"
+    labels, annotations = node.meta.get("labels") or {}, node.meta.get("annotations") or {}
+    return bool(annotations.get(FAKE_NODE, labels.get(FAKE_NODE)) == "fake")

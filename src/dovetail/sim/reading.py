@@ -12,6 +12,7 @@ import msgspec
 from dovetail.manifest import codec
 from dovetail.manifest.sharing import Sharing
 from dovetail.model.kinds import Kind
+from dovetail.model.pod import PodSpec
 from dovetail.model.wire import KubeObject, ObjectMeta, Unreadable
 from dovetail.sim.patching import Plain
 
@@ -46,28 +47,43 @@ class Reading:
 
     def _renewed(self, model: type[T], plain: Plain, before: Plain, known: T) -> T:
         parts: dict[str, Any] = {}
+        decoded = False
         for name, wire, wanted in _parts(model):
             if wire not in plain:
                 continue
-            part = plain[wire]
-            if part is before.get(wire):
+            part, past = plain[wire], before.get(wire)
+            if part is past:
                 parts[name] = getattr(known, name)
             elif wanted is ObjectMeta:
                 parts[name] = _metadata(part, before["metadata"], known.metadata)
+            elif wanted is PodSpec and _bound(part, past):
+                parts[name] = _replaced(getattr(known, name), node_name=part["nodeName"])
             else:
                 parts[name] = msgspec.convert(part, wanted, dec_hook=codec.decode_hook)
+                decoded = decoded or name == "spec"
         value = model(**parts)
-        if plain.get("spec") is not before.get("spec"):
+        if decoded:
             self._sharing.apply(value)
         return value
 
 
+def _changed(plain: Plain, before: Plain) -> set[str]:
+    """The fields that are not the very objects they were."""
+    missing = before.keys() - plain.keys()
+    return missing.union(name for name, value in plain.items() if value is not before.get(name, _ABSENT))
+
+
+def _bound(spec: Plain, before: Plain | None) -> bool:
+    """Whether nothing happened to a pod but that it got its node."""
+    return before is not None and _changed(spec, before) == _NODE_NAME and isinstance(spec.get("nodeName"), str)
+
+
 def _metadata(plain: Plain, before: Plain, known: ObjectMeta) -> ObjectMeta:
     """Most of the time nothing differs but the version."""
-    changed = {name for name in plain.keys() | before.keys() if plain.get(name) is not before.get(name)}
+    changed = _changed(plain, before)
     version = plain.get("resourceVersion")
     if changed <= _VERSION and isinstance(version, str):
-        return msgspec.structs.replace(known, resource_version=version)
+        return _replaced(known, resource_version=version)
     read = msgspec.convert(plain, ObjectMeta)
     for name, wire in _SHARED:
         if wire in plain and wire not in changed:
@@ -75,6 +91,9 @@ def _metadata(plain: Plain, before: Plain, known: ObjectMeta) -> ObjectMeta:
     return read
 
 
+_replaced = msgspec.structs.replace
+_ABSENT = object()
+_NODE_NAME = frozenset({"nodeName"})
 _VERSION = frozenset({"resourceVersion"})
 _SHARED = (("labels", "labels"), ("annotations", "annotations"), ("owner_references", "ownerReferences"))
 

@@ -10,7 +10,7 @@ import zlib
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, Literal, NamedTuple, TypeVar, cast
 
 import msgspec
 
@@ -37,6 +37,7 @@ class Record:
         "controller",
         "deleting",
         "key",
+        "owners",
         "plain",
         "resource",
         "uid",
@@ -52,10 +53,10 @@ class Record:
         self.uid: str = meta.get("uid", "")
         self.deleting = "deletionTimestamp" in meta
         """Whether a delete was asked for."""
-        owners = meta.get("ownerReferences")
-        self.controller: Plain | None = (
-            next((each for each in owners if each.get("controller")), None) if owners else None
-        )
+        references = meta.get("ownerReferences") or ()
+        self.owners: list[str] = [owner["uid"] for owner in references]
+        """The uids of its owners."""
+        self.controller: Plain | None = next((each for each in references if each.get("controller")), None)
         """The reference to the one owner that manages the object."""
         self._active: bool | None = None  # not looked for yet
         self._ready: bool | None = None  # nor this
@@ -92,11 +93,6 @@ class Record:
             self._ready = any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
         return self._ready
 
-    @property
-    def owners(self) -> list[str]:
-        """The uids of its owners."""
-        return [owner["uid"] for owner in self.plain["metadata"].get("ownerReferences") or ()]
-
     def value(self, kind: Kind[T]) -> T | Unreadable:
         """The record as a value of the model."""
         known = self._values.get(kind.model)
@@ -109,8 +105,7 @@ class Record:
 StepType = Literal["ADDED", "MODIFIED", "DELETED"]
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):
     """One change. `before` is None for an addition; for a deletion `after` is the last state."""
 
     type: StepType
@@ -136,7 +131,7 @@ class Table:
     forgotten: int = 0  # steps dropped from the front of the history
     horizon: int = 0  # version of the last step dropped
     waiting: list["asyncio.Future[None]"] = field(default_factory=list)
-    listeners: list[Listener] = field(default_factory=list)
+    listeners: tuple[Listener, ...] = ()
 
     @property
     def steps(self) -> int:
@@ -203,7 +198,7 @@ class Store:
         self._keeps_log = keeps_log
         self._reading = Reading()
         self._tables: dict[Resource, Table] = {}
-        self._listeners: list[Listener] = []  # of every kind
+        self._listeners: tuple[Listener, ...] = ()  # of every kind
         self._dependents: dict[str, dict[str, None]] = {}  # owner uid -> uids of what it owns
         self._pods_by_node: dict[str, dict[Key, None]] = {}
         self._counts: dict[
@@ -242,17 +237,17 @@ class Store:
     def listen(self, resources: Iterable[Resource], listener: Listener) -> None:
         """Hear of every change of these kinds."""
         for resource in resources:
-            self.table(resource).listeners.append(listener)
+            self.table(resource).listeners += (listener,)
 
     def listen_to_all(self, listener: Listener) -> None:
         """Hear of every change of any kind."""
-        self._listeners.append(listener)
+        self._listeners += (listener,)
 
     def deafen(self, listener: Listener) -> None:
         """Hear of nothing any more."""
-        for listeners in (self._listeners, *(table.listeners for table in self._tables.values())):
-            if listener in listeners:
-                listeners.remove(listener)
+        for holder in self._tables.values():
+            holder.listeners = _without(listener, holder.listeners)
+        self._listeners = _without(listener, self._listeners)
 
     def put(self, resource: Resource, plain: Plain) -> Record:
         """Store an object, new or changed, under the next version."""
@@ -291,23 +286,34 @@ class Store:
     def _index(self, before: Record | None, after: Record | None) -> None:
         if before is not None:
             del self.by_uid[before.uid]
-            for owner in before.owners:
-                dependents = self._dependents[owner]
-                dependents.pop(before.uid, None)
-                if not dependents:
-                    del self._dependents[owner]
         if after is not None:
             self.by_uid[after.uid] = after
+        if before is not None and after is not None and before.owners == after.owners:
             for owner in after.owners:
-                self._dependents.setdefault(owner, {})[after.uid] = None
+                dependents = self._dependents[owner]
+                del dependents[before.uid]
+                dependents[after.uid] = None  # last, as what changed last
+        else:
+            self._index_owners(before, after)
         if (before or after).resource == POD:  # type: ignore[union-attr]  # one of them is there
             self._index_pod(before, after)
 
+    def _index_owners(self, before: Record | None, after: Record | None) -> None:
+        for owner in before.owners if before is not None else ():
+            dependents = self._dependents[owner]
+            dependents.pop(before.uid, None)  # type: ignore[union-attr]  # it has owners
+            if not dependents:
+                del self._dependents[owner]
+        for owner in after.owners if after is not None else ():
+            self._dependents.setdefault(owner, {})[after.uid] = None  # type: ignore[union-attr]  # as above
+
     def _index_pod(self, before: Record | None, after: Record | None) -> None:
-        if before is not None and before.active:
-            self._count(before, -1)
-        if after is not None and after.active:
-            self._count(after, 1)
+        counted = (before.owners, before.active, before.ready) if before is not None else ()
+        if after is None or counted != (after.owners, after.active, after.ready):
+            if before is not None and before.active:
+                self._count(before, -1)
+            if after is not None and after.active:
+                self._count(after, 1)
         old = before.plain["spec"].get("nodeName", "") if before else ""
         new = after.plain["spec"].get("nodeName", "") if after else ""
         if before and old and old != new:
@@ -331,7 +337,7 @@ class Store:
         if self._keeps_log:
             self._write_log(step)
         table.append(step, self._history_limit)
-        asyncio.get_running_loop().call_soon(_spread, (*table.listeners, *self._listeners), step)
+        asyncio.get_running_loop().call_soon(_spread, table.listeners, self._listeners, step)
 
     def _write_log(self, step: Step) -> None:
         record = step.after
@@ -344,9 +350,15 @@ class Store:
         return "".join(f"{entry}\n" for entry in self.log).encode()
 
 
-def _spread(listeners: Iterable[Listener], step: Step) -> None:
+def _spread(listeners: Iterable[Listener], others: Iterable[Listener], step: Step) -> None:
     for listener in listeners:
         listener(step)
+    for listener in others:
+        listener(step)
+
+
+def _without(listener: Listener, listeners: tuple[Listener, ...]) -> tuple[Listener, ...]:
+    return tuple(each for each in listeners if each != listener)
 
 
 def _summary(record: Record) -> str:

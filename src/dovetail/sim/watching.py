@@ -111,7 +111,7 @@ class WatchStream(AsyncIterator[Change[T]], Generic[T]):
         return self._change("ADDED", step.after) if after else None
 
     def _change(self, kind: ChangeType, record: Record) -> Change[T]:
-        return Change(kind, str(record.version), record.value(self._kind))
+        return Change(kind, record.meta["resourceVersion"], record.value(self._kind))
 
 
 def _wake(waiter: "asyncio.Future[None]") -> None:

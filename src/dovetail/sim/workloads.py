@@ -9,6 +9,7 @@ import json
 from dovetail.model.wire import Key
 from dovetail.ports.cluster import Deletion, Patch
 from dovetail.sim.agent import Agent
+from dovetail.sim.apiserver import ApiServer
 from dovetail.sim.kinds import DEPLOYMENTS, POD, REPLICAS
 from dovetail.sim.patching import Plain
 from dovetail.sim.store import Record, Step
@@ -16,6 +17,7 @@ from dovetail.sim.store import Record, Step
 _HASH_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 _TEMPLATE_HASH = "pod-template-hash"
+_NO_SIGNS = str.maketrans("", "", "-:TZ")
 
 
 def owner_reference(owner: Record) -> Plain:
@@ -106,13 +108,17 @@ class ReplicaSets(Agent[Key]):
 
 
 def _seconds(timestamp: str) -> int:
-    return int("".join(letter for letter in timestamp if letter.isdigit()))  # orders like the instant itself
+    return int(timestamp.translate(_NO_SIGNS))  # orders like the instant itself
 
 
 class Deployments(Agent[Key]):
     """Keeps one ReplicaSet for each template, and moves replicas from old ones to the new one."""
 
     hears = (DEPLOYMENTS, REPLICAS)
+
+    def __init__(self, api: ApiServer, seed: str) -> None:
+        super().__init__(api, seed)
+        self._hashes: dict[Key, tuple[Plain, str]] = {}  # the template last seen of each, with its hash
 
     def hear(self, step: Step) -> None:
         """A Deployment changed, or one of its ReplicaSets did."""
@@ -125,8 +131,9 @@ class Deployments(Agent[Key]):
         """Bring the ReplicaSets towards what the Deployment asks for."""
         record = self.store.find(DEPLOYMENTS, key)
         if record is None or record.deleting:
+            self._hashes.pop(key, None)
             return
-        wanted_hash = _template_hash(record.plain["spec"]["template"])
+        wanted_hash = self._hash(key, record.plain["spec"]["template"])
         owned = [each for each in self.store.owned_by(record.uid) if each.resource == REPLICAS]
         new = next((each for each in owned if each.meta["labels"].get(_TEMPLATE_HASH) == wanted_hash), None)
         old = [each for each in owned if each is not new and each.plain["spec"]["replicas"]]
@@ -138,6 +145,12 @@ class Deployments(Agent[Key]):
         else:
             self._roll(record, new, old)
         self._report(record)
+
+    def _hash(self, key: Key, template: Plain) -> str:
+        known = self._hashes.get(key)
+        if known is None or known[0] is not template:
+            known = self._hashes[key] = (template, _template_hash(template))
+        return known[1]
 
     def _create(self, record: Record, template_hash: str, replicas: int) -> None:
         template = record.plain["spec"]["template"]

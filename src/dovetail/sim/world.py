@@ -10,7 +10,7 @@ import random
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 from dovetail.manifest import codec
 from dovetail.model.kinds import Kind
@@ -44,8 +44,7 @@ _EVERYTHING = ListOptions()
 _PLAINLY = Deletion()
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(NamedTuple):
     """One call of the port, as faults see it."""
 
     operation: str
