@@ -1,14 +1,21 @@
-"""One moto server for all stories about AWS."""
+"""One moto server for all stories about AWS, which forgets each of them when it is over."""
 
 import pytest
 
-from cloud.aws.server import moto_server
+from cloud.aws.server import forget, moto_server
 
 
 @pytest.fixture(scope="session")
-def moto():
-    with moto_server() as address:
+def server():
+    with moto_server(bare=True) as address:
         yield address
+
+
+@pytest.fixture
+def moto(server):
+    """Tags are looked for among all there are: what earlier stories left would cost more than the story."""
+    yield server
+    forget(server)
 
 
 @pytest.fixture
