@@ -59,10 +59,11 @@ class Terminal:
 
 @contextmanager
 def terminal(*arguments, columns=100, lines=24, **variables):
-    """The command, until it ends by itself."""
+    """The command, until it ends by itself. How large its terminal is, the terminal alone says."""
     handle, other = os.openpty()
     fcntl.ioctl(handle, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
-    environment = {**os.environ, "TERM": "xterm-256color", "LANG": "C.UTF-8", **variables}
+    inherited = {name: value for name, value in os.environ.items() if name not in {"COLUMNS", "LINES"}}
+    environment = {**inherited, "TERM": "xterm-256color", "LANG": "C.UTF-8", **variables}
     command = [sys.executable, "-c", LEADER, DOVETAIL, *map(str, arguments)]
     process = subprocess.Popen(command, stdin=other, stdout=other, stderr=other, env=environment)
     os.close(other)
