@@ -6,37 +6,12 @@ leader among one, and a node without heartbeats stays trusted for a day.
 
 import dataclasses
 import json
-import socket
-from contextlib import ExitStack
 from pathlib import Path
 
 from e2e.controlplane.certificates import KeyPair
+from e2e.controlplane.ports import LOOPBACK, Ports
 
-LOOPBACK = "127.0.0.1"
 STAGES = Path(__file__).with_name("stages.yaml")
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Ports:
-    """One free port for each listener."""
-
-    etcd: int
-    etcd_peer: int
-    apiserver: int
-    controller_manager: int
-    scheduler: int
-    kwok: int
-
-    @classmethod
-    def free(cls) -> "Ports":
-        """Take all ports at once, so that no two are the same."""
-        with ExitStack() as open_sockets:
-            numbers = {}
-            for field in dataclasses.fields(cls):
-                listener = open_sockets.enter_context(socket.socket())
-                listener.bind((LOOPBACK, 0))
-                numbers[field.name] = listener.getsockname()[1]
-            return cls(**numbers)
 
 
 AUDIT_POLICY = {

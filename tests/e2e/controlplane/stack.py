@@ -14,6 +14,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
 
@@ -22,6 +23,7 @@ from e2e.controlplane import commands
 from e2e.controlplane.api import Api, eventually
 from e2e.controlplane.certificates import Authority, write_service_account_key
 from e2e.controlplane.kubeconfig import certificate_user, write_kubeconfig
+from e2e.controlplane.ports import Ports
 from e2e.controlplane.process import Process
 
 # The users known by token: name, groups. RBAC grants the two components their roles at start-up.
@@ -44,6 +46,7 @@ class ControlPlane:
         self._binaries = binaries or build.binaries_dir()
         self._min_request_timeout = min_request_timeout
         self._tokens = {user: secrets.token_hex(16) for user in _USERS}
+        self._held = ExitStack()
         self._layout = self._prepare()
         self.url = f"https://{commands.LOOPBACK}:{self._layout.ports.apiserver}"
         self.ca_file = self._layout.ca_file
@@ -78,6 +81,7 @@ class ControlPlane:
         deadline = time.monotonic() + 5
         for process in reversed(self._processes.values()):
             process.stop(grace=max(0.1, deadline - time.monotonic()))
+        self._held.close()
         shutil.rmtree(self._layout.etcd_data, ignore_errors=True)
 
     def __enter__(self) -> Self:
@@ -185,7 +189,7 @@ class ControlPlane:
         tokens.write_text("".join(rows))
         return commands.Layout(
             directory=self.directory,
-            ports=commands.Ports.free(),
+            ports=Ports.reserve(self._held),
             ca_file=authority.file,
             serving=authority.issue_server("kube-apiserver", ["localhost", "kubernetes.default.svc"]),
             service_account_key=key,
