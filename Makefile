@@ -7,6 +7,8 @@ RUNS   := $(VENV)/.runs
 STAMP  := $(VENV)/.installed
 # Where the control plane for e2e is built, once per machine.
 export DOVETAIL_E2E_CACHE ?= $(HOME)/.cache/dovetail-e2e
+# Each has a control plane of its own. Its tests wait more than they work: there may be more of them than cores.
+E2E_WORKERS ?= 3
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check unit torture e2e e2e-binaries load browser browser-binary screenshots bench format generate picture lock clean
@@ -50,7 +52,7 @@ e2e-binaries: $(STAMP) ## build the control plane into the cache, once per machi
 	@$(BIN)/python tests/e2e/components/build.py
 
 e2e: $(STAMP) e2e-binaries ## the suite against a real control plane
-	$(BIN)/pytest -m e2e tests/e2e $(ARGS)
+	$(BIN)/pytest -n $(E2E_WORKERS) --dist loadfile --no-loadscope-reorder -m e2e tests/e2e $(ARGS)
 
 browser-binary: $(STAMP) ## get a Chromium for the browser tests, where there is none
 	@$(BIN)/python tests/browser/chromium.py

@@ -1,7 +1,7 @@
-"""What every e2e test shares: one control plane a session, and a clean cluster for each test that asks for it."""
+"""What every e2e test shares: one control plane a worker, and a clean cluster for each test that asks for it."""
 
 import itertools
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -10,6 +10,7 @@ from e2e.components import build
 from e2e.controlplane.slate import wipe
 from e2e.controlplane.stack import ControlPlane
 from e2e.running import crds
+from e2e.spreading import Spreading, rank_of
 
 HERE = Path(__file__).parent
 _RUNNING = pytest.StashKey[ControlPlane]()
@@ -17,10 +18,26 @@ _RUNNING = pytest.StashKey[ControlPlane]()
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` looks at the marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Everything below this directory needs the control plane."""
-    for item in items:
-        if item.path.is_relative_to(HERE):
-            item.add_marker(pytest.mark.e2e)
+    """Everything below this directory needs the control plane; what takes longest goes first."""
+    ours = [item for item in items if item.path.is_relative_to(HERE)]
+    for item in ours:
+        item.add_marker(pytest.mark.e2e)
+    if len(ours) == len(items):
+        items.sort(key=lambda item: rank_of(item.nodeid))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Spreading | None:
+    """With `--dist loadfile`: files as a whole, save those that are better taken apart."""
+    return Spreading(config, log) if config.getoption("dist") == "loadfile" else None
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Show the figures that tests told."""
+    for report in terminalreporter.getreports("passed") + terminalreporter.getreports("failed"):
+        for name, text in report.user_properties:
+            if name == "figures":
+                terminalreporter.write_line(f"{report.nodeid}\n{text}")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -58,6 +75,12 @@ def cluster(control_plane: ControlPlane) -> ControlPlane:
     """The control plane without nodes, workloads, pools or claims of earlier tests."""
     wipe(control_plane.api)
     return control_plane
+
+
+@pytest.fixture
+def tell(record_property: Callable[[str, object], None]) -> Callable[[str], None]:
+    """Tell figures; they are shown when all tests are over, whichever worker this is."""
+    return lambda text: record_property("figures", text)
 
 
 @pytest.fixture(scope="session")

@@ -1,15 +1,20 @@
 """The harness keeps its promises: what the other e2e tests build on is shown here once."""
 
 import json
+import socket
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
 from e2e.components import build
 from e2e.controlplane.api import STRATEGIC, eventually
+from e2e.controlplane.ports import LOOPBACK, Ports
 from e2e.controlplane.slate import wipe
+from e2e.spreading import APART, LONGEST
 
 ALLOCATABLE = {"cpu": "3500m", "memory": "7Gi", "pods": "58", "ephemeral-storage": "15Gi"}
 
@@ -252,3 +257,20 @@ def test_programs_do_not_outlive_their_parent(tmp_path):
             return True
 
     eventually(is_gone, "the program ended with its parent")
+
+
+def test_a_port_is_held_from_others_and_open_to_its_own_listener():
+    with ExitStack() as held:
+        number = Ports.reserve(held).apiserver
+        with socket.create_server((LOOPBACK, number)):
+            pass
+        with socket.socket(type=socket.SOCK_DGRAM) as other, pytest.raises(OSError, match="in use"):
+            other.bind((LOOPBACK, number))
+    with socket.socket(type=socket.SOCK_DGRAM) as other:
+        other.bind((LOOPBACK, number))
+
+
+def test_tests_that_are_taken_apart_share_no_fixture_of_their_module():
+    here = Path(__file__).parent
+    assert {name for name in {*APART, *LONGEST} if not (here / name).exists()} == set()
+    assert {name for name in APART if 'scope="module"' in (here / name).read_text()} == set()
