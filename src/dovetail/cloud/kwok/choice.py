@@ -4,12 +4,13 @@ The same claim and the same catalogue always give the same answer: equal prices 
 capacity type. Karpenter's kwok draws lots instead, and so cannot repeat a launch.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dovetail.model.catalog import InstanceType, Offering
 from dovetail.model.labels import INSTANCE_TYPE
 from dovetail.model.nodeclaim import NodeClaim
+from dovetail.model.recent import Recent
+from dovetail.model.requirements import Requirements
 from dovetail.model.resources import fits
 
 
@@ -21,20 +22,41 @@ class Choice:
     offering: Offering
 
 
-def find_cheapest(claim: NodeClaim, catalog: Iterable[InstanceType], well_known: frozenset[str]) -> Choice | str:
+def find_cheapest(claim: NodeClaim, catalog: tuple[InstanceType, ...], well_known: frozenset[str]) -> Choice | str:
     """The choice for a claim, or in words why there is none."""
-    wanted = claim.requirements
-    named = wanted.get(INSTANCE_TYPE)  # claims name their types, so most of a catalogue is out at a glance
-    matching = [each for each in catalog if named.has(each.name) and each.requirements.intersects(wanted) is None]
+    wanted, requests = claim.requirements, claim.spec.resources.requests
+    suited: dict[str, bool] = {}
+    allowed: dict[Requirements, bool] = {}  # offerings are many, and of the same few kinds
+    for choice in _CHOICES.of(catalog):
+        each, kind = choice.instance_type, choice.offering.requirements
+        if each.name not in suited:
+            suited[each.name] = _meets(each, wanted) and fits(requests, each.allocatable)
+        if suited[each.name]:
+            if kind not in allowed:
+                allowed[kind] = wanted.compatible(kind, well_known) is None
+            if allowed[kind]:
+                return choice
+    matching = sum(_meets(each, wanted) for each in catalog)
     if not matching:
         return f"no instance type meets the requirements {wanted}"
-    roomy = [each for each in matching if fits(claim.spec.resources.requests, each.allocatable)]
+    roomy = sum(_meets(each, wanted) and fits(requests, each.allocatable) for each in catalog)
     if not roomy:
-        return f"none of {len(matching)} matching instance types has room for the resources requested"
-    choices = [Choice(each, cheapest) for each in roomy if (cheapest := each.cheapest(wanted, well_known)) is not None]
-    if not choices:
-        return f"none of {len(roomy)} matching instance types has an offering available now"
-    return min(choices, key=_order)
+        return f"none of {matching} matching instance types has room for the resources requested"
+    return f"none of {roomy} matching instance types has an offering available now"
+
+
+def _meets(instance_type: InstanceType, wanted: Requirements) -> bool:
+    """Claims name their types, so most of a catalogue is out at a glance."""
+    return wanted.get(INSTANCE_TYPE).has(instance_type.name) and instance_type.requirements.intersects(wanted) is None
+
+
+def _by_price(catalog: tuple[InstanceType, ...]) -> tuple[Choice, ...]:
+    """Everything that can be had, the cheapest first."""
+    choices = [Choice(each, offering) for each in catalog for offering in each.offerings if offering.available]
+    return tuple(sorted(choices, key=_order))
+
+
+_CHOICES = Recent(_by_price)
 
 
 def _order(choice: Choice) -> tuple[float, str, str, str]:

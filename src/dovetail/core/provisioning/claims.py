@@ -53,8 +53,7 @@ def claim_for(draft: Draft) -> NodeClaim:
 
 
 def _requirements(draft: Draft, types: list[InstanceType]) -> tuple[NodeSelectorRequirement, ...]:
-    known = draft.template.well_known
-    sold_as = {each.capacity_type for type_ in types for each in type_.compatible_offerings(draft.requirements, known)}
+    sold_as = _capacity_types(draft, types)
     narrowed = draft.requirements.add(Requirements.of([Requirement.of(CAPACITY_TYPE, "In", sorted(sold_as))]))
     written = [
         msgspec.convert(entry, NodeSelectorRequirement)
@@ -68,6 +67,13 @@ def _requirements(draft: Draft, types: list[InstanceType]) -> tuple[NodeSelector
         min_values=draft.requirements.get(INSTANCE_TYPE).min_values,
     )
     return (*written, by_price)
+
+
+def _capacity_types(draft: Draft, types: list[InstanceType]) -> set[str]:
+    """How what the draft may become is paid for. Types are many; their offerings are of the same few kinds."""
+    kinds = {each.requirements: each.capacity_type for type_ in types for each in type_.offerings if each.available}
+    wanted, known = draft.requirements, draft.template.well_known
+    return {paid for kind, paid in kinds.items() if wanted.compatible(kind, known) is None}
 
 
 def _least_overhead(choices: Sequence[Choice]) -> Resources:
