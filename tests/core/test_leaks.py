@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from builders import NOON, claim, node, stamped
-from dovetail.core.lifecycle.leaks import Holdings, leaked_instances, lost_claims, orphaned_nodes
+from dovetail.core.lifecycle.leaks import Holdings, leaked_instances, lost_claims, nothing_is_left, orphaned_nodes
 from dovetail.model.catalog import Instance
 
 REGISTERED = {"Launched": "True", "Registered": "True"}
@@ -100,3 +100,18 @@ def test_a_node_with_neither_claim_nor_instance_is_an_orphan():
 )
 def test_a_node_is_left_alone(holdings):
     assert orphaned_nodes(holdings, NOON) == ()
+
+
+@pytest.mark.parametrize(
+    ("holdings", "nothing"),
+    [
+        (held([claimed()], [noded()], [instance()]), True),
+        (held([claimed()], [noded()]), True),
+        (held([claimed()], [noded(ready=False)]), False),
+        (held(instances=[instance(age=1.0)]), False),
+        (held(nodes=[noded(ready=False, age=1.0)]), False),
+    ],
+    ids=["complete", "its node is ready", "without instance", "an instance still young", "a node still young"],
+)
+def test_nothing_is_left_only_if_waiting_would_not_find_it_either(holdings, nothing):
+    assert nothing_is_left(holdings, NOON) is nothing

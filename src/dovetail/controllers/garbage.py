@@ -7,11 +7,19 @@ instance or node keeps no other; a round in which something failed is soon follo
 
 import asyncio
 import logging
+from dataclasses import replace
 from functools import partial
 
 from dovetail.controllers.accounting import count_removal
 from dovetail.controllers.context import Context
-from dovetail.core.lifecycle.leaks import Holdings, leaked_instances, lost_claims, nodes_of, orphaned_nodes
+from dovetail.core.lifecycle.leaks import (
+    Holdings,
+    leaked_instances,
+    lost_claims,
+    nodes_of,
+    nothing_is_left,
+    orphaned_nodes,
+)
 from dovetail.model.catalog import Instance
 from dovetail.model.node import Node
 from dovetail.model.nodeclaim import NodeClaim, NodeClaimStatus
@@ -31,6 +39,7 @@ class GarbageCollection:
 
     def __init__(self, context: Context) -> None:
         self._context = context
+        self._fitting: Holdings | None = None  # what was compared last, if nothing was left over
 
     async def run(self) -> None:
         """Compare until cancelled."""
@@ -51,16 +60,24 @@ class GarbageCollection:
         """Compare once; says whether nothing failed.
 
         One list of instances serves both ways. Claims read before it cannot lose what is being launched, and what
-        claims read after it do not have, nobody has.
+        claims read after it do not have, nobody has. What fitted together and has not changed is not compared again.
         """
         before = self._held()
         instances = await guarded("nodeclaim.garbagecollection", self._context.cloud.list)
         if instances is None:
             return False
-        held = Holdings(before.claims, before.nodes, instances)
-        claims = await guarded("nodeclaim.garbagecollection", partial(self._collect_claims, held))
+        held = replace(before, instances=instances)
+        if held == self._fitting and held == replace(self._held(), instances=instances):
+            return True
+        claims = await guarded("nodeclaim.garbagecollection", partial(self._collect_claims, self._ours(held)))
         rest = await guarded("instance.garbagecollection", partial(self._collect_instances, instances))
+        self._fitting = held if claims and rest and self._fits(held) else None
         return bool(claims and rest)
+
+    def _fits(self, held: Holdings) -> bool:
+        """Whether no later look could find anything, either, as long as nothing changes."""
+        unread = self._context.state.claims.unreadable
+        return not unread and nothing_is_left(self._ours(held), self._context.clock.now())
 
     async def _collect_claims(self, holdings: Holdings) -> bool:
         """Let go of claims that lost their instance."""
@@ -77,8 +94,7 @@ class GarbageCollection:
         """Terminate instances nobody claims, and delete nodes that have nothing."""
         if self._context.state.claims.unreadable:
             return True  # what they claim cannot be told, so nothing counts as unclaimed
-        held, now = self._held(), self._context.clock.now()
-        holdings = Holdings(held.claims, held.nodes, instances)
+        holdings, now = self._ours(replace(self._held(), instances=instances)), self._context.clock.now()
         leaked = [instance for instance in leaked_instances(holdings, now) if not self._is_strange(instance)]
         orphaned = sorted(orphaned_nodes(holdings, now), key=lambda node: node.name)
         ends = [*(partial(self._terminate, each) for each in leaked), *(partial(self._drop, each) for each in orphaned)]
@@ -90,10 +106,13 @@ class GarbageCollection:
         await self._context.delete_node(node)
 
     def _held(self) -> Holdings:
-        context = self._context
-        label, nodes = context.cloud.node_class_label, context.state.nodes.items.values()
-        ours = tuple(node for node in nodes if label in node.metadata.labels)
-        return Holdings(tuple(context.state.claims.items.values()), ours, ())
+        state = self._context.state
+        return Holdings(tuple(state.claims.items.values()), tuple(state.nodes.items.values()), ())
+
+    def _ours(self, held: Holdings) -> Holdings:
+        """With the nodes alone that are this provider's."""
+        label = self._context.cloud.node_class_label
+        return replace(held, nodes=tuple([node for node in held.nodes if label in node.metadata.labels]))
 
     async def _is_gone(self, claim: NodeClaim) -> bool:
         """Lists lag behind; the instance itself is asked for once more."""

@@ -6,8 +6,9 @@ matters is in the cluster: a launch that is repeated after a crash finds its Nod
 waiting for its registration delay is made again by `recover` from what the NodeClaim says.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from operator import is_
 
 from dovetail.cloud.kwok.availability import Availability, Shortage
 from dovetail.cloud.kwok.choice import Choice, find_cheapest
@@ -33,6 +34,9 @@ _STATEMENTS = (*unready(timedelta(minutes=10)), *GENERAL)
 _AVOIDED_FOR = timedelta(minutes=3)
 _A_MOMENT = timedelta(seconds=1)
 
+_Listed = dict[str, tuple[Node, Instance]]
+"""Nodes as they were last listed, with their instances, by provider id."""
+
 
 class KwokProvider:
     """A provider whose instances are Nodes that nobody has to pay for. `availability` is where shortages are made."""
@@ -42,7 +46,8 @@ class KwokProvider:
         self._clock = clock
         self._registrations = Registrations(cluster)
         self._classes: dict[str, tuple[datetime, KWOKNodeClass | None]] = {}
-        self._listed: dict[str, tuple[Node, Instance]] = {}
+        self._nodes: tuple[Node, ...] = ()  # as last listed
+        self._listed: _Listed = {}
         self.availability = Availability(tuple(catalog))
         offered = {key for each in catalog for offering in each.offerings for key in offering.requirements}
         self._well_known = INSTANCE_LABELS | offered
@@ -129,18 +134,11 @@ class KwokProvider:
     async def list(self) -> tuple[Instance, ...]:
         """Every instance, those still waiting to register included."""
         listing = await self._cluster.list(NODE)
-        ours = (node for node in listing.items if node.provider_id.startswith(PROVIDER_PREFIX) and not is_lost(node))
-        nodes = {node.provider_id: node for node in ours}
-        for node in self._registrations.all_waiting():
-            nodes.setdefault(node.provider_id, node)
-        # A node that has not changed is the same value again, and so is its instance.
-        self._listed = {key: self._as_listed(key, node) for key, node in nodes.items()}
+        nodes = (*listing.items, *self._registrations.all_waiting())
+        if len(nodes) != len(self._nodes) or not all(map(is_, nodes, self._nodes)):
+            self._nodes, self._listed = nodes, _as_listed(nodes, self._listed)
         instances = (instance for _, instance in self._listed.values())
         return (*instances, *_unreadable_instances(listing.unreadable))
-
-    def _as_listed(self, key: str, node: Node) -> tuple[Node, Instance]:
-        known = self._listed.get(key)
-        return known if known is not None and known[0] is node else (node, instance_of(node))
 
     async def drift(self, claim: NodeClaim) -> str:  # noqa: ARG002 - a simulated machine has nothing to drift from
         """Never."""
@@ -208,6 +206,18 @@ class KwokProvider:
             return await self._cluster.get(KWOK_NODE_CLASS, Key("", ref.name)) if self.supports(ref) else None
         except NotFound:
             return None
+
+
+def _as_listed(nodes: Iterable[Node], known: _Listed) -> _Listed:
+    """A node that has not changed is the same value again, and so is its instance."""
+    listed: _Listed = {}
+    for node in nodes:
+        key = node.spec.provider_id
+        if not key.startswith(PROVIDER_PREFIX) or is_lost(node):
+            continue
+        before = known.get(key)
+        listed.setdefault(key, before if before is not None and before[0] is node else (node, instance_of(node)))
+    return listed
 
 
 def _readiness(node_class: KWOKNodeClass) -> Condition:

@@ -29,27 +29,24 @@ class Holdings:
 def lost_claims(holdings: Holdings) -> tuple[NodeClaim, ...]:
     """Registered claims whose instance is gone or going, and whose node is missing or not ready."""
     alive = {instance.provider_id for instance in holdings.instances if not instance.terminating}
-    ready = {node.provider_id for node in holdings.nodes if node.ready}
+    missed = [claim for claim in holdings.claims if claim.status.provider_id not in alive]  # as a rule none, or few
+    ready = {node.provider_id for node in holdings.nodes if node.ready} if missed else set()
     return tuple(
         claim
-        for claim in holdings.claims
-        if claim.has(REGISTERED)
-        and not claim.deleting
-        and claim.provider_id
-        and claim.provider_id not in alive
-        and claim.provider_id not in ready
+        for claim in missed
+        if claim.has(REGISTERED) and not claim.deleting and claim.provider_id and claim.provider_id not in ready
     )
 
 
 def leaked_instances(holdings: Holdings, now: datetime) -> tuple[Instance, ...]:
     """Instances that no claim has and none can be about to have."""
-    claimed = {claim.provider_id for claim in holdings.claims}
-    unlaunched = [claim for claim in holdings.claims if not claim.provider_id]
+    claimed = {claim.status.provider_id for claim in holdings.claims}
+    unclaimed = [instance for instance in holdings.instances if instance.provider_id not in claimed]
+    unlaunched = [claim for claim in holdings.claims if not claim.provider_id] if unclaimed else []
     return tuple(
         instance
-        for instance in holdings.instances
+        for instance in unclaimed
         if not instance.terminating
-        and instance.provider_id not in claimed
         and _old_enough(instance.launched_at, now)
         and not any(_may_be_of(claim, instance) for claim in unlaunched)
     )
@@ -57,16 +54,23 @@ def leaked_instances(holdings: Holdings, now: datetime) -> tuple[Instance, ...]:
 
 def orphaned_nodes(holdings: Holdings, now: datetime) -> tuple[Node, ...]:
     """Nodes that have neither claim nor instance, and say themselves that they are not ready."""
-    known = {claim.provider_id for claim in holdings.claims} | {each.provider_id for each in holdings.instances}
+    claimed = {claim.status.provider_id for claim in holdings.claims}
+    known = claimed.union([each.provider_id for each in holdings.instances])
+    unknown = [node for node in holdings.nodes if node.spec.provider_id not in known]
     return tuple(
         node
-        for node in holdings.nodes
+        for node in unknown
         if node.provider_id
-        and node.provider_id not in known
         and not node.ready
         and not node.deleting
         and _old_enough(node.metadata.creation_timestamp, now)
     )
+
+
+def nothing_is_left(holdings: Holdings, now: datetime) -> bool:
+    """Whether all three belong together, and no wait has to pass first: so it stays until one of them changes."""
+    later = now + 2 * YOUNG
+    return not (lost_claims(holdings) or leaked_instances(holdings, later) or orphaned_nodes(holdings, later))
 
 
 def _old_enough(since: datetime | None, now: datetime) -> bool:
