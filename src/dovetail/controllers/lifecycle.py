@@ -52,7 +52,7 @@ class Lifecycle:
 
     def _claim_changed(self, before: NodeClaim | None, after: NodeClaim | None) -> None:
         if after is not None:
-            self.reconciler.add(after.key)
+            self._look_at(after)
         elif before is not None:
             self.reconciler.forget(before.key)
             self._given_up.discard(before.metadata.uid)
@@ -60,6 +60,11 @@ class Lifecycle:
     def _node_changed(self, before: Node | None, after: Node | None) -> None:
         node = after or before
         for claim in self._context.state.claims_of(node) if node is not None else ():
+            self._look_at(claim)
+
+    def _look_at(self, claim: NodeClaim) -> None:
+        """Whatever happens to a claim that has come all the way, there is no further step; most changes are such."""
+        if not (claim.deleting or _has_arrived(claim)):
             self.reconciler.add(claim.key)
 
     async def run(self) -> None:
@@ -184,6 +189,11 @@ class Lifecycle:
             return claim
         written = await self._context.patch_claim(claim, conditions_patch(conditions, **status), status=True)
         return msgspec.structs.replace(claim, metadata=written.metadata, status=written.status)
+
+
+def _has_arrived(claim: NodeClaim) -> bool:
+    """Whether every step is behind it."""
+    return TERMINATION_FINALIZER in claim.metadata.finalizers and all(claim.has(each) for each in DEPENDENTS)
 
 
 def _short(message: str) -> str:
