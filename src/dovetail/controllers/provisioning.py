@@ -6,6 +6,7 @@ scheduler does that once the nodes are up. What cannot be helped is told on the 
 
 import asyncio
 import logging
+import math
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
@@ -74,6 +75,7 @@ class Provisioner:
         settings = context.settings
         self._batch = Batch(settings.batch_idle_duration.total_seconds(), settings.batch_max_duration.total_seconds())
         self._ahead: dict[str, datetime] = {}  # when the pods of claims that go will be moved whatever holds them
+        self._owed = asyncio.Event()  # there may be somebody to be reminded of
         self._nomination = max(2 * settings.batch_max_duration, timedelta(seconds=10))
         context.state.pods.listen(self._pod_changed)
         context.state.claims.listen(self._claim_changed)
@@ -82,6 +84,7 @@ class Provisioner:
     def _pod_changed(self, _before: Pod | None, after: Pod | None) -> None:
         if after is not None and after.provisionable:
             self._batch.trigger(after.metadata.uid)
+            self._owed.set()
 
     def _claim_changed(self, before: NodeClaim | None, after: NodeClaim | None) -> None:
         if before is not None and not before.deleting and (after is None or after.deleting):
@@ -89,6 +92,7 @@ class Provisioner:
         known, deadline = _end_of(before), _end_of(after)
         if after is not None and deadline is not None and deadline != known:
             self._ahead[after.metadata.uid] = deadline - AHEAD
+            self._owed.set()
         elif before is not None and deadline is None:
             self._ahead.pop(before.metadata.uid, None)
 
@@ -111,8 +115,15 @@ class Provisioner:
             await guarded("provisioner", self.provision)
 
     async def _remind(self) -> None:
+        """Every ten seconds; as long as there is nobody to be reminded of, no time has to be kept."""
+        loop = asyncio.get_running_loop()
+        at = loop.time()
         while True:
-            await asyncio.sleep(RETRIGGER_SECONDS)
+            if not self._anyone_waits() and not any(due < NEVER for due in self._ahead.values()):
+                self._owed.clear()
+                await self._owed.wait()
+            at += RETRIGGER_SECONDS * max(1, math.ceil((loop.time() - at) / RETRIGGER_SECONDS))
+            await asyncio.sleep(at - loop.time())
             if self._anyone_waits():
                 self._batch.trigger("still waiting")
             now = self._context.clock.now()
