@@ -52,7 +52,7 @@ class _Settled:
             and self.findings.types is findings.types
             and self.findings.provider_reason == findings.provider_reason
             and self.wanted.holds(now)
-            and self.spec == pool.spec
+            and (self.spec is pool.spec or self.spec == pool.spec)
         )
 
 
@@ -68,7 +68,7 @@ class Marking:
         context.state.nodepools.listen(self._pool_changed)
 
     def _claim_changed(self, before: NodeClaim | None, after: NodeClaim | None) -> None:
-        if after is not None:
+        if after is not None and not after.deleting:
             self.reconciler.add(after.key)
         elif before is not None:
             self.reconciler.forget(before.key)
@@ -99,19 +99,18 @@ class Marking:
         while True:
             await asyncio.sleep(RECHECK.total_seconds())
             types: Types = {}
-            for number, key in enumerate(list(self._settled)):
+            for number, (key, settled) in enumerate(list(self._settled.items())):
                 if number % TURN == TURN - 1:
                     await asyncio.sleep(0)
-                await self._ask_again(key, types)
+                if settled.wanted.rechecked and not await self._still_holds(settled, key, types):
+                    self.reconciler.add(key)
 
-    async def _ask_again(self, key: Key, types: Types) -> None:
-        settled, claim = self._settled.get(key), self._context.state.claims.items.get(key)
+    async def _still_holds(self, settled: _Settled, key: Key, types: Types) -> bool:
+        claim = self._context.state.claims.items.get(key)
         pool = self._context.state.pool(claim.nodepool_name) if claim is not None else None
-        if settled is None or claim is None or pool is None or claim.deleting or not settled.wanted.rechecked:
-            return
-        findings = await self._ask(claim, pool, types)
-        if not settled.holds(claim, pool, findings, self._context.clock.now()):
-            self.reconciler.add(key)
+        if claim is None or pool is None or claim.deleting:
+            return True  # nothing can be said
+        return settled.holds(claim, pool, await self._ask(claim, pool, types), self._context.clock.now())
 
     async def reconcile(self, key: Key) -> float | None:
         """Bring the conditions of one claim up to date. Without its pool nothing can be said, and all stays."""
@@ -127,21 +126,22 @@ class Marking:
             wanted = settled.wanted
         else:
             wanted = marks(claim, pool, findings, now)
-            if not await self._written(claim, marked(claim, wanted, now)):
+            written = await self._written(claim, marked(claim, wanted, now))
+            if written is None:
                 return None
-            self._settled[key] = _Settled(claim, pool.spec, findings, wanted)
+            self._settled[key] = _Settled(written, pool.spec, findings, wanted)
         wait = (wanted.window_ends - now).total_seconds() if wanted.window_ends is not None else None
         unanswered = wanted.rechecked and (findings.types is None or findings.provider_reason is None)
         return min(wait or RETRY_SECONDS, RETRY_SECONDS) if unanswered else wait
 
-    async def _written(self, claim: NodeClaim, conditions: tuple[Condition, ...]) -> bool:
-        """Whether the claim, if it is still there, says so now."""
-        if conditions != claim.status.conditions:
-            try:
-                await self._context.patch_claim(claim, conditions_patch(conditions), status=True)
-            except NotFound:
-                return False
-        return True
+    async def _written(self, claim: NodeClaim, conditions: tuple[Condition, ...]) -> NodeClaim | None:
+        """The claim as it says so now, if it is still there."""
+        if conditions == claim.status.conditions:
+            return claim
+        try:
+            return await self._context.patch_claim(claim, conditions_patch(conditions), status=True)
+        except NotFound:
+            return None
 
     async def judged(self, claim: NodeClaim) -> NodeClaim:
         """The claim with the conditions it should have; as it is where nothing can be said. Nothing is written."""

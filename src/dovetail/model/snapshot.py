@@ -192,7 +192,8 @@ def _by_name(types: tuple[InstanceType, ...]) -> Mapping[str, InstanceType]:
     return {each.name: each for each in types}
 
 
-_TYPES_BY_NAME = Recent(_by_name)
+TYPES_BY_NAME = Recent(_by_name)
+"""The types of a catalogue, by their names."""
 
 
 @dataclass(frozen=True)
@@ -255,7 +256,7 @@ class Snapshot:
     @cached_property
     def types_by_pool(self) -> Mapping[str, Mapping[str, InstanceType]]:
         """Each pool's catalogue by name; pools that share one share this too."""
-        return {pool: _TYPES_BY_NAME.of(types) for pool, types in self.catalogs.items()}
+        return {pool: TYPES_BY_NAME.of(types) for pool, types in self.catalogs.items()}
 
     def usage(self, pool: str) -> Resources:
         """What the nodes of a pool have together, those on their way out left aside.

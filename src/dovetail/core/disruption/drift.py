@@ -21,6 +21,8 @@ from dovetail.model.labels import (
 )
 from dovetail.model.nodeclaim import DRIFTED, LAUNCHED, NodeClaim
 from dovetail.model.nodepool import NodePool, read_requirements
+from dovetail.model.recent import Recent
+from dovetail.model.requirement import NORMALISED_LABELS
 from dovetail.model.requirements import Requirements
 from dovetail.model.snapshot import Snapshot
 
@@ -37,14 +39,20 @@ def drift_reason(claim: NodeClaim, pool: NodePool, snapshot: Snapshot) -> str:
     """Why the claim has drifted, or empty. What only the provider can know is read from the claim's own condition."""
     if not claim.has(LAUNCHED):
         return ""
+    reason = deviation(claim, pool, snapshot.types_by_pool.get(pool.name), snapshot.at)
+    if reason:
+        return reason
+    said = find(claim.status.conditions, DRIFTED)
+    return said.reason if said is not None and said.status == "True" and said.reason not in OURS else ""
+
+
+def deviation(claim: NodeClaim, pool: NodePool, types: Mapping[str, InstanceType] | None, now: datetime) -> str:
+    """Why a claim that was launched has drifted, as far as can be seen without its provider; empty if it has not."""
     if _static(claim, pool):
         return NODEPOOL_DRIFTED
     if _requirements(claim, pool):
         return REQUIREMENTS_DRIFTED
-    if _type_is_gone(claim, snapshot.types_by_pool.get(pool.name), snapshot.at):
-        return INSTANCE_TYPE_NOT_FOUND
-    said = find(claim.status.conditions, DRIFTED)
-    return said.reason if said is not None and said.status == "True" and said.reason not in OURS else ""
+    return INSTANCE_TYPE_NOT_FOUND if _type_is_gone(claim, types, now) else ""
 
 
 def settles_at(claim: NodeClaim, now: datetime) -> datetime | None:
@@ -61,8 +69,13 @@ def _static(claim: NodeClaim, pool: NodePool) -> bool:
 
 
 def _requirements(claim: NodeClaim, pool: NodePool) -> bool:
-    have = Requirements.from_labels(claim.metadata.labels)
-    return have.compatible(read_requirements(pool.spec.template.spec.requirements)) is not None
+    wanted = _REQUIREMENTS.of(pool.spec.template.spec.requirements)
+    labels = claim.metadata.labels.items()
+    asked_for = {key: value for key, value in labels if NORMALISED_LABELS.get(key, key) in wanted}
+    return Requirements.from_labels(asked_for).compatible(wanted) is not None
+
+
+_REQUIREMENTS = Recent(read_requirements)
 
 
 def _type_is_gone(claim: NodeClaim, types: Mapping[str, InstanceType] | None, now: datetime) -> bool:

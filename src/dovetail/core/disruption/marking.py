@@ -7,9 +7,7 @@ whether a node goes is the planner's word. A provider that gives no answer chang
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-import msgspec
-
-from dovetail.core.disruption.drift import drift_reason, settles_at
+from dovetail.core.disruption.drift import deviation, settles_at
 from dovetail.core.disruption.waits import consolidation_wait
 from dovetail.model.catalog import InstanceType
 from dovetail.model.conditions import ConditionList, Verdict, find, without
@@ -18,7 +16,7 @@ from dovetail.model.nodeclaim import CONSOLIDATABLE, DRIFTED, INITIALIZED, LAUNC
 from dovetail.model.nodepool import NodePool
 from dovetail.model.pod import Pod
 from dovetail.model.protection import protection
-from dovetail.model.snapshot import Snapshot
+from dovetail.model.snapshot import TYPES_BY_NAME
 from dovetail.model.wire import Condition
 
 RECHECK = timedelta(minutes=5)
@@ -53,7 +51,8 @@ class Marks:
 
     def holds(self, now: datetime) -> bool:
         """Whether no clock has run out by now, so that the same findings give the same marks."""
-        return not any(each is not None and each <= now for each in (self.window_ends, self.settles_at))
+        quiet, settling = self.window_ends, self.settles_at
+        return (quiet is None or now < quiet) and (settling is None or now < settling)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,16 +111,9 @@ def _drifted(claim: NodeClaim, pool: NodePool, findings: Findings, now: datetime
     if not findings.drift_gate or not claim.has(LAUNCHED):
         return ""
     # What was written before is no evidence: a drift that the provider no longer sees has to end.
-    unmarked = msgspec.structs.replace(claim.status, conditions=without(claim.status.conditions, DRIFTED))
-    reason = drift_reason(msgspec.structs.replace(claim, status=unmarked), pool, _catalogue(pool, findings.types, now))
+    types = TYPES_BY_NAME.of(findings.types) if findings.types is not None else None
     unanswered = findings.types is None or findings.provider_reason is None
-    return reason or findings.provider_reason or (None if unanswered else "")
-
-
-def _catalogue(pool: NodePool, types: tuple[InstanceType, ...] | None, now: datetime) -> Snapshot:
-    """As much of a snapshot as drift looks at."""
-    catalogs = {pool.name: types} if types is not None else {}
-    return Snapshot(at=now, nodes=(), unbound_pods=(), nodepools={}, daemon_sets=(), catalogs=catalogs)
+    return deviation(claim, pool, types, now) or findings.provider_reason or (None if unanswered else "")
 
 
 def pod_notice(pod: Pod, now: datetime) -> PodNotice | None:
