@@ -5,8 +5,10 @@ import io
 import pytest
 from rich.console import Console
 
-from dovetail.cli.simulation.comparing import FIGURES, Row, short_names
+from dovetail.cli.simulation import html
+from dovetail.cli.simulation.comparing import FIGURES, Row, as_document, short_names
 from dovetail.cli.simulation.html import plot
+from dovetail.cli.simulation.variants import Variant
 from dovetail.cli.view.comparison import _comparison
 
 A, B = "nodepool/a.spec.disruption.consolidateAfter", "nodepool/b.spec.disruption.consolidateAfter"
@@ -14,7 +16,9 @@ A, B = "nodepool/a.spec.disruption.consolidateAfter", "nodepool/b.spec.disruptio
 
 def row(name, cost, base=1.0):
     figures = dict.fromkeys((figure for figure, _, _ in FIGURES), cost)
-    return Row(name, (0, 1), figures, dict.fromkeys(figures, cost - base), {"Empty": 2.0})
+    return Row(
+        name, (0, 1), figures, dict.fromkeys(figures, cost - base), {"Empty": 2 * cost}, {"Empty": 2 * (cost - base)}
+    )
 
 
 def drawn(rows, width):
@@ -50,6 +54,23 @@ def test_on_a_narrow_one_each_is_a_column_and_none_is_missing(number):
     assert [line.strip() for line in lines[:2]] == ["1  baseline", "2  consolidateAfter=1m"]
     heads = [word for line in lines if line.startswith("VARIANT") for word in line.split()[1:]]
     assert heads == [str(at) for at in range(1, number + 1)]
+
+
+def test_reasons_are_marked_like_every_figure():
+    """Two Empty more than the first in a line, and in a column."""
+    rows = [row("baseline", 1.0), row("x", 2.0)]
+    assert drawn(rows, 250)[2].rstrip().endswith("4 (+2) Empty")
+    (column,) = (line.split() for line in drawn(rows, 80) if line.startswith("  Empty"))
+    assert column == ["Empty", "2", "4", "(+2)"]
+    told = html._comparison(rows, ["baseline", "x"])
+    assert "<td>Empty, nodes</td><td>2</td>" in told
+    assert '<td>4 <span class="more">(+2)</span></td>' in told
+
+
+def test_every_run_says_which_variant_it_was():
+    told = as_document([row("a", 1.0)], [Variant("a", 3, None)], [{"seed": 3}])
+    assert [(run["variant"], run["seed"]) for run in told["runs"]] == [("a", 3)]
+    assert told["variants"][0]["difference"]["disruptionsByReason"] == {"Empty": 0.0}
 
 
 def test_a_difference_that_rounds_to_nothing_is_not_marked():

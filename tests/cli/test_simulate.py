@@ -178,7 +178,7 @@ def test_variants_stand_side_by_side_and_the_html_needs_nothing_else(tmp_path):
         (["--set", "nodepool/default.spec.disruption.consolidateAfter=soon"], "consolidateAfter"),
         (["--set", "scenario.catalog=cheap"], "catalog"),
         (["--compare"], "--compare needs at least one --set"),
-        (["--sweep", f"{GRACE}=1m,2m", "--compare"], "--sweep stands alone"),
+        (["--sweep", f"{GRACE}=1m,2m", "--compare"], "leave one of them out"),
         (["--seeds", "many"], "--seeds must be"),
         (["--set", "nodepool/default.spec.disruption.consolidateAfterr=5m"], "did you mean consolidateAfter?"),
         (["--set", "scenario.workloads[0].cpu=[1"], "is no YAML"),
@@ -258,13 +258,15 @@ def test_all_that_is_wrong_with_a_scenario_is_said_at_once(tmp_path):
 
 
 def test_a_story_that_a_cluster_refuses_half_way_is_said(tmp_path):
+    """What is patched after it changed cannot be judged ahead."""
     scenario = tmp_path / "refused.yaml"
-    patch = "{at: 1m, patch: {kind: NodePool, name: default, patch: {spec: {weight: -5}}}}"
-    scenario.write_text(f"{(EXAMPLES / 'grace-period.yaml').read_text()}  happenings: [{patch}]\n")
+    made = "{at: 30s, apply: {apiVersion: karpenter.kwok.sh/v1alpha1, kind: KWOKNodeClass, metadata: {name: late}}}"
+    weighed = "{at: 1m, patch: {kind: KWOKNodeClass, name: late, patch: {spec: {nodeRegistrationDelay: soon}}}}"
+    scenario.write_text(f"{(EXAMPLES / 'grace-period.yaml').read_text()}  happenings: [{made}, {weighed}]\n")
     result = typed(scenario, "--for", "2m")
     assert result.exit_code == 2
     assert "the story could not be played on" in result.stderr
-    assert "weight" in result.stderr
+    assert "nodeRegistrationDelay" in result.stderr
 
 
 def test_what_found_nothing_to_happen_to_is_told(tmp_path):

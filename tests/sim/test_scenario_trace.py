@@ -43,6 +43,27 @@ def test_json_may_write_pairs_as_mappings():
     assert group.node_selector == {"x": "1"}
 
 
+def test_a_mapping_is_not_taken_apart_and_a_list_of_tolerations_is():
+    pairs = '"annotations": {"x": "1;y=2"}, "tolerations": ["b", "c=d"]'
+    (group,) = read_trace(f'[{{"name": "a", "arrive": 0, "cpu": 1, "memory": "1Gi", {pairs}}}]', "t.json")
+    assert group.annotations == {"x": "1;y=2"}
+    assert group.tolerations == {"b": "", "c": "d"}
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "why"),
+    [
+        ("name,arrive,cpu,memory,arrive\na,0,1,1Gi,5\n", "t.csv", "column arrive is there twice"),
+        ('[{"name": "a", "name": "b", "arrive": 0, "cpu": 1, "memory": 1}]', "t.json", "'name' is there twice"),
+        ('{"arrivals": [], "arivals": []}', "t.json", "arivals: is not known"),
+        ('[{"name": "a", "arrive": 0, "cpu": [1], "memory": 1}]', "t.json", "cpu: must be one value, got [1]"),
+        ('[{"name": "a", "arrive": 0, "cpu": 1, "memory": 1, "tolerations": "=x"}]', "t.json", "must be of the form"),
+    ],
+)
+def test_what_could_mean_two_things_is_refused(text, name, why):
+    assert any(why in line for line in faults(text, name))
+
+
 @pytest.mark.parametrize(
     ("row", "why"),
     [

@@ -118,13 +118,24 @@ def simulate(  # noqa: PLR0913 - one parameter an option
     outcomes = _run(scenario, variants, trace, dask)
     reports = [outcome.report for outcome in outcomes]
     rows = side_by_side(variants, reports) if len(variants) > 1 else []
-    if html is not None:
-        write_html(html, variants, reports, rows)
-        typer.echo(f"Report written to {html}", err=True)
+    written = html is None or _written(html, lambda: write_html(html, variants, reports, rows))
     if rows:
-        print_comparison(rows, {"variants": as_document(rows), "runs": reports}, output)
+        print_comparison(rows, as_document(rows, variants, reports), output)
     else:
         print_report(reports[0], output, timeline=timeline)
+    if not written:
+        raise typer.Exit(1)
+
+
+def _written(html: Path, write: Callable[[], None]) -> bool:
+    """Whether it could be; what was lived through is printed all the same."""
+    try:
+        write()
+    except OSError as error:
+        typer.echo(f"Error: --html: {html} cannot be written: {error.strerror or error}", err=True)
+        return False
+    typer.echo(f"Report written to {html}", err=True)
+    return True
 
 
 def _understood(source: Path, asked: dict[str, Any]) -> "tuple[list[Variant], tuple[Arrival, ...]]":
@@ -144,12 +155,16 @@ def _understood(source: Path, asked: dict[str, Any]) -> "tuple[list[Variant], tu
 
 def _refuse(source: Path, faults: "Iterable[Fault]") -> None:
     for fault in faults:
-        typer.echo(f"Error: {fault}" if fault.path.startswith("--") else f"{source}: {fault}", err=True)
+        told = str(fault) if fault.path else str(fault).removeprefix(": ")
+        typer.echo(f"Error: {told}" if fault.path.startswith("--") else f"{source}: {told}", err=True)
 
 
 def _check_writable(html: Path | None) -> None:
     """Say before a long run, not after it, that its report has no place to go."""
-    if html is not None and (html.is_dir() or not os.access(html.parent, os.W_OK)):
+    if html is None:
+        return
+    place = html if html.exists() else html.parent
+    if html.is_dir() or not os.access(place, os.W_OK):
         typer.echo(f"Error: --html: {html} cannot be written; name a file in a folder that is there", err=True)
         raise typer.Exit(2)
 

@@ -9,6 +9,7 @@ from dovetail.cli.simulation.variants import Variant
 
 Take = Callable[[Report], float | None]
 
+BETTER_LOW = frozenset({"cost", "overLowerBound", "evictions", "disruptions", "pendingPodHours", "p95Seconds"})
 FIGURES: tuple[tuple[str, str, Take], ...] = (
     ("cost", "cost $", lambda report: report["cost"]["total"]),
     ("overLowerBound", "over floor %", lambda report: _percent(report["cost"]["overLowerBound"])),
@@ -30,6 +31,7 @@ class Row:
     figures: Mapping[str, float | None]
     differences: Mapping[str, float | None]
     disruptions: Mapping[str, float]
+    disruption_differences: Mapping[str, float]
 
 
 def compare(variants: Sequence[Variant], reports: Sequence[Report]) -> list[Row]:
@@ -41,20 +43,35 @@ def compare(variants: Sequence[Variant], reports: Sequence[Report]) -> list[Row]
     for name, runs in grouped.items():
         figures = {figure: _mean([take(report) for _, report in runs]) for figure, _, take in FIGURES}
         base = rows[0].figures if rows else figures
-        reasons = sorted({reason for _, report in runs for reason in report["disruptions"]})
+        by_reason = _by_reason([report for _, report in runs])
+        first = rows[0].disruptions if rows else by_reason
         rows.append(
             Row(
                 name=name,
                 seeds=tuple(seed for seed, _ in runs),
                 figures=figures,
                 differences={figure: _difference(figures[figure], base[figure]) for figure in figures},
-                disruptions={
-                    reason: _mean([report["disruptions"].get(reason, 0) for _, report in runs]) or 0.0
-                    for reason in reasons
+                disruptions=by_reason,
+                disruption_differences={
+                    reason: round(by_reason.get(reason, 0.0) - first.get(reason, 0.0), 4)
+                    for reason in sorted({*by_reason, *first})
                 },
             )
         )
     return rows
+
+
+def _by_reason(reports: Sequence[Report]) -> dict[str, float]:
+    reasons = sorted({reason for report in reports for reason in report["disruptions"]})
+    return {reason: _mean([each["disruptions"].get(reason, 0) for each in reports]) or 0.0 for reason in reasons}
+
+
+def differing(value: float, difference: float | None, *, first: bool) -> tuple[str, str]:
+    """A figure and, where there is one worth telling, its difference from the first variant's."""
+    shown = f"{value:,.2f}".removesuffix(".00")
+    if first or not difference or not round(difference, 2):
+        return shown, ""
+    return shown, f"({difference:+,.2f})".replace(".00)", ")")
 
 
 def short_names(names: Sequence[str]) -> list[str]:
@@ -70,18 +87,20 @@ def short_names(names: Sequence[str]) -> list[str]:
     return [", ".join(map(shortened, name.split(", "))) for name in names]
 
 
-def as_document(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """For JSON and YAML."""
-    return [
-        {
-            "variant": row.name,
-            "seeds": list(row.seeds),
-            **row.figures,
-            "disruptionsByReason": dict(row.disruptions),
-            "difference": dict(row.differences),
-        }
-        for row in rows
-    ]
+def as_document(rows: Sequence[Row], variants: Sequence[Variant], reports: Sequence[Report]) -> dict[str, Any]:
+    """For JSON and YAML: every variant, and every run under the name of its variant."""
+    runs = [{"variant": variant.name, **report} for variant, report in zip(variants, reports, strict=True)]
+    return {"variants": [_figures(row) for row in rows], "runs": runs}
+
+
+def _figures(row: Row) -> dict[str, Any]:
+    return {
+        "variant": row.name,
+        "seeds": list(row.seeds),
+        **row.figures,
+        "disruptionsByReason": dict(row.disruptions),
+        "difference": {**row.differences, "disruptionsByReason": dict(row.disruption_differences)},
+    }
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

@@ -8,12 +8,24 @@ from dovetail.manifest.unknown import DROPPED
 from dovetail.manifest.validation import faults_of
 from dovetail.model.wire import Fault
 from dovetail.settings import knobs, read_settings
+from dovetail.sim.patching import merge_patch
 from dovetail.sim.scenario.document import Scenario, named, read_scenario
 from dovetail.sim.scenario.reading import ScenarioInvalid
 
 Plain = dict[str, Any]
 SELECTING = {"Deployment", "ReplicaSet", "StatefulSet", "DaemonSet"}
 OWNERS = {*SELECTING, "Job"}
+POD_FIELDS = frozenset(
+    (  # noqa: SIM905 - words in a row read better
+        "activeDeadlineSeconds affinity automountServiceAccountToken containers dnsConfig dnsPolicy enableServiceLinks"
+        " ephemeralContainers hostAliases hostIPC hostNetwork hostPID hostUsers hostname hostnameOverride"
+        " imagePullSecrets initContainers nodeName nodeSelector os overhead preemptionPolicy priority priorityClassName"
+        " readinessGates resourceClaims resources restartPolicy runtimeClassName schedulerName schedulingGates"
+        " securityContext serviceAccount serviceAccountName setHostnameAsFQDN shareProcessNamespace subdomain"
+        " terminationGracePeriodSeconds tolerations topologySpreadConstraints volumes"
+    ).split()
+)
+"""Of a pod's spec, as Kubernetes has them; most mean nothing in a simulation."""
 
 
 def examined(document: Plain, name: str) -> Scenario:
@@ -26,7 +38,7 @@ def examined(document: Plain, name: str) -> Scenario:
         faults += error.faults
     spec = document.get("spec")
     if isinstance(spec, dict):
-        faults += [*_objects(spec), *_settings(spec)]
+        faults += [*_objects(spec), *_pods(spec), *_happenings(spec), *_settings(spec)]
     if faults or scenario is None:
         raise ScenarioInvalid(faults)
     return scenario
@@ -45,10 +57,8 @@ def _objects(spec: Plain) -> Iterable[Fault]:
         if not named(plain):
             yield Fault(path, "needs apiVersion, kind and metadata.name")
             continue
-        report = faults_of(plain)
-        dropped = [each for each in report.warnings if each.problem == DROPPED]
-        yield from (each._replace(path=f"{path}.{each.path}") for each in (*report.faults, *dropped, *_owner(plain)))
-        identity = (str(plain["kind"]), str(plain["metadata"].get("namespace", "")), str(plain["metadata"]["name"]))
+        yield from _under(path, _refused(plain))
+        identity = _identity(plain)
         if identity in seen:
             yield Fault(path, f"{identity[0]} {identity[2]} is there already; leave one of the two out")
         seen.add(identity)
@@ -61,6 +71,63 @@ def _objects(spec: Plain) -> Iterable[Fault]:
         yield Fault(
             f"spec.generate.nodepools.{name}", f"there is no such NodePool; there are: {', '.join(sorted(pools))}"
         )
+
+
+def _refused(plain: Plain) -> Iterable[Fault]:
+    """What a cluster, or a simulated controller, would not take of a manifest, and what would be dropped of it."""
+    report = faults_of(plain)
+    return (*report.faults, *(each for each in report.warnings if each.problem == DROPPED), *_owner(plain))
+
+
+def _under(path: str, faults: Iterable[Fault]) -> Iterable[Fault]:
+    return (each._replace(path=f"{path}.{each.path}") for each in faults)
+
+
+def _pods(spec: Plain) -> Iterable[Fault]:
+    """What workloads merge into the spec of their pods."""
+    for index, work in enumerate(_mappings(spec.get("workloads"))):
+        pod = work.get("pod")
+        if not isinstance(pod, dict) or not pod:
+            continue
+        path = f"spec.workloads[{index}].pod"
+        for name in sorted(set(map(str, pod)) - POD_FIELDS):
+            near = difflib.get_close_matches(name, POD_FIELDS, 1)
+            yield Fault(f"{path}.{name}", f"is no field of a pod's spec{f'; did you mean {near[0]}?' if near else ''}")
+        whole = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "pod"}, "spec": {"containers": [], **pod}}
+        yield from (each._replace(path=f"{path}{each.path.removeprefix('spec')}") for each in faults_of(whole).faults)
+
+
+def _happenings(spec: Plain) -> Iterable[Fault]:
+    """What will be applied or patched, and whom it would strike, as far as that can be known ahead."""
+    objects = {_identity(each): each for each in _mappings(spec.get("objects")) if named(each)}
+    happenings = _mappings(spec.get("happenings"))
+    applied = [each["apply"] for each in happenings if named(each.get("apply"))]
+    pools = {name for kind, _, name in [*objects, *map(_identity, applied)] if kind == "NodePool"}
+    for index, happening in enumerate(happenings):
+        path = f"spec.happenings[{index}]"
+        if named(happening.get("apply")):
+            yield from _under(f"{path}.apply", _refused(happening["apply"]))
+        patch = happening.get("patch")
+        if isinstance(patch, dict) and isinstance(patch.get("patch"), dict):
+            target = objects.get((str(patch.get("kind")), str(patch.get("namespace", "")), str(patch.get("name"))))
+            known = {str(each) for each in _refused(target)} if target is not None else set()
+            found = _refused(merge_patch(target, patch["patch"])) if target is not None else ()
+            yield from _under(f"{path}.patch.patch", (each for each in found if str(each) not in known))
+        for what in ("interrupt", "fail", "deleteNodes"):
+            struck = happening.get(what)
+            pool = struck.get("nodepool") if isinstance(struck, dict) else None
+            if pool and pools and pool not in pools:
+                there = ", ".join(sorted(pools))
+                yield Fault(f"{path}.{what}.nodepool", f"there is no NodePool {pool!r}; there are: {there}")
+
+
+def _mappings(written: object) -> list[Plain]:
+    """Those of a list; the rest is told by the document, but keeps its place."""
+    return [each if isinstance(each, dict) else {} for each in written] if isinstance(written, list) else []
+
+
+def _identity(plain: Plain) -> tuple[str, str, str]:
+    return str(plain["kind"]), str(plain["metadata"].get("namespace", "")), str(plain["metadata"]["name"])
 
 
 def _owner(plain: Plain) -> Iterable[Fault]:

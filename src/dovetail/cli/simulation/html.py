@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from dovetail.cli.simulation.comparing import FIGURES, Row, short_names
-from dovetail.cli.simulation.report import Report, budget_use, length
+from dovetail.cli.simulation.comparing import BETTER_LOW, FIGURES, Row, differing, short_names
+from dovetail.cli.simulation.report import Report, budget_use, dollars, length
 from dovetail.cli.simulation.variants import BASELINE, Variant
 
 WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 900, 230, 56, 26, 24
@@ -24,6 +24,7 @@ table{border-collapse:collapse;margin:1rem 0;display:block;overflow-x:auto}
 th,td{padding:.3rem .8rem;border-bottom:1px solid var(--line);text-align:right;white-space:nowrap}
 th:first-child,td:first-child{text-align:left}caption,.dim{color:var(--dim);text-align:left;white-space:nowrap}
 figure{margin:1rem 0}svg{width:100%;height:auto}svg text{font:11px system-ui,sans-serif;fill:var(--dim)}
+.less{color:var(--c)}.more{color:var(--e)}
 h1,h2,summary,p{overflow-wrap:anywhere}summary{cursor:pointer;font-size:1.2rem;font-weight:600;margin:.5rem 0}
 """
 
@@ -65,17 +66,17 @@ def _together(names: Sequence[str], reports: Sequence[Report]) -> Iterator[str]:
     """What the first variants cost over time, in one plot each for money and nodes."""
     some = [*zip(names, reports, strict=True)][: len(COLOURS)]
     hours = [each["hour"] for each in reports[0]["samples"]]
-    for title, key in (("Dollars an hour", "cost"), ("Nodes", "nodes")):
+    for title, key in (("Dollars an hour", "cost"), ("Most nodes at once", "nodes")):
         lines = {name: _series(report["samples"], key) for name, report in some if len(report["samples"]) == len(hours)}
         yield plot(title, hours, lines)
 
 
 def _run(report: Report) -> str:
     cost, pending = report["cost"], report["pending"]
-    floor = "not known" if cost["lowerBound"] is None else f"${cost['lowerBound']:,.2f}"
+    floor = "not known" if cost["lowerBound"] is None else dollars(cost["lowerBound"])
     over = "" if cost["overLowerBound"] is None else f" ({cost['overLowerBound']:.1%} over the floor)"
     told = (
-        f"<p>Cost ${cost['total']:,.2f}{over}, floor {floor}; {report['evictions']:,} evictions; "
+        f"<p>Cost {dollars(cost['total'])}{over}, floor {floor}; {report['evictions']:,} evictions; "
         f"{report['nodes']['born']} nodes born, {report['nodes']['gone']} gone; pods waited "
         f"{pending['meanSeconds']:g} s on average, p95 {pending['p95Seconds']:g} s. Seed {report['seed']}.</p>"
     )
@@ -85,10 +86,13 @@ def _run(report: Report) -> str:
         [
             told,
             plot("Dollars an hour", hours, {"cost": _series(samples, "cost"), "floor": _series(samples, "lowerBound")}),
-            plot("Nodes", hours, {"nodes": _series(samples, "nodes")}),
-            plot("Pods", hours, {"pods": _series(samples, "pods"), "pending": _series(samples, "pending")}),
+            plot("Most nodes at once", hours, {"nodes": _series(samples, "nodes")}),
+            plot(
+                "Most pods at once", hours, {"pods": _series(samples, "pods"), "pending": _series(samples, "pending")}
+            ),
             _day_table(report),
             _pool_table(report),
+            *(f"<p>Note: {html.escape(each)}</p>" for each in report["missed"]),
         ]
     )
 
@@ -146,7 +150,8 @@ def _day_table(report: Report) -> str:
 
 
 def _pool_table(report: Report) -> str:
-    heads = ("NodePool", "Cost $", "Born", "Gone", "Most", "Leaving", "Budget used", "Disrupted")
+    figures = ("Cost $", "Born", "Gone", "Most", "Evictions", "Pending pod h", "Leaving")
+    heads = ("NodePool", *figures, "Budget used", "Disrupted")
     rows = [
         [
             name,
@@ -154,6 +159,8 @@ def _pool_table(report: Report) -> str:
             pool["nodesBorn"],
             pool["nodesGone"],
             pool["mostNodes"],
+            pool["evictions"],
+            pool["pendingPodHours"],
             pool["mostLeavingAtOnce"],
             budget_use(pool["budgets"]),
             ", ".join(f"{number} {reason}" for reason, number in pool["disruptions"].items()) or "-",
@@ -164,25 +171,52 @@ def _pool_table(report: Report) -> str:
 
 
 def _comparison(rows: Sequence[Row], names: Sequence[str]) -> str:
-    heads = ("Variant", *(title for _, title, _ in FIGURES))
+    reasons = sorted({reason for row in rows for reason in row.disruption_differences})
+    heads = ("Variant", *(title for _, title, _ in FIGURES), *(f"{reason}, nodes" for reason in reasons))
     cells = [
-        [name, *(_with_difference(row, figure, row is rows[0]) for figure, _, _ in FIGURES)]
+        [
+            name,
+            *(_figure(row, figure, first=row is rows[0]) for figure, _, _ in FIGURES),
+            *_reasons(row, reasons, rows[0]),
+        ]
         for name, row in zip(names, rows, strict=True)
     ]
     if len(rows) <= OPEN:  # few variants are columns
         cells = [[title, *(line[at] for line in cells)] for at, title in enumerate(heads) if at]
         heads = ("Figure", *names)
-    return _table("Variants, averaged over their seeds; differences are from the first", heads, cells)
+    seeds = len(rows[0].seeds)
+    caption = f"Averaged over {seeds} seed{'s' * (seeds > 1)}; differences are from the first variant"
+    return _table(caption, heads, cells)
 
 
-def _with_difference(row: Row, figure: str, first: bool) -> str:
-    value, difference = row.figures[figure], row.differences[figure]
-    shown = "-" if value is None else f"{value:,.2f}".removesuffix(".00")
-    return shown if first or not difference or not round(difference, 2) else f"{shown} ({difference:+,.2f})"
+class _Marked(str):
+    """A cell that is markup already."""
+
+    __slots__ = ()
+
+
+def _figure(row: Row, figure: str, *, first: bool) -> str:
+    value = row.figures[figure]
+    return "-" if value is None else _marked(value, row.differences[figure], first=first, lower=figure in BETTER_LOW)
+
+
+def _reasons(row: Row, reasons: Sequence[str], base: Row) -> Iterator[str]:
+    for reason in reasons:
+        difference = row.disruption_differences.get(reason)
+        yield _marked(row.disruptions.get(reason, 0.0), difference, first=row is base, lower=True)
+
+
+def _marked(value: float, difference: float | None, *, first: bool, lower: bool) -> _Marked:
+    """Green where lower is better and it is, red where it is not."""
+    shown, mark = differing(value, difference, first=first)
+    colour = ("less" if mark.startswith("(-") else "more") if lower else "dim"
+    return _Marked(f'{shown} <span class="{colour}">{mark}</span>' if mark else shown)
 
 
 def _table(caption: str, heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     def cell(value: Any) -> str:
+        if isinstance(value, _Marked):
+            return value
         return html.escape(f"{value:,.2f}" if isinstance(value, float) else "-" if value is None else str(value))
 
     head = "".join(f'<th scope="col">{html.escape(each)}</th>' for each in heads)

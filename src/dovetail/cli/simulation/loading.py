@@ -14,6 +14,7 @@ from dovetail.cli.simulation.variants import (
     compared,
     read_setting,
     read_sweep,
+    settled,
     swept,
     variants_of,
 )
@@ -23,6 +24,7 @@ from dovetail.manifest.snapshot_file import SnapshotInvalid, read_snapshot_file
 from dovetail.model.kinds import NODE_POOL
 from dovetail.model.wire import Fault
 from dovetail.sim.scenario.adopt import CLASS
+from dovetail.sim.scenario.document import named as is_named
 from dovetail.sim.scenario.reading import ScenarioInvalid
 from dovetail.sim.scenario.trace import Arrival, read_trace
 
@@ -31,7 +33,7 @@ MOST_SEEDS = 10_000
 
 def load(source: Path) -> tuple[dict[str, Any], str, Path]:
     """The document of a scenario, its name, and the folder that its file names start from."""
-    text = sys.stdin.read() if str(source) == "-" else source.read_text(encoding="utf-8")
+    text = sys.stdin.read() if str(source) == "-" else _text(source, "", source)
     documents = list(read_documents(text, str(source)))
     faults = [fault for each in documents for fault in each.faults]
     if not faults and len(documents) != 1:
@@ -64,14 +66,15 @@ def _include(spec: dict[str, Any], folder: Path) -> list[Fault]:
     """Put the manifests of `files` among the objects; what cannot be read is told."""
     if "files" not in spec:
         return []
-    objects, files, faults = spec.get("objects") or [], spec.pop("files") or [], []
+    objects, files = spec.get("objects") or [], spec.pop("files") or []
+    faults: list[Fault] = []
     if not isinstance(files, list) or not isinstance(objects, list):
         return [Fault("spec.files", "must be a list of file names", files)]
     for index, name in enumerate(files):
         try:
-            text = (folder / str(name)).read_text(encoding="utf-8")
-        except OSError as error:
-            faults.append(_unreadable(f"spec.files[{index}]", name, error))
+            text = _text(folder / str(name), f"spec.files[{index}]", name)
+        except ScenarioInvalid as error:
+            faults += error.faults
             continue
         for each in read_documents(text, str(name)):
             faults += [fault._replace(path=f"{name}: {fault.path}") for fault in each.faults]
@@ -80,10 +83,20 @@ def _include(spec: dict[str, Any], folder: Path) -> list[Fault]:
     return faults
 
 
+def _text(file: Path, path: str, name: object) -> str:
+    """What a file says; `ScenarioInvalid` names the field that names it."""
+    try:
+        return file.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ScenarioInvalid([_unreadable(path, name, error)]) from error
+    except UnicodeDecodeError as error:
+        why = f"cannot read {str(name)!r}: it is no text in UTF-8, from byte {error.start} on; save it as UTF-8"
+        raise ScenarioInvalid([Fault(path, why)]) from error
+
+
 def _unreadable(path: str, name: object, error: OSError) -> Fault:
-    return Fault(
-        path, f"cannot read {str(name)!r}: {error.strerror or error}; files are named from the scenario's own place"
-    )
+    remedy = "files are named from the scenario's own place" if path else "check the path"
+    return Fault(path, f"cannot read {str(name)!r}: {error.strerror or error}", remedy=remedy)
 
 
 def _begin_with(spec: dict[str, Any], folder: Path) -> list[Fault]:
@@ -102,7 +115,7 @@ def _begin_with(spec: dict[str, Any], folder: Path) -> list[Fault]:
     objects = spec.get("objects") or []
     if not isinstance(objects, list):
         return []
-    named = {(each.get("metadata") or {}).get("name") for each in objects if each.get("kind") == "NodePool"}
+    named = {each["metadata"]["name"] for each in objects if is_named(each) and each["kind"] == "NodePool"}
     pools = [to_plain(NODE_POOL, pool) for name, pool in sorted(snapshot.nodepools.items()) if name not in named]
     for pool in pools:
         pool["metadata"] = {key: pool["metadata"][key] for key in ("name", "labels") if key in pool["metadata"]}
@@ -124,10 +137,14 @@ def ask(  # noqa: PLR0913 - what was asked for
     compare: bool,
 ) -> tuple[list[Variant], tuple[Arrival, ...]]:
     """The variants to run and the trace they share; ValueError or `ScenarioInvalid` where something is wrong."""
-    if sweeps and (sets or compare):
-        raise ValueError("--sweep stands alone; put what shall be the same in every run into the scenario")
+    if sweeps and compare:
+        raise ValueError(
+            "--compare lays single settings side by side, --sweep every combination; leave one of them out"
+        )
     if compare and not sets:
         raise ValueError("--compare needs at least one --set to compare with")
+    if compare and len(set(sets)) < len(sets):
+        raise ValueError("--compare has a --set twice; leave one of the two out")
     if not isinstance(document.get("spec"), dict | None):
         examined(document, name)
     if lasts is not None:
@@ -137,6 +154,7 @@ def ask(  # noqa: PLR0913 - what was asked for
     faults += [fault for text in sweeps for fault in faults_in(partial(read_sweep, text))]
     if not faults:
         which = _chosen(sets, sweeps, compare=compare)
+        document = _base(document, sets, faults) if sweeps else document
         faults += faults_in(lambda: variants_of(document, name, which, chosen[:1]))
     if faults:
         raise ScenarioInvalid([*faults, *faults_in(lambda: _trace((document.get("spec") or {}).get("trace"), folder))])
@@ -145,6 +163,15 @@ def ask(  # noqa: PLR0913 - what was asked for
     if len(traces) > 1:
         raise ValueError("runs that are compared follow one trace; compare traces by two scenarios")
     return variants, _trace(traces.pop(), folder)
+
+
+def _base(document: dict[str, Any], sets: Sequence[str], faults: list[Fault]) -> dict[str, Any]:
+    """What a sweep starts from: the scenario with what is set in every run."""
+    try:
+        return settled(document, map(read_setting, sets))
+    except ScenarioInvalid as error:
+        faults.extend(error.faults)
+        return document
 
 
 def _chosen(sets: Sequence[str], sweeps: Sequence[str], *, compare: bool) -> list[Sequence[Setting]]:
@@ -157,11 +184,7 @@ def _chosen(sets: Sequence[str], sweeps: Sequence[str], *, compare: bool) -> lis
 def _trace(name: object, folder: Path) -> tuple[Arrival, ...]:
     if not name or not isinstance(name, str):
         return ()
-    try:
-        text = (folder / name).read_text(encoding="utf-8")
-    except OSError as error:
-        raise ScenarioInvalid([_unreadable("spec.trace", name, error)]) from error
-    return read_trace(text, name)
+    return read_trace(_text(folder / name, "spec.trace", name), name)
 
 
 def _seeds(text: str, document: dict[str, Any]) -> list[int]:
@@ -172,6 +195,8 @@ def _seeds(text: str, document: dict[str, Any]) -> list[int]:
         numbers = [int(each) for each in text.split(",")]
     except ValueError as error:
         raise ValueError(f"--seeds must be a number of seeds or a list such as 1,2,3; got {text!r}") from error
+    if len(set(numbers)) < len(numbers):
+        raise ValueError(f"--seeds names a seed twice, and it would count twice; got {text!r}")
     if "," in text:
         return numbers
     if not 0 < numbers[0] <= MOST_SEEDS:

@@ -1,9 +1,13 @@
 """Many runs at once: on the cores of this machine, or on a Dask cluster. Where a run happens changes nothing in it."""
 
+import multiprocessing
 import os
+import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from multiprocessing import get_context
 from typing import Any
 
@@ -29,7 +33,8 @@ def run_here(
     shares: Any = context.Array("d", len(variants), lock=False)  # how much of each run is over
     workers = min(len(variants), jobs or os.cpu_count() or 1)
     with ProcessPoolExecutor(workers, context, initializer=_begin, initargs=(shares,)) as pool:
-        waiting = [pool.submit(_live, at, variant.scenario, trace) for at, variant in enumerate(variants)]
+        with _deaf():
+            waiting = [pool.submit(_live, at, variant.scenario, trace) for at, variant in enumerate(variants)]
         try:
             left: set[Future[Outcome]] = set(waiting)
             while left:
@@ -43,6 +48,8 @@ def run_here(
             ) from error
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
+            for process in multiprocessing.active_children():
+                process.terminate()  # nobody waits for what they are at
             raise
     return [future.result() for future in waiting]
 
@@ -53,6 +60,19 @@ _shares: list[Any] = []
 
 def _begin(shares: Any) -> None:
     _shares.append(shares)
+
+
+@contextmanager
+def _deaf() -> Iterator[None]:
+    """Processes that begin here do not hear of Ctrl-C: whoever began them does, and ends them."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    usual = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, usual)
 
 
 def _live(at: int, scenario: Scenario, trace: tuple[Arrival, ...]) -> Outcome:

@@ -79,8 +79,13 @@ def report_of(
             }
             for each in meter.timeline[:MOST_MOMENTS]
         ],
-        "missed": list(missed),
+        "missed": [*missed, *_cut(len(meter.timeline))],
     }
+
+
+def _cut(moments: int) -> Iterable[str]:
+    if moments > MOST_MOMENTS:
+        yield f"the timeline ends after {MOST_MOMENTS:,} of {moments:,} moments; the figures count all"
 
 
 def _day(day: int, meter: Meter, floor: Sequence[float] | None) -> dict[str, Any]:
@@ -109,6 +114,8 @@ def _pool(pool: PoolFigures, budgets: list[str]) -> dict[str, Any]:
         "nodesGone": pool.removed,
         "mostNodes": pool.most_nodes,
         "mostLeavingAtOnce": pool.most_leaving,
+        "evictions": pool.evictions,
+        "pendingPodHours": round(pool.waited / HOUR, 4),
         "budgets": {"written": budgets, "mostUsed": pool.most_budgeted, "ofNodes": pool.nodes_then},
         "disruptions": dict(sorted(pool.disrupted.items())),
     }
@@ -149,6 +156,11 @@ def length(seconds: float) -> str:
             number = f"{seconds / unit:,.4g}"
             return f"{number} {name}{'' if number == '1' else 's'}"
     return f"{seconds:g} seconds"
+
+
+def dollars(amount: float) -> str:
+    """Money as people read it; what is next to nothing still has its figures."""
+    return f"${amount:,.4f}" if 0 < abs(amount) < 0.1 else f"${amount:,.2f}"
 
 
 def budget_use(budgets: Mapping[str, Any]) -> str:

@@ -7,11 +7,14 @@ in another, or on another machine. How long it took is told beside the report, n
 import asyncio
 import gc
 import logging
+import signal
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from dovetail.cli.simulation.floors import Floors
 from dovetail.cli.simulation.report import Report, Sample, report_of
@@ -71,8 +74,29 @@ def live(scenario: Scenario, trace: tuple[Arrival, ...] = (), progress: Progress
     began = time.perf_counter()
     logging.getLogger("dovetail").addHandler(_UNHEARD)
     with _rarely_collecting():
-        report = run(_live(scenario, trace, progress or (lambda _: None)))
+        try:
+            report = run(_interruptible(_live(scenario, trace, progress or (lambda _: None))))
+        except asyncio.CancelledError:
+            raise KeyboardInterrupt from None
     return Outcome(report, time.perf_counter() - began)
+
+
+async def _interruptible(living: Coroutine[Any, Any, Report]) -> Report:
+    """Ctrl-C ends the story in order; a second one ends it at once."""
+    mine, usual = asyncio.current_task(), signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or usual == signal.SIG_IGN:
+        return await living  # it is for somebody else
+    assert mine is not None, "asked for by a loop"
+
+    def stop(*_: object) -> None:
+        signal.signal(signal.SIGINT, usual)
+        mine.cancel()
+
+    signal.signal(signal.SIGINT, stop)
+    try:
+        return await living
+    finally:
+        signal.signal(signal.SIGINT, usual)
 
 
 @contextmanager

@@ -7,10 +7,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from dovetail.cli.simulation.comparing import FIGURES, Row, short_names
+from dovetail.cli.simulation.comparing import BETTER_LOW, FIGURES, Row, differing, short_names
 from dovetail.cli.view.printing import plain_table, print_document
 
-BETTER_LOW = {"cost", "overLowerBound", "evictions", "disruptions", "pendingPodHours", "p95Seconds"}
 _NO_EDGE = 4000
 _HEADING, _COLUMN = 20, 18
 
@@ -42,8 +41,8 @@ def _comparison(console: Console, rows: Sequence[Row]) -> None:
 def _lines(rows: Sequence[Row], names: Sequence[str]) -> Table:
     table = plain_table("VARIANT", *(title.upper() for _, title, _ in FIGURES), "DISRUPTED BY REASON")
     for row, name in zip(rows, names, strict=True):
-        reasons = ", ".join(f"{number:g} {reason}" for reason, number in row.disruptions.items()) or "-"
-        table.add_row(name, *(_cell(row, figure, first=row is rows[0]) for figure, _, _ in FIGURES), reasons)
+        first = row is rows[0]
+        table.add_row(name, *(_cell(row, figure, first=first) for figure, _, _ in FIGURES), _reasons(row, first=first))
     return table
 
 
@@ -53,7 +52,7 @@ def _columns(some: Sequence[tuple[int, Row]], rows: Sequence[Row]) -> Table:
     for figure, title, _ in FIGURES:
         table.add_row(title, *(_cell(row, figure, first=row is rows[0]) for _, row in some))
     for reason in sorted({reason for row in rows for reason in row.disruptions}):
-        table.add_row(f"  {reason}", *(f"{row.disruptions.get(reason, 0):g}" for _, row in some))
+        table.add_row(f"  {reason}", *(_reason(row, reason, first=row is rows[0]) for _, row in some))
     return table
 
 
@@ -66,9 +65,20 @@ def _cell(row: Row, figure: str, *, first: bool) -> Text:
     value, difference = row.figures[figure], row.differences[figure]
     if value is None:
         return Text("-")
-    text = Text(f"{value:,.2f}".removesuffix(".00"))
-    if not first and difference and round(difference, 2):
-        better = (difference < 0) == (figure in BETTER_LOW)
-        style = ("green" if better else "red") if figure in BETTER_LOW else "cyan"
-        text.append(f" ({difference:+,.2f})".replace(".00)", ")"), style=style)
-    return text
+    return _marked(*differing(value, difference, first=first), lower=figure in BETTER_LOW)
+
+
+def _marked(shown: str, mark: str, *, lower: bool) -> Text:
+    """Green where lower is better and it is, red where it is not; where neither is better, just told."""
+    style = ("green" if mark.startswith("(-") else "red") if lower else "cyan"
+    return Text.assemble(shown, (f" {mark}", style) if mark else "")
+
+
+def _reason(row: Row, reason: str, *, first: bool) -> Text:
+    difference = row.disruption_differences.get(reason)
+    return _marked(*differing(row.disruptions.get(reason, 0.0), difference, first=first), lower=True)
+
+
+def _reasons(row: Row, *, first: bool) -> Text:
+    told = [Text.assemble(_reason(row, reason, first=first), f" {reason}") for reason in row.disruption_differences]
+    return Text(", ").join(told) if told else Text("-")

@@ -6,7 +6,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from dovetail.cli.simulation.report import budget_use, length
+from dovetail.cli.simulation.report import budget_use, dollars, length
 from dovetail.cli.view.printing import plain_table, print_document
 
 Report = dict[str, Any]
@@ -34,17 +34,17 @@ def _report(console: Console, report: Report, *, timeline: bool) -> None:
         console.print()
         _timeline(console, report["timeline"])
     for line in report["missed"]:
-        console.print(Text(f"Not done: {line}", style="yellow"))
+        console.print(Text(f"Note: {line}", style="yellow"))
 
 
 def _summary(console: Console, report: Report) -> None:
     cost, pending, nodes = report["cost"], report["pending"], report["nodes"]
     over = "" if cost["overLowerBound"] is None else f", {cost['overLowerBound']:.1%} over it"
-    floor = "not known" if cost["lowerBound"] is None else f"${cost['lowerBound']:,.2f}"
+    floor = "not known" if cost["lowerBound"] is None else dollars(cost["lowerBound"])
     reasons = ", ".join(f"{number} {reason}" for reason, number in report["disruptions"].items()) or "none"
     table = plain_table("", "")
     table.show_header = False
-    table.add_row("Cost", f"${cost['total']:,.2f}; it could not be less than {floor}{over}")
+    table.add_row("Cost", f"{dollars(cost['total'])}; it could not be less than {floor}{over}")
     table.add_row("Nodes", f"{nodes['born']} born, {nodes['gone']} gone, at most {nodes['most']} at once")
     table.add_row("Disrupted", reasons)
     table.add_row("Evictions", f"{report['evictions']:,}")
@@ -61,8 +61,8 @@ def _days(console: Console, days: Sequence[Mapping[str, Any]]) -> None:
         floor = each["lowerBound"]
         table.add_row(
             str(each["day"]),
-            f"${each['cost']:,.2f}",
-            "-" if floor is None else f"${floor:,.2f}",
+            dollars(each["cost"]),
+            "-" if floor is None else dollars(floor),
             "-" if not floor else f"{each['cost'] / floor - 1:.0%}",
             str(each["evictions"]),
             str(each["nodesBorn"]),
@@ -73,11 +73,13 @@ def _days(console: Console, days: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _pools(console: Console, pools: Mapping[str, Mapping[str, Any]]) -> None:
-    table = plain_table("NODEPOOL", "COST", "BORN", "GONE", "MOST", "LEAVING", "BUDGET USED", "DISRUPTED")
+    heads = ("COST", "BORN", "GONE", "MOST", "EVICTIONS", "PENDING", "LEAVING", "BUDGET USED", "DISRUPTED")
+    table = plain_table("NODEPOOL", *heads)
     for name, pool in pools.items():
         reasons = ", ".join(f"{number} {reason}" for reason, number in pool["disruptions"].items()) or "-"
-        numbers = [str(pool[key]) for key in ("nodesBorn", "nodesGone", "mostNodes", "mostLeavingAtOnce")]
-        table.add_row(name, f"${pool['cost']:,.2f}", *numbers, budget_use(pool["budgets"]), reasons)
+        numbers = [str(pool[key]) for key in ("nodesBorn", "nodesGone", "mostNodes", "evictions")]
+        waited, leaving = f"{pool['pendingPodHours']:,.1f} h", str(pool["mostLeavingAtOnce"])
+        table.add_row(name, dollars(pool["cost"]), *numbers, waited, leaving, budget_use(pool["budgets"]), reasons)
     console.print(table)
 
 

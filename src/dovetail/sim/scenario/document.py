@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar
 
 import msgspec
 
+from dovetail.model.labels import CAPACITY_TYPES
 from dovetail.model.quantity import Quantity
 from dovetail.model.wire import Fault
 from dovetail.sim.loop import EPOCH
@@ -29,6 +30,8 @@ from dovetail.sim.scenario.reading import (
 
 API_VERSION = "dovetail.sh/v1alpha1"
 KIND = "Scenario"
+
+NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Some = Annotated[int, msgspec.Meta(ge=1)]
@@ -87,6 +90,20 @@ class Workload(Part, frozen=True):
     pod: dict[str, Any] = {}
     max_unavailable: int | str | None = None
 
+    def sense(self) -> Iterable[tuple[str, str]]:
+        """It can be called that in a cluster, and its budget is one."""
+        for field, text in (("name", self.name), ("namespace", self.namespace)):
+            if not NAME.fullmatch(text):
+                yield field, f"must be small letters, digits and dashes, at most 63, got {text!r}"
+        yield from _allowed(self.max_unavailable)
+
+
+def _allowed(unavailable: int | str | None) -> Iterable[tuple[str, str]]:
+    """What a PodDisruptionBudget may allow."""
+    written = "0" if unavailable is None else str(unavailable)
+    if not re.fullmatch(r"\d+|\d{1,2}%|100%", written):
+        yield "maxUnavailable", f"must be a number or a share from 0% to 100%, got {unavailable!r}"
+
 
 class Patched(Part, frozen=True):
     """A merge patch of one object, by kind and name."""
@@ -110,8 +127,12 @@ class Struck(Part, frozen=True):
 
     def sense(self) -> Iterable[tuple[str, str]]:
         """A number or a share."""
-        if share(self.nodes, 100) is None or (isinstance(self.nodes, int) and self.nodes < 0):
+        number = share(self.nodes, 100)
+        over = isinstance(self.nodes, str) and self.nodes.endswith("%") and (number or 0) > 100
+        if number is None or over or (isinstance(self.nodes, int) and self.nodes < 0):
             yield "nodes", f"must be a number or a share such as 10%, got {self.nodes!r}"
+        if self.capacity_type not in {"", *CAPACITY_TYPES}:
+            yield "capacityType", f"must be one of {', '.join(CAPACITY_TYPES)}, got {self.capacity_type!r}"
 
 
 class Happening(Part, frozen=True):
@@ -141,6 +162,10 @@ class Blend(Part, frozen=True):
     weight: Weight = 1.0
     annotations: dict[str, str] = {}
     max_unavailable: int | str | None = None
+
+    def sense(self) -> Iterable[tuple[str, str]]:
+        """Its budget is one."""
+        return _allowed(self.max_unavailable)
 
 
 def _usual() -> tuple[Blend, ...]:
@@ -218,7 +243,9 @@ def _together(spec: Plain) -> Iterable[Fault]:
             seen.add(called)
 
 
-def named(plain: Plain) -> bool:
+def named(plain: object) -> bool:
     """Whether a manifest says what it is."""
+    if not isinstance(plain, dict):
+        return False
     meta = plain.get("metadata")
     return bool(plain.get("apiVersion") and plain.get("kind") and isinstance(meta, dict) and meta.get("name"))

@@ -41,7 +41,12 @@ class Player:
     @property
     def missed(self) -> tuple[str, ...]:
         """What was not done, because its object was not there or its time never came."""
-        return tuple(why for _, why in sorted(self._missed.items()))
+        end = self._scenario.lasts.seconds
+        late = [group.name for group in self._trace if group.arrive > end]
+        told = (
+            f"{len(late)} of {len(self._trace)} groups of the trace arrive after the end, {', '.join(late[:3])} first"
+        )
+        return (*(why for _, why in sorted(self._missed.items())), *([told] if late else ()))
 
     def prepare(self) -> None:
         """Put everything into the cluster that is there from the start."""

@@ -21,6 +21,7 @@ from dovetail.model.wire import Fault
 Plain = dict[str, Any]
 P = TypeVar("P", bound="Part")
 
+LONGEST_DAYS = 3650
 _DAYS = re.compile(r"^(\d+)d(.*)$")
 _WORDS = {
     "Expected `int`": "must be a whole number",
@@ -32,6 +33,7 @@ _WORDS = {
     "Invalid RFC3339 encoded datetime": "must be an instant such as 2026-01-05T00:00:00Z",
     "Expected `datetime`": "must be an instant such as 2026-01-05T00:00:00Z",
 }
+_METADATA = {"name", "namespace", "labels", "annotations"}
 _BEYOND = object()
 
 
@@ -50,9 +52,11 @@ def parse_span(text: str) -> timedelta:
     """A length of time: a Go duration, with days allowed in front; ValueError says what is wrong."""
     found = _DAYS.match(text.strip())
     days, rest = (int(found[1]), found[2]) if found else (0, text.strip())
-    span = timedelta(days=days) + (Duration.parse(rest).span if rest or not found else timedelta())
-    if span < timedelta():
+    after = Duration.parse(rest).span if rest or not found else timedelta()
+    if after < timedelta():
         raise ValueError(f"{text!r} is negative; time runs forward from the start")
+    if days > LONGEST_DAYS or (span := timedelta(days=days) + after) > timedelta(days=LONGEST_DAYS):
+        raise ValueError(f"{text!r} is longer than any story, {LONGEST_DAYS}d")
     return span
 
 
@@ -211,6 +215,12 @@ def header_faults(written: Mapping[str, Any], api_version: str, kind: str) -> It
         yield Fault("kind", f"must be {kind}, got {written.get('kind')!r}")
     for field in sorted(set(written) - {"apiVersion", "kind", "metadata", "spec"}):
         yield Fault(field, "is not known here; a scenario has apiVersion, kind, metadata and spec")
+    meta = written.get("metadata")
+    if not isinstance(meta, dict | None):
+        yield Fault("metadata", "must be a mapping such as {name: shop}", meta)
+        return
+    for field in sorted(set(map(str, meta or ())) - _METADATA):
+        yield Fault(f"metadata.{field}", f"is not known; {_nearest(field, _METADATA)}")
 
 
 def aware(instant: datetime, zone: Any) -> datetime:

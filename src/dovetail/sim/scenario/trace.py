@@ -51,7 +51,7 @@ def read_trace(text: str, name: str) -> tuple[Arrival, ...]:
     first_by_name: dict[str, str] = {}
     for where, row in rows:
         values, why = _read(row)
-        called = row.get("name", "")
+        called = str(row.get("name", ""))
         if called in first_by_name:
             why.append(f"{called} is the name of {first_by_name[called]} already; names are unique")
         elif called:
@@ -77,6 +77,10 @@ def _csv_rows(text: str, name: str) -> Iterable[tuple[str, dict[str, str]]]:
         for each in columns
         if each not in (*NEEDED, *OPTIONAL)
     ]
+    faults += [
+        Fault(f"{name}: header", f"column {each} is there twice; leave one of the two out")
+        for each in sorted({each for each in columns if columns.count(each) > 1})
+    ]
     if faults:
         raise ScenarioInvalid(faults)
     reader.fieldnames = columns
@@ -84,11 +88,13 @@ def _csv_rows(text: str, name: str) -> Iterable[tuple[str, dict[str, str]]]:
         yield f"line {reader.line_num}", {key: str(value or "").strip() for key, value in row.items()}
 
 
-def _json_rows(text: str, name: str) -> Iterable[tuple[str, dict[str, str]]]:
+def _json_rows(text: str, name: str) -> Iterable[tuple[str, dict[str, Any]]]:
     try:
-        written = json.loads(text)
+        written = json.loads(text, object_pairs_hook=_once)
     except ValueError as error:
         raise ScenarioInvalid([Fault(name, f"is not JSON: {error}")]) from error
+    if isinstance(written, dict) and "arrivals" in written and (more := sorted(set(written) - {"arrivals"})):
+        raise ScenarioInvalid([Fault(f"{name}: {each}", "is not known; a trace has arrivals") for each in more])
     rows = written.get("arrivals") if isinstance(written, dict) else written
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise ScenarioInvalid([Fault(name, 'must be a list of arrivals, or {"arrivals": [...]}')])
@@ -96,14 +102,22 @@ def _json_rows(text: str, name: str) -> Iterable[tuple[str, dict[str, str]]]:
         yield f"arrivals[{index}]", {key: _as_text(value) for key, value in row.items()}
 
 
-def _as_text(value: Any) -> str:
-    """As it would stand in a CSV file."""
-    if isinstance(value, dict):
-        return ";".join(f"{key}={each}" for key, each in value.items())
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON, each of whose names is there once."""
+    names = [name for name, _ in pairs]
+    if len(set(names)) < len(names):
+        raise ValueError(f"{next(each for each in names if names.count(each) > 1)!r} is there twice in one object")
+    return dict(pairs)
+
+
+def _as_text(value: Any) -> Any:
+    """As it would stand in a CSV file; mappings and lists stay what they are."""
+    if isinstance(value, dict | list):
+        return value
     return "" if value is None else str(value)
 
 
-def _read(row: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
+def _read(row: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """What a row says, and all that is wrong with it."""
     faults = [f"{column} is missing" for column in NEEDED if not row.get(column)]
     values: dict[str, Any] = {}
@@ -112,6 +126,8 @@ def _read(row: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
             faults.append("has more values than there are columns")
         elif column not in _READERS:
             faults.append(f"{column!r} is not known; columns are {', '.join((*NEEDED, *OPTIONAL))}")
+        elif isinstance(text, dict | list) and column not in _PAIRED:
+            faults.append(f"{column}: must be one value, got {text!r}")
         elif text:
             try:
                 values[column] = _READERS[column](text)
@@ -145,7 +161,7 @@ def _amount(text: str) -> str:
 
 
 def _whole(text: str) -> int:
-    if not text.lstrip("-").isdigit():
+    if not re.fullmatch(r"-?\d{1,10}", text):
         raise ValueError(f"must be a whole number, got {text!r}")
     return int(text)
 
@@ -157,18 +173,30 @@ def _some(text: str) -> int:
     return number
 
 
-def _pairs(text: str) -> dict[str, str]:
-    pairs = [pair.strip().partition("=") for pair in text.split(";") if pair.strip()]
-    for key, equals, _ in pairs:
-        if not key or not equals:
-            raise ValueError(f"must be of the form key=value;key=value, got {text!r}")
-    return {key: value for key, _, value in pairs}
+def _pairs(written: Any) -> dict[str, str]:
+    found = _divided(written)
+    if any(not key or value is None for key, value in found):
+        raise ValueError(f"must be of the form key=value;key=value, got {written!r}")
+    return {key: str(value) for key, value in found}
 
 
-def _tolerated(text: str) -> dict[str, str]:
-    return {key: value for key, _, value in (each.strip().partition("=") for each in text.split(";") if each.strip())}
+def _tolerated(written: Any) -> dict[str, str]:
+    found = _divided(written)
+    if not all(key for key, _ in found):
+        raise ValueError(f"must be of the form key=value;key, got {written!r}")
+    return {key: value or "" for key, value in found}
 
 
+def _divided(written: Any) -> list[tuple[str, str | None]]:
+    """Keys and values of a mapping, a list of pairs, or pairs with semicolons between; a value may be missing."""
+    if isinstance(written, dict):
+        return [(str(key), None if value is None else str(value)) for key, value in written.items()]
+    parts = written if isinstance(written, list) else written.split(";")
+    pairs = [str(pair).strip().partition("=") for pair in parts]
+    return [(key.strip(), value if equals else None) for key, equals, value in pairs if key or equals]
+
+
+_PAIRED = ("node_selector", "tolerations", "annotations")
 _READERS: Mapping[str, Callable[[str], Any]] = {
     "name": _name,
     "arrive": _instant,

@@ -1,0 +1,155 @@
+"""What is wrong with what was asked for: each fault with its place, all of them at once, and never a traceback."""
+
+import multiprocessing
+import signal
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from dovetail.cli.app import app
+from dovetail.cli.simulation.loading import ask, load
+from dovetail.cli.simulation.many import run_here
+from dovetail.cli.simulation.runner import live
+from dovetail.cli.simulation.variants import read_setting, read_sweep
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "scenarios"
+GRACE = EXAMPLES / "grace-period.yaml"
+POOL = "nodepool/default.spec.disruption.consolidateAfter"
+
+
+def typed(*arguments):
+    return CliRunner().invoke(app, ["simulate", *map(str, arguments)])
+
+
+def story(tmp_path, more):
+    """The grace period's pool with other workloads or happenings."""
+    scenario = tmp_path / "story.yaml"
+    scenario.write_text(GRACE.read_text().partition("  workloads:")[0] + more)
+    return scenario
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ("workloads: [{name: Web_1, replicas: 1}]", "workloads[0].name: must be small letters, digits and dashes"),
+        ("workloads: [{name: a, namespace: A, replicas: 1}]", "workloads[0].namespace: must be small letters"),
+        ("workloads: [{name: a, replicas: 1, maxUnavailable: lots}]", "workloads[0].maxUnavailable: must be a number"),
+        ("workloads: [{name: a, replicas: 1, maxUnavailable: -3}]", "workloads[0].maxUnavailable: must be a number"),
+        (
+            "workloads: [{name: a, replicas: 1, pod: {nodeSelectr: {a: b}}}]",
+            "workloads[0].pod.nodeSelectr: is no field of a pod's spec; did you mean nodeSelector?",
+        ),
+        ("workloads: [{name: a, replicas: 1, pod: {nodeSelector: 5}}]", "workloads[0].pod.nodeSelector: "),
+        ("happenings: [{at: 1m, interrupt: {nodepool: other}}]", "interrupt.nodepool: there is no NodePool 'other'"),
+        ("happenings: [{at: 1m, fail: {capacityType: sport}}]", "fail.capacityType: must be one of"),
+        ("happenings: [{at: 1m, fail: {nodes: 200%}}]", "fail.nodes: must be a number or a share"),
+        (
+            "happenings: [{at: 1m, apply: {apiVersion: karpenter.sh/v1, kind: NodePool, metadata: {name: y}}}]",
+            "happenings[0].apply.spec",
+        ),
+        (
+            "happenings: [{at: 1m, patch: {kind: NodePool, name: default, patch: {spec: {weight: -5}}}}]",
+            "happenings[0].patch.patch.spec.weight: ",
+        ),
+        ("trace: latin.csv", "spec.trace: cannot read 'latin.csv': it is no text in UTF-8"),
+        ("files: [latin.csv]", "spec.files[0]: cannot read 'latin.csv': it is no text in UTF-8"),
+    ],
+)
+def test_a_scenario_that_could_not_be_lived_through_is_refused_before_it_begins(tmp_path, more, why):
+    (tmp_path / "latin.csv").write_bytes(b"name,arrive\nM\xfcller,0\n")
+    result = typed(story(tmp_path, f"  {more}\n"))
+    assert result.exit_code == 2
+    assert why in result.stderr
+    assert not isinstance(result.exception, Exception), result.exception
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["--set", "nodepool/default.spec.template.spec.requirements={}"], "requirements: "),
+        (["--set", "nodepool/default.spec.limits[0]=5"], "there is no item 0 in that list"),
+        (["--set", "nodepool/default.spec.disruption.budgets[-1].nodes=5"], "'[-1].nodes' is no step of a path"),
+        (["--for", "99999999999d"], "spec.for: '99999999999d' is longer than any story"),
+        (["--seeds", "1,1"], "--seeds names a seed twice"),
+        (["--sweep", f"{POOL}=1m,,2m"], "has a comma with no value beside it"),
+        (["--sweep", f"{POOL}=1m,1m"], "has a value twice"),
+        (["--compare", "--set", f"{POOL}=1m", "--set", f"{POOL}=1m"], "--compare has a --set twice"),
+        (["--sweep", f"{POOL}=1m", "--compare", "--set", f"{POOL}=2m"], "leave one of them out"),
+        (["--html", "."], "cannot be written"),
+    ],
+)
+def test_what_cannot_be_asked_for_is_said(arguments, why):
+    result = typed(GRACE, *arguments)
+    assert result.exit_code == 2
+    assert why in result.stderr
+
+
+def test_every_value_of_every_sweep_is_judged_and_named_as_it_was_typed():
+    result = typed(GRACE, "--sweep", "nodepool/other.x=1", "--sweep", f"{POOL}=1m,soon", "--set", "pod/a.x=1")
+    told = result.stderr.splitlines()
+    assert any(line.startswith("Error: --set pod/a.x=1: the scenario has no pod/a") for line in told)
+    assert any(
+        line.startswith("Error: --sweep nodepool/other.x=1: the scenario has no nodepool/other") for line in told
+    )
+    assert all("Traceback" not in line for line in told)
+
+
+def test_a_kind_may_be_written_as_in_a_manifest_and_a_name_with_dots_in_quotes():
+    setting = read_setting('NodePool/default.spec.template.metadata.labels["example.com/a=b"]=c')
+    assert (setting.kind, setting.name, setting.value) == ("nodepool", "default", "c")
+    assert setting.path == ("spec", "template", "metadata", "labels", "example.com/a=b")
+
+
+def test_values_of_a_sweep_may_be_lists():
+    assert [each.value for each in read_sweep("nodepool/a.x=[spot],[spot, on-demand],'a,b'")] == [
+        ["spot"],
+        ["spot", "on-demand"],
+        "a,b",
+    ]
+
+
+def test_what_is_set_beside_a_sweep_holds_in_every_run():
+    document, name, folder = load(GRACE)
+    asked = {"sets": ["scenario.for=2m"], "sweeps": [f"{POOL}=1m,2m"], "seeds": "", "lasts": "3m", "compare": False}
+    variants, _ = ask(document, name, folder, **asked)
+    told = [(each.name, each.scenario.lasts.seconds) for each in variants]
+    assert told == [(f"{POOL}=1m", 120), (f"{POOL}=2m", 120)]
+
+
+def test_a_report_that_cannot_be_written_in_the_end_is_still_printed():
+    result = typed(GRACE, "--for", "1m", "--html", "/dev/full")
+    assert result.exit_code == 1
+    assert "/dev/full cannot be written" in result.stderr
+    assert "Evictions" in result.stdout
+
+
+def test_groups_of_a_trace_that_never_arrive_are_told(tmp_path):
+    (tmp_path / "late.csv").write_text("name,arrive,cpu,memory\na,0,1,1Gi\nb,1h,1,1Gi\n")
+    result = typed(story(tmp_path, "  trace: late.csv\n"), "--for", "2m")
+    assert "Note: 1 of 2 groups of the trace arrive after the end, b first" in result.stdout
+
+
+def twice(example):
+    document, name, folder = load(example)
+    return ask(document, name, folder, sets=[], sweeps=[], seeds="2", lasts=None, compare=False)[0]
+
+
+def test_ctrl_c_ends_a_story_in_order():
+    """In the first minutes: what was begun is put away, and the next Ctrl-C is the usual one again."""
+    usual = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        live(twice(GRACE)[0].scenario, (), lambda _: signal.raise_signal(signal.SIGINT))
+    assert signal.getsignal(signal.SIGINT) is usual
+
+
+def test_ctrl_c_ends_stories_in_other_processes():
+    def impatient(_):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_here(twice(EXAMPLES / "month.yaml"), (), impatient)
+    for _ in range(600):
+        for process in multiprocessing.active_children():
+            process.join(0.05)
+    assert not multiprocessing.active_children(), "a month is not over in half a minute"
