@@ -2,7 +2,8 @@
 
 One method acts in a pass; what consolidation proposes waits for its second look together, whichever method it is of.
 After a pass that started something the next one follows at once. A pass that found nothing is told on the nodes,
-sparingly, and looked at again when something could have changed.
+sparingly, and looked at again when something could have changed. Changes come in bursts: it waits for their end, if
+that is soon, rather than decide on half of one.
 """
 
 import asyncio
@@ -41,6 +42,9 @@ IDLE_SECONDS = 10.0
 VALIDATION_SECONDS = 15.0
 AT_ONCE = 10
 """So many single nodes may wait for their second look together."""
+QUIET_SECONDS = 1.0
+"""A burst of changes is over when nothing has changed for so long."""
+LONGEST_BURST = timedelta(seconds=IDLE_SECONDS)
 REST = timedelta(minutes=5)
 """How long a cluster that does not change is left alone before the provider is asked whether its offers have."""
 LONGEST_REST = timedelta(minutes=15)
@@ -71,6 +75,7 @@ class Disruption:
             await asyncio.sleep(0.1 if acted else IDLE_SECONDS)
             if acted is False:
                 await self._rest(began, seen)
+                await self._settled(seen)
 
     async def _rest(self, began: datetime, seen: int) -> None:
         """Wait while nothing has changed and no clock has run out since the pass began, but not for ever."""
@@ -83,6 +88,14 @@ class Disruption:
             with suppress(TimeoutError):
                 async with asyncio.timeout(min(latest - now, REST).total_seconds()):
                     await state.moved_on(seen)
+
+    async def _settled(self, seen: int) -> None:
+        """Wait while one change follows another, but not for ever."""
+        state, clock = self._context.state, self._context.clock
+        latest = clock.now() + LONGEST_BURST
+        while state.revision != seen and clock.now() < latest:
+            seen = state.revision
+            await asyncio.sleep(QUIET_SECONDS)
 
     async def run_pass(self) -> bool:
         """One pass; says whether anything was started. What did not hold leaves the turn to the methods after it."""
