@@ -1,7 +1,9 @@
 """What is counted about decisions, in Karpenter's names and labels; no figure ever changes a decision."""
 
+from collections import Counter
 from collections.abc import Mapping
 from datetime import timedelta
+from operator import attrgetter
 
 from dovetail.core.disruption.balance import BALANCED, score
 from dovetail.core.disruption.command import Command
@@ -95,6 +97,9 @@ def _decision(decision: str, reason: Reason, method: str) -> dict[str, str]:
     return {"decision": decision, "reason": reason.lower(), "consolidation_type": kind}
 
 
+_CODE, _ABOUT = attrgetter("code"), attrgetter("about")
+
+
 class PassFigures:
     """Figures of the last pass, method by method."""
 
@@ -116,12 +121,9 @@ class PassFigures:
         )
         self._eligible[method.reason.lower()] = plan.eligible_by_method.get(method.name, 0)
         refusals = plan.refusals_by_method.get(method.name, ())
-        codes: dict[str, int] = {}
-        for refusal in refusals:
-            codes[refusal.code] = codes.get(refusal.code, 0) + 1
-        self._refusals[method.name] = codes
+        self._refusals[method.name] = Counter(map(_CODE, refusals))
         taken = {f"node/{each.name}" for command in plan.commands for each in command.candidates}
-        seen = taken.union([refusal.about for refusal in refusals])
+        seen = taken.union(map(_ABOUT, refusals))
         self._unevaluated[method.name] = len(self._managed_of(context.snapshot) - seen)
         self._show()
 

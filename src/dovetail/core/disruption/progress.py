@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum, auto
 
-from dovetail.model.command import REPLACES_ANNOTATION, CommandState, Record, read_record
+from dovetail.model.command import RECORD_ANNOTATION, REPLACES_ANNOTATION, CommandState, Record, read_record
 from dovetail.model.nodeclaim import INITIALIZED, REGISTERED, NodeClaim
 
 SHORTEST_TIMEOUT = timedelta(minutes=10)
@@ -16,6 +16,9 @@ LONGEST_TIMEOUT = timedelta(hours=1)
 PER_CANDIDATE = timedelta(milliseconds=80)
 TOO_LATE = "replacements were not ready in time"
 OVERTAKEN = "its nodes were deleted before it let them go"
+
+
+_CONCERNING = frozenset({RECORD_ANNOTATION, REPLACES_ANNOTATION})
 
 
 class Next(Enum):
@@ -40,7 +43,8 @@ def running_commands(claims: Iterable[NodeClaim]) -> dict[str, CommandState]:
     marked: dict[str, list[NodeClaim]] = {}
     replacing: dict[str, list[NodeClaim]] = {}
     records: dict[str, Record] = {}
-    for claim in sorted(claims, key=lambda claim: claim.name):
+    concerned = [each for each in claims if not _CONCERNING.isdisjoint(each.metadata.annotations)]
+    for claim in sorted(concerned, key=lambda claim: claim.name):
         record = read_record(claim)
         if record is not None:
             known = records.get(record.id)
