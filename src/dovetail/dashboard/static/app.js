@@ -17,7 +17,17 @@ let shown = null;
 function route() {
   const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
   const [name, ...parts] = path.split("/");
-  return { name: VIEWS[name] ? name : "cluster", parts: parts.map(decodeURIComponent), query: new URLSearchParams(query) };
+  const known = Object.hasOwn(VIEWS, name) && (name !== "node" || parts[0]);
+  return { name: known ? name : "cluster", parts: parts.map(decoded), query: new URLSearchParams(query) };
+}
+
+// An address that was cut short is read as it stands.
+function decoded(part) {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
 }
 
 function show({ focus = true } = {}) {

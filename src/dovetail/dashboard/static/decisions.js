@@ -10,18 +10,34 @@ const REASONS = ["Provisioned", "Expired", "Drifted", "Empty", "Underutilized", 
 
 export function open({ put, store, at, setQuery }) {
   const asked = Object.fromEntries(["act", "reason", "nodepool", "since", "node"].map((key) => [key, at.query.get(key) ?? ""]));
-  const chosen = at.query.get("id");
+  let chosen = at.query.get("id"), linked = null;
   let list = null, first = true;
   async function load() {
     const query = new URLSearchParams({ most: MOST });
     for (const [key, value] of Object.entries(asked)) if (value) query.set(key, value);
     const told = await ask(`api/history?${query}`);
+    if (chosen && !told.decisions.some((each) => each.id === chosen)) await recall();
     return () => {
       if (!list) frame();
       drawList(told.decisions, told.missing);
     };
   }
-  const change = (key) => (value) => { asked[key] = value; setQuery({ [key]: value, id: "" }); load().then((draw) => draw()); };
+  // A link may name a decision that is older than the list, or that its filters leave out.
+  async function recall() {
+    if (linked) return;
+    try {
+      const told = await ask(`api/decision/${encodeURIComponent(chosen)}`);
+      linked = () => h("ol", { class: "timeline" }, h("li", {}, entry(told, null, true)));
+    } catch (error) {
+      linked = () => h("div", { class: "notice", role: "alert" }, h("p", {}, error.message));
+    }
+  }
+  const change = (key) => (value) => {
+    asked[key] = value;
+    chosen = linked = null;
+    setQuery({ [key]: value, id: "" });
+    load().then((draw) => draw(), () => {}); // the head says that the connection is lost
+  };
 
   function frame() {
     list = h("div", {});
@@ -45,6 +61,7 @@ export function open({ put, store, at, setQuery }) {
     const days = new Map();
     for (const each of decisions) (days.get(each.at.slice(0, 10)) ?? days.set(each.at.slice(0, 10), []).get(each.at.slice(0, 10))).push(each);
     list.replaceChildren(
+      ...(linked ? [h("section", { "aria-label": "The decision of the link" }, linked())] : []),
       h("p", { class: "quiet", role: "status", "data-count": decisions.length },
         decisions.length === MOST ? `The newest ${MOST} decisions` : counted(decisions.length, "decision"),
         done.length ? `; ${counted(done.length, "command")} saved ${monthly(saved)} a month` : ""),
@@ -58,7 +75,7 @@ export function open({ put, store, at, setQuery }) {
   return { load };
 }
 
-export function entry(each, now, open = false) {
+export function entry(each, now, open = false, day = each.at) {
   const exact = each.costPerHourBefore - each.costPerHourAfter, saving = Math.abs(exact) < 0.0005 ? 0 : exact;
   const about = each.act === "launch" ? each.made : each.nodes;
   const names = about.map((one) => one.node || one.nodeClaim);
@@ -67,7 +84,7 @@ export function entry(each, now, open = false) {
   if (open) tellWeighed(weighed, each, now);
   return h("details", { "data-key": each.id, open, ontoggle: opened },
     h("summary", {},
-      h("span", { class: "when" }, time(each.at, each.at, true), now && h("span", { class: "ago" }, ` ${age(each.at, now)} ago`)),
+      h("span", { class: "when" }, time(each.at, day, true), now && h("span", { class: "ago" }, ` ${age(each.at, now)} ago`)),
       badge(each.act, VERBS[each.act] ?? each.act), h("span", { class: "reason" }, each.reason),
       h("span", { class: "about mono" }, names.slice(0, 2).join(", "), names.length > 2 && ` and ${names.length - 2} more`),
       h("span", { class: saving > 0 ? "saving less" : "saving more" }, saving ? `${saving > 0 ? "−" : "+"}${money(Math.abs(saving))}/h` : each.act === "disrupt" ? "same cost" : ""),

@@ -39,7 +39,7 @@ function draw(facts, told, past, tile) {
       h("div", { class: "methods" }, told.methods.map((each) => method(each, now)))),
     h("section", { "aria-labelledby": "pods" }, h("h2", { id: "pods" }, counted(facts.pods.length, "pod")), pods(facts.pods, now)),
     h("section", { "aria-labelledby": "past" }, h("h2", { id: "past" }, "What happened to it"),
-      timeline(past, now, milestones(facts))),
+      timeline(past, now, milestones(facts, now))),
     h("section", { "aria-labelledby": "conditions" }, h("h2", { id: "conditions" }, "Conditions"),
       table("Conditions", ["Of", "Condition", "Status", "Since", "Reason", "Message"],
         facts.conditions.map((each) => [each.of, each.type, each.status, time(each.since, now), each.reason, each.message]))),
@@ -53,7 +53,7 @@ function draw(facts, told, past, tile) {
 
 // What the ledger knows, among the steps the node itself has taken; newest first.
 function timeline(past, now, steps = []) {
-  const decided = past.decisions.map((each) => ({ at: each.at, item: () => h("li", { class: "decided" }, entry(each, now)) }));
+  const decided = past.decisions.map((each) => ({ at: each.at, item: () => h("li", { class: "decided" }, entry(each, now, false, now)) }));
   const all = [...decided, ...steps].sort((a, b) => Date.parse(b.at) - Date.parse(a.at));
   return [
     !decided.length && h("p", { class: "quiet" }, past.missing ?? "The ledger knows nothing about it."),
@@ -61,8 +61,8 @@ function timeline(past, now, steps = []) {
   ];
 }
 
-function milestones(facts) {
-  const step = (at, ...what) => ({ at, item: () => h("li", { class: "milestone" }, h("span", {}, time(at, at, true)), h("span", {}, ...what)) });
+function milestones(facts, now) {
+  const step = (at, ...what) => ({ at, item: () => h("li", { class: "milestone" }, h("span", {}, time(at, now, true)), h("span", {}, ...what)) });
   const steps = facts.conditions.filter((each) => each.since && each.status === "True" && (each.of === "NodeClaim" || each.type !== "Ready")).map((each) =>
     step(each.since, each.type, each.reason && each.reason !== each.type && ` (${each.reason})`, each.message && h("span", { class: "quiet" }, ` ${each.message}`)));
   if (facts.createdAt) steps.push(step(facts.createdAt, "Created"));
