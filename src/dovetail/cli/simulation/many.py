@@ -14,6 +14,7 @@ from typing import Any
 from dovetail.cli.simulation.runner import Outcome, StoryFailed, live
 from dovetail.cli.simulation.variants import Variant
 from dovetail.sim.scenario.document import Scenario
+from dovetail.sim.scenario.reading import ScenarioInvalid
 from dovetail.sim.scenario.trace import Arrival
 
 Told = Callable[[float], None]
@@ -103,4 +104,16 @@ def _on_dask(address: str, variants: Sequence[Variant], trace: tuple[Arrival, ..
     with client:
         futures = {client.submit(live, variant.scenario, trace, pure=False): at for at, variant in enumerate(variants)}
         for future in as_completed(list(futures)):  # type: ignore[no-untyped-call]
-            yield futures[future], future.result()
+            yield futures[future], _outcome(future, address)
+
+
+def _outcome(future: Any, address: str) -> Outcome:
+    """What came of a run; whatever else may go wrong over there is said in a sentence."""
+    try:
+        found: Outcome = future.result()
+    except (StoryFailed, ScenarioInvalid):
+        raise
+    except Exception as error:
+        remedy = "its workers need Dovetail in this version, and the files that the scenario names"
+        raise DaskUnavailable(f"a run failed at {address}: {type(error).__name__}: {error}; {remedy}") from error
+    return found
