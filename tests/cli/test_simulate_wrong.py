@@ -77,6 +77,7 @@ def test_a_scenario_that_could_not_be_lived_through_is_refused_before_it_begins(
         (["--compare", "--set", f"{POOL}=1m", "--set", f"{POOL}=1m"], "--compare has a --set twice"),
         (["--sweep", f"{POOL}=1m", "--compare", "--set", f"{POOL}=2m"], "leave one of them out"),
         (["--html", "."], "cannot be written"),
+        (["--seeds", "2", "--timeline"], "--timeline is of one run"),
     ],
 )
 def test_what_cannot_be_asked_for_is_said(arguments, why):

@@ -115,6 +115,9 @@ def simulate(  # noqa: PLR0913 - one parameter an option
     asked = {"sets": sets, "sweeps": sweeps, "seeds": seeds, "lasts": lasts, "compare": compare}
     variants, trace = _understood(scenario, asked)
     _check_writable(html)
+    if timeline and len(variants) > 1:
+        typer.echo("Error: --timeline is of one run; for several, -o json has the timeline of each", err=True)
+        raise typer.Exit(2)
     outcomes = _run(scenario, variants, trace, dask)
     reports = [outcome.report for outcome in outcomes]
     rows = side_by_side(variants, reports) if len(variants) > 1 else []
