@@ -44,7 +44,8 @@ class NodePools:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._health: defaultdict[str, RegistrationHealth] = defaultdict(RegistrationHealth)
-        self._counts: dict[str, tuple[tuple[ClusterNode, ...], dict[str, str], int]] = {}  # and what was counted
+        self._counts: dict[str, tuple[dict[str, str], int]] = {}  # by pool, until a claim or a node changes
+        self._pairs: dict[tuple[str, str], ClusterNode] = {}  # as last counted
         self._validity: dict[Key, tuple[Written, Verdict]] = {}  # and what it was judged by
         self.reconciler: Reconciler[Key] = Reconciler("nodepool", self.reconcile)
         context.state.nodepools.listen(self._pool_changed)
@@ -61,12 +62,14 @@ class NodePools:
             self._counts.pop(before.name, None)
 
     def _claim_changed(self, before: NodeClaim | None, after: NodeClaim | None) -> None:
+        self._counts.clear()
         claim = after or before
         same = before is not None and after is not None and _counts_as(before) == _counts_as(after)
         if claim is not None and claim.nodepool_name and not same:
             self.reconciler.add(Key("", claim.nodepool_name), COUNT_SECONDS)
 
     def _node_changed(self, before: Node | None, after: Node | None) -> None:
+        self._counts.clear()
         same = before is not None and after is not None and before.status.capacity == after.status.capacity
         pool = (after or before or Node()).metadata.labels.get(NODEPOOL, "")
         if pool and not same:
@@ -172,13 +175,25 @@ class NodePools:
         self._context.state.observe(NODE_POOL, await self._context.cluster.patch(NODE_POOL, pool.key, patch))
 
     def _counted(self, pool: str) -> tuple[dict[str, str], int]:
-        """What the pool has, and in how many nodes; counted again only when nodes have changed."""
-        nodes = self._context.state.cluster_nodes()
-        known = self._counts.get(pool)
-        if known is None or known[0] is not nodes:
-            resources, number = count(each for each in nodes if each.managed and each.nodepool_name == pool)
-            known = self._counts[pool] = (nodes, amounts(resources), number)
-        return known[1], known[2]
+        """What the pool has, and in how many nodes; counted again only when claims or nodes have changed."""
+        if pool not in self._counts:
+            self._pairs = self._paired()
+            resources, number = count(each for each in self._pairs.values() if each.nodepool_name == pool)
+            self._counts[pool] = amounts(resources), number
+        return self._counts[pool]
+
+    def _paired(self) -> dict[tuple[str, str], ClusterNode]:
+        """Claims with their nodes, by the names of both; a pair that has not changed is the same value as before."""
+        state, pairs = self._context.state, {}
+        for claim in state.claims.items.values():
+            for node in state.nodes_of(claim) or (None,):
+                if node is not None and state.claim_of(node) is not claim:
+                    continue  # several claims for one instance: it is nobody's
+                names = claim.metadata.name, node.metadata.name if node is not None else ""
+                known = self._pairs.get(names)
+                same = known is not None and known.claim is claim and known.node is node
+                pairs[names] = known if known is not None and same else ClusterNode(node, claim)
+        return pairs
 
     def _conditions(self, pool: NodePool, class_generation: int, class_verdict: Verdict) -> tuple[Condition, ...]:
         health = self._health[pool.name]
