@@ -41,6 +41,7 @@ class _Settled:
     """A claim that says what it should, and what that was judged by."""
 
     claim: NodeClaim
+    pool_name: str
     spec: NodePoolSpec
     findings: Findings
     wanted: Marks
@@ -102,15 +103,16 @@ class Marking:
             for number, (key, settled) in enumerate(list(self._settled.items())):
                 if number % TURN == TURN - 1:
                     await asyncio.sleep(0)
-                if settled.wanted.rechecked and not await self._still_holds(settled, key, types):
+                unchanged = settled.claim is self._context.state.claims.items.get(key)  # otherwise it had its turn
+                if unchanged and settled.wanted.rechecked and not await self._still_holds(settled, types):
                     self.reconciler.add(key)
 
-    async def _still_holds(self, settled: _Settled, key: Key, types: Types) -> bool:
-        claim = self._context.state.claims.items.get(key)
-        pool = self._context.state.pool(claim.nodepool_name) if claim is not None else None
-        if claim is None or pool is None or claim.deleting:
+    async def _still_holds(self, settled: _Settled, types: Types) -> bool:
+        pool = self._context.state.pool(settled.pool_name)
+        if pool is None:
             return True  # nothing can be said
-        return settled.holds(claim, pool, await self._ask(claim, pool, types), self._context.clock.now())
+        findings = await self._inquire(settled.claim, pool, types)
+        return settled.holds(settled.claim, pool, findings, self._context.clock.now())
 
     async def reconcile(self, key: Key) -> float | None:
         """Bring the conditions of one claim up to date. Without its pool nothing can be said, and all stays."""
@@ -119,7 +121,7 @@ class Marking:
         pool = state.pool(claim.nodepool_name) if claim is not None else None
         if claim is None or pool is None or claim.deleting or not self._context.manages(claim):
             return None
-        findings = await self._ask(claim, pool, {})
+        findings = await self._ask(claim, pool)
         now = self._context.clock.now()
         settled = self._settled.get(key)
         if settled is not None and settled.holds(claim, pool, findings, now):
@@ -129,7 +131,7 @@ class Marking:
             written = await self._written(claim, marked(claim, wanted, now))
             if written is None:
                 return None
-            self._settled[key] = _Settled(written, pool.spec, findings, wanted)
+            self._settled[key] = _Settled(written, pool.name, pool.spec, findings, wanted)
         wait = (wanted.window_ends - now).total_seconds() if wanted.window_ends is not None else None
         unanswered = wanted.rechecked and (findings.types is None or findings.provider_reason is None)
         return min(wait or RETRY_SECONDS, RETRY_SECONDS) if unanswered else wait
@@ -149,18 +151,19 @@ class Marking:
         if pool is None or claim.deleting or not self._context.manages(claim):
             return claim
         now = self._context.clock.now()
-        conditions = marked(claim, marks(claim, pool, await self._ask(claim, pool, {}), now), now)
+        conditions = marked(claim, marks(claim, pool, await self._ask(claim, pool), now), now)
         if conditions == claim.status.conditions:
             return claim
         return msgspec.structs.replace(claim, status=msgspec.structs.replace(claim.status, conditions=conditions))
 
-    async def _ask(self, claim: NodeClaim, pool: NodePool, types: Types) -> Findings:
-        """What only the provider knows; nothing is asked of it before launch or when nobody wants to know.
-
-        The types of a pool are asked for once in a round, and kept in `types`.
-        """
+    async def _ask(self, claim: NodeClaim, pool: NodePool) -> Findings:
+        """What only the provider knows; nothing is asked of it before launch or when nobody wants to know."""
         if not self._drift_gate or not claim.has(LAUNCHED):
             return Findings(types=(), provider_reason="", drift_gate=self._drift_gate)
+        return await self._inquire(claim, pool, {})
+
+    async def _inquire(self, claim: NodeClaim, pool: NodePool, types: Types) -> Findings:
+        """The provider's answer. The types of a pool are asked for once in a round, and kept in `types`."""
         try:
             if pool.name not in types:
                 types[pool.name] = await self._context.cloud.instance_types(pool)
