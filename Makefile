@@ -58,7 +58,7 @@ browser-binary: $(STAMP) ## get a Chromium for the browser tests, where there is
 	@$(BIN)/python tests/browser/chromium.py
 
 browser: $(STAMP) browser-binary ## the page in a headless Chromium
-	$(BIN)/pytest -m browser tests/browser $(ARGS)
+	$(BIN)/pytest -n 2 --dist loadfile -m browser tests/browser $(ARGS)
 
 screenshots: $(STAMP) browser-binary ## take the pictures of the page anew
 	DOVETAIL_SCREENSHOTS=docs/images $(BIN)/pytest -m browser tests/browser/test_screenshots.py

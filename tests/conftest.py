@@ -1,4 +1,4 @@
-"""What every test shares: how hypothesis runs, and how seldom garbage is looked for.
+"""What every test shares: how hypothesis runs, how seldom garbage is looked for, and how figures are told.
 
 Laws are about answers; how long one takes is for the benches to say. What was loaded to collect four thousand tests
 stays until the end: looking through it again and again for garbage is a fifth of the time they take.
@@ -7,6 +7,7 @@ stays until the end: looking through it again and again for garbage is a fifth o
 import gc
 import os
 
+import pytest
 from hypothesis import settings
 
 settings.register_profile("explore", deadline=None)
@@ -19,3 +20,17 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)
+
+
+@pytest.fixture
+def tell(record_property):
+    """Tell figures; they are shown when all tests are over, whichever worker this is."""
+    return lambda text: record_property("figures", text)
+
+
+def pytest_terminal_summary(terminalreporter) -> None:
+    """Show the figures that tests told."""
+    for report in terminalreporter.getreports("passed") + terminalreporter.getreports("failed"):
+        for name, text in getattr(report, "user_properties", ()):
+            if name == "figures" and report.when == "call":
+                terminalreporter.write_line(f"{report.nodeid}\n{text}")

@@ -1,7 +1,7 @@
 """What every e2e test shares: one control plane a worker, and a clean cluster for each test that asks for it."""
 
 import itertools
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -30,14 +30,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Spreading | None:
     """With `--dist loadfile`: files as a whole, save those that are better taken apart."""
     return Spreading(config, log) if config.getoption("dist") == "loadfile" else None
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Show the figures that tests told."""
-    for report in terminalreporter.getreports("passed") + terminalreporter.getreports("failed"):
-        for name, text in report.user_properties:
-            if name == "figures":
-                terminalreporter.write_line(f"{report.nodeid}\n{text}")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -75,12 +67,6 @@ def cluster(control_plane: ControlPlane) -> ControlPlane:
     """The control plane without nodes, workloads, pools or claims of earlier tests."""
     wipe(control_plane.api)
     return control_plane
-
-
-@pytest.fixture
-def tell(record_property: Callable[[str, object], None]) -> Callable[[str], None]:
-    """Tell figures; they are shown when all tests are over, whichever worker this is."""
-    return lambda text: record_property("figures", text)
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,6 @@
 """The controller as its own process on a real cluster, and what a test wants to know of that cluster."""
 
+import functools
 import json
 import os
 import subprocess
@@ -46,7 +47,9 @@ def deployment(replicas, cpu="1"):
     }
 
 
+@functools.cache
 def crds():
+    """The custom resources, as the command prints them."""
     return subprocess.run([DOVETAIL, "crds"], check=True, capture_output=True, text=True).stdout
 
 
