@@ -53,36 +53,29 @@ class VirtualHandle(asyncio.Handle):
     """A callback to be run. Without a context of its own it runs in that of the loop, which nobody changes."""
 
     __slots__ = ()
+    _repr = None
+    _source_traceback = None
+    _callback: Callable[..., object]
+    _args: tuple[Any, ...]
+    _context: Context | None
 
     def __init__(
         self, callback: Callable[..., object], args: tuple[Any, ...], loop: "VirtualLoop", context: Context | None
     ) -> None:
-        self._callback: Callable[..., object] | None = callback
-        self._args: tuple[Any, ...] = args
+        self._callback = callback
+        self._args = args
         self._loop: VirtualLoop = loop
-        self._context: Context | None = context
+        self._context = context
         self._cancelled = False
-        self._repr: str | None = None
-        self._source_traceback = None
 
     def cancel(self) -> None:
         """Do not run it."""
         self._cancelled = True
-        self._callback, self._args = None, ()
+        self._callback, self._args = _nothing, ()
 
-    def _run(self) -> None:
-        callback, context = self._callback, self._context
-        assert callback is not None, "what is cancelled is not run"
-        try:
-            if context is None:
-                callback(*self._args)
-            else:
-                context.run(callback, *self._args)
-        except (SystemExit, KeyboardInterrupt):
-            raise
-        except BaseException as error:  # noqa: BLE001 - the loop keeps it, and `run` raises it
-            told = {"message": f"Exception in callback {callback!r}", "exception": error, "handle": self}
-            self._loop.call_exception_handler(told)
+
+def _nothing() -> None:
+    """What is left of a callback that was cancelled."""
 
 
 class VirtualTimer(VirtualHandle, asyncio.TimerHandle):
@@ -98,7 +91,11 @@ class VirtualTimer(VirtualHandle, asyncio.TimerHandle):
         loop: "VirtualLoop",
         context: Context | None,
     ) -> None:
-        VirtualHandle.__init__(self, callback, args, loop, context)
+        self._callback = callback  # as a handle does: there are very many
+        self._args = args
+        self._loop = loop
+        self._context = context
+        self._cancelled = False
         self._when = when
 
     def cancel(self) -> None:
@@ -116,8 +113,8 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self._pace = pace
         self._limit = limit
         self._now = 0.0
-        self._ready: deque[asyncio.Handle] = deque()
-        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self._ready: deque[VirtualHandle] = deque()
+        self._timers: list[tuple[float, int, VirtualTimer]] = []
         self._cancelled_timers = 0
         self._timers_made = 0
         self._tasks_made = 0
@@ -136,8 +133,9 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.Handle:
         """Run the callback in this instant, after everything that is ready already."""
-        self._check_open()
         handle = VirtualHandle(callback, args, self, context)
+        if self._closed:
+            self._check_open()
         self._ready.append(handle)
         return handle
 
@@ -237,8 +235,19 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         take = queue.popleft
         for _ in range(len(queue)):
             ready = take()
-            if not ready._cancelled:  # noqa: SLF001 - as above
-                ready._run()  # noqa: SLF001 - a handle has no public way to be run
+            if ready._cancelled:  # noqa: SLF001 - as above
+                continue
+            context = ready._context  # noqa: SLF001 - a handle has no public way to be run
+            try:
+                if context is None:
+                    ready._callback(*ready._args)  # noqa: SLF001 - as above
+                else:
+                    context.run(ready._callback, *ready._args)  # noqa: SLF001 - as above
+            except (SystemExit, KeyboardInterrupt):
+                raise
+            except BaseException as error:  # noqa: BLE001 - the loop keeps it, and `run` raises it
+                told = f"Exception in callback {ready._callback!r}"  # noqa: SLF001 - as above
+                self.call_exception_handler({"message": told, "exception": error, "handle": ready})
 
     def _jump(self) -> None:
         while self._timers and self._timers[0][2].cancelled():

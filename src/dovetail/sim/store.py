@@ -56,8 +56,11 @@ class Record:
         references = meta.get("ownerReferences") or ()
         self.owners: list[str] = [owner["uid"] for owner in references]
         """The uids of its owners."""
-        self.controller: Plain | None = next((each for each in references if each.get("controller")), None)
+        self.controller: Plain | None = None
         """The reference to the one owner that manages the object."""
+        for each in references:
+            if self.controller is None and each.get("controller"):
+                self.controller = each
         self._active: bool | None = None  # not looked for yet
         self._ready: bool | None = None  # nor this
         self._values: dict[type, Any] = {}
@@ -130,7 +133,8 @@ class Table:
     history: list[Step] = field(default_factory=list)
     forgotten: int = 0  # steps dropped from the front of the history
     horizon: int = 0  # version of the last step dropped
-    waiting: list["asyncio.Future[None]"] = field(default_factory=list)
+    waiting: list[Listener] = field(default_factory=list)
+    """Called with the next step, once."""
     listeners: tuple[Listener, ...] = ()
 
     @property
@@ -145,8 +149,7 @@ class Table:
             self.forget(len(self.history) - limit)
         waiting, self.waiting = self.waiting, []
         for waiter in waiting:
-            if not waiter.done():
-                waiter.set_result(None)
+            waiter(step)
 
     def forget(self, count: int) -> None:
         """Drop the oldest steps."""
@@ -258,7 +261,7 @@ class Store:
         if before is not None:
             record.follow(before)
         self._index(before, record)
-        self._tell(Step("MODIFIED" if before else "ADDED", before, record, self._time()))
+        self._tell("MODIFIED" if before else "ADDED", before, record)
         return record
 
     def remove(self, record: Record, plain: Plain | None = None) -> Record:
@@ -267,16 +270,13 @@ class Store:
         current = self.table(record.resource).objects.pop(record.key)
         last.follow(current)
         self._index(current, None)
-        self._tell(Step("DELETED", record, last, self._time()))
+        self._tell("DELETED", record, last)
         return last
 
     def forget_history(self) -> None:
         """Drop all history, as a restarted API server does: every watch from before must list again."""
         for table in self._tables.values():
             table.forget(len(table.history))
-
-    def _time(self) -> float:
-        return asyncio.get_running_loop().time()
 
     def _next(self, resource: Resource, plain: Plain) -> Record:
         self.version += 1
@@ -332,12 +332,14 @@ class Store:
             if not counts[0]:
                 del self._counts[owner]
 
-    def _tell(self, step: Step) -> None:
-        table = self.table(step.after.resource)
+    def _tell(self, verb: StepType, before: Record | None, after: Record) -> None:
+        loop = asyncio.get_running_loop()
+        step = Step(verb, before, after, loop.time())
+        table = self.table(after.resource)
         if self._keeps_log:
             self._write_log(step)
         table.append(step, self._history_limit)
-        asyncio.get_running_loop().call_soon(_spread, table.listeners, self._listeners, step)
+        loop.call_soon(_spread, table.listeners, self._listeners, step)
 
     def _write_log(self, step: Step) -> None:
         record = step.after

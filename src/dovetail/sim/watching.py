@@ -85,7 +85,7 @@ class WatchStream(AsyncIterator[Change[T]], Generic[T]):
             await asyncio.sleep(late)
 
     async def _wait(self) -> Change[T] | None:
-        """Wait for a step, at most until a bookmark is due. The server ends the watch when its time is over."""
+        """Wait for a step to come, at most until a bookmark is due. The server ends a watch when its time is over."""
         loop = asyncio.get_running_loop()
         if loop.time() >= self._ends_at:
             raise StopAsyncIteration
@@ -93,14 +93,18 @@ class WatchStream(AsyncIterator[Change[T]], Generic[T]):
             self._bookmark_at = loop.time() + self._terms.bookmark_every
             return Change("BOOKMARK", str(self._store.version))
         waiter = loop.create_future()
-        self._table.waiting.append(waiter)
+
+        def hear(step: Step) -> None:
+            loop.call_at(step.at + self._terms.delay, _wake, waiter)
+
+        self._table.waiting.append(hear)
         timer = loop.call_at(min(self._ends_at, self._bookmark_at), _wake, waiter)
         try:
             await waiter
         finally:
             timer.cancel()
-            if waiter in self._table.waiting:
-                self._table.waiting.remove(waiter)
+            if hear in self._table.waiting:
+                self._table.waiting.remove(hear)
         return None
 
     def _seen(self, step: Step) -> Change[T] | None:
