@@ -185,6 +185,6 @@ def _version(found: KubeObject | Unreadable) -> str:
 
 def _later(version: str, other: str) -> bool:
     """Whether a resource version is later than another; where they are not numbers, any other one counts as later."""
-    if version.isdigit() and other.isdigit():
-        return int(version) > int(other)
-    return version != other
+    if version == other:
+        return False
+    return int(version) > int(other) if version.isdigit() and other.isdigit() else True

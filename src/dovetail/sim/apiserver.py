@@ -14,7 +14,7 @@ from dovetail.model.wire import Key
 from dovetail.ports.cluster import Deletion, Patch
 from dovetail.ports.errors import AlreadyExists, Conflict, Invalid, NotFound
 from dovetail.sim import admission
-from dovetail.sim.kinds import CLUSTER_SCOPED, GENERATIONS, KWOK_NODE_CLASS, NODE, POD, STATUS, Resource
+from dovetail.sim.kinds import CLUSTER_SCOPED, CUSTOM, GENERATIONS, KWOK_NODE_CLASS, NODE, POD, STATUS, Resource
 from dovetail.sim.patching import Plain, merge_patch, with_meta
 from dovetail.sim.store import Record, Store
 
@@ -73,7 +73,7 @@ class ApiServer:
         if resource in STATUS and resource not in _KEPT_STATUS:
             created.pop("status", None)
         created = admission.filled_in(self.store, resource, created)
-        if self._validate is not None:
+        if self._validate is not None and resource in CUSTOM:
             created = self._validate(resource, None, created)
         uid = uuid.UUID(int=self._rng.getrandbits(128), version=4)
         return self.store.put(resource, with_meta(created, uid=str(uid)))
@@ -106,7 +106,7 @@ class ApiServer:
         after = self._writable(record, plain, part)
         if part == "main":
             admission.check_update(resource, before, after)
-        if self._validate is not None:
+        if self._validate is not None and resource in CUSTOM:
             after = self._validate(resource, before, after)
         if after == before:
             return record

@@ -116,9 +116,10 @@ class Binder(Agent[str]):
         for site in self.landscape.sites():
             if best is not None and site.load >= best.load:
                 continue
-            if why := refused.get(site.node.name) or refusal(pod, request, site):
+            name = site.node.metadata.name
+            if why := refused.get(name) or refusal(pod, request, site):
                 refusals.append(why)
-                refused[site.node.name] = why
+                refused[name] = why
             elif neighbourly := neighbourhood.refusal(site):
                 refusals.append([neighbourly])
             else:

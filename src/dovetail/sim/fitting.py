@@ -80,17 +80,18 @@ class Landscape:
 
     def note_node(self, node: Node, *, gone: bool) -> bool:
         """A node came, changed or went; whether that may let a waiting pod in."""
-        known = self._sites.get(node.name)
+        name = node.name
+        known = self._sites.get(name)
         if gone:
-            self._sites.pop(node.name, None)
+            self._sites.pop(name, None)
             self._ordered = None
             return False
         if known is None:
-            self._sites[node.name] = site = Site(node)
+            self._sites[name] = site = Site(node)
             site.renew(node)
             self._ordered = None
-            for name, pod in list(self._bound.values()):
-                if name == node.name:
+            for home, pod in self._bound.values():
+                if home == name:
                     self._occupy(site, pod, nano_requests(pod.spec))
             return True
         before = known.node

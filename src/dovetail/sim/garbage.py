@@ -28,8 +28,11 @@ class OwnerCollector(Agent[str]):
         if step.type == "DELETED":
             for dependent in self.store.owned_by(step.after.uid):
                 self.touch(dependent.uid)
-        elif any(owner not in self.store.by_uid for owner in step.after.owners):
+        elif (step.before is None or step.before.owners != step.after.owners) and self._orphaned(step.after):
             self.touch(step.after.uid)
+
+    def _orphaned(self, record: Record) -> bool:
+        return any(owner not in self.store.by_uid for owner in record.owners)
 
     def reconcile(self, key: str) -> None:
         """Take away dead owners; without any left, delete."""

@@ -116,12 +116,8 @@ class TaintEviction(Agent[Key]):
             if before != _no_execute(record):
                 for pod in self.store.pods_on(record.key.name):
                     self.touch(pod.key)
-        elif self._newly_bound(step):
+        elif (name := _newly_bound(step)) and (node := self.store.find(NODE, Key("", name))) and _no_execute(node):
             self.touch(record.key)
-
-    def _newly_bound(self, step: Step) -> bool:
-        node = step.after.plain["spec"].get("nodeName")
-        return bool(node) and (step.before is None or step.before.plain["spec"].get("nodeName") != node)
 
     def reconcile(self, key: Key) -> None:
         """Delete the pod if its time on the node is over, or look again when it will be."""
@@ -151,6 +147,12 @@ class TaintEviction(Agent[Key]):
         added = taint.get("timeAdded")
         age = (self.store.clock.now() - datetime.fromisoformat(added)).total_seconds() if added else 0.0
         return max(0.0, min(seconds) - age)
+
+
+def _newly_bound(step: Step) -> str:
+    """The node a pod was bound to by this step, or empty."""
+    node: str = step.after.plain["spec"].get("nodeName", "")
+    return "" if step.before is not None and step.before.plain["spec"].get("nodeName", "") == node else node
 
 
 def _no_execute(node: Record) -> list[Plain]:

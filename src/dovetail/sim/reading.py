@@ -69,8 +69,8 @@ class Reading:
 
 def _changed(plain: Plain, before: Plain) -> set[str]:
     """The fields that are not the very objects they were."""
-    missing = before.keys() - plain.keys()
-    return missing.union(name for name, value in plain.items() if value is not before.get(name, _ABSENT))
+    changed = {name for name, value in plain.items() if value is not before.get(name, _ABSENT)}
+    return changed if before.keys() <= plain.keys() else changed | (before.keys() - plain.keys())
 
 
 def _bound(spec: Plain, before: Plain | None) -> bool:

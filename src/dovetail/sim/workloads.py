@@ -17,7 +17,7 @@ from dovetail.sim.store import Record, Step
 _HASH_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 _TEMPLATE_HASH = "pod-template-hash"
-_NO_SIGNS = str.maketrans("", "", "-:TZ")
+_NONE: Plain = {}
 
 
 def owner_reference(owner: Record) -> Plain:
@@ -86,7 +86,8 @@ class ReplicaSets(Agent[Key]):
             "availableReplicas": ready,
             "observedGeneration": record.meta["generation"],
         }
-        self.api.patch(REPLICAS, record.key, Patch({"status": status}, subresource="status"))
+        if record.plain.get("status") != status:
+            self.api.patch(REPLICAS, record.key, Patch({"status": status}, subresource="status"))
 
     def _ranked(self, pods: list[Record]) -> list[Record]:
         """First to go first: unbound, not running, not ready, cheap to delete, doubled up on a node, young."""
@@ -95,20 +96,18 @@ class ReplicaSets(Agent[Key]):
             node = pod.plain["spec"].get("nodeName", "")
             together[node] = together.get(node, 0) + 1
 
-        def rank(pod: Record) -> tuple[bool, bool, bool, int, int, int]:
+        def rank(pod: Record) -> tuple[bool, bool, bool, int, int]:
             node = pod.plain["spec"].get("nodeName", "")
-            cost = int((pod.meta.get("annotations") or {}).get(_DELETION_COST, "0"))
+            cost = int((pod.meta.get("annotations") or _NONE).get(_DELETION_COST, "0"))
             running = pod.plain["status"].get("phase") == "Running"
-            return (bool(node), running, pod.ready, cost, -together[node], self._age(pod))
+            return (bool(node), running, pod.ready, cost, -together[node])
 
-        return sorted(pods, key=rank)
-
-    def _age(self, pod: Record) -> int:
-        return -_seconds(pod.meta["creationTimestamp"])
+        return sorted(sorted(pods, key=_born_at, reverse=True), key=rank)
 
 
-def _seconds(timestamp: str) -> int:
-    return int(timestamp.translate(_NO_SIGNS))  # orders like the instant itself
+def _born_at(pod: Record) -> str:
+    at: str = pod.plain["metadata"]["creationTimestamp"]  # as text it orders like the instant itself
+    return at
 
 
 class Deployments(Agent[Key]):
@@ -168,7 +167,8 @@ class Deployments(Agent[Key]):
         self.api.create(REPLICAS, {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": meta, "spec": spec})
 
     def _scale(self, replica_set: Record, replicas: int) -> None:
-        self.api.patch(REPLICAS, replica_set.key, Patch({"spec": {"replicas": replicas}}))
+        if replica_set.plain["spec"].get("replicas") != replicas:
+            self.api.patch(REPLICAS, replica_set.key, Patch({"spec": {"replicas": replicas}}))
 
     def _roll(self, record: Record, new: Record, old: list[Record]) -> None:
         """Surge up to a quarter above, and stay at most a quarter below, what is asked for."""
@@ -197,7 +197,8 @@ class Deployments(Agent[Key]):
             for name in ("replicas", "readyReplicas", "availableReplicas")
         }
         status = {**counts, "updatedReplicas": counts["replicas"], "observedGeneration": record.meta["generation"]}
-        self.api.patch(DEPLOYMENTS, record.key, Patch({"status": status}, subresource="status"))
+        if record.plain.get("status") != status:
+            self.api.patch(DEPLOYMENTS, record.key, Patch({"status": status}, subresource="status"))
 
 
 def _template_hash(template: Plain) -> str:
