@@ -1,12 +1,14 @@
 """The floor of a story stays below what the story cost, also where nodes run that nobody could buy any more."""
 
 import json
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from dovetail.cli.app import app
 
+EXAMPLES = Path(__file__).parents[2] / "examples" / "scenarios"
 STORY = """
 apiVersion: dovetail.sh/v1alpha1
 kind: Scenario
@@ -35,13 +37,17 @@ TAINTED = "{taints: [{key: dedicated, effect: NoSchedule}]}"
 SAME = "{expireAfter: 720h}"
 
 
+def told(*arguments):
+    result = CliRunner().invoke(app, ["simulate", *map(str, arguments), "-o", "json"])
+    assert result.exit_code == 0, result.stderr
+    return json.loads(result.stdout)
+
+
 def floors(tmp_path, change):
     """Cost and floor an hour, before and after the pool was changed."""
     scenario = tmp_path / "changed.yaml"
     scenario.write_text(STORY.format(change=change))
-    result = CliRunner().invoke(app, ["simulate", str(scenario), "-o", "json"])
-    assert result.exit_code == 0, result.stderr
-    report = json.loads(result.stdout)
+    report = told(scenario)
     first, last = report["samples"][10], report["samples"][-1]
     assert first["cost"] == last["cost"] == pytest.approx(report["cost"]["total"] / 2, rel=0.01)
     return last["cost"], first["lowerBound"], last["lowerBound"]
@@ -61,3 +67,20 @@ def test_pods_that_a_new_taint_keeps_out_stay_where_they_are_and_count(tmp_path)
 def test_a_pool_that_sells_what_it_sold_has_the_floor_it_had(tmp_path):
     cost, before, after = floors(tmp_path, SAME)
     assert after == before < cost
+
+
+LOST = """
+  workloads:
+    - {name: steady, cpu: 3900m, memory: 1Gi, replicas: 2}
+  happenings:
+    - {at: 3m, every: 4m, fail: {nodes: 100%}}
+"""
+
+
+def test_pods_that_are_only_said_to_be_on_a_lost_machine_cost_nothing(tmp_path):
+    """Nodes are exactly as large as their pods, and lost again and again: cost and floor are the same."""
+    head, _, _ = (EXAMPLES / "grace-period.yaml").read_text().partition("  workloads:")
+    scenario = tmp_path / "lost.yaml"
+    scenario.write_text(head + LOST.lstrip("\n"))
+    cost = told(scenario, "--for", "15m")["cost"]
+    assert 0.97 * cost["total"] < cost["lowerBound"] <= cost["total"]

@@ -92,6 +92,7 @@ class Meter:
     pending_since: dict[str, float] = field(default_factory=dict)  # by pod uid
     most_nodes: int = 0
     _placed: dict[Key, tuple[Pod, float]] = field(default_factory=dict)  # since when a pod has a node
+    _aboard: defaultdict[str, set[Key]] = field(default_factory=lambda: defaultdict(set))  # those pods, by node
     _left: list[tuple[Pod, float]] = field(default_factory=list)  # gone since the last look, with its seconds
     _over: list[Billed] = field(default_factory=list)  # instances that ended since the last look
     _here: set[str] = field(default_factory=set)  # uids of pods that are there and not over
@@ -158,6 +159,7 @@ class Meter:
             self._hear_claim(step, value)
         if isinstance(value, Node | NodeClaim) and value.provider_id and step.type == "DELETED":
             self._end(value.provider_id, step.at)
+            self._strand(value.name if isinstance(value, Node) else value.status.node_name, step.at)
 
     def spent(self, now: float) -> float:
         """What everything has cost until now."""
@@ -258,6 +260,21 @@ class Meter:
         self.pools[billed.pool].removed += 1
         self.gone_by_day[int(at // DAY)] += 1
 
+    def _stands(self, node: str) -> bool:
+        """Whether it is one of ours, and its machine still there."""
+        claim = self._claims.get(node)
+        return claim is not None and claim.provider_id not in self._ended
+
+    def _strand(self, node: str, at: float) -> None:
+        """A machine is gone: what is still said to be on it runs nowhere."""
+        for key in [*self._aboard.pop(node, ())]:
+            self._leave(key, at)
+
+    def _leave(self, key: Key, at: float) -> None:
+        pod, since = self._placed.pop(key)
+        self._aboard[pod.node_name].discard(key)
+        self._left.append((pod, at - since))
+
     def _bill(self, billed: Billed, until: float) -> None:
         _spread(self.cost_by_day, billed.since, until, billed.price / HOUR)
         self.pools[billed.pool].cost += billed.price * (until - billed.since) / HOUR
@@ -265,11 +282,11 @@ class Meter:
     def _hear_pod(self, step: Step, pod: Pod) -> None:
         uid = pod.metadata.uid
         gone = step.type == "DELETED" or pod.terminal
-        if not gone and pod.node_name in self._claims and pod.key not in self._placed:
+        if not gone and pod.key not in self._placed and self._stands(pod.node_name):
             self._placed[pod.key] = (pod, step.at)
+            self._aboard[pod.node_name].add(pod.key)
         elif gone and pod.key in self._placed:
-            placed, since = self._placed.pop(pod.key)
-            self._left.append((placed, step.at - since))
+            self._leave(pod.key, step.at)
         self._count(uid, gone=gone)
         if step.type == "ADDED" and pod.status.phase in {"", "Pending"}:
             self.pending_since[uid] = step.at
