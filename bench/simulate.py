@@ -59,8 +59,9 @@ def show(name: str, figures: dict[str, Any]) -> None:
         print(f"{row['day']:4}{row['processor']:13.1f}{row['clock']:9.1f}{DAY / row['processor']:17,.0f}")
     print(
         f"{figures['nodes']['most']} nodes at most, {figures['nodes']['born']} born, {figures['nodes']['gone']} gone,"
-        f" {figures['evictions']} evictions, {figures['apiCalls']:,} API calls; a month takes {figures['month']:.0f} s\n"
+        f" {figures['evictions']} evictions, {figures['apiCalls']:,} API calls"
     )
+    print(f"a month takes {figures['month']:.0f} s\n")
 
 
 def main() -> int:
