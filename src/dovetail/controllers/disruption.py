@@ -47,7 +47,7 @@ QUIET_SECONDS = 1.0
 LONGEST_BURST = timedelta(seconds=IDLE_SECONDS)
 REST = timedelta(minutes=5)
 """How long a cluster that does not change is left alone before the provider is asked whether its offers have."""
-LONGEST_REST = timedelta(minutes=15)
+LONGEST_REST = timedelta(hours=1)
 """Costs shrink with the lifetime left, so even if nothing has changed a pass may come out differently then."""
 
 
@@ -75,12 +75,11 @@ class Disruption:
             await asyncio.sleep(0.1 if acted else IDLE_SECONDS)
             if acted is False:
                 await self._rest(began, seen)
-                await self._settled(seen)
 
     async def _rest(self, began: datetime, seen: int) -> None:
         """Wait while nothing has changed and no clock has run out since the pass began, but not for ever."""
         state, clock = self._context.state, self._context.clock
-        if self._restless:
+        if self._restless or state.revision != seen:
             return
         offered, latest = await self._catalogs(), began + LONGEST_REST
         latest = min(latest, next_turn(state.snapshot(began, offered), self._backing_off(), self._turns) or latest)
@@ -88,6 +87,7 @@ class Disruption:
             with suppress(TimeoutError):
                 async with asyncio.timeout(min(latest - now, REST).total_seconds()):
                     await state.moved_on(seen)
+        await self._settled(seen)
 
     async def _settled(self, seen: int) -> None:
         """Wait while one change follows another, but not for ever."""

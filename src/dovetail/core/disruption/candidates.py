@@ -77,6 +77,7 @@ def find_candidates(
     candidates: list[Candidate] = []
     refusals: list[Refusal] = []
     pools = {name for name in snapshot.nodepools if name in snapshot.catalogs and snapshot.pause_of(name) is None}
+    giving = {(place,) for place, each in enumerate(snapshot.pdbs) if each.status.disruptions_allowed > 0}
     for node in snapshot.nodes:
         if node.claim is None:
             continue
@@ -84,7 +85,7 @@ def find_candidates(
         free = facts.sound and node.nodepool_name in pools and node.name not in snapshot.nominated
         refusal = None if free else node_refusal(node, snapshot)
         if refusal is None and not (eventual and node.claim.spec.termination_grace_period is not None):
-            blocks = _blocks(facts, snapshot) if facts.annotated or not _allowed(facts, snapshot) else ()
+            blocks = _blocks(facts, snapshot) if facts.annotated or not facts.guards <= giving else ()
             refusal = blocks[0] if blocks else None
         if refusal is not None:
             refusals.append(refusal)
@@ -144,12 +145,6 @@ def _facts(node: ClusterNode, snapshot: Snapshot) -> Facts:
     book = FactBook()
     book.turn_to(snapshot)
     return book.of(node)
-
-
-def _allowed(facts: Facts, snapshot: Snapshot) -> bool:
-    """Whether no budget stands in the way of any pod."""
-    pdbs = snapshot.pdbs
-    return all(len(guards) == 1 and pdbs[guards[0]].status.disruptions_allowed > 0 for guards in facts.guards)
 
 
 def _blocks(facts: Facts, snapshot: Snapshot) -> list[Refusal]:
