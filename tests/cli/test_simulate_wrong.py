@@ -77,6 +77,8 @@ def test_a_scenario_that_could_not_be_lived_through_is_refused_before_it_begins(
         (["--compare", "--set", f"{POOL}=1m", "--set", f"{POOL}=1m"], "--compare has a --set twice"),
         (["--sweep", f"{POOL}=1m", "--compare", "--set", f"{POOL}=2m"], "leave one of them out"),
         (["--html", "."], "cannot be written"),
+        (["--set", "scenario.snapshot=other.json"], "snapshot is read before anything is set"),
+        (["--set", "scenario.settings.instance_types_file_path=none.json"], "none.json: $: cannot be read"),
         (["--seeds", "2", "--timeline"], "--timeline is of one run"),
     ],
 )

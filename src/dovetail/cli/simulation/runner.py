@@ -18,6 +18,7 @@ from typing import Any
 
 from dovetail.cli.simulation.floors import Floors
 from dovetail.cli.simulation.report import Report, Sample, report_of
+from dovetail.cloud.kwok.catalog.file import InstanceTypesInvalid
 from dovetail.cloud.kwok.labels import PRICE
 from dovetail.manifest.snapshot_file import read_snapshot_file
 from dovetail.model import kinds
@@ -78,6 +79,8 @@ def live(scenario: Scenario, trace: tuple[Arrival, ...] = (), progress: Progress
             report = run(_interruptible(_live(scenario, trace, progress or (lambda _: None))))
         except asyncio.CancelledError:
             raise KeyboardInterrupt from None
+        except InstanceTypesInvalid as error:
+            raise StoryFailed(str(error)) from error
     return Outcome(report, time.perf_counter() - began)
 
 

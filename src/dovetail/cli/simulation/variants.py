@@ -21,6 +21,8 @@ from dovetail.sim.scenario.document import Scenario, named
 from dovetail.sim.scenario.reading import ScenarioInvalid
 
 BASELINE = "baseline"
+READ_BEFORE = ("snapshot", "files")
+"""Fields of a scenario whose objects can be set."""
 _TARGET = re.compile(r"^(?P<kind>[a-zA-Z]+)(/(?P<name>[a-z0-9.-]+?))?\.(?P<path>[a-zA-Z].*)$")
 _STEP = re.compile(r"""\.?(?:(?P<name>[^.\[\]"']+)|\[(?P<index>\d+)\]|\[(?P<mark>["'])(?P<quoted>.+?)(?P=mark)\])""")
 _ASSIGNED = re.compile(r"""=(?![^\[]*["']\])""")
@@ -173,6 +175,9 @@ def _variant(document: dict[str, Any], name: str, label: str, settings: Iterable
 
 def _apply(spec: dict[str, Any], setting: Setting) -> None:
     if setting.kind == "scenario":
+        if setting.path[0] in READ_BEFORE:
+            why = f"{setting.path[0]} is read before anything is set; write another scenario with it"
+            raise _unclear(setting.option, setting.text, why)
         _set(spec, setting.path, setting)
         return
     objects = [each for each in spec.get("objects") or () if isinstance(each, dict)]
