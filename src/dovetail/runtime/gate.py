@@ -99,7 +99,7 @@ class _Passage:
     def __init__(self, gate: Gate, what: Iterable[object]) -> None:
         self._gate = gate
         self._what = what
-        self._limit = asyncio.timeout(None)
+        self._limit = asyncio.Timeout(None)
 
     async def __aenter__(self) -> None:
         self._gate.check(self._what)

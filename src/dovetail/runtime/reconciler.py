@@ -45,6 +45,7 @@ class Reconciler(Generic[K]):
         self._again: dict[K, float] = {}
         self._backoffs: dict[K, Backoff] = {}
         self._sequence = itertools.count()
+        self._loop: asyncio.AbstractEventLoop | None = None  # while it runs: to ask for it is a system call
         self._tasks: asyncio.TaskGroup | None = None  # while it runs
         self._ended: asyncio.Future[None] | None = None  # as well; done once it is to stop
         self._made = 0  # workers so far
@@ -56,7 +57,7 @@ class Reconciler(Generic[K]):
 
     def add(self, key: K, after: float = 0.0) -> None:
         """Look at `key` after that many seconds, or earlier if that was already planned."""
-        at = asyncio.get_running_loop().time() + after
+        at = self._now() + after
         if key in self._running:
             self._again[key] = min(at, self._again.get(key, at))
         elif at < self._due_at.get(key, float("inf")):
@@ -65,6 +66,9 @@ class Reconciler(Generic[K]):
             self._compact()
             if self._due[0][0] == at:
                 self._expect(at)
+
+    def _now(self) -> float:
+        return (self._loop or asyncio.get_running_loop()).time()
 
     def _compact(self) -> None:
         """Times that were superseded, or whose key was forgotten, may lie weeks ahead: they do not pile up."""
@@ -81,26 +85,27 @@ class Reconciler(Generic[K]):
     @property
     def idle(self) -> bool:
         """Whether nothing is running and nothing is due now."""
-        now = asyncio.get_running_loop().time()
+        now = self._now()
         return not self._running and not any(at <= now for at in self._due_at.values())
 
     @property
     def depth(self) -> int:
         """How many keys are due and wait for a worker."""
-        now = asyncio.get_running_loop().time()
+        now = self._now()
         return sum(at <= now for at in self._due_at.values())
 
     async def run(self) -> None:
         """Work until cancelled."""
         self._idle.clear()
         self._made, self._short = 0, False
+        self._loop = asyncio.get_running_loop()
         try:
             async with asyncio.TaskGroup() as self._tasks:
-                self._ended = asyncio.get_running_loop().create_future()
+                self._ended = self._loop.create_future()
                 self._hand_out()
                 await self._ended  # it is cancelled, by whoever runs this or by a worker that broke
         finally:
-            self._tasks = self._ended = None
+            self._loop = self._tasks = self._ended = None
             self._disarm()
 
     def _disarm(self) -> None:
@@ -111,9 +116,9 @@ class Reconciler(Generic[K]):
 
     def _expect(self, at: float) -> None:
         """A key is the first to be due, at that time."""
-        if self._ended is None or self._ended.done() or self._soon is not None or self._short:
+        loop = self._loop
+        if loop is None or self._ended is None or self._ended.done() or self._soon is not None or self._short:
             return
-        loop = asyncio.get_running_loop()
         if at <= loop.time():
             self._soon = loop.call_soon(self._hand_out)
         elif self._alarm is None or self._alarm.when() != at:
@@ -129,7 +134,7 @@ class Reconciler(Generic[K]):
     def _hand_out(self) -> None:
         """Give every key that is due to a worker, as long as there are any, and wait for the next."""
         self._soon = None
-        now = asyncio.get_running_loop().time()
+        now = self._now()
         while self._due and self._ended is not None and not self._ended.done():
             at, _, key = self._due[0]
             if self._due_at.get(key) != at:
@@ -175,10 +180,10 @@ class Reconciler(Generic[K]):
         if after is not None:
             self.add(key, after)
         if again is not None:
-            self.add(key, max(0.0, again - asyncio.get_running_loop().time()))
+            self.add(key, max(0.0, again - self._now()))
 
     async def _attempt(self, key: K) -> float | None:
-        began = asyncio.get_running_loop().time()
+        began = self._now()
         try:
             after = await self._reconcile(key)
         except AssertionError:
@@ -205,7 +210,7 @@ class Reconciler(Generic[K]):
 
     def _tell(self, result: str, began: float) -> None:
         if self.told is not None:
-            self.told(self.name, result, asyncio.get_running_loop().time() - began)
+            self.told(self.name, result, self._now() - began)
 
     def _failed(self, key: K) -> float:
         if key not in self._backoffs:

@@ -37,7 +37,7 @@ class Agent(Generic[K]):
     def start(self) -> None:
         """Begin to listen, and look at what is there already."""
         self.listen()
-        now = asyncio.get_running_loop().time()
+        now = self.store.loop.time()
         for resource in self.hears:
             for record in self.store.all(resource):
                 self.hear(Step("ADDED", None, record, now))
@@ -72,8 +72,7 @@ class Agent(Generic[K]):
         """Call back after a delay, unless the agent is stopped before."""
         self._timers_made += 1
         number = self._timers_made
-        loop = asyncio.get_running_loop()
-        self._timers[number] = loop.call_later(delay, self._fire, number, callback, args)
+        self._timers[number] = self.store.loop.call_later(delay, self._fire, number, callback, args)
 
     def _fire(self, number: int, callback: Callable[..., object], args: tuple[object, ...]) -> None:
         del self._timers[number]

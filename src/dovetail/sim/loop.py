@@ -96,6 +96,7 @@ class VirtualTimer(VirtualHandle, asyncio.TimerHandle):
         self._loop = loop
         self._context = context
         self._cancelled = False
+        self._scheduled = False
         self._when = when
 
     def cancel(self) -> None:
@@ -158,10 +159,13 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self._check_open()
         handle = VirtualTimer(when, callback, args, self, context)
         self._timers_made += 1
+        handle._scheduled = True  # noqa: SLF001 - as asyncio does
         heapq.heappush(self._timers, (when, self._timers_made, handle))
         return handle
 
-    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:  # noqa: ARG002 - asyncio calls it so
+    def _timer_handle_cancelled(self, handle: "VirtualTimer") -> None:
+        if not handle._scheduled:  # noqa: SLF001 - its time has come before
+            return
         self._cancelled_timers += 1
         if self._cancelled_timers > max(_FEWEST_CANCELLED_TO_COMPACT, len(self._timers) // 2):
             self._timers = [timer for timer in self._timers if not timer[2].cancelled()]
@@ -228,6 +232,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         timers = self._timers
         while timers and timers[0][0] <= self._now:
             handle = heapq.heappop(timers)[2]
+            handle._scheduled = False  # noqa: SLF001 - as asyncio does
             if handle._cancelled:  # noqa: SLF001 - asked for every callback
                 self._cancelled_timers -= 1
             else:
@@ -338,6 +343,22 @@ class VirtualLoop(asyncio.AbstractEventLoop):
 def _described(task: "asyncio.Task[Any]") -> str:
     code = getattr(task.get_coro(), "__qualname__", "?")
     return f"{task.get_name()} ({code})"
+
+
+async def pause(loop: asyncio.AbstractEventLoop, seconds: float) -> None:
+    """As `asyncio.sleep`, for those who know their loop: to ask for it is a system call."""
+    over = loop.create_future()
+    timer = loop.call_later(seconds, _end, over)
+    try:
+        await over
+    except BaseException:
+        timer.cancel()
+        raise
+
+
+def _end(over: "asyncio.Future[None]") -> None:
+    if not over.done():
+        over.set_result(None)
 
 
 class VirtualClock:

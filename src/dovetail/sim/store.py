@@ -201,12 +201,20 @@ class Store:
         self._keeps_log = keeps_log
         self._reading = Reading()
         self._tables: dict[Resource, Table] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._listeners: tuple[Listener, ...] = ()  # of every kind
         self._dependents: dict[str, dict[str, None]] = {}  # owner uid -> uids of what it owns
         self._pods_by_node: dict[str, dict[Key, None]] = {}
         self._counts: dict[
             str, list[int]
         ] = {}  # of active pods, and of those that are ready, by the uid of their owner
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The loop it lives on. To ask asyncio for it is a system call, which is too much for every write."""
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+        return self._loop
 
     def table(self, resource: Resource) -> Table:
         """The table of a kind."""
@@ -333,7 +341,7 @@ class Store:
                 del self._counts[owner]
 
     def _tell(self, verb: StepType, before: Record | None, after: Record) -> None:
-        loop = asyncio.get_running_loop()
+        loop = self.loop
         step = Step(verb, before, after, loop.time())
         table = self.table(after.resource)
         if self._keeps_log:

@@ -11,6 +11,7 @@ from typing import Generic, TypeVar
 from dovetail.model.kinds import Kind
 from dovetail.model.wire import KubeObject
 from dovetail.ports.cluster import Change, ChangeType
+from dovetail.sim.loop import pause
 from dovetail.sim.selectors import Selects
 from dovetail.sim.store import Record, Step, Store, Table
 
@@ -70,7 +71,7 @@ class WatchStream(AsyncIterator[Change[T]], Generic[T]):
 
     async def _open(self) -> None:
         self._terms = await self._opened()
-        now = asyncio.get_running_loop().time()
+        now = self._store.loop.time()
         self._ends_at = now + self._terms.lifetime
         self._bookmark_at = now + self._terms.bookmark_every
         if self._since in ("", "0"):
@@ -80,13 +81,13 @@ class WatchStream(AsyncIterator[Change[T]], Generic[T]):
             self._position = self._table.position(int(self._since))
 
     async def _arrival(self, step: Step) -> None:
-        late = step.at + self._terms.delay - asyncio.get_running_loop().time()
+        late = step.at + self._terms.delay - self._store.loop.time()
         if late > 0:
-            await asyncio.sleep(late)
+            await pause(self._store.loop, late)
 
     async def _wait(self) -> Change[T] | None:
         """Wait for a step to come, at most until a bookmark is due. The server ends a watch when its time is over."""
-        loop = asyncio.get_running_loop()
+        loop = self._store.loop
         if loop.time() >= self._ends_at:
             raise StopAsyncIteration
         if loop.time() >= self._bookmark_at:

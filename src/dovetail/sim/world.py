@@ -30,7 +30,7 @@ from dovetail.sim.garbage import OwnerCollector, PodCollector
 from dovetail.sim.jobs import Jobs
 from dovetail.sim.kinds import resource_of, resource_of_plain
 from dovetail.sim.kubelet import Kubelet, KubeletTiming
-from dovetail.sim.loop import EPOCH, VirtualClock
+from dovetail.sim.loop import EPOCH, VirtualClock, pause
 from dovetail.sim.mishaps import Mishaps
 from dovetail.sim.nodelife import NodeLifecycle, TaintEviction
 from dovetail.sim.patching import Plain
@@ -202,7 +202,7 @@ class World:
 
     async def _enter(self, operation: str, kind: object, key: Key | None) -> None:
         """The gate: every call takes a moment, and may be interfered with."""
-        await asyncio.sleep(self._rng.uniform(*self.options.call_time))
+        await pause(self.store.loop, self._rng.uniform(*self.options.call_time))
         if self.interference is not None:
             await self.interference.before(Call(operation, str(kind), key))
 
