@@ -36,6 +36,7 @@ def test_every_answer_forbids_everything_from_elsewhere(path, served):
     assert "unsafe" not in policy
     assert "frame-ancestors 'none'" in policy
     assert headers["X-Content-Type-Options"] == "nosniff"
+    assert headers["Server"] == "dovetail", "versions are nobody's business"
 
 
 def test_the_page_needs_nothing_from_elsewhere(served):
@@ -57,13 +58,15 @@ def test_a_file_that_has_not_changed_is_not_sent_again(served):
     assert served.ask("/app.js", If_None_Match=first.headers["ETag"]).status == 304
 
 
-@pytest.mark.parametrize("host", ["evil.example", "evil.example:8088", "localhost.evil.example"])
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:8088", "localhost.evil.example", "127.0.0.1.evil.example", "10.1.2.3"]
+)
 def test_a_name_that_is_not_this_machines_is_refused(host, served):
     """Else a page of somebody else could read this one through the visitor's browser."""
     assert served.ask("/api/cluster", Host=host).status == 421
 
 
-@pytest.mark.parametrize("host", ["localhost:8088", "127.0.0.1", "[::1]:8088"])
+@pytest.mark.parametrize("host", ["localhost:8088", "127.0.0.1", "[::1]:8088", "127.0.0.5:8088"])
 def test_names_of_this_machine_are_answered(host, served):
     assert served.ask("/api/cluster", Host=host).status == 200
 

@@ -11,7 +11,6 @@ from aiohttp import web
 
 OPEN = ("/login.js", "/app.css", "/favicon.svg")
 """What the login page needs; nothing in it is about the cluster."""
-LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]", "::1"})
 FEWEST = 16  # characters of a token
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -51,7 +50,7 @@ class Access:
     def trusts_host(self, request: web.Request) -> bool:
         """Where nothing has to be shown, only names of this machine are answered to."""
         host = request.host.rsplit(":", 1)[0] if not request.host.endswith("]") else request.host
-        return self.guarded or host in LOCAL_NAMES
+        return self.guarded or is_loopback(host.removeprefix("[").removesuffix("]"))
 
 
 def is_loopback(address: str) -> bool:

@@ -33,6 +33,7 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
+    "Server": "dovetail",  # and not what it is made with
 }
 MEDIA = {
     ".html": "text/html; charset=utf-8",
