@@ -11,7 +11,7 @@ from dovetail.model.pod import Pod
 from dovetail.model.wire import Key
 from dovetail.sim.agent import Agent
 from dovetail.sim.apiserver import ApiServer, with_condition
-from dovetail.sim.fitting import Landscape, Site, nano_requests, refusal, summary
+from dovetail.sim.fitting import Demand, Landscape, Site, refusal, summary
 from dovetail.sim.kinds import NAMESPACE, NODE, POD
 from dovetail.sim.neighbours import Neighbourhood
 from dovetail.sim.store import Record, Step
@@ -95,11 +95,11 @@ class Binder(Agent[str]):
         if shape in hopeless:
             self._mark(record, hopeless[shape])
             return False
-        request = nano_requests(pod.spec)
-        site, message = self._choose(pod, request, shape)
+        demand = Demand.of(pod)
+        site, message = self._choose(demand, shape)
         if site is not None:
             del self._waiting[pod.key]
-            self.landscape.assume(pod, site.node.name, request)
+            self.landscape.assume(pod, site.node.name, demand.request)
             self.api.bind(record, site.node.name)
         else:
             if shape:
@@ -107,17 +107,17 @@ class Binder(Agent[str]):
             self._mark(record, message)
         return site is not None
 
-    def _choose(self, pod: Pod, request: dict[str, int], shape: str) -> tuple[Site | None, str]:
+    def _choose(self, demand: Demand, shape: str) -> tuple[Site | None, str]:
         """The emptiest site that takes the pod. Once there is one, those as full as it are not asked."""
         refusals: list[list[str]] = []
         best: Site | None = None
-        neighbourhood = Neighbourhood(pod, self.landscape)
+        neighbourhood = Neighbourhood(demand.pod, self.landscape)
         refused = self._refused.setdefault(shape, {}) if shape else {}  # a cycle only fills sites, it empties none
         for site in self.landscape.sites():
             if best is not None and site.load >= best.load:
                 continue
             name = site.node.metadata.name
-            if why := refused.get(name) or refusal(pod, request, site):
+            if why := refused.get(name) or refusal(demand, site):
                 refusals.append(why)
                 refused[name] = why
             elif neighbourly := neighbourhood.refusal(site):

@@ -5,14 +5,18 @@ other pods in `neighbours`. Never decides which of the fitting nodes is best.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from dovetail.model.node import Node
 from dovetail.model.pod import NodeSelectorRequirement, NodeSelectorTerm, Pod, PodSpec
 from dovetail.model.requests import spec_requests
 from dovetail.model.taints import PREFER_NO_SCHEDULE, Taint, tolerates
 from dovetail.model.wire import Key
+
+HostPort = tuple[str, str, int]
+"""Address, protocol and number."""
 
 _UNSCHEDULABLE = Taint("node.kubernetes.io/unschedulable", effect="NoSchedule")
 
@@ -141,43 +145,47 @@ def nano_requests(spec: PodSpec) -> dict[str, int]:
     return {name: amount.nano for name, amount in spec_requests(spec).items() if amount.nano}
 
 
-def refusal(pod: Pod, request: Mapping[str, int], site: Site) -> list[str]:
+class Demand(NamedTuple):
+    """What a pod asks of a node: found once, held against many."""
+
+    pod: Pod
+    request: dict[str, int]
+    ports: list[HostPort]
+
+    @staticmethod
+    def of(pod: Pod) -> "Demand":
+        """Read it out of the pod."""
+        return Demand(pod, nano_requests(pod.spec), _host_ports(pod))
+
+
+def refusal(demand: Demand, site: Site) -> list[str]:
     """Why the pod cannot run on the node, in the scheduler's words; empty if it can."""
-    for look in _LOOKS:
-        if why := look(pod, site):
-            return [why]
-    return ["Too many pods" if name == "pods" else f"Insufficient {name}" for name in sorted(site.missing(request))]
+    pod, spec = demand.pod, site.node.spec
+    if (spec.unschedulable or spec.taints) and (why := _kept_off(pod, site)):
+        return [why]
+    if not matches_node(pod.spec, site.node):
+        return ["node(s) didn't match Pod's node affinity/selector"]
+    if demand.ports and _port_taken(demand.ports, site):
+        return ["node(s) didn't have free ports for the requested pod ports"]
+    missing = site.missing(demand.request)
+    return ["Too many pods" if name == "pods" else f"Insufficient {name}" for name in sorted(missing)]
 
 
-def _cordoned(pod: Pod, site: Site) -> str:
+def _kept_off(pod: Pod, site: Site) -> str:
     if site.node.spec.unschedulable and not tolerates(pod.spec.tolerations, _UNSCHEDULABLE):
         return "node(s) were unschedulable"
-    return ""
-
-
-def _tainted(pod: Pod, site: Site) -> str:
     for taint in site.node.spec.taints:
         if taint.effect != PREFER_NO_SCHEDULE and not tolerates(pod.spec.tolerations, taint):
             return f"node(s) had untolerated taint {{{taint.key}: {taint.value}}}"
     return ""
 
 
-def _elsewhere(pod: Pod, site: Site) -> str:
-    return "" if matches_node(pod.spec, site.node) else "node(s) didn't match Pod's node affinity/selector"
+def _port_taken(wanted: list[HostPort], site: Site) -> bool:
+    taken = [port for other in site.pods.values() for port in _host_ports(other)]
+    return any(_clash(one, other) for one in wanted for other in taken)
 
 
-def _port_taken(pod: Pod, site: Site) -> str:
-    wanted = _host_ports(pod)
-    taken = [port for other in site.pods.values() for port in _host_ports(other)] if wanted else []
-    if any(_clash(one, other) for one in wanted for other in taken):
-        return "node(s) didn't have free ports for the requested pod ports"
-    return ""
-
-
-_LOOKS: tuple[Callable[[Pod, Site], str], ...] = (_cordoned, _tainted, _elsewhere, _port_taken)
-
-
-def _host_ports(pod: Pod) -> list[tuple[str, str, int]]:
+def _host_ports(pod: Pod) -> list[HostPort]:
     return [
         (port.host_ip or "0.0.0.0", port.protocol, port.host_port)  # noqa: S104 - how Kubernetes spells any address
         for container in pod.spec.containers
@@ -186,7 +194,7 @@ def _host_ports(pod: Pod) -> list[tuple[str, str, int]]:
     ]
 
 
-def _clash(one: tuple[str, str, int], other: tuple[str, str, int]) -> bool:
+def _clash(one: HostPort, other: HostPort) -> bool:
     anywhere = "0.0.0.0" in (one[0], other[0])  # noqa: S104 - as above
     return one[1:] == other[1:] and (anywhere or one[0] == other[0])
 
@@ -194,7 +202,7 @@ def _clash(one: tuple[str, str, int], other: tuple[str, str, int]) -> bool:
 def matches_node(spec: PodSpec, node: Node) -> bool:
     """Whether node selector and required node affinity accept the node."""
     labels = node.metadata.labels
-    if any(labels.get(key) != value for key, value in spec.node_selector.items()):
+    if spec.node_selector and any(labels.get(key) != value for key, value in spec.node_selector.items()):
         return False
     affinity = spec.affinity.node_affinity if spec.affinity else None
     required = affinity.required_during_scheduling_ignored_during_execution if affinity else None

@@ -97,9 +97,10 @@ class ReplicaSets(Agent[Key]):
             together[node] = together.get(node, 0) + 1
 
         def rank(pod: Record) -> tuple[bool, bool, bool, int, int]:
-            node = pod.plain["spec"].get("nodeName", "")
-            cost = int((pod.meta.get("annotations") or _NONE).get(_DELETION_COST, "0"))
-            running = pod.plain["status"].get("phase") == "Running"
+            plain = pod.plain
+            node = plain["spec"].get("nodeName", "")
+            cost = int((plain["metadata"].get("annotations") or _NONE).get(_DELETION_COST, 0))
+            running = plain["status"].get("phase") == "Running"
             return (bool(node), running, pod.ready, cost, -together[node])
 
         return sorted(sorted(pods, key=_born_at, reverse=True), key=rank)
