@@ -96,7 +96,11 @@ class WatchStream(AsyncIterator[Change[T]], Generic[T]):
         waiter = loop.create_future()
 
         def hear(step: Step) -> None:
-            loop.call_at(step.at + self._terms.delay, _wake, waiter)
+            if self._matches(step):
+                loop.call_at(step.at + self._terms.delay, _wake, waiter)
+            else:  # nothing to wake up for
+                self._position += 1
+                self._table.waiting.append(hear)
 
         self._table.waiting.append(hear)
         timer = loop.call_at(min(self._ends_at, self._bookmark_at), _wake, waiter)
@@ -107,6 +111,10 @@ class WatchStream(AsyncIterator[Change[T]], Generic[T]):
             if hear in self._table.waiting:
                 self._table.waiting.remove(hear)
         return None
+
+    def _matches(self, step: Step) -> bool:
+        before = step.before is not None and self._selects(step.before.plain)
+        return before or self._selects(step.after.plain)
 
     def _seen(self, step: Step) -> Change[T] | None:
         before = step.before is not None and self._selects(step.before.plain)
