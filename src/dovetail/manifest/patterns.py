@@ -5,7 +5,7 @@ behind it; what no pattern can tell (a range that runs backwards, a date that ne
 """
 
 import re
-from functools import cache
+from functools import cache, lru_cache
 
 _SPAN = r"[0-9]+(s|m|h)"
 DELAY = rf"^(({_SPAN})+|Never)$"
@@ -89,6 +89,7 @@ _PLACEHOLDER = re.compile(
 )
 
 
+@lru_cache(maxsize=1 << 12)
 def matches(pattern: str, text: str) -> bool:
     """Whether the whole text has this shape. Python's `$` would let a last line break pass."""
     return _compiled(pattern).fullmatch(text) is not None
