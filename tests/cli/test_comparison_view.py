@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from dovetail.cli.simulation import html
-from dovetail.cli.simulation.comparing import FIGURES, Row, as_document, short_names
+from dovetail.cli.simulation.comparing import FIGURES, Row, as_document, compare, short_names
 from dovetail.cli.simulation.html import plot
 from dovetail.cli.simulation.variants import Variant
 from dovetail.cli.view.comparison import _comparison
@@ -65,6 +65,26 @@ def test_reasons_are_marked_like_every_figure():
     told = html._comparison(rows, ["baseline", "x"])
     assert "<td>Empty, nodes</td><td>2</td>" in told
     assert '<td>4 <span class="more">(+2)</span></td>' in told
+
+
+def test_chance_is_told_beside_what_it_moves():
+    """Two seeds, a dollar apart."""
+    reports = [report(cost) for cost in (1.0, 2.0)]
+    (only,) = compare([Variant("a", seed, None) for seed in (0, 1)], reports)
+    assert (only.figures["cost"], only.spread["cost"], only.spread["evictions"]) == (1.5, 0.5, 0.0)
+    lines = drawn([only], 250)
+    assert lines[1].startswith("a        1.50 ±0.50  ")
+    assert "± is how far a single seed is from that at most" in lines[-1]
+
+
+def report(cost):
+    return {
+        "cost": {"total": cost, "overLowerBound": None},
+        "evictions": 3,
+        "disruptions": {},
+        "nodes": {"born": 1, "most": 1},
+        "pending": {"podHours": 0.0, "p95Seconds": 0.0},
+    }
 
 
 def test_every_run_says_which_variant_it_was():

@@ -1,7 +1,7 @@
 """Variants side by side: the figures people choose by, averaged over seeds, and how each differs from the first."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from dovetail.cli.simulation.report import Report
@@ -32,6 +32,9 @@ class Row:
     differences: Mapping[str, float | None]
     disruptions: Mapping[str, float]
     disruption_differences: Mapping[str, float]
+    spread: Mapping[str, float] = field(
+        default_factory=dict
+    )  # between seeds: how far a figure is from its mean at most
 
 
 def compare(variants: Sequence[Variant], reports: Sequence[Report]) -> list[Row]:
@@ -41,7 +44,8 @@ def compare(variants: Sequence[Variant], reports: Sequence[Report]) -> list[Row]
         grouped.setdefault(variant.name, []).append((variant.seed, report))
     rows: list[Row] = []
     for name, runs in grouped.items():
-        figures = {figure: _mean([take(report) for _, report in runs]) for figure, _, take in FIGURES}
+        values = {figure: [take(report) for _, report in runs] for figure, _, take in FIGURES}
+        figures = {figure: _mean(each) for figure, each in values.items()}
         base = rows[0].figures if rows else figures
         by_reason = _by_reason([report for _, report in runs])
         first = rows[0].disruptions if rows else by_reason
@@ -56,6 +60,7 @@ def compare(variants: Sequence[Variant], reports: Sequence[Report]) -> list[Row]
                     reason: round(by_reason.get(reason, 0.0) - first.get(reason, 0.0), 4)
                     for reason in sorted({*by_reason, *first})
                 },
+                spread={figure: _spread(each, figures[figure]) for figure, each in values.items()},
             )
         )
     return rows
@@ -66,12 +71,21 @@ def _by_reason(reports: Sequence[Report]) -> dict[str, float]:
     return {reason: _mean([each["disruptions"].get(reason, 0) for each in reports]) or 0.0 for reason in reasons}
 
 
-def differing(value: float, difference: float | None, *, first: bool) -> tuple[str, str]:
-    """A figure and, where there is one worth telling, its difference from the first variant's."""
+def differing(value: float, difference: float | None, *, first: bool, spread: float = 0.0) -> tuple[str, str]:
+    """A figure with its spread between seeds and, where there is one worth telling, its difference from the first."""
     shown = f"{value:,.2f}".removesuffix(".00")
+    if round(spread, 2):
+        shown += f" ±{spread:,.2f}".removesuffix(".00")
     if first or not difference or not round(difference, 2):
         return shown, ""
     return shown, f"({difference:+,.2f})".replace(".00)", ")")
+
+
+def legend(rows: Sequence[Row]) -> str:
+    """How to read what is compared."""
+    seeds = len(rows[0].seeds)
+    chance = ", ± is how far a single seed is from that at most" if seeds > 1 else ""
+    return f"Averaged over {seeds} seed{'s' * (seeds > 1)}{chance}; differences are from the first variant"
 
 
 def short_names(names: Sequence[str]) -> list[str]:
@@ -98,6 +112,7 @@ def _figures(row: Row) -> dict[str, Any]:
         "variant": row.name,
         "seeds": list(row.seeds),
         **row.figures,
+        "spread": dict(row.spread),
         "disruptionsByReason": dict(row.disruptions),
         "difference": {**row.differences, "disruptionsByReason": dict(row.disruption_differences)},
     }
@@ -106,6 +121,10 @@ def _figures(row: Row) -> dict[str, Any]:
 def _mean(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return round(sum(known) / len(known), 4) if known else None
+
+
+def _spread(values: Sequence[float | None], mean: float | None) -> float:
+    return round(max((abs(value - (mean or 0.0)) for value in values if value is not None), default=0.0), 4)
 
 
 def _difference(value: float | None, base: float | None) -> float | None:

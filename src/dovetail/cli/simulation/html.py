@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from dovetail.cli.simulation.comparing import BETTER_LOW, FIGURES, Row, differing, short_names
+from dovetail.cli.simulation.comparing import BETTER_LOW, FIGURES, Row, differing, legend, short_names
 from dovetail.cli.simulation.report import Report, budget_use, dollars, length
 from dovetail.cli.simulation.variants import BASELINE, Variant
 
@@ -184,9 +184,7 @@ def _comparison(rows: Sequence[Row], names: Sequence[str]) -> str:
     if len(rows) <= OPEN:  # few variants are columns
         cells = [[title, *(line[at] for line in cells)] for at, title in enumerate(heads) if at]
         heads = ("Figure", *names)
-    seeds = len(rows[0].seeds)
-    caption = f"Averaged over {seeds} seed{'s' * (seeds > 1)}; differences are from the first variant"
-    return _table(caption, heads, cells)
+    return _table(legend(rows), heads, cells)
 
 
 class _Marked(str):
@@ -197,18 +195,20 @@ class _Marked(str):
 
 def _figure(row: Row, figure: str, *, first: bool) -> str:
     value = row.figures[figure]
-    return "-" if value is None else _marked(value, row.differences[figure], first=first, lower=figure in BETTER_LOW)
+    if value is None:
+        return "-"
+    shown = differing(value, row.differences[figure], first=first, spread=row.spread.get(figure, 0.0))
+    return _marked(*shown, lower=figure in BETTER_LOW)
 
 
 def _reasons(row: Row, reasons: Sequence[str], base: Row) -> Iterator[str]:
     for reason in reasons:
         difference = row.disruption_differences.get(reason)
-        yield _marked(row.disruptions.get(reason, 0.0), difference, first=row is base, lower=True)
+        yield _marked(*differing(row.disruptions.get(reason, 0.0), difference, first=row is base), lower=True)
 
 
-def _marked(value: float, difference: float | None, *, first: bool, lower: bool) -> _Marked:
+def _marked(shown: str, mark: str, *, lower: bool) -> _Marked:
     """Green where lower is better and it is, red where it is not."""
-    shown, mark = differing(value, difference, first=first)
     colour = ("less" if mark.startswith("(-") else "more") if lower else "dim"
     return _Marked(f'{shown} <span class="{colour}">{mark}</span>' if mark else shown)
 

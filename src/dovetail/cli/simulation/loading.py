@@ -192,7 +192,7 @@ def _seeds(text: str, document: dict[str, Any]) -> list[int]:
     if not text:
         return [first if isinstance(first, int) else 0]
     try:
-        numbers = [int(each) for each in text.split(",")]
+        numbers = [int(each) for each in text.removesuffix(",").split(",")]
     except ValueError as error:
         raise ValueError(f"--seeds must be a number of seeds or a list such as 1,2,3; got {text!r}") from error
     if len(set(numbers)) < len(numbers):

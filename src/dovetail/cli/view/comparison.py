@@ -7,11 +7,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from dovetail.cli.simulation.comparing import BETTER_LOW, FIGURES, Row, differing, short_names
+from dovetail.cli.simulation.comparing import BETTER_LOW, FIGURES, Row, differing, legend, short_names
 from dovetail.cli.view.printing import plain_table, print_document
 
 _NO_EDGE = 4000
-_HEADING, _COLUMN = 20, 18
+_HEADING, _COLUMN = 20, 24
 
 
 def print_comparison(rows: Sequence[Row], document: Mapping[str, Any], output: str) -> None:
@@ -31,11 +31,8 @@ def _comparison(console: Console, rows: Sequence[Row]) -> None:
         for some in _batches(numbered, max(1, (console.width - _HEADING) // _COLUMN)):
             console.print()
             console.print(_columns(some, rows))
-    seeds = len(rows[0].seeds)
     console.print()
-    console.print(
-        Text(f"Averaged over {seeds} seed{'s' * (seeds > 1)}; differences are from the first variant.", style="dim")
-    )
+    console.print(Text(f"{legend(rows)}.", style="dim"))
 
 
 def _lines(rows: Sequence[Row], names: Sequence[str]) -> Table:
@@ -65,7 +62,8 @@ def _cell(row: Row, figure: str, *, first: bool) -> Text:
     value, difference = row.figures[figure], row.differences[figure]
     if value is None:
         return Text("-")
-    return _marked(*differing(value, difference, first=first), lower=figure in BETTER_LOW)
+    shown = differing(value, difference, first=first, spread=row.spread.get(figure, 0.0))
+    return _marked(*shown, lower=figure in BETTER_LOW)
 
 
 def _marked(shown: str, mark: str, *, lower: bool) -> Text:
