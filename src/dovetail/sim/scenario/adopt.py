@@ -93,15 +93,10 @@ def _settled(kind: Kind[Any], value: Any) -> Plain:
     meta.setdefault("generation", 1)
     meta["uid"] = _identity(meta.get("uid") or f"{kind.name}/{value.key}")
     if meta.get("ownerReferences"):
-        meta["ownerReferences"] = [_known(owner, value.key.namespace) for owner in meta["ownerReferences"]]
+        meta["ownerReferences"] = [{**owner, "uid": _identity(owner["uid"])} for owner in meta["ownerReferences"]]
     if meta.get("annotations"):
         meta["annotations"] = {key: value for key, value in meta["annotations"].items() if key not in _FORGOTTEN}
     return {**plain, "metadata": meta}
-
-
-def _known(owner: Plain, namespace: str) -> Plain:
-    """An owner by its new identity; one that was written by hand without any has that of its name."""
-    return {**owner, "uid": _identity(owner.get("uid") or f"{owner.get('kind')}/{namespace}/{owner.get('name')}")}
 
 
 def _identity(of: str) -> str:
