@@ -50,6 +50,25 @@ def test_consolidatable_appears_when_the_window_ends_and_goes_with_the_next_pod(
     live(story, node_class(), pool(), deployment(replicas=3))
 
 
+def test_a_pod_that_goes_costs_its_claim_one_write():
+    """When it went, and that the node is not quiet any more, are written together."""
+
+    async def story(life):
+        await settled(life)
+        await life.until(lambda: condition(life, "Consolidatable"), within=400)
+        await asyncio.sleep(60)
+        written = []
+        life.parts.manager.state.claims.listen(lambda before, after: written.append((before.status, after.status)))
+        life.world.apply(deployment(replicas=2))
+        await asyncio.sleep(60)
+        ((before, after),) = written
+        assert find(before.conditions, "Consolidatable") is not None
+        assert find(after.conditions, "Consolidatable") is None
+        assert after.last_pod_event_time > before.last_pod_event_time
+
+    live(story, node_class(), pool(), deployment(replicas=3))
+
+
 def test_never_takes_consolidatable_away_and_a_quiet_claim_is_not_written_again():
     async def story(life):
         await settled(life)

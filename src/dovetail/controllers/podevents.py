@@ -1,22 +1,31 @@
 """Notes on each NodeClaim when something last happened to the pods of its node."""
 
 import logging
+from contextlib import suppress
 from datetime import datetime
 
 from dovetail.controllers.context import Context
+from dovetail.core.disruption.marking import disturbed
+from dovetail.core.lifecycle.patches import conditions_patch
 from dovetail.core.lifecycle.podevents import pod_event_at, worth_writing
+from dovetail.model.conditions import without
 from dovetail.model.kinds import NODE_CLAIM
+from dovetail.model.nodeclaim import CONSOLIDATABLE, NodeClaim
 from dovetail.model.pod import Pod
 from dovetail.model.wire import Key
 from dovetail.ports.cluster import Patch
-from dovetail.ports.errors import NotFound
+from dovetail.ports.errors import Conflict, NotFound
 from dovetail.runtime.reconciler import Reconciler
 
 log = logging.getLogger(__name__)
 
 
 class PodEvents:
-    """Writes `status.lastPodEventTime`. The newest event of a node wins; nothing else of the claim is touched."""
+    """Writes `status.lastPodEventTime`. The newest event of a node wins.
+
+    A claim that is not quiet any more stops saying so with the same write, if nobody else has written meanwhile;
+    otherwise nothing else of it is touched.
+    """
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -46,13 +55,22 @@ class PodEvents:
         if event_at is None or claim is None or not self._context.manages(claim) or not worth_writing(claim, event_at):
             self._events.pop(node_name, None)
             return None
-        stamp = event_at.replace(microsecond=0).isoformat().replace("+00:00", "Z")
-        patch = Patch({"status": {"lastPodEventTime": stamp}}, subresource="status")
         try:
-            written = await self._context.cluster.patch(NODE_CLAIM, claim.key, patch)
+            await self._write(claim, event_at)
         except NotFound:
             return None
-        self._context.state.observe(NODE_CLAIM, written)
         if self._events.get(node_name) == event_at:
             del self._events[node_name]
         return None
+
+    async def _write(self, claim: NodeClaim, event_at: datetime) -> None:
+        """The time of the event is what matters: it is written whatever else has changed."""
+        stamp = event_at.replace(microsecond=0).isoformat().replace("+00:00", "Z")
+        pool = self._context.state.pool(claim.nodepool_name)
+        if pool is not None and disturbed(claim, pool, event_at, self._context.clock.now()):
+            left = without(claim.status.conditions, CONSOLIDATABLE)
+            with suppress(Conflict):
+                await self._context.patch_claim(claim, conditions_patch(left, lastPodEventTime=stamp), status=True)
+                return
+        patch = Patch({"status": {"lastPodEventTime": stamp}}, subresource="status")
+        self._context.state.observe(NODE_CLAIM, await self._context.cluster.patch(NODE_CLAIM, claim.key, patch))

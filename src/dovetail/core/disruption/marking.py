@@ -7,6 +7,8 @@ whether a node goes is the planner's word. A provider that gives no answer chang
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+import msgspec
+
 from dovetail.core.disruption.drift import deviation, settles_at
 from dovetail.core.disruption.waits import consolidation_wait
 from dovetail.model.catalog import InstanceType
@@ -90,6 +92,13 @@ def marked(claim: NodeClaim, wanted: Marks, now: datetime) -> tuple[Condition, .
     for kind in wanted.cleared:
         conditions = without(conditions, kind)
     return conditions
+
+
+def disturbed(claim: NodeClaim, pool: NodePool, event_at: datetime, now: datetime) -> bool:
+    """Whether a claim that says it is quiet no longer is, with a pod event at that time."""
+    status = msgspec.structs.replace(claim.status, last_pod_event_time=event_at)
+    quiet, _ = _consolidatable(msgspec.structs.replace(claim, status=status), pool, now)
+    return claim.has(CONSOLIDATABLE) and not quiet
 
 
 def _says(conditions: tuple[Condition, ...], verdict: Verdict) -> bool:
