@@ -4,6 +4,7 @@ import contextlib
 import logging
 from collections import defaultdict
 from collections.abc import Mapping
+from itertools import chain
 
 import msgspec
 
@@ -45,7 +46,8 @@ class NodePools:
         self._context = context
         self._health: defaultdict[str, RegistrationHealth] = defaultdict(RegistrationHealth)
         self._counts: dict[str, tuple[dict[str, str], int]] = {}  # by pool, until a claim or a node changes
-        self._pairs: dict[tuple[str, str], ClusterNode] = {}  # as last counted
+        self._pairs: dict[str, tuple[ClusterNode, ...]] = {}  # claims with their nodes, by the claim's name
+        self._changed: set[str] = set()  # names of claims that are to be joined with their nodes anew
         self._validity: dict[Key, tuple[Written, Verdict]] = {}  # and what it was judged by
         self.reconciler: Reconciler[Key] = Reconciler("nodepool", self.reconcile)
         context.state.nodepools.listen(self._pool_changed)
@@ -63,6 +65,11 @@ class NodePools:
 
     def _claim_changed(self, before: NodeClaim | None, after: NodeClaim | None) -> None:
         self._counts.clear()
+        for each in (before, after):
+            if each is not None:
+                self._changed.add(each.name)
+                for node in self._context.state.nodes_of(each):  # another claim may have the same
+                    self._note(node)
         claim = after or before
         same = before is not None and after is not None and _counts_as(before) == _counts_as(after)
         if claim is not None and claim.nodepool_name and not same:
@@ -70,10 +77,16 @@ class NodePools:
 
     def _node_changed(self, before: Node | None, after: Node | None) -> None:
         self._counts.clear()
+        for each in (before, after):
+            if each is not None:
+                self._note(each)
         same = before is not None and after is not None and before.status.capacity == after.status.capacity
         pool = (after or before or Node()).metadata.labels.get(NODEPOOL, "")
         if pool and not same:
             self.reconciler.add(Key("", pool), COUNT_SECONDS)
+
+    def _note(self, node: Node) -> None:
+        self._changed.update(claim.name for claim in self._context.state.claims_of(node))
 
     def registration_ended(self, claim: NodeClaim, *, succeeded: bool) -> None:
         """A claim of the pool registered, or was given up."""
@@ -177,23 +190,24 @@ class NodePools:
     def _counted(self, pool: str) -> tuple[dict[str, str], int]:
         """What the pool has, and in how many nodes; counted again only when claims or nodes have changed."""
         if pool not in self._counts:
-            self._pairs = self._paired()
-            resources, number = count(each for each in self._pairs.values() if each.nodepool_name == pool)
+            self._pair()
+            pairs = chain.from_iterable(self._pairs.values())
+            resources, number = count(each for each in pairs if each.nodepool_name == pool)
             self._counts[pool] = amounts(resources), number
         return self._counts[pool]
 
-    def _paired(self) -> dict[tuple[str, str], ClusterNode]:
-        """Claims with their nodes, by the names of both; a pair that has not changed is the same value as before."""
-        state, pairs = self._context.state, {}
-        for claim in state.claims.items.values():
-            for node in state.nodes_of(claim) or (None,):
-                if node is not None and state.claim_of(node) is not claim:
-                    continue  # several claims for one instance: it is nobody's
-                names = claim.metadata.name, node.metadata.name if node is not None else ""
-                known = self._pairs.get(names)
-                same = known is not None and known.claim is claim and known.node is node
-                pairs[names] = known if known is not None and same else ClusterNode(node, claim)
-        return pairs
+    def _pair(self) -> None:
+        """Join claims with their nodes anew, where one of them changed."""
+        state = self._context.state
+        for name in self._changed:
+            claim = state.claims.items.get(Key("", name))
+            if claim is None:
+                self._pairs.pop(name, None)
+                continue
+            nodes = state.nodes_of(claim)
+            own = [node for node in nodes if state.claim_of(node) is claim]  # what several claims have is nobody's
+            self._pairs[name] = tuple(ClusterNode(node, claim) for node in (own if nodes else (None,)))
+        self._changed.clear()
 
     def _conditions(self, pool: NodePool, class_generation: int, class_verdict: Verdict) -> tuple[Condition, ...]:
         health = self._health[pool.name]
@@ -216,5 +230,5 @@ class NodePools:
 
 def _counts_as(claim: NodeClaim) -> tuple[object, ...]:
     """What of a claim its pool counts, and who speaks for its node."""
-    turns = (claim.has(each) for each in (REGISTERED, INITIALIZED, INSTANCE_TERMINATING))
-    return claim.deleting, claim.provider_id, claim.status.capacity, *turns
+    registered, initialized, going = claim.has(REGISTERED), claim.has(INITIALIZED), claim.has(INSTANCE_TERMINATING)
+    return claim.deleting, claim.provider_id, claim.status.capacity, registered, initialized, going
