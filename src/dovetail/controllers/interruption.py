@@ -41,7 +41,8 @@ class Interruptions:
         context.state.claims.listen(self._claim_changed)
 
     def _claim_changed(self, before: NodeClaim | None, after: NodeClaim | None) -> None:
-        if before is not None:
+        moved = before is not None and (after is None or after.provider_id != before.provider_id)
+        if before is not None and moved:
             held = self._claims.get(_instance_id(before), {})
             held.pop(before.key, None)
             if not held:
