@@ -16,6 +16,8 @@ from contextvars import Context
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar, TypeVarTuple, Unpack
 
+from dovetail.sim.handles import VirtualHandle, VirtualTimer
+
 R = TypeVar("R")
 Ts = TypeVarTuple("Ts")
 
@@ -47,63 +49,6 @@ class VirtualTask(asyncio.Task[Any]):
 
     def __hash__(self) -> int:
         return self.number
-
-
-class VirtualHandle(asyncio.Handle):
-    """A callback to be run. Without a context of its own it runs in that of the loop, which nobody changes."""
-
-    __slots__ = ()
-    _repr = None
-    _source_traceback = None
-    _callback: Callable[..., object]
-    _args: tuple[Any, ...]
-    _context: Context | None
-
-    def __init__(
-        self, callback: Callable[..., object], args: tuple[Any, ...], loop: "VirtualLoop", context: Context | None
-    ) -> None:
-        self._callback = callback
-        self._args = args
-        self._loop: VirtualLoop = loop
-        self._context = context
-        self._cancelled = False
-
-    def cancel(self) -> None:
-        """Do not run it."""
-        self._cancelled = True
-        self._callback, self._args = _nothing, ()
-
-
-def _nothing() -> None:
-    """What is left of a callback that was cancelled."""
-
-
-class VirtualTimer(VirtualHandle, asyncio.TimerHandle):
-    """A callback to be run at an instant."""
-
-    __slots__ = ()
-
-    def __init__(
-        self,
-        when: float,
-        callback: Callable[..., object],
-        args: tuple[Any, ...],
-        loop: "VirtualLoop",
-        context: Context | None,
-    ) -> None:
-        self._callback = callback  # as a handle does: there are very many
-        self._args = args
-        self._loop = loop
-        self._context = context
-        self._cancelled = False
-        self._scheduled = False
-        self._when = when
-
-    def cancel(self) -> None:
-        """Do not run it, and tell the loop."""
-        if not self._cancelled:
-            self._loop._timer_handle_cancelled(self)  # noqa: SLF001 - as asyncio does
-        VirtualHandle.cancel(self)
 
 
 class VirtualLoop(asyncio.AbstractEventLoop):
@@ -150,12 +95,17 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self, delay: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.TimerHandle:
         """Run the callback after `delay` seconds of virtual time."""
-        return self.call_at(self._now + delay, callback, *args, context=context)
+        return self._set_timer(self._now + delay, callback, args, context)
 
     def call_at(
         self, when: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.TimerHandle:
         """Run the callback at that instant of virtual time."""
+        return self._set_timer(when, callback, args, context)
+
+    def _set_timer(
+        self, when: float, callback: Callable[..., object], args: tuple[Any, ...], context: Context | None
+    ) -> VirtualTimer:
         self._check_open()
         handle = VirtualTimer(when, callback, args, self, context)
         self._timers_made += 1
@@ -163,7 +113,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         heapq.heappush(self._timers, (when, self._timers_made, handle))
         return handle
 
-    def _timer_handle_cancelled(self, handle: "VirtualTimer") -> None:
+    def _timer_handle_cancelled(self, handle: VirtualTimer) -> None:
         if not handle._scheduled:  # noqa: SLF001 - its time has come before
             return
         self._cancelled_timers += 1
