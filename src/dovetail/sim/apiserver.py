@@ -8,7 +8,7 @@ import random
 import uuid
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import Any, Literal
+from typing import Literal
 
 from dovetail.model.wire import Key
 from dovetail.ports.cluster import Deletion, Patch
@@ -182,14 +182,14 @@ def rfc3339(instant: datetime) -> str:
 def with_condition(status: Plain, condition: Plain, now: str) -> Plain:
     """The status with one condition written; its transition time moves only when its status does."""
     conditions: list[Plain] = list(status.get("conditions") or ())
-    index = next((i for i, known in enumerate(conditions) if known["type"] == condition["type"]), None)
-    before: dict[str, Any] = {} if index is None else conditions[index]
-    moved = before.get("status") != condition["status"]
-    written = {**condition, "lastTransitionTime": now if moved else before.get("lastTransitionTime", now)}
-    if index is None:
-        conditions.append(written)
+    for index, before in enumerate(conditions):
+        if before["type"] == condition["type"]:
+            stays = before.get("status") == condition["status"]
+            since = before.get("lastTransitionTime", now) if stays else now
+            conditions[index] = {**condition, "lastTransitionTime": since}
+            break
     else:
-        conditions[index] = written
+        conditions.append({**condition, "lastTransitionTime": now})
     return {**status, "conditions": conditions}
 
 

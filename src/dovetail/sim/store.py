@@ -37,6 +37,7 @@ class Record:
         "controller",
         "deleting",
         "key",
+        "meta",
         "owners",
         "plain",
         "resource",
@@ -45,9 +46,11 @@ class Record:
     )
 
     def __init__(self, resource: Resource, plain: Plain, version: int, reading: Reading) -> None:
-        meta = plain["metadata"]
+        meta: Plain = plain["metadata"]
         self.resource = resource
         self.plain = plain
+        self.meta = meta
+        """Its metadata."""
         self.version = version
         self.key = Key(meta.get("namespace", ""), meta["name"])
         self.uid: str = meta.get("uid", "")
@@ -74,11 +77,6 @@ class Record:
     def heritage(self) -> Earlier | None:
         """What has been read of it, or of a version before it."""
         return Earlier(self.plain, self._values) if self._values else self._earlier
-
-    @property
-    def meta(self) -> Plain:
-        """Its metadata."""
-        return cast("Plain", self.plain["metadata"])
 
     @property
     def active(self) -> bool:
@@ -225,7 +223,8 @@ class Store:
 
     def find(self, resource: Resource, key: Key) -> Record | None:
         """One object, if it is there."""
-        return self.table(resource).objects.get(key)
+        table = self._tables.get(resource)
+        return table.objects.get(key) if table is not None else None
 
     def all(self, resource: Resource) -> list[Record]:
         """Every object of a kind, oldest first."""
