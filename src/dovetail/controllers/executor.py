@@ -254,7 +254,7 @@ class Executor:
     async def _let_go(self, state: CommandState) -> None:
         """The point of no return is written down first, so that all candidates go or none does."""
         reason = state.record.reason
-        staying = [claim for claim in state.candidates if not claim.deleting]
+        staying = [claim for claim in map(self._latest, state.candidates) if not claim.deleting]
         committed = msgspec.structs.replace(state.record, committed=True)
 
         async def commit(claim: NodeClaim) -> NodeClaim:
@@ -275,6 +275,11 @@ class Executor:
             self._tell_going(claim, state.record)
 
         await abreast(let_go, staying)
+
+    def _latest(self, claim: NodeClaim) -> NodeClaim:
+        """The claim as it was written since."""
+        known = self._context.state.claims.items.get(claim.key)
+        return known if known is not None and known.metadata.uid == claim.metadata.uid else claim
 
     def _tell_going(self, claim: NodeClaim, record: Record) -> None:
         context = self._context
