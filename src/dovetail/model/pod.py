@@ -232,6 +232,17 @@ class Pod(KubeObject, frozen=True, kw_only=True):
         return self.owned_by("Node", "v1")
 
     @property
+    def stays_with_node(self) -> bool:
+        """A daemon or a static pod: it comes with its node and goes with it."""
+        for owner in self.metadata.owner_references:  # asked of every pod in every pass: both in one look
+            kind = owner.kind
+            if (kind == "DaemonSet" and owner.api_version == "apps/v1") or (
+                kind == "Node" and owner.api_version == "v1"
+            ):
+                return True
+        return False
+
+    @property
     def ready(self) -> bool:
         """Its Ready condition is True."""
         for condition in self.status.conditions:  # noqa: SIM110 - asked of every pod, over and over
@@ -255,14 +266,13 @@ class Pod(KubeObject, frozen=True, kw_only=True):
             and self.failed_to_schedule
             and self.active
             and not self.status.nominated_node_name
-            and not self.daemon
-            and not self.mirror
+            and not self.stays_with_node
         )
 
     @property
     def reschedulable(self) -> bool:
         """Needs a new home when its node goes."""
-        return (self.active or (self.stateful and self.deleting)) and not self.daemon and not self.mirror
+        return (self.active or (self.deleting and self.stateful)) and not self.stays_with_node
 
 
 class PodTemplate(Wire, frozen=True, kw_only=True):
