@@ -21,9 +21,9 @@ ON_DEMAND = {"requirements": [{"key": CAPACITY_TYPE, "operator": "In", "values":
 DEDICATED = [{"key": "dedicated", "value": "yes", "effect": "NoSchedule"}]
 
 
-def floor(*pods, pools=None, types=TYPES, held=()):
+def floor(*pods, pools=None, types=TYPES):
     pools = pools or [nodepool(template=ON_DEMAND)]
-    return Floor({each.name: each for each in pools}, {each.name: types for each in pools}, held).of(pods)
+    return Floor({each.name: each for each in pools}, {each.name: types for each in pools}).of(pods)
 
 
 def test_half_a_machine_costs_half_its_price():
@@ -97,6 +97,24 @@ def test_what_is_sold_out_counts_only_for_those_who_have_it():
     )
     assert lower_bound(there) == pytest.approx(0.5 * 0.4)
     assert lower_bound(elsewhere) == pytest.approx(4 * 0.4 / 8)
+
+
+def test_what_a_pool_no_longer_buys_counts_only_for_those_who_have_it():
+    """Spot is cheaper than what the pool was changed to: a cluster that still has some is not below its floor."""
+    on = {INSTANCE_TYPE: "m.small", ZONE: "zone-a", CAPACITY_TYPE: "spot"}
+    there, elsewhere = (
+        snapshot(
+            nodes=[running("a", pod("a", cpu="2", memory="1Gi"), **labels)],
+            pools=[nodepool(template=ON_DEMAND)],
+            types=(SMALL,),
+        )
+        for labels in (on, {})
+    )
+    spot, on_demand = (
+        min(each.price for each in SMALL.offerings if each.capacity_type == kind) for kind in ("spot", "on-demand")
+    )
+    assert lower_bound(there) == pytest.approx(spot * lower_bound(elsewhere) / on_demand)
+    assert lower_bound(there) < lower_bound(elsewhere)
 
 
 def whole(counts, needs, sizes, prices, allowed):

@@ -6,29 +6,31 @@ cluster can cost less. Pods that fit no offering at all are left out, as they co
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import repeat
 
+import msgspec
 import numpy as np
 
+from dovetail.core.past import is_sold, with_past
 from dovetail.core.relaxation import Array, BoundUnavailable, Mask, Positions, Programme
 from dovetail.model.catalog import InstanceType
 from dovetail.model.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
+from dovetail.model.nodeclaim import NodeClaim
 from dovetail.model.nodepool import NodePool
 from dovetail.model.pod import NodeSelector, Pod
 from dovetail.model.requests import spec_requests
 from dovetail.model.requirement import Requirement
 from dovetail.model.requirements import Requirements
 from dovetail.model.resources import CPU, MEMORY, PODS, Resources
-from dovetail.model.snapshot import Snapshot
+from dovetail.model.snapshot import ClusterNode, Snapshot
 from dovetail.model.taints import tolerates
 
 __all__ = ["BoundUnavailable", "Floor", "lower_bound"]
 
 RESOURCES = (CPU, MEMORY, PODS)
 Kind = tuple[tuple[float, ...], Hashable]
-Sold = tuple[str, ...]
-"""An instance type, a zone and a capacity type."""
 
 
 @dataclass(frozen=True)
@@ -41,26 +43,47 @@ class Offer:
     price: float
 
 
+@dataclass(frozen=True)
+class Bought:
+    """A machine that runs."""
+
+    claim: NodeClaim
+    pool: str
+    price: float
+
+
 def lower_bound(snapshot: Snapshot) -> float:
     """Dollars an hour below which the pods on managed nodes cannot run on what can be bought, or was."""
     managed = [node for node in snapshot.nodes if node.managed]
-    held = {tuple(node.labels.get(key, "") for key in (INSTANCE_TYPE, ZONE, CAPACITY_TYPE)) for node in managed}
-    return Floor(snapshot.nodepools, snapshot.catalogs, held).of(pod for node in managed for pod in node.pods)
+    past = [each for each in map(_bought, managed, repeat(snapshot)) if each is not None]
+    past = [each for each in past if not is_sold(each, snapshot.nodepools, snapshot.catalogs)]
+    floor = Floor(*with_past(snapshot.nodepools, snapshot.catalogs, past))
+    return floor.of(pod for node in managed for pod in node.pods)
+
+
+def _bought(node: ClusterNode, snapshot: Snapshot) -> Bought | None:
+    """What a node was bought at, as far as anybody still knows its price."""
+    assert node.claim is not None, "only managed nodes are asked"
+    kind = snapshot.types_by_pool.get(node.nodepool_name, {}).get(node.labels.get(INSTANCE_TYPE, ""))
+    where = (node.labels.get(ZONE), node.labels.get(CAPACITY_TYPE))
+    for offering in kind.offerings if kind is not None else ():
+        if (offering.zone, offering.capacity_type) == where:
+            return Bought(_labelled(node.claim, node.labels), node.nodepool_name, offering.price)
+    return None
+
+
+def _labelled(claim: NodeClaim, labels: Mapping[str, str]) -> NodeClaim:
+    """The claim, with what its node says about how it was bought."""
+    known = {key: labels[key] for key in (INSTANCE_TYPE, ZONE, CAPACITY_TYPE) if key in labels}
+    metadata = msgspec.structs.replace(claim.metadata, labels={**claim.metadata.labels, **known})
+    return msgspec.structs.replace(claim, metadata=metadata)
 
 
 class Floor:
-    """The floor for one set of pools and prices; what was found out about a pod is kept for the next question.
+    """The floor for one set of pools and prices; what was found out about a pod is kept for the next question."""
 
-    What is `held` counts although it is sold out now: a node that runs on it already goes on at its price.
-    """
-
-    def __init__(
-        self,
-        pools: Mapping[str, NodePool],
-        catalogs: Mapping[str, tuple[InstanceType, ...]],
-        held: Collection[Sold] = frozenset(),
-    ) -> None:
-        self._offers = list(_offers(pools, catalogs, held))
+    def __init__(self, pools: Mapping[str, NodePool], catalogs: Mapping[str, tuple[InstanceType, ...]]) -> None:
+        self._offers = list(_offers(pools, catalogs))
         self._price = np.array([offer.price for offer in self._offers])
         sizes = np.array([offer.size for offer in self._offers]).reshape(len(self._offers), len(RESOURCES))
         self._sizes, self._size_of = np.unique(sizes, axis=0, return_inverse=True)
@@ -142,20 +165,17 @@ def _undominated(allowed: Mask, worth: Array) -> Positions:
     return np.array(sorted(kept), dtype=np.intp)
 
 
-def _offers(
-    pools: Mapping[str, NodePool], catalogs: Mapping[str, tuple[InstanceType, ...]], held: Collection[Sold]
-) -> Iterator[Offer]:
+def _offers(pools: Mapping[str, NodePool], catalogs: Mapping[str, tuple[InstanceType, ...]]) -> Iterator[Offer]:
     for name, pool in sorted(pools.items()):
         for type_ in catalogs.get(name, ()):
             if pool.requirements.intersects(type_.requirements) is None:
-                yield from _ways(pool, type_, held)
+                yield from _ways(pool, type_)
 
 
-def _ways(pool: NodePool, type_: InstanceType, held: Collection[Sold]) -> Iterator[Offer]:
+def _ways(pool: NodePool, type_: InstanceType) -> Iterator[Offer]:
     size = tuple(_number(name, type_.allocatable) for name in RESOURCES)
     for offering in type_.offerings:
-        there = offering.available or (type_.name, offering.zone, offering.capacity_type) in held
-        if there and pool.requirements.intersects(offering.requirements) is None:
+        if offering.available and pool.requirements.intersects(offering.requirements) is None:
             both = pool.requirements.add(type_.requirements, offering.requirements)
             yield Offer(pool, both, size, offering.price)
 
