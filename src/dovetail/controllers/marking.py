@@ -97,22 +97,18 @@ class Marking:
 
     async def _keep_asking(self) -> None:
         """What nobody tells us of is asked for from time to time: all claims in one go, most of which are as before."""
+        state, clock = self._context.state, self._context.clock
         while True:
             await asyncio.sleep(RECHECK.total_seconds())
             types: Types = {}
             for number, (key, settled) in enumerate(list(self._settled.items())):
                 if number % TURN == TURN - 1:
                     await asyncio.sleep(0)
-                unchanged = settled.claim is self._context.state.claims.items.get(key)  # otherwise it had its turn
-                if unchanged and settled.wanted.rechecked and not await self._still_holds(settled, types):
+                claim, pool = settled.claim, state.pool(settled.pool_name)
+                if pool is None or not settled.wanted.rechecked or state.claims.items.get(key) is not claim:
+                    continue  # nothing can be said, or wants to be known, or a change gave it a turn of its own
+                if not settled.holds(claim, pool, await self._inquire(claim, pool, types), clock.now()):
                     self.reconciler.add(key)
-
-    async def _still_holds(self, settled: _Settled, types: Types) -> bool:
-        pool = self._context.state.pool(settled.pool_name)
-        if pool is None:
-            return True  # nothing can be said
-        findings = await self._inquire(settled.claim, pool, types)
-        return settled.holds(settled.claim, pool, findings, self._context.clock.now())
 
     async def reconcile(self, key: Key) -> float | None:
         """Bring the conditions of one claim up to date. Without its pool nothing can be said, and all stays."""
