@@ -5,6 +5,8 @@ among the nodes that fit takes the least allocated, ties by name. A pod that fit
 the pods on it change. Leaves out preemption and volumes.
 """
 
+from string import digits
+
 from dovetail.model import kinds
 from dovetail.model.node import Node
 from dovetail.model.pod import Pod
@@ -18,6 +20,7 @@ from dovetail.sim.store import Record, Step
 
 SCHEDULER = "default-scheduler"
 _CYCLE = "cycle"
+_NO_DIGITS = str.maketrans("", "", digits)
 
 
 class Binder(Agent[str]):
@@ -127,10 +130,11 @@ class Binder(Agent[str]):
         return best, summary(refusals) if best is None else ""
 
     def _mark(self, record: Record, message: str) -> None:
+        """Say why no node takes the pod; that one more does not, for the same reasons, is not worth a write."""
         status = record.plain["status"]
         condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
-        known = [each.get("message") for each in status.get("conditions") or () if each["type"] == "PodScheduled"]
-        if known != [message]:
+        known = [each.get("message", "") for each in status.get("conditions") or () if each["type"] == "PodScheduled"]
+        if [each.translate(_NO_DIGITS) for each in known] != [message.translate(_NO_DIGITS)]:
             marked = with_condition(status, condition, self.api.timestamp())
             self.api.update(record, {**record.plain, "status": marked}, "status")
 
