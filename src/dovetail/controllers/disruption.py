@@ -47,8 +47,11 @@ QUIET_SECONDS = 1.0
 LONGEST_BURST = timedelta(seconds=IDLE_SECONDS)
 REST = timedelta(minutes=5)
 """How long a cluster that does not change is left alone before the provider is asked whether its offers have."""
-LONGEST_REST = timedelta(hours=1)
-"""Costs shrink with the lifetime left, so even if nothing has changed a pass may come out differently then."""
+LONGEST_REST = timedelta(minutes=45)
+"""Costs shrink with the lifetime left, so even if nothing has changed a pass may come out differently then.
+
+The API server forgets events after an hour: what keeps a node is told again before.
+"""
 
 
 class Disruption:

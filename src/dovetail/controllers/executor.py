@@ -65,8 +65,9 @@ class Executor:
 
     def _claim_changed(self, before: NodeClaim | None, after: NodeClaim | None) -> None:
         changed = after or before  # one that is gone may have been the last of its command
-        for record in running_commands([changed]) if changed is not None else ():
-            self.reconciler.add(record)
+        record = read_record(changed) if changed is not None else None
+        if record is not None:
+            self.reconciler.add(record.id)
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -320,9 +321,8 @@ class Executor:
         """Take away the marks of no command at all: an earlier life, or another program, left them behind."""
         state = self._context.state
         there = state.cluster_nodes()
-        if self._tidied is there:
-            return  # nothing about any node has changed since
-        for claim in list(state.claims.items.values()):
+        seen = {*map(id, self._tidied)}  # the same value: nothing about that node has changed since
+        for claim in [each.claim for each in there if each.claim is not None and id(each) not in seen]:
             nodes = state.nodes_of(claim)
             if not claim.has(DISRUPTION_REASON) and not any(node.spec.taints and _is_marked(node) for node in nodes):
                 continue

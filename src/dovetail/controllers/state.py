@@ -75,6 +75,7 @@ class ClusterState:
         self.revision = 0
         """Grows with every change that means something; a heartbeat does not."""
         self._news = asyncio.Event()
+        self._informer_by_kind = {each.kind.name: each for each in self.informers}
         for informer in (*self.informers, self.switch):
             informer.listen(self._changed)
         self.pods.listen(self._pod_changed)
@@ -110,9 +111,9 @@ class ClusterState:
 
     def observe(self, kind: Kind[T], value: T) -> T:
         """Take in the answer to a write of our own."""
-        for informer in self.informers:
-            if informer.kind == kind:
-                informer.observe(value)
+        informer = self._informer_by_kind.get(kind.name)
+        if informer is not None:
+            informer.observe(value)
         return value
 
     def _changed(self, before: KubeObject | None, after: KubeObject | None) -> None:
