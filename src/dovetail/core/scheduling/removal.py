@@ -46,6 +46,21 @@ class Trail:
         self.drafts: tuple[Draft, ...] = ()
 
 
+class Twin(msgspec.Struct, frozen=True, eq=False, gc=False):
+    """Where pods that are alike go, as far as they find a place, and the position of the one that finds none."""
+
+    places: tuple[int, ...]
+    blocked: int | None
+
+    @staticmethod
+    def of(trail: Trail, departure: Departure) -> "Twin | None":
+        """What a run says of all such pods; None if a node would be bought for those who ran."""
+        if trail.blocker is None:
+            return None if trail.drafts else Twin(tuple(trail.places), None)
+        pods = [pod for pod, _ in departure.queue]
+        return Twin(tuple(trail.places), next(place for place, pod in enumerate(pods) if pod is trail.blocker))
+
+
 @dataclass(frozen=True, slots=True)
 class Bounds:
     """What a removal may buy: at which price, how many nodes. Pods in `staying` are not moved."""

@@ -13,7 +13,7 @@ from dovetail.core.scheduling.gathering import Gathering, plain_stance
 from dovetail.core.scheduling.homeless import Homeless
 from dovetail.core.scheduling.placing import Placing
 from dovetail.core.scheduling.remembering import BEYOND, Answer, Answers, Change, Room, reach
-from dovetail.core.scheduling.removal import Bounds, Departure, Queue, Removal, Together, Trail, try_again
+from dovetail.core.scheduling.removal import Bounds, Departure, Queue, Removal, Together, Trail, Twin, try_again
 from dovetail.core.scheduling.rulebook import Rulebook
 from dovetail.core.scheduling.shape import Shape
 from dovetail.core.scheduling.shop import Shop
@@ -66,6 +66,7 @@ class Sweep:
         self._price_by_row: dict[int, float | None] = {}
         self._answers = Answers[int, Removal]()
         self._sets = Answers[tuple[tuple[int, ...], Bounds], Together]()
+        self._twins: dict[tuple[float | int | None, ...], Twin | None] = {}
         self.expecting, self.homeless = self._give_room_to_the_waiting()
         for row, node in enumerate(nodes):
             if node.name in closed:
@@ -155,14 +156,38 @@ class Sweep:
             if glance.blocker is not None:
                 removal = Removal("stay", price, blocker=glance.blocker)
                 return Answer(removal, (row,), departure.shapes, evidence=evidence)
-        most = 0 if price is None else 1
-        placing = Gathering(self._board, self._shop, below=price or 0.0, most_drafts=most)
-        trail = self._simulate((row,), placing, departure)
+        twin = self._twin(departure, price)
+        if twin is not None and row not in twin.places:
+            blocker = departure.queue[twin.blocked][0] if twin.blocked is not None else None
+            removal = Removal("delete" if blocker is None else "stay", price, blocker=blocker)
+            return Answer(removal, (row,), departure.shapes, twin.places, (), evidence)
+        trail = self._simulate((row,), self._gathering(price), departure)
         if trail.blocker is not None:
             removal = Removal("stay", price, blocker=trail.blocker)
         else:
             removal = Removal("replace", price, trail.drafts[0]) if trail.drafts else Removal("delete", price)
         return Answer(removal, (row,), departure.shapes, tuple(trail.places), tuple(trail.later), evidence)
+
+    def _gathering(self, price: float | None) -> Gathering:
+        return Gathering(self._board, self._shop, below=price or 0.0, most_drafts=0 if price is None else 1)
+
+    def _twin(self, departure: Departure, price: float | None) -> Twin | None:
+        """What would come of such pods if they came from nowhere; None if they may need a node of their own.
+
+        Plain pods of the same needs, in the same order, go to the same rooms, and a room that none of them goes to
+        might as well not be there: so the answer is that of every node with such pods, but those they go to.
+        """
+        asked: list[float | int | None] = [price]
+        for shape in departure.shapes:
+            stance = self._plain[shape]
+            if stance is None:
+                return None
+            asked.append(id(self._base.candidates(shape, stance)))  # one list for all who ask for the same
+        key = tuple(asked)
+        if key not in self._twins:
+            trail = self._simulate((), self._gathering(price), departure)
+            self._twins[key] = Twin.of(trail, departure)
+        return self._twins[key]
 
     def _departure(self, queue: Queue) -> Departure:
         shapes = tuple([shape for _, shape in queue])
@@ -230,6 +255,7 @@ class Sweep:
         False means that the sweep is of no more use and has to be made anew.
         """
         base, board = self._base, self._board
+        self._twins.clear()
         before = self._room(row)
         lists = base.replace_room(row, node, gone=gone)
         after = replace(self._room(row), closed=closed)
