@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from builders import claim, node, pod, snapshot
+from dovetail.core.scheduling.register import Register
 from dovetail.core.scheduling.removal import Bounds
 from dovetail.core.scheduling.sweep import Sweep
 from dovetail.model.labels import INITIALIZED, REGISTERED
@@ -138,6 +139,49 @@ def test_a_sweep_that_parted_with_nodes_answers_like_a_new_one(chunk):
             assert answers(sweep) == answers(Sweep(snapshot, case.pools, closed=closed)), f"seed {seed}, {number}"
     assert parted > 100
     assert spread > 15
+
+
+def asking_for_more(snapshot, rng, number):
+    """One pod asks for a resource that nobody asked for before, and looks at a label nobody looked at."""
+    places = [place for place, node in enumerate(snapshot.nodes) if node.pods]
+    if not places:
+        return snapshot
+    place = rng.choice(places)
+    first, *others = snapshot.nodes[place].pods
+    wanted = {f"example.com/{number}": Quantity.parse("1")}
+    containers = tuple(
+        msgspec.structs.replace(
+            each, resources=msgspec.structs.replace(each.resources, requests={**each.resources.requests, **wanted})
+        )
+        for each in first.spec.containers
+    )
+    asking = msgspec.structs.replace(first, spec=msgspec.structs.replace(first.spec, containers=containers))
+    return with_pods(snapshot, place, [asking, *others])[0]
+
+
+def test_sweeps_that_share_a_register_answer_like_those_that_do_not():
+    """Also one that was made before somebody asked for something new, and goes on."""
+    followed = 0
+    for seed in range(150):
+        case, rng = random_cluster(seed), random.Random(seed)  # noqa: S311 - not for secrets
+        snapshot, register = replace(case.snapshot, unbound_pods=()), Register()
+        elder = Sweep(snapshot, case.pools, register=register)
+        old = snapshot
+        for number in range(3):
+            if not snapshot.nodes:
+                break
+            snapshot, _ = with_one_pod_changed(snapshot, rng, number)
+            if rng.random() < 0.5:
+                snapshot = asking_for_more(snapshot, rng, number)
+            shared = Sweep(snapshot, case.pools, register=register)
+            assert answers(shared) == answers(Sweep(snapshot, case.pools)), f"seed {seed}, {number}"
+        if old.nodes:
+            old, node = with_one_pod_changed(old, rng, 9)
+            row = elder._base.rooms.row_by_name.get(node.name)
+            if row is not None and elder.follow(row, node, closed=False):
+                assert answers(elder) == answers(Sweep(old, case.pools)), f"seed {seed}"
+                followed += 1
+    assert followed > 30
 
 
 def with_pods(snapshot, place, pods):

@@ -120,6 +120,7 @@ async def _live(scenario: Scenario, trace: tuple[Arrival, ...], progress: Progre
         seed=scenario.seed,
         epoch=scenario.start,
         keeps_log=False,
+        history_limit=2_000,  # watches are never far behind
         kubelet=kubelet,
         bookmark_every=1800.0,  # nor has watches that end for the sake of it
         watch_lifetime=(3600.0, 7200.0),

@@ -12,6 +12,7 @@ import msgspec
 
 from dovetail.core.disruption.said import Said
 from dovetail.core.provisioning.eligibility import usable_pools
+from dovetail.core.scheduling.register import Register
 from dovetail.core.scheduling.rooms import all_taints, leaving
 from dovetail.core.scheduling.sweep import Sweep
 from dovetail.model.pod import Pod
@@ -65,6 +66,7 @@ class Simulations:
         self._kept: dict[bool, tuple[View, Sweep]] = {}
         self._latest: dict[bool, tuple[View, Sweep]] = {}
         self._followed = 0
+        self._register = Register()
         self.outcomes: dict[str, Outcome] = {}
         """What the removal of each node would come to."""
         self.said = Said()
@@ -79,7 +81,7 @@ class Simulations:
             return other[1]
         sweep = self._followed_to(view, consolidating=consolidating) if view.followable else None
         if sweep is None:
-            sweep = _made(view)
+            sweep = _made(view, self._register)
             self.outcomes.clear()
         self._latest[consolidating] = view, sweep
         if view.followable:
@@ -134,13 +136,14 @@ def _moves(before: View, after: View) -> Moves | None:
     return moves if all(old.launched for old in lost) else None
 
 
-def _made(view: View) -> Sweep:
+def _made(view: View, register: Register) -> Sweep:
     return Sweep(
         view.snapshot,
         usable_pools(view.snapshot),
         respect_preferences=view.respect_preferences,
         waiting=view.waiting,
         closed=view.closed,
+        register=register,
     )
 
 

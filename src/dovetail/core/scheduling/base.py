@@ -7,6 +7,7 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 import numpy as np
 
@@ -17,9 +18,10 @@ from dovetail.core.scheduling.limits import Limits
 from dovetail.core.scheduling.market import Market, open_market
 from dovetail.core.scheduling.options import Options, root_options
 from dovetail.core.scheduling.ports import HostPort
+from dovetail.core.scheduling.register import Lodgings, Register, left_of
 from dovetail.core.scheduling.rooms import Mask, Rooms, hard
-from dovetail.core.scheduling.shape import Shape, Shapes, relevant_label_keys
-from dovetail.core.scheduling.units import Need, Units
+from dovetail.core.scheduling.shape import Shape
+from dovetail.core.scheduling.units import Need
 from dovetail.model.nodepool import NodePool
 from dovetail.model.pod import Pod
 from dovetail.model.snapshot import ClusterNode, Snapshot
@@ -52,23 +54,22 @@ class Base:
     """A snapshot as the solver needs it. `moving` are the pods to place; where they are bound now they do not count."""
 
     def __init__(
-        self, snapshot: Snapshot, moving: Sequence[Pod], pools: Sequence[NodePool], *, standing: bool = False
+        self,
+        snapshot: Snapshot,
+        moving: Sequence[Pod],
+        pools: Sequence[NodePool],
+        *,
+        standing: bool = False,
+        register: Register | None = None,
     ) -> None:
         self.snapshot = snapshot
         self._owned: dict[int, tuple[bool, tuple[OwnerReference, ...]]] = {}
         self.rooms = Rooms(snapshot.nodes, standing=standing)
         self._moving = frozenset(pod.metadata.uid for pod in moving)
-        unbound = [pod for pod in snapshot.unbound_pods if pod.status.nominated_node_name]
-        bound = [pod for node in self.rooms.nodes for pod in node.pods]
-        self.shapes = Shapes(snapshot, relevant_label_keys([*moving, *bound, *unbound]))
+        self._moving_from = frozenset(pod.node_name for pod in moving if pod.node_name)
         self.daemon_sets = read_daemons(snapshot.daemon_sets)
         self._daemons = self.daemon_sets.each
-        self.moving = tuple((pod, self.shapes.of(pod)) for pod in moving)
-        self.residents = [self._residents(node.pods) for node in self.rooms.nodes]
-        nominated = [(pod, self.shapes.of(pod)) for pod in unbound if pod.metadata.uid not in self._moving]
-        self.units = Units(self._names())
-        for shape in self.shapes.all():
-            shape.need = self.units.need(shape.requests)
+        nominated = self._settle_in(moving, register or Register())
         self.free = self._free(nominated)
         self.free_matrix = np.array(self.free, dtype=np.int64).reshape(len(self.rooms), len(self.units.names))
         self.ports = self._ports()
@@ -82,9 +83,34 @@ class Base:
         self._candidates_by_stance: dict[Stance, array[int]] = {}
         self._roots = {market: root_options(market) for market in self.markets}
 
-    def _residents(self, pods: Iterable[Pod]) -> list[tuple[Pod, Shape]]:
+    def _settle_in(self, moving: Sequence[Pod], register: Register) -> list[tuple[Pod, Shape]]:
+        """Who lives where, and who moves; those who have the promise of a room are returned."""
+        unbound = [pod for pod in self.snapshot.unbound_pods if pod.status.nominated_node_name]
+        lodgings = register.lodgings(self.snapshot, self.rooms.nodes, [*moving, *unbound])
+        nominated = self._read(moving, unbound, lodgings)
+        measured = register.measured(lodgings, self._names())
+        if measured is not lodgings:
+            nominated = self._read(moving, unbound, measured)
+        self.units = measured.units
+        for shape in self.kinds:
+            shape.need = self.units.need(shape.requests)
+        return nominated
+
+    def _read(self, moving: Sequence[Pod], unbound: Sequence[Pod], lodgings: Lodgings) -> list[tuple[Pod, Shape]]:
+        self._lodgings = lodgings
+        self.shapes = shapes = lodgings.shapes
+        self.moving = tuple((pod, shapes.of(pod)) for pod in moving)
+        self.residents = [self._residents(node) for node in self.rooms.nodes]
+        nominated = [(pod, shapes.of(pod)) for pod in unbound if pod.metadata.uid not in self._moving]
+        self.kinds = tuple(dict.fromkeys([shape for _, shape in chain(self.moving, *self.residents, nominated)]))
+        return nominated
+
+    def _residents(self, node: ClusterNode) -> list[tuple[Pod, Shape]]:
         """Pods that take room on a node and stay."""
-        return [(pod, self.shapes.of(pod)) for pod in pods if not pod.terminal and pod.metadata.uid not in self._moving]
+        residents = self._lodgings.residents(node)
+        if node.name in self._moving_from:
+            return [each for each in residents if each[0].metadata.uid not in self._moving]
+        return residents
 
     def is_bound_to_node(self, pod: Pod) -> bool:
         """Whether a pod belongs to its node: of a DaemonSet, or static. Pods of one owner share the answer."""
@@ -96,7 +122,7 @@ class Base:
         return known[0]
 
     def _names(self) -> set[str]:
-        names = {name for shape in self.shapes.all() for name in shape.requests}
+        names = {name for shape in self.kinds for name in shape.requests}
         return names | {name for daemon in self._daemons for name in daemon.requests}
 
     def _free(self, nominated: Sequence[tuple[Pod, Shape]]) -> list[list[int]]:
@@ -114,11 +140,14 @@ class Base:
 
     def _unclaimed(self, row: int) -> list[int]:
         """What residents leave of a room, less what daemons need beyond those already there."""
-        left = self.units.amounts(self.rooms.nodes[row].allocatable)
+        node = self.rooms.nodes[row]
+        left = (
+            left_of(node, self.residents[row], self.units)
+            if node.name in self._moving_from
+            else self._lodgings.left(node)
+        )
         coming = list(self._expected[row]) if self._daemons else None
-        for pod, shape in self.residents[row]:
-            for column, amount in shape.need:
-                left[column] -= amount
+        for pod, shape in self.residents[row] if coming is not None else ():
             if coming is not None and self.is_bound_to_node(pod) and pod.daemon:
                 for column, amount in shape.need:
                     coming[column] -= amount
@@ -148,7 +177,7 @@ class Base:
         return fits
 
     def _ports(self) -> dict[int, frozenset[HostPort]]:
-        if not any(shape.ports for shape in self.shapes.all()):
+        if not any(shape.ports for shape in self.kinds):
             return {}
         return {row: ports for row in range(len(self.rooms)) if (ports := self.ports_on(row))}
 
@@ -157,7 +186,7 @@ class Base:
         return frozenset(port for _, shape in self.residents[row] for port in shape.ports)
 
     def _attached(self) -> dict[int, frozenset[tuple[str, str]]]:
-        if not any(shape.volumes.attachments for shape in self.shapes.all()):
+        if not any(shape.volumes.attachments for shape in self.kinds):
             return {}
         return {row: used for row in range(len(self.rooms)) if (used := self.attached_on(row))}
 
@@ -208,7 +237,7 @@ class Base:
         """
         before = self.free[row]
         self.rooms.replace(row, node)
-        self.residents[row] = self._residents(node.pods)
+        self.residents[row] = self._residents(node)
         for _, shape in self.residents[row]:
             shape.need = shape.need or self.units.need(shape.requests)
         self.free[row] = [-1] * len(before) if gone else self._or_nothing(self._unclaimed(row))

@@ -43,12 +43,12 @@ class Rulebook:
         self._rows_by_shape = self._where()
         self._by_label: dict[tuple[str, str, str], list[Shape]] = {}
         self._by_namespace: dict[str, list[Shape]] = {}
-        for shape in base.shapes.all():
+        for shape in base.kinds:
             self._by_namespace.setdefault(shape.namespace, []).append(shape)
             for key, value in shape.labels.items():
                 self._by_label.setdefault((shape.namespace, key, value), []).append(shape)
         self._selected: dict[Selector, tuple[Shape, ...]] = {}
-        self.counted_by: dict[Shape, list[Tally]] = {shape: [] for shape in base.shapes.all()}
+        self.counted_by: dict[Shape, list[Tally]] = {shape: [] for shape in base.kinds}
         self._guards: dict[Shape, list[FarTally]] = {}
         self._guarding: dict[Term, FarTally] = {}
         self._spreads: dict[Spread, SpreadTally] = {}
@@ -157,7 +157,7 @@ class Rulebook:
     def _add_guards(self) -> None:
         """Required anti-affinity holds both ways: its owners are counted for the pods it selects."""
         owners: dict[Term, list[Shape]] = {}
-        for shape in self._base.shapes.all():
+        for shape in self._base.kinds:
             for term in shape.guards:
                 owners.setdefault(term, []).append(shape)
         for term, shapes in owners.items():

@@ -5,7 +5,6 @@ cluster looks at. Everything expensive is done once a shape.
 """
 
 from collections.abc import Iterable, Mapping
-from functools import cached_property
 
 import msgspec
 
@@ -18,7 +17,11 @@ from dovetail.model.quantity import ZERO
 from dovetail.model.requests import spec_requests
 from dovetail.model.resources import CPU, MEMORY, Resources
 from dovetail.model.snapshot import Snapshot
+from dovetail.model.storage import Storage
 from dovetail.model.wire import LabelSelector
+
+MOST_KEPT = 50_000
+"""So many sets of labels are remembered before a new start: those of pods that went are among them."""
 
 
 class Shape:
@@ -50,12 +53,16 @@ class Shape:
         return self._ladders[asked]
 
 
+Namespaces = Mapping[str, Mapping[str, str]]
+"""The labels of each."""
+
+
 class Shapes:
     """Finds the shape of a pod, made once for all that are equal."""
 
-    def __init__(self, snapshot: Snapshot, label_keys: Iterable[str]) -> None:
-        self._namespaces = snapshot.namespaces
-        self._storage = snapshot.storage
+    def __init__(self, namespaces: Namespaces, storage: Storage, label_keys: Iterable[str]) -> None:
+        self._namespaces = namespaces
+        self._storage = storage
         self._label_keys = tuple(sorted({*label_keys}))
         self._by_content: dict[object, Shape] = {}
         self._by_identity: dict[object, tuple[Shape, Pod]] = {}
@@ -91,6 +98,19 @@ class Shapes:
             found = self._by_identity[quick] = (self._by_equality(pod, seen), pod)
         return found[0]
 
+    def made_from(self, snapshot: Snapshot, label_keys: Iterable[str]) -> bool:
+        """Whether another one for this snapshot and these labels would find the same shapes."""
+        return (
+            self._label_keys == tuple(sorted({*label_keys}))
+            and self._namespaces == snapshot.namespaces
+            and self._storage == snapshot.storage
+            and len(self._kept) < MOST_KEPT
+        )
+
+    def anew(self) -> "Shapes":
+        """One made from the same that has met nobody yet."""
+        return Shapes(self._namespaces, self._storage, self._label_keys)
+
     def sees(self, pod: Pod) -> bool:
         """Whether the labels that the selectors of `pod` look at were all known when the first shape was made."""
         return relevant_label_keys([pod]) <= {*self._label_keys}
@@ -107,15 +127,6 @@ class Shapes:
             owner = Owner(pod.metadata.namespace, labels, spec, self._namespaces)
             shape = self._by_content[key] = Shape(owner, volumes)
         return shape
-
-    @cached_property
-    def namespaces(self) -> Mapping[str, Mapping[str, str]]:
-        """Labels of namespaces, as shapes were made with them."""
-        return self._namespaces
-
-    def all(self) -> Iterable[Shape]:
-        """Every shape made so far, in the order they were met."""
-        return self._by_content.values()
 
 
 def relevant_label_keys(pods: Iterable[Pod]) -> frozenset[str]:

@@ -12,6 +12,7 @@ from dovetail.core.scheduling.board import Board
 from dovetail.core.scheduling.gathering import Gathering, plain_stance
 from dovetail.core.scheduling.homeless import Homeless
 from dovetail.core.scheduling.placing import Placing
+from dovetail.core.scheduling.register import Register
 from dovetail.core.scheduling.remembering import BEYOND, Answer, Answers, Change, Room, reach
 from dovetail.core.scheduling.removal import Bounds, Departure, Queue, Removal, Together, Trail, Twin, try_again
 from dovetail.core.scheduling.rulebook import Rulebook
@@ -38,7 +39,7 @@ def sweep(snapshot: Snapshot, pools: Sequence[NodePool], *, respect_preferences:
 class Sweep:
     """One base state, asked about many nodes."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it is made from
         self,
         snapshot: Snapshot,
         pools: Sequence[NodePool],
@@ -46,9 +47,10 @@ class Sweep:
         respect_preferences: bool = True,
         waiting: Sequence[Pod] = (),
         closed: Container[str] = (),
+        register: Register | None = None,
     ) -> None:
         """`waiting` pods take their room first; nodes named in `closed` take none of the pods that are moved."""
-        self._base = Base(snapshot, waiting, pools)
+        self._base = Base(snapshot, waiting, pools, register=register)
         self._prices = {pool: _PRICES.of(types) for pool, types in snapshot.catalogs.items()}
         nodes = self._base.rooms.nodes
         self.rows = [row for row, node in enumerate(nodes) if node.managed and node.initialized]

@@ -1,0 +1,99 @@
+"""Who lives where, kept from one base state to the next.
+
+While nobody speaks of labels, volumes or resources that nobody spoke of before, a node that has not changed has the
+same residents, and as much left over. When somebody does, everything is read anew; what was made before keeps the
+lodgings it was made with.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import chain
+
+import msgspec
+
+from dovetail.core.scheduling.shape import Shape, Shapes, relevant_label_keys
+from dovetail.core.scheduling.units import Units
+from dovetail.model.pod import Pod
+from dovetail.model.snapshot import ClusterNode, Snapshot
+
+Resident = tuple[Pod, Shape]
+MOST_FORMER = 2
+"""So many times the nodes that are there may be remembered."""
+
+
+class Entry(msgspec.Struct, eq=False):
+    """A node, those who take room there, and what they leave of each resource."""
+
+    node: ClusterNode
+    residents: list[Resident]
+    left: list[int] | None = None
+
+
+class Lodgings:
+    """Nodes with those who live there, in one set of shapes and of resources."""
+
+    def __init__(self, shapes: Shapes, units: Units) -> None:
+        self.shapes = shapes
+        self.units = units
+        self._entries: dict[str, Entry] = {}
+
+    def residents(self, node: ClusterNode) -> list[Resident]:
+        """The pods that take room on a node."""
+        return self._entry(node).residents
+
+    def left(self, node: ClusterNode) -> list[int]:
+        """What the residents leave of a node, resource by resource; a list of one's own."""
+        entry = self._entry(node)
+        if entry.left is None:
+            entry.left = left_of(node, entry.residents, self.units)
+        return list(entry.left)
+
+    def _entry(self, node: ClusterNode) -> Entry:
+        entry = self._entries.get(node.name)
+        if entry is None or entry.node is not node:
+            of = self.shapes.of
+            residents = [(pod, of(pod)) for pod in node.pods if not pod.terminal]
+            entry = self._entries[node.name] = Entry(node, residents)
+        return entry
+
+    def shrink(self, nodes: int) -> None:
+        """Nodes come and go: forget when most of what is known is of nodes that went."""
+        if len(self._entries) > MOST_FORMER * nodes:
+            self._entries.clear()
+
+
+class Register:
+    """The lodgings of the last base state, for the next one."""
+
+    def __init__(self) -> None:
+        self._label_keys: dict[str, tuple[ClusterNode, frozenset[str]]] = {}
+        self._latest: Lodgings | None = None
+
+    def lodgings(self, snapshot: Snapshot, rooms: Sequence[ClusterNode], others: Iterable[Pod]) -> Lodgings:
+        """Those of the pods in these rooms, and of some others."""
+        if len(self._label_keys) > MOST_FORMER * len(rooms):
+            self._label_keys.clear()
+        keys = relevant_label_keys(others).union(*[self._looked_at(node) for node in rooms])
+        if self._latest is None or not self._latest.shapes.made_from(snapshot, keys):
+            self._latest = Lodgings(Shapes(snapshot.namespaces, snapshot.storage, keys), Units(()))
+        self._latest.shrink(len(rooms))
+        return self._latest
+
+    def measured(self, lodgings: Lodgings, names: set[str]) -> Lodgings:
+        """The same, if they measure these resources; otherwise new ones that do."""
+        if not names <= lodgings.units.column.keys():
+            self._latest = lodgings = Lodgings(lodgings.shapes.anew(), Units(names))
+        return lodgings
+
+    def _looked_at(self, node: ClusterNode) -> frozenset[str]:
+        known = self._label_keys.get(node.name)
+        if known is None or known[0] is not node:
+            known = self._label_keys[node.name] = node, relevant_label_keys(node.pods)
+        return known[1]
+
+
+def left_of(node: ClusterNode, residents: Iterable[Resident], units: Units) -> list[int]:
+    """What these residents leave of a node, resource by resource."""
+    left = units.amounts(node.allocatable)
+    for column, amount in chain.from_iterable([shape.need for _, shape in residents]):
+        left[column] -= amount
+    return left
