@@ -18,6 +18,7 @@ from dovetail.controllers.weighing import weighed_launch, weighed_pods
 from dovetail.core.lifecycle.deadline import read_deadline
 from dovetail.core.provisioning.eligibility import AHEAD, NOT_FOR_US
 from dovetail.core.provisioning.plan import Launch, ProvisioningPlan, plan_provisioning
+from dovetail.core.scheduling.register import Register
 from dovetail.model.kinds import NODE_POOL, POD
 from dovetail.model.nodeclaim import NodeClaim
 from dovetail.model.nodepool import NodePool
@@ -72,6 +73,7 @@ class Provisioner:
 
     def __init__(self, context: Context) -> None:
         self._context = context
+        self._register = Register()
         settings = context.settings
         self._batch = Batch(settings.batch_idle_duration.total_seconds(), settings.batch_max_duration.total_seconds())
         self._ahead: dict[str, datetime] = {}  # when the pods of claims that go will be moved whatever holds them
@@ -141,7 +143,7 @@ class Provisioner:
         pools = [pool for _, pool in sorted(context.state.nodepools.items.items())]
         snapshot = context.state.snapshot(context.clock.now(), await find_catalogs(context.cloud, pools))
         began = asyncio.get_running_loop().time()
-        plan = plan_provisioning(snapshot)
+        plan = plan_provisioning(snapshot, register=self._register)
         self._measure(plan, asyncio.get_running_loop().time() - began)
         self._tell(plan)
         pods = weighed_pods(plan.refusals)

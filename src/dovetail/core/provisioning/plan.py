@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from dovetail.core.provisioning.claims import claim_for
 from dovetail.core.provisioning.eligibility import displaced_pods, provisionable_pods, usable_pools
 from dovetail.core.provisioning.held import revise
+from dovetail.core.scheduling.register import Register
 from dovetail.core.scheduling.solve import solve
 from dovetail.core.scheduling.template import fitting_types
 from dovetail.model.nodeclaim import NodeClaim
@@ -34,14 +35,16 @@ class ProvisioningPlan:
     pool_refusals: tuple[Refusal, ...] = ()
 
 
-def plan_provisioning(snapshot: Snapshot, *, respect_preferences: bool = True) -> ProvisioningPlan:
-    """Find homes for every pod that waits, and for those whose node is going."""
+def plan_provisioning(
+    snapshot: Snapshot, *, respect_preferences: bool = True, register: Register | None = None
+) -> ProvisioningPlan:
+    """Find homes for every pod that waits, and for those whose node is going. A `register` of plans before helps."""
     waiting, invalid = provisionable_pods(snapshot)
     pods = [*waiting, *displaced_pods(snapshot)]
     if not pods:
         return ProvisioningPlan(refusals=tuple(invalid))
     pools = usable_pools(snapshot)
-    placement = solve(snapshot, pods, pools, respect_preferences=respect_preferences)
+    placement = solve(snapshot, pods, pools, respect_preferences=respect_preferences, register=register)
     placement = revise(placement, snapshot, waiting, pools, respect_preferences=respect_preferences)
     return ProvisioningPlan(
         launches=tuple(Launch(claim_for(draft), tuple(draft.pods)) for draft in placement.drafts),

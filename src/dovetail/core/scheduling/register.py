@@ -17,7 +17,9 @@ from dovetail.model.snapshot import ClusterNode, Snapshot
 
 Resident = tuple[Pod, Shape]
 MOST_FORMER = 2
-"""So many times the nodes that are there may be remembered."""
+"""So many times the nodes and pods that are there may be remembered."""
+FEW = 1_000
+"""So many pods are remembered in any case."""
 
 
 class Entry(msgspec.Struct, eq=False):
@@ -55,6 +57,10 @@ class Lodgings:
             entry = self._entries[node.name] = Entry(node, residents)
         return entry
 
+    def crowded(self, people: int) -> bool:
+        """Whether most of those remembered are gone, of whom so many are there."""
+        return self.shapes.met > MOST_FORMER * people + FEW
+
     def shrink(self, nodes: int) -> None:
         """Nodes come and go: forget when most of what is known is of nodes that went."""
         if len(self._entries) > MOST_FORMER * nodes:
@@ -73,10 +79,12 @@ class Register:
         if len(self._label_keys) > MOST_FORMER * len(rooms):
             self._label_keys.clear()
         keys = relevant_label_keys(others).union(*[self._looked_at(node) for node in rooms])
-        if self._latest is None or not self._latest.shapes.made_from(snapshot, keys):
-            self._latest = Lodgings(Shapes(snapshot.namespaces, snapshot.storage, keys), Units(()))
-        self._latest.shrink(len(rooms))
-        return self._latest
+        latest = self._latest
+        people = sum([len(node.pods) for node in rooms])
+        if latest is None or latest.crowded(people) or not latest.shapes.made_from(snapshot, keys):
+            latest = self._latest = Lodgings(Shapes(snapshot.namespaces, snapshot.storage, keys), Units(()))
+        latest.shrink(len(rooms))
+        return latest
 
     def measured(self, lodgings: Lodgings, names: set[str]) -> Lodgings:
         """The same, if they measure these resources; otherwise new ones that do."""

@@ -20,9 +20,6 @@ from dovetail.model.snapshot import Snapshot
 from dovetail.model.storage import Storage
 from dovetail.model.wire import LabelSelector
 
-MOST_KEPT = 50_000
-"""So many sets of labels are remembered before a new start: those of pods that went are among them."""
-
 
 class Shape:
     """A set of equal pods. Compared by identity; made by `Shapes`."""
@@ -104,8 +101,12 @@ class Shapes:
             self._label_keys == tuple(sorted({*label_keys}))
             and self._namespaces == snapshot.namespaces
             and self._storage == snapshot.storage
-            and len(self._kept) < MOST_KEPT
         )
+
+    @property
+    def met(self) -> int:
+        """About how many pods it remembers, those that went since included."""
+        return len(self._kept)
 
     def anew(self) -> "Shapes":
         """One made from the same that has met nobody yet."""
