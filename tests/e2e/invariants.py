@@ -96,6 +96,7 @@ class Judge:
             "PodDisruptionBudget": self._budget,
         }
         self.broken: list[str] = []
+        self._met_once: set[str] = set()  # budgets that had all they want
         self.evicted: list[Plain] = []
         self.most_away: dict[str, int] = {}
 
@@ -220,7 +221,11 @@ class Judge:
     def _budget(self, before: Plain | None, after: Plain | None) -> None:
         was, now = ((each or {}).get("status") or {} for each in (before, after))
         healthy, wanted = now.get("currentHealthy", 0), now.get("desiredHealthy", 0)
-        if healthy < was.get("currentHealthy", 0) and healthy < wanted <= was.get("desiredHealthy", 0):
+        about = (after or before or {})["metadata"]["uid"]
+        if healthy >= wanted > 0:
+            self._met_once.add(about)  # before, pods come up, and some falter: nobody took them away
+        fell = healthy < was.get("currentHealthy", 0) and healthy < wanted <= was.get("desiredHealthy", 0)
+        if fell and about in self._met_once:
             assert after is not None
             self.broken.append(f"disruption budget {after['metadata']['name']}: {healthy} healthy, {wanted} wanted")
 

@@ -145,6 +145,13 @@ CASES = {
 }
 
 
+def test_a_budget_is_held_to_what_it_wants_once_it_had_it():
+    """While pods come up for the first time some may falter, without anybody's doing."""
+    assert not broken(("PodDisruptionBudget", budget(1, 2)), ("PodDisruptionBudget", budget(0, 2)))
+    met = (("PodDisruptionBudget", budget(each, 2)) for each in (1, 2, 1))
+    assert "healthy" in broken(*met)
+
+
 @pytest.mark.parametrize("words", CASES)
 def test_a_broken_law_is_told(words):
     assert words in broken(*CASES[words])

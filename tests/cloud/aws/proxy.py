@@ -51,6 +51,8 @@ class Proxy:
     address: str = ""
     calls: Counter[str] = field(default_factory=Counter)
     asked: list[Asked] = field(default_factory=list)
+    lost: Counter[str] = field(default_factory=Counter)
+    """Answers that never came from moto."""
     parameters: dict[str, str] = field(default_factory=dict)
     """SSM parameters by name, before those moto has."""
     architectures: dict[str, str] = field(default_factory=dict)
@@ -218,7 +220,11 @@ async def _handle(proxy: Proxy, session: aiohttp.ClientSession, request: web.Req
     if asked.operation == "CreateLaunchTemplate":
         proxy.fleets.learn(asked.given)
     turn = proxy.turn if asked.operation in _IN_TURN else nullcontext()
-    async with turn, session.request(request.method, url, data=body, headers=headers) as answer:
-        content = await answer.read()
-        passed = {name: value for name, value in answer.headers.items() if name.lower() not in _HOP_BY_HOP}
-        return web.Response(status=answer.status, body=proxy.amend(asked.operation, content), headers=passed)
+    try:
+        async with turn, session.request(request.method, url, data=body, headers=headers) as answer:
+            content = await answer.read()
+            passed = {name: value for name, value in answer.headers.items() if name.lower() not in _HOP_BY_HOP}
+            return web.Response(status=answer.status, body=proxy.amend(asked.operation, content), headers=passed)
+    except aiohttp.ServerDisconnectedError:  # moto on a machine out of breath; what it did before nobody knows
+        proxy.lost[asked.operation] += 1
+        return web.Response(status=503)
