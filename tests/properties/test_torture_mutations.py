@@ -126,8 +126,8 @@ def drained_nodes_are_never_let_go(patch):
 def nobody_launches_for_pods_that_were_displaced(patch):
     real = provisioning.plan_provisioning
 
-    def forgetful(snapshot):
-        plan = real(snapshot)
+    def forgetful(snapshot, **kept):
+        plan = real(snapshot, **kept)
         return replace(plan, launches=plan.launches if not snapshot.nodes else ())
 
     patch.setattr(provisioning, "plan_provisioning", forgetful)
