@@ -38,7 +38,7 @@ from dovetail.model.node import Node
 from dovetail.model.nodeclaim import DEPENDENTS, DISRUPTION_REASON, INITIALIZED, NodeClaim
 from dovetail.model.pause import PAUSE, SWITCH, UNREAD, Pause, read_pause
 from dovetail.model.reason import Reason
-from dovetail.model.snapshot import ClusterNode, Snapshot
+from dovetail.model.snapshot import Snapshot
 from dovetail.model.taints import Taint
 from dovetail.ports.cluster import Notice
 from dovetail.ports.errors import Conflict, NotFound
@@ -59,7 +59,6 @@ class Executor:
         self._starting: set[str] = set()
         self._planned: dict[str, list[NodeClaim]] = {}  # replacements this process still has to create
         self._ended: set[str] = set()  # told already, their nodes are still going
-        self._tidied: tuple[ClusterNode, ...] = ()  # looked through for marks of no command
         self.reconciler: Reconciler[str] = Reconciler("disruption.queue", self.reconcile, workers=100)
         context.state.claims.listen(self._claim_changed)
 
@@ -320,9 +319,7 @@ class Executor:
     async def tidy(self) -> None:
         """Take away the marks of no command at all: an earlier life, or another program, left them behind."""
         state = self._context.state
-        there = state.cluster_nodes()
-        seen = {*map(id, self._tidied)}  # the same value: nothing about that node has changed since
-        for claim in [each.claim for each in there if each.claim is not None and id(each) not in seen]:
+        for claim in list(state.claims.items.values()):
             nodes = state.nodes_of(claim)
             if not claim.has(DISRUPTION_REASON) and not any(node.spec.taints and _is_marked(node) for node in nodes):
                 continue
@@ -330,7 +327,6 @@ class Executor:
             if not leaving and RECORD_ANNOTATION not in claim.metadata.annotations and self._context.manages(claim):
                 log.info("marks of no command removed", extra={"nodeclaim": claim.name})
                 await self._release(claim)
-        self._tidied = there
 
     async def _release(self, claim: NodeClaim) -> None:
         for node in self._context.state.nodes_of(claim):

@@ -6,7 +6,6 @@ that a large cluster that is at rest is quiet. Decides nothing.
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
-from typing import NamedTuple
 
 from dovetail.controllers.context import Context
 from dovetail.core.disruption.balance import BALANCED, weigh
@@ -42,33 +41,20 @@ _NAMING = frozenset({"Unschedulable", "CantReplace", "DrainWouldStall"})
 REMEMBERED = 200_000
 
 
-class Heard(NamedTuple):
-    """What a method last refused; those it refuses for the same reason again need no second look for a while."""
-
-    at: datetime
-    refusals: tuple[Refusal, ...]
-
-
 class Telling:
     """What was told, and when."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
         self._told_at: dict[tuple[str, ...], datetime] = {}
-        self._heard: dict[str, Heard] = {}
 
     def refused(self, method: str, refusals: Iterable[Refusal], look: Pass) -> None:
         """What stands in the way of a method, on each node."""
         now = self._context.clock.now()
-        refusals = tuple(refusals)
-        heard = self._heard.get(method)
-        known = {*map(id, heard.refusals)} if heard is not None and now - heard.at < RENAME else set()
-        self._heard[method] = Heard(heard.at if heard is not None and known else now, refusals)
         fresh = [
             each
             for each in refusals
-            if id(each) not in known
-            and each.code in TOLD
+            if each.code in TOLD
             and not (each.code in _NAMING and self._is_told((method, each.about, each.code), now, RENAME))
             and self._is_news((each.about, each.code, each.message), now)
         ]

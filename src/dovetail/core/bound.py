@@ -8,7 +8,6 @@ cluster can cost less. Pods that fit no offering at all are left out, as they co
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import repeat
 
 import msgspec
 import numpy as np
@@ -55,9 +54,10 @@ class Bought:
 def lower_bound(snapshot: Snapshot) -> float:
     """Dollars an hour below which the pods on managed nodes cannot run on what can be bought, or was."""
     managed = [node for node in snapshot.nodes if node.managed]
-    past = [each for each in map(_bought, managed, repeat(snapshot)) if each is not None]
-    past = [each for each in past if not is_sold(each, snapshot.nodepools, snapshot.catalogs)]
-    floor = Floor(*with_past(snapshot.nodepools, snapshot.catalogs, past))
+    pools, catalogs = snapshot.nodepools, snapshot.catalogs
+    machines = [each for node in managed if (each := _bought(node, snapshot)) is not None]
+    past = [each for each in machines if not is_sold(each, pools, catalogs)]
+    floor = Floor(*with_past(pools, catalogs, past))
     return floor.of(pod for node in managed for pod in node.pods)
 
 
@@ -65,11 +65,10 @@ def _bought(node: ClusterNode, snapshot: Snapshot) -> Bought | None:
     """What a node was bought at, as far as anybody still knows its price."""
     assert node.claim is not None, "only managed nodes are asked"
     kind = snapshot.types_by_pool.get(node.nodepool_name, {}).get(node.labels.get(INSTANCE_TYPE, ""))
-    where = (node.labels.get(ZONE), node.labels.get(CAPACITY_TYPE))
-    for offering in kind.offerings if kind is not None else ():
-        if (offering.zone, offering.capacity_type) == where:
-            return Bought(_labelled(node.claim, node.labels), node.nodepool_name, offering.price)
-    return None
+    bought = kind.bought_with(node.labels) if kind is not None else None
+    if bought is None:
+        return None
+    return Bought(_labelled(node.claim, node.labels), node.nodepool_name, bought.price)
 
 
 def _labelled(claim: NodeClaim, labels: Mapping[str, str]) -> NodeClaim:

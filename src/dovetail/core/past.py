@@ -50,13 +50,10 @@ def is_sold(machine: Machine, pools: Pools, catalogs: Catalogs) -> bool:
         return False
     if pool.requirements.intersects(Requirements.from_labels(labels)) is not None:
         return False
-    return any(
-        offering.available and offering.price <= machine.price + ROUNDED
-        for type_ in catalogs.get(machine.pool, ())
-        if type_.name == labels.get(INSTANCE_TYPE)
-        for offering in type_.offerings
-        if (offering.zone, offering.capacity_type) == (labels.get(ZONE), labels.get(CAPACITY_TYPE))
-    )
+    alike = [
+        each.bought_with(labels) for each in catalogs.get(machine.pool, ()) if each.name == labels.get(INSTANCE_TYPE)
+    ]
+    return any(each is not None and each.available and each.price <= machine.price + ROUNDED for each in alike)
 
 
 def kind_of(machine: Machine) -> Kind:

@@ -1,6 +1,6 @@
 """What can be bought: instance types, and their offerings by zone and capacity type with prices."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -50,6 +50,11 @@ class InstanceType:
             total = add(*({MEMORY: amount} for amount in pages))[MEMORY]
             free[MEMORY] = max(free[MEMORY] - total, Quantity.of(0))
         return free
+
+    def bought_with(self, labels: Mapping[str, str]) -> Offering | None:
+        """The offering a node with these labels was bought as, whether it can be had now or not."""
+        where = (labels.get(ZONE), labels.get(CAPACITY_TYPE))
+        return next((each for each in self.offerings if (each.zone, each.capacity_type) == where), None)
 
     def cheapest(self, wanted: Requirements, well_known: frozenset[str]) -> Offering | None:
         """The cheapest available offering compatible with `wanted`; ties by zone and capacity type."""

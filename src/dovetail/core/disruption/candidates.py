@@ -202,10 +202,8 @@ def _candidate(facts: Facts, snapshot: Snapshot, book: FactBook) -> Candidate:
 
 def node_price(node: ClusterNode, instance_type: InstanceType | None) -> float:
     """What the node costs an hour, as its offering says, whether that can be had now or not; 0 if nobody knows."""
-    for offering in instance_type.offerings if instance_type is not None else ():
-        if (offering.zone, offering.capacity_type) == (node.labels.get(ZONE), node.labels.get(CAPACITY_TYPE)):
-            return offering.price
-    return 0.0
+    bought = instance_type.bought_with(node.labels) if instance_type is not None else None
+    return bought.price if bought is not None else 0.0
 
 
 def least_disruptive(candidates: Iterable[Candidate]) -> list[Candidate]:

@@ -1,8 +1,8 @@
 """Simulations kept from one pass to the next.
 
-A sweep follows the cluster as long as nothing but the pods of some nodes has changed, and keeps the answers that this
-does not touch. Anything else, pods that wait for a node included, and one is made anew; while pods wait that one is for
-once, and the one before goes on when they have settled.
+A sweep follows the cluster as long as some nodes have other pods, or leave, and nothing else has changed; it keeps the
+answers that this does not touch. Anything else, pods that wait for a node included, and one is made anew. While pods
+wait that one is for once, and the one before goes on when they have settled.
 """
 
 from collections.abc import Sequence
@@ -102,7 +102,7 @@ class Simulations:
         if len(moves.changed) > max(ALWAYS_FOLLOWED, MOST_CHANGED * nodes) or self._followed > max(nodes, 10):
             self._followed = 0  # a new start now and then lets go of what only former pods had
             return None
-        done = all(sweep.part_with(sweep.row(name)) for name in moves.departed) and all(
+        done = all(sweep.part_with(sweep.row(node.name)) for node in moves.departed) and all(
             sweep.follow(sweep.row(node.name), node, closed=node.name in view.closed) for node in moves.changed
         )
         return sweep if done else None
@@ -112,7 +112,7 @@ class Simulations:
 class Moves:
     """What became of the nodes between two views."""
 
-    departed: list[str]
+    departed: list[ClusterNode]  # as they were
     changed: list[ClusterNode]
 
 
@@ -125,15 +125,16 @@ def _moves(before: View, after: View) -> Moves | None:
         old = there.pop(new.name, None)
         if (old is new and not (toggled and new.name in toggled)) or (leaving(new) and (old is None or leaving(old))):
             continue
-        if old is None or not _alike(old, new):
+        if old is None:
             return None
         if leaving(new):
-            moves.departed.append(new.name)
+            moves.departed.append(old)
+        elif not _alike(old, new):
+            return None
         elif old.pods != new.pods or new.name in toggled:
             moves.changed.append(new)
-    lost = [old for old in there.values() if not leaving(old)]
-    moves.departed.extend(old.name for old in lost)
-    return moves if all(old.launched for old in lost) else None
+    moves.departed.extend(old for old in there.values() if not leaving(old))
+    return moves if all(old.launched for old in moves.departed) else None
 
 
 def _made(view: View, register: Register) -> Sweep:
@@ -163,17 +164,15 @@ def _comparable(before: View, after: View) -> bool:
 
 
 def _alike(before: ClusterNode, after: ClusterNode) -> bool:
-    """Whether a node differs in nothing but its pods, as far as the scheduler sees, or goes."""
-    return before.launched and (
-        (leaving(after) and not leaving(before))
-        or (
-            after.launched
-            and before.managed == after.managed
-            and before.initialized == after.initialized
-            and leaving(before) == leaving(after)
-            and before.labels == after.labels
-            and all_taints(before) == all_taints(after)
-            and before.allocatable == after.allocatable
-            and before.capacity == after.capacity
-        )
+    """Whether a node differs in nothing but its pods, as far as the scheduler sees."""
+    return (
+        before.launched
+        and after.launched
+        and before.managed == after.managed
+        and before.initialized == after.initialized
+        and leaving(before) == leaving(after)
+        and before.labels == after.labels
+        and all_taints(before) == all_taints(after)
+        and before.allocatable == after.allocatable
+        and before.capacity == after.capacity
     )

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from dovetail.core.provisioning.claims import claim_for
 from dovetail.core.provisioning.eligibility import displaced_pods, provisionable_pods, usable_pools
 from dovetail.core.provisioning.held import revise
+from dovetail.core.scheduling.base import Base
 from dovetail.core.scheduling.register import Register
-from dovetail.core.scheduling.solve import solve
+from dovetail.core.scheduling.solve import place_all
 from dovetail.core.scheduling.template import fitting_types
 from dovetail.model.nodeclaim import NodeClaim
 from dovetail.model.nodepool import NodePool
@@ -44,7 +45,8 @@ def plan_provisioning(
     if not pods:
         return ProvisioningPlan(refusals=tuple(invalid))
     pools = usable_pools(snapshot)
-    placement = solve(snapshot, pods, pools, respect_preferences=respect_preferences, register=register)
+    base = Base(snapshot, pods, pools, register=register)
+    placement = place_all(base, respect_preferences=respect_preferences)
     placement = revise(placement, snapshot, waiting, pools, respect_preferences=respect_preferences)
     return ProvisioningPlan(
         launches=tuple(Launch(claim_for(draft), tuple(draft.pods)) for draft in placement.drafts),

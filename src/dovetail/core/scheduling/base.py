@@ -141,17 +141,14 @@ class Base:
     def _unclaimed(self, row: int) -> list[int]:
         """What residents leave of a room, less what daemons need beyond those already there."""
         node = self.rooms.nodes[row]
-        left = (
-            left_of(node, self.residents[row], self.units)
-            if node.name in self._moving_from
-            else self._lodgings.left(node)
-        )
-        coming = list(self._expected[row]) if self._daemons else None
-        for pod, shape in self.residents[row] if coming is not None else ():
-            if coming is not None and self.is_bound_to_node(pod) and pod.daemon:
+        some_move = node.name in self._moving_from
+        left = left_of(node, self.residents[row], self.units) if some_move else self._lodgings.left(node)
+        coming = list(self._expected[row]) if self._daemons else []
+        for pod, shape in self.residents[row] if coming else ():
+            if self.is_bound_to_node(pod) and pod.daemon:
                 for column, amount in shape.need:
                     coming[column] -= amount
-        for column, amount in enumerate(coming or ()):
+        for column, amount in enumerate(coming):
             if amount > 0:
                 left[column] -= amount
         return left

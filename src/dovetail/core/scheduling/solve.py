@@ -14,7 +14,6 @@ from dovetail.core.scheduling.board import Board
 from dovetail.core.scheduling.draft import Draft
 from dovetail.core.scheduling.explain import Explanation
 from dovetail.core.scheduling.placing import Placing
-from dovetail.core.scheduling.register import Register
 from dovetail.core.scheduling.rulebook import Rulebook
 from dovetail.core.scheduling.shape import Shape
 from dovetail.core.scheduling.shop import Shop
@@ -34,20 +33,23 @@ class Placement:
     refusals: dict[Key, Refusal]
 
 
-def solve(  # noqa: PLR0913 - what it is asked
+def solve(
     snapshot: Snapshot,
     pods: Sequence[Pod],
     pools: Sequence[NodePool],
     *,
     respect_preferences: bool = True,
     standing: bool = False,
-    register: Register | None = None,
 ) -> Placement:
     """Place all pods that can be placed. `pools` are those that may make nodes, in the order they are tried.
 
     With `standing`, nodes on their way out count for topology as long as they are there.
     """
-    base = Base(snapshot, pods, pools, standing=standing, register=register)
+    return place_all(Base(snapshot, pods, pools, standing=standing), respect_preferences=respect_preferences)
+
+
+def place_all(base: Base, *, respect_preferences: bool) -> Placement:
+    """The same for a base state: its pods that move are placed."""
     shapes = dict.fromkeys(shape for _, shape in base.moving)
     board = Board(base, Rulebook(base, shapes, respect_preferences=respect_preferences))
     placing = Placing(board, Shop(base))
