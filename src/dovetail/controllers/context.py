@@ -32,6 +32,7 @@ class Ports:
     ledger: Ledger = field(default_factory=NoLedger)
     interruptions: tuple[InterruptionSource, ...] = ()
     node_classes: NodeClassKeeper | None = None
+    seen: bool = True  # whether anybody reads events and metrics
 
 
 @dataclass(frozen=True, kw_only=True)

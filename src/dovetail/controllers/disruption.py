@@ -154,17 +154,19 @@ class Disruption:
     ) -> dict[str, tuple[Refusal, ...]]:
         """What a method refused, and what it proposes, told on the nodes."""
         refused = plan.refusals_by_method[method.name]
-        self._telling.budgets(method.reason, context)
-        self._telling.refused(method.name, refused, context)
-        for command in commands:
-            self._telling.considered(command, context)
+        if self._context.seen:
+            self._telling.budgets(method.reason, context)
+            self._telling.refused(method.name, refused, context)
+            for command in commands:
+                self._telling.considered(command, context)
         return {method.name: refused}
 
     def _ask(self, method: Method, context: Pass) -> Plan:
         clock = asyncio.get_running_loop()
         began = clock.time()
         plan = plan_pass(context, methods=(method,))
-        self._figures.note(method, plan, context, clock.time() - began)
+        if self._context.seen:
+            self._figures.note(method, plan, context, clock.time() - began)
         return plan
 
     async def _start(self, commands: Iterable[Command], context: Pass, refused: Refusals) -> bool:

@@ -67,7 +67,7 @@ class Manager:
         if self.node_classes is not None:
             self.transitions.follow(self.node_classes.informer)
             self.gauges.follow(self.node_classes.informer)
-        for reconciler in self._reconcilers():
+        for reconciler in self._reconcilers() if ports.seen else ():
             reconciler.told = count_reconciles(context)
         self.advisor = Advisor(context, self.nodepools, self.marking)
         self.overhearing = Overhearing(context, self.interruptions, self.advisor)

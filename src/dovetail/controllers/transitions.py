@@ -24,7 +24,8 @@ class Transitions:
         followed: tuple[Informer[Any], ...] = (state.claims, state.nodepools, state.nodes)
         for informer in followed:
             self.follow(informer)
-        state.pods.listen(self._pod_changed)
+        if context.seen:
+            state.pods.listen(self._pod_changed)
 
     def follow(self, informer: Informer[Any]) -> None:
         """Count what becomes of the conditions of a kind, and how long its objects take to go."""
@@ -37,7 +38,8 @@ class Transitions:
                 took = self._since(before.metadata.deletion_timestamp)
                 self._context.metrics.observe(f"operator_{kind}_termination_duration_seconds", took)
 
-        informer.listen(changed)
+        if self._context.seen:
+            informer.listen(changed)
 
     def _turned(self, kind: str, before: tuple[Condition, ...], after: tuple[Condition, ...]) -> None:
         if before is after:

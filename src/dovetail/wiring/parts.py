@@ -89,15 +89,17 @@ def assemble(
     supply = find_supply(cluster, clock, settings, metrics)
     recorder = EventRecorder(cluster, clock, metrics=metrics)
     gated = GatedCloud(supply.supplier, gate)
+    seen = not isinstance(metrics, UnseenMetrics)
     ports = Ports(
         cluster=cluster,
-        cloud=gated if isinstance(metrics, UnseenMetrics) else MeasuredCloud(gated, metrics),
+        cloud=MeasuredCloud(gated, metrics) if seen else gated,
         clock=clock,
         recorder=recorder,
         metrics=metrics,
         ledger=ledger or NoLedger(),
         interruptions=supply.interruptions,
         node_classes=supply.keeper,
+        seen=seen,
     )
     return Parts(cluster, supply.supplier, recorder, Manager(ports, settings), metrics, gate, settings.dry_run)
 
