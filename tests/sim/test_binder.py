@@ -5,6 +5,7 @@ import asyncio
 from dovetail.model.kinds import POD
 from dovetail.model.wire import Key
 from dovetail.sim.kinds import NODE
+from dovetail.sim.kinds import POD as POD_RESOURCE
 from dovetail.sim.loop import run
 from dovetail.sim.world import World, WorldOptions
 from sim.day import node
@@ -163,3 +164,63 @@ def test_a_node_that_goes_takes_its_domain_along_and_lets_waiting_pods_in():
     before, after = run(main(), limit=3600)
     assert "didn't match pod topology spread constraints" in before
     assert after == "a"
+
+
+def placed_after(nodes, pods, change):
+    """Where the last of the pods is, before and after the change, and how often the scheduler wrote on it."""
+
+    async def main():
+        async with World(WorldOptions(seed=5)) as world:
+            for each in nodes:
+                world.apply(each)
+            await asyncio.sleep(15)
+            for each in pods:
+                world.apply(each)
+                await asyncio.sleep(0.5)
+            key = Key("default", pods[-1]["metadata"]["name"])
+            before = place(await world.get(POD, key))
+            change(world)
+            await asyncio.sleep(45)
+            writes = sum(entry.key == key and entry.summary == "Pending -" for entry in world.log) - 1
+            return before, place(await world.get(POD, key)), writes
+
+    return run(main(), limit=3600)
+
+
+def test_a_node_that_cannot_take_it_yet_is_no_reason_to_try_a_pod_again():
+    full = "0/1 nodes are available: 1 Insufficient cpu."
+
+    def grow(world):
+        world.apply({**node("b"), "spec": {"taints": [{"key": "team", "effect": "NoSchedule"}]}})
+
+    assert placed_after([node("a")], [pod("big", "3"), pod("web", "2")], grow) == (full, full, 1)
+
+
+def test_a_node_wakes_the_pods_it_takes_once_it_is_ready():
+    full = "0/1 nodes are available: 1 Insufficient cpu."
+    pods = [pod("big", "3"), pod("web", "2")]
+    assert placed_after([node("a")], pods, lambda world: world.apply(node("b"))) == (full, "b", 1)
+
+
+def test_a_pod_that_goes_lets_in_those_it_repelled_from_every_node_of_its_zone():
+    nodes = [labelled("a", zone="east"), labelled("b", zone="east")]
+    shy = pod("shy", "4", affinity=required("podAntiAffinity", near("web")))
+    before, after, _ = placed_after(
+        nodes,
+        [shy, pod("web", "1", {"app": "web"}, nodeSelector={"kubernetes.io/hostname": "b"})],
+        lambda world: world.api.delete(POD_RESOURCE, Key("default", "shy")),
+    )
+    assert "anti-affinity" in before
+    assert after == "b"
+
+
+def test_a_pod_that_goes_lets_in_those_that_avoided_its_whole_zone():
+    nodes = [labelled("a", zone="east"), labelled("b", zone="east")]
+    shy = pod("shy", nodeSelector={"kubernetes.io/hostname": "b"}, affinity=required("podAntiAffinity", near("web")))
+    before, after, _ = placed_after(
+        nodes,
+        [pod("web", "4", {"app": "web"}), shy],
+        lambda world: world.api.delete(POD_RESOURCE, Key("default", "web")),
+    )
+    assert "anti-affinity" in before
+    assert after == "b"

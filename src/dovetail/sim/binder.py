@@ -1,8 +1,9 @@
 """A stand-in for kube-scheduler: binds pending pods to nodes that fit, and says on the pod why none does.
 
 Written without the core's solver, so that one can be held against the other. Considers pods by priority, then age;
-among the nodes that fit takes the least allocated, ties by name. A pod that fits nowhere is tried again when a node or
-the pods on it change. Leaves out preemption and volumes.
+among the nodes that fit takes the least allocated, ties by name. A pod that fits nowhere is tried again when a node, or
+the pods on it, changed so that this node alone would take it: as the real one's queueing hints have it, a node that has
+just come and is not ready yet wakes nobody. Leaves out preemption and volumes.
 """
 
 from string import digits
@@ -33,10 +34,11 @@ class Binder(Agent[str]):
         super().__init__(api, seed)
         self.landscape = Landscape()
         self._waiting: dict[Key, bool] = {}  # unbound pods; True: worth a try in the next cycle
+        self._news: dict[str, None] = {}  # nodes that changed since the last cycle and may take a pod they did not
         self._refused: dict[str, dict[str, list[str]]] = {}  # why a site is out, by shape: for one cycle
 
     def hear(self, step: Step) -> None:
-        """Keep the picture of nodes and bound pods; a change that may help wakes the waiting pods."""
+        """Keep the picture of nodes and bound pods; a change that may help wakes waiting pods."""
         record = step.after
         gone = step.type == "DELETED"
         if record.resource == NAMESPACE:
@@ -45,7 +47,7 @@ class Binder(Agent[str]):
         if record.resource == NODE:
             node = record.value(kinds.NODE)
             if isinstance(node, Node) and self.landscape.note_node(node, gone=gone):
-                self._retry()
+                self._retry(node.name, everyone=bool(self.landscape.repelling))
             elif gone:
                 self._retry_dependents()  # a domain fewer: what was uneven may be even now
             return
@@ -55,27 +57,33 @@ class Binder(Agent[str]):
 
     def _hear_pod(self, pod: Pod, *, gone: bool) -> None:
         if self.landscape.note_pod(pod, gone=gone):
-            self._retry()
+            self._retry(pod.node_name, everyone=_repels(pod))
         if gone or pod.node_name or not pod.active:
             self._waiting.pop(pod.key, None)
         elif pod.key not in self._waiting and _wants_binding(pod):
             self._waiting[pod.key] = True
             self.touch(_CYCLE)
 
-    def _retry(self) -> None:
-        if self._waiting:
+    def _retry(self, node: str, *, everyone: bool) -> None:
+        """Look again at whom the node takes now; at everyone, if more than this node may have opened."""
+        if not self._waiting:
+            return
+        self._news[node] = None
+        if everyone:
             self._waiting = dict.fromkeys(self._waiting, True)
-            self.touch(_CYCLE)
+        self.touch(_CYCLE)
 
     def reconcile(self, key: str) -> None:  # noqa: ARG002 - there is one key
         """One cycle over every waiting pod worth a try."""
         hopeless: dict[str, str] = {}  # shapes that fitted nowhere in this cycle
+        changed = [site for site in map(self.landscape.site, self._news) if site is not None]
+        turned_away: set[str] = set()  # shapes that none of those takes, or takes any more
+        self._news.clear()
         self._refused.clear()
         bound = False
-        for record in self._queue():
-            pod = record.value(kinds.POD)
-            if isinstance(pod, Pod):
-                self._waiting[pod.key] = False
+        for record, pod in self._queue():
+            due, self._waiting[pod.key] = self._waiting[pod.key], False
+            if due or _may_fit(record, pod, changed, turned_away):
                 bound = self._schedule(record, pod, hopeless) or bound
         if bound:
             self._retry_dependents()
@@ -88,10 +96,15 @@ class Binder(Agent[str]):
                 self._waiting[key] = True
                 self.touch(_CYCLE)
 
-    def _queue(self) -> list[Record]:
-        records = [self.store.find(POD, key) for key, due in self._waiting.items() if due]
-        present = [record for record in records if record is not None and not record.plain["spec"].get("nodeName")]
-        return sorted(present, key=lambda record: -record.plain["spec"].get("priority", 0))
+    def _queue(self) -> list[tuple[Record, Pod]]:
+        """Every waiting pod, the most important and then the oldest first."""
+        queue = []
+        for key in self._waiting:
+            record = self.store.find(POD, key)
+            pod = record.value(kinds.POD) if record is not None else None
+            if record is not None and isinstance(pod, Pod) and not pod.node_name:
+                queue.append((record, pod))
+        return sorted(queue, key=lambda each: -each[0].plain["spec"].get("priority", 0))
 
     def _schedule(self, record: Record, pod: Pod, hopeless: dict[str, str]) -> bool:
         shape = "" if _depends_on_others(pod) else _shape(record)
@@ -147,6 +160,24 @@ def _depends_on_others(pod: Pod) -> bool:
     """Whether binding another pod may open a place for this one."""
     attracted = pod.spec.affinity is not None and pod.spec.affinity.pod_affinity is not None
     return attracted or bool(pod.spec.topology_spread_constraints)
+
+
+def _repels(pod: Pod) -> bool:
+    return pod.spec.affinity is not None and pod.spec.affinity.pod_anti_affinity is not None
+
+
+def _may_fit(record: Record, pod: Pod, changed: list[Site], turned_away: set[str]) -> bool:
+    """Whether one of the nodes that changed takes the pod, or its neighbours have a say in it."""
+    shape = _shape(record)
+    if not changed or shape in turned_away:
+        return False
+    if _depends_on_others(pod) or _repels(pod):
+        return True
+    demand = Demand.of(pod)
+    fits = any(not refusal(demand, site) for site in changed)
+    if not fits and shape:
+        turned_away.add(shape)
+    return fits
 
 
 def _shape(record: Record) -> str:
