@@ -1,6 +1,7 @@
 """What the world does beyond the contract: dead machines, abandoned pods, faults, a quiet week for nothing."""
 
 import asyncio
+import gc
 from datetime import timedelta
 
 import pytest
@@ -122,6 +123,32 @@ def test_a_watch_that_falls_too_far_behind_or_lives_too_long_ends():
         return world.clock.now()
 
     assert timedelta(minutes=5) <= in_world(story) - in_world(now) <= timedelta(minutes=11)
+
+
+def test_a_watch_leaves_next_to_nothing_that_only_the_collector_could_free():
+    """A long story runs without looking for garbage in cycles, so it must not make any."""
+
+    async def story(world):
+        world.apply(node("one"))
+        watch = world.watch(CONFIG_MAP, (await world.list(CONFIG_MAP)).resource_version)
+        hearing = asyncio.ensure_future(anext(watch))
+        await asyncio.sleep(1)
+        gc.collect()
+        for number in range(100):
+            world.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta("map"), "data": {"at": str(number)}})
+            await hearing
+            hearing = asyncio.ensure_future(anext(watch))
+            await asyncio.sleep(1)
+        hearing.cancel()
+        return gc.collect()
+
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        assert in_world(story) < 100
+    finally:
+        if collects:
+            gc.enable()
 
 
 async def now(world):

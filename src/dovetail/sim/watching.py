@@ -44,6 +44,7 @@ class WatchStream(AsyncIterator[Change[T]], Generic[T]):
         self._terms = WatchTerms(0, 0, 0)
         self._ends_at = 0.0
         self._bookmark_at = 0.0
+        self._waiter: asyncio.Future[None] | None = None
 
     def since(self, version: str) -> "WatchStream[T]":
         """Start after this resource version; without one, start with what there is."""
@@ -93,24 +94,25 @@ class WatchStream(AsyncIterator[Change[T]], Generic[T]):
         if loop.time() >= self._bookmark_at:
             self._bookmark_at = loop.time() + self._terms.bookmark_every
             return Change("BOOKMARK", str(self._store.version))
-        waiter = loop.create_future()
-
-        def hear(step: Step) -> None:
-            if self._matches(step):
-                loop.call_at(step.at + self._terms.delay, _wake, waiter)
-            else:  # nothing to wake up for
-                self._position += 1
-                self._table.waiting.append(hear)
-
-        self._table.waiting.append(hear)
+        waiter = self._waiter = loop.create_future()
+        self._table.waiting.append(self._hear)
         timer = loop.call_at(min(self._ends_at, self._bookmark_at), _wake, waiter)
         try:
             await waiter
         finally:
             timer.cancel()
-            if hear in self._table.waiting:
-                self._table.waiting.remove(hear)
+            if self._hear in self._table.waiting:
+                self._table.waiting.remove(self._hear)
         return None
+
+    def _hear(self, step: Step) -> None:
+        """The step that was waited for has come; a method, since a closure that names itself is never freed alone."""
+        assert self._waiter is not None, "heard only while waiting"
+        if self._matches(step):
+            self._store.loop.call_at(step.at + self._terms.delay, _wake, self._waiter)
+        else:  # nothing to wake up for
+            self._position += 1
+            self._table.waiting.append(self._hear)
 
     def _matches(self, step: Step) -> bool:
         before = step.before is not None and self._selects(step.before.plain)

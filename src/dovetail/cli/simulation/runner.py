@@ -46,8 +46,8 @@ DAY = 86_400.0
 SAMPLES = 60
 STEPS = tuple(minutes * 60.0 for minutes in (1, 2, 5, 10, 15, 30, 60))
 """How far apart two looks at the cluster are: the longest of which a story has so many."""
-OBJECTS_BETWEEN_COLLECTIONS = 200_000
-COLLECTIONS_BETWEEN_OLDER = (20, 50)
+OBJECTS_BETWEEN_COLLECTIONS = 1_000_000
+COLLECTIONS_BETWEEN_OLDER = (4, 4)
 
 
 @dataclass(frozen=True, slots=True)
