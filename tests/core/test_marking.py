@@ -7,7 +7,15 @@ import msgspec
 import pytest
 
 from builders import LARGE, NOON, claim, nodepool, pod, stamped
-from dovetail.core.disruption.marking import RECHECK, Findings, marked, marks, pod_notice
+from dovetail.core.disruption.marking import (
+    RECHECK,
+    Findings,
+    has_marks_to_come,
+    judged_alike,
+    marked,
+    marks,
+    pod_notice,
+)
 from dovetail.core.lifecycle.hashing import HASH_VERSION, template_hash
 from dovetail.model.conditions import find
 
@@ -221,3 +229,40 @@ def test_what_is_told_about_the_annotation_of_a_pod(value, elapsed, reason):
         assert notice is not None
         assert notice.message.endswith("will elapse at 2026-01-05T12:10:00Z")
         assert notice.until == NOON + 600 * SECOND
+
+
+@pytest.mark.parametrize(
+    ("fields", "alike"),
+    [
+        ({}, True),
+        ({"conditions": {"DisruptionReason": "True"}}, True),
+        ({"annotations": {"example.com/owner": "me"}}, True),
+        ({"conditions": {"Launched": "Unknown"}}, False),
+        ({"conditions": {"Initialized": "False"}}, False),
+        ({"conditions": {"Consolidatable": "True"}}, False),
+        ({"conditions": {"Drifted": "True"}}, False),
+        ({"annotations": {"karpenter.sh/nodepool-hash": "other"}}, False),
+        ({"annotations": {"karpenter.sh/nodepool-hash-version": "v0"}}, False),
+        ({"labels": {"topology.kubernetes.io/zone": "zone-b"}}, False),
+        ({"age": MINUTE}, False),
+        ({"event_at": NOON}, False),
+    ],
+)
+def test_a_claim_is_judged_anew_only_when_something_changes_that_it_is_judged_by(fields, alike):
+    pool = quiet_pool()
+    assert judged_alike(worker(pool), worker(pool, **fields)) is alike
+
+
+@pytest.mark.parametrize(
+    ("conditions", "something"),
+    [
+        ({}, False),
+        ({"Launched": "Unknown", "Initialized": "Unknown"}, False),
+        ({"Launched": "True"}, True),
+        ({"Initialized": "True"}, True),
+        ({"Consolidatable": "Unknown"}, True),
+        ({"Drifted": "False"}, True),
+    ],
+)
+def test_of_a_claim_that_waits_for_its_instance_there_is_nothing_to_say(conditions, something):
+    assert has_marks_to_come(claim(conditions=conditions)) is something

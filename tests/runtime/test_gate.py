@@ -95,7 +95,17 @@ def test_a_cut_ends_writes_under_way_and_nobody_knows_what_became_of_them():
     through(story, Slow())
 
 
-READS = {"name", "well_known_labels", "node_class_label", "supports", "node_class", "instance_types", "get", "list"}
+READS = {
+    "name",
+    "well_known_labels",
+    "node_class_label",
+    "can_drift",
+    "supports",
+    "node_class",
+    "instance_types",
+    "get",
+    "list",
+}
 REMEMBERS = {"drift", "repair_statements", "avoid"}
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from dovetail.model.conditions import find
-from dovetail.model.kinds import NODE_POOL, POD
+from dovetail.model.kinds import NODE_CLAIM, NODE_POOL, POD
 from dovetail.model.wire import Key
 from dovetail.ports.cluster import Patch
 from dovetail.ports.errors import Unavailable
@@ -121,6 +121,7 @@ def test_what_the_provider_says_is_asked_every_five_minutes_and_its_failures_cha
 
     async def story(life):
         monkeypatch.setattr(life.parts.provider, "drift", drift)
+        monkeypatch.setattr(life.parts.provider, "can_drift", True)
         await settled(life)
         answers["now"] = "ImageDrift"
         await life.until(lambda: condition(life, "Drifted"), within=301)
@@ -130,6 +131,50 @@ def test_what_the_provider_says_is_asked_every_five_minutes_and_its_failures_cha
         assert condition(life, "Drifted").reason == "ImageDrift"
         answers["now"] = ""
         await life.until(lambda: condition(life, "Drifted") is None, within=31)
+
+    live(story, node_class(), pool(), deployment(replicas=3))
+
+
+def test_what_does_not_concern_the_marks_does_not_keep_the_provider_from_being_asked(monkeypatch):
+    """A claim on which somebody else wrote something is still one of those asked about in the next round."""
+    answers = {"now": ""}
+
+    async def drift(_claim):
+        return answers["now"]
+
+    async def story(life):
+        monkeypatch.setattr(life.parts.provider, "drift", drift)
+        monkeypatch.setattr(life.parts.provider, "can_drift", True)
+        await settled(life)
+        await life.until(lambda: condition(life, "Consolidatable"), within=400)
+        await life.world.patch(NODE_CLAIM, life.claims[0].key, Patch({"metadata": {"annotations": {"a.b/c": "d"}}}))
+        await asyncio.sleep(10)
+        answers["now"] = "ImageDrift"
+        await life.until(lambda: condition(life, "Drifted"), within=301)
+
+    live(story, node_class(), pool(), deployment(replicas=3))
+
+
+def test_what_is_written_on_a_claim_while_it_is_marked_is_not_missed(monkeypatch):
+    """A pod event that comes between the mark and its answer: the node is not quiet after all."""
+
+    async def story(life):
+        await settled(life)
+        patch, written = life.world.patch, []
+
+        async def slow(kind, key, asked):
+            answer = await patch(kind, key, asked)
+            marks = [each["type"] for each in asked.body.get("status", {}).get("conditions", ())]
+            if "Consolidatable" in marks and not written:
+                written.append(key)
+                now = life.world.clock.now().replace(microsecond=0).isoformat().replace("+00:00", "Z")
+                await patch(kind, key, Patch({"status": {"lastPodEventTime": now}}, subresource="status"))
+                await asyncio.sleep(1)
+            return answer
+
+        monkeypatch.setattr(life.world, "patch", slow)
+        await life.until(lambda: written, within=400)
+        await life.until(lambda: condition(life, "Consolidatable") is None, within=10)
 
     live(story, node_class(), pool(), deployment(replicas=3))
 

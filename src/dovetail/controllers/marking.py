@@ -13,9 +13,17 @@ import msgspec
 
 from dovetail.controllers.context import Context
 from dovetail.controllers.disruption import read_gates
-from dovetail.core.disruption.marking import RECHECK, Findings, Marks, marked, marks, pod_notice
+from dovetail.core.disruption.marking import (
+    RECHECK,
+    Findings,
+    Marks,
+    has_marks_to_come,
+    judged_alike,
+    marked,
+    marks,
+    pod_notice,
+)
 from dovetail.core.lifecycle.patches import conditions_patch
-from dovetail.model.catalog import InstanceType
 from dovetail.model.kinds import POD
 from dovetail.model.labels import DO_NOT_DISRUPT
 from dovetail.model.nodeclaim import LAUNCHED, NodeClaim
@@ -30,17 +38,17 @@ log = logging.getLogger(__name__)
 RETRY_SECONDS = 30.0
 TURN = 100
 """So many claims are asked about before others get a turn."""
-Types = dict[str, tuple[InstanceType, ...]]
-"""What each pool can be given, by its name."""
+Answers = dict[str, Findings]
+"""What is found of claims whose instance has not drifted, by their pool's name: the same for all of them."""
 REMIND_SECONDS = 1800.0
 """The API server forgets an event after an hour; what still holds is told again before."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Settled:
     """A claim that says what it should, and what that was judged by."""
 
-    claim: NodeClaim
+    claim: NodeClaim  # as it is now: what else changed about it is not judged by
     pool_name: str
     spec: NodePoolSpec
     findings: Findings
@@ -63,17 +71,27 @@ class Marking:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._settled: dict[Key, _Settled] = {}
+        self._writing: set[Key] = set()  # claims being marked: what is heard of those is looked at when that is done
         self._drift_gate = read_gates(context.settings.feature_gates, context.settings.preference_policy).drift
         self.reconciler: Reconciler[Key] = Reconciler("nodeclaim.disruption", self.reconcile)
         context.state.claims.listen(self._claim_changed)
         context.state.nodepools.listen(self._pool_changed)
 
     def _claim_changed(self, before: NodeClaim | None, after: NodeClaim | None) -> None:
-        if after is not None and not after.deleting:
-            self.reconciler.add(after.key)
-        elif before is not None:
-            self.reconciler.forget(before.key)
-            self._settled.pop(before.key, None)
+        """What does not concern the marks, as most of what is written on a claim does not, needs no look."""
+        if after is None or after.deleting:
+            if before is not None:
+                self.reconciler.forget(before.key)
+                self._settled.pop(before.key, None)
+            return
+        key = after.key
+        if key in self._writing:
+            return
+        settled = self._settled.get(key)
+        if settled is not None and settled.claim is before and judged_alike(before, after):
+            settled.claim = after
+        elif settled is not None or has_marks_to_come(after):
+            self.reconciler.add(key)
 
     def _pool_changed(self, before: NodePool | None, after: NodePool | None) -> None:
         if after is None or (before is not None and before.spec == after.spec):
@@ -97,18 +115,24 @@ class Marking:
 
     async def _keep_asking(self) -> None:
         """What nobody tells us of is asked for from time to time: all claims in one go, most of which are as before."""
-        state, clock = self._context.state, self._context.clock
         while True:
             await asyncio.sleep(RECHECK.total_seconds())
-            types: Types = {}
-            for number, (key, settled) in enumerate(list(self._settled.items())):
-                if number % TURN == TURN - 1:
-                    await asyncio.sleep(0)
-                claim, pool = settled.claim, state.pool(settled.pool_name)
-                if pool is None or not settled.wanted.rechecked or state.claims.items.get(key) is not claim:
-                    continue  # nothing can be said, or wants to be known, or a change gave it a turn of its own
-                if not settled.holds(claim, pool, await self._inquire(claim, pool, types), clock.now()):
-                    self.reconciler.add(key)
+            await self._ask_again()
+
+    async def _ask_again(self) -> None:
+        state, clock = self._context.state, self._context.clock
+        answers: Answers = {}
+        alike = not self._context.cloud.can_drift
+        for number, (key, settled) in enumerate(list(self._settled.items())):
+            if number % TURN == TURN - 1:
+                await asyncio.sleep(0)
+            claim, pool = settled.claim, state.pool(settled.pool_name)
+            if pool is None or not settled.wanted.rechecked or state.claims.items.get(key) is not claim:
+                continue  # nothing can be said, or wants to be known, or a change gave it a turn of its own
+            known = answers.get(pool.name) if alike else None
+            findings = known or await self._inquire(claim, pool, answers)
+            if not settled.holds(claim, pool, findings, clock.now()):
+                self.reconciler.add(key)
 
     async def reconcile(self, key: Key) -> float | None:
         """Bring the conditions of one claim up to date. Without its pool nothing can be said, and all stays."""
@@ -128,6 +152,8 @@ class Marking:
             if written is None:
                 return None
             self._settled[key] = _Settled(written, pool.name, pool.spec, findings, wanted)
+            if state.claims.items.get(key) is not written:
+                self.reconciler.add(key)  # it has changed meanwhile
         wait = (wanted.window_ends - now).total_seconds() if wanted.window_ends is not None else None
         unanswered = wanted.rechecked and (findings.types is None or findings.provider_reason is None)
         return min(wait or RETRY_SECONDS, RETRY_SECONDS) if unanswered else wait
@@ -136,10 +162,13 @@ class Marking:
         """The claim as it says so now, if it is still there."""
         if conditions == claim.status.conditions:
             return claim
+        self._writing.add(claim.key)
         try:
             return await self._context.patch_claim(claim, conditions_patch(conditions), status=True)
         except NotFound:
             return None
+        finally:
+            self._writing.discard(claim.key)
 
     async def judged(self, claim: NodeClaim) -> NodeClaim:
         """The claim with the conditions it should have; as it is where nothing can be said. Nothing is written."""
@@ -158,12 +187,16 @@ class Marking:
             return Findings(types=(), provider_reason="", drift_gate=self._drift_gate)
         return await self._inquire(claim, pool, {})
 
-    async def _inquire(self, claim: NodeClaim, pool: NodePool, types: Types) -> Findings:
-        """The provider's answer. The types of a pool are asked for once in a round, and kept in `types`."""
+    async def _inquire(self, claim: NodeClaim, pool: NodePool, answers: Answers) -> Findings:
+        """The provider's answer. What it is for an instance of the pool that has not drifted is kept in `answers`."""
+        cloud = self._context.cloud
         try:
-            if pool.name not in types:
-                types[pool.name] = await self._context.cloud.instance_types(pool)
-            return Findings(types=types[pool.name], provider_reason=await self._context.cloud.drift(claim))
+            if pool.name not in answers:
+                answers[pool.name] = Findings(types=await cloud.instance_types(pool), provider_reason="")
+            undrifted = answers[pool.name]
+            if not cloud.can_drift:
+                return undrifted
+            return Findings(types=undrifted.types, provider_reason=await cloud.drift(claim))
         except InstanceNotFound:
             log.debug("no instance to ask about", extra={"nodeclaim": claim.name})
         except WorldError as error:

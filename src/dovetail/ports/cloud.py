@@ -47,6 +47,11 @@ class CloudProvider(Protocol):
         """The label that marks a node as this provider's: `<group>/<lowercase kind>`. Others are never touched."""
         ...
 
+    @property
+    def can_drift(self) -> bool:
+        """Whether an instance can come to differ from its node class. If not, nobody has to ask for `drift`."""
+        ...
+
     def supports(self, ref: NodeClassRef) -> bool:
         """Whether node classes of this group and kind are this provider's."""
         ...

@@ -28,6 +28,11 @@ class ForwardingCloud:
         """The provider's own."""
         return self._cloud.node_class_label
 
+    @property
+    def can_drift(self) -> bool:
+        """The provider's own."""
+        return self._cloud.can_drift
+
     def supports(self, ref: NodeClassRef) -> bool:
         """Ask the provider."""
         return self._cloud.supports(ref)

@@ -164,6 +164,11 @@ class AwsProvider:
         """The label that marks a node as this provider's."""
         return NODE_CLASS_LABEL
 
+    @property
+    def can_drift(self) -> bool:
+        """Images, networks and whatever else a class resolves to change by themselves."""
+        return True
+
     def supports(self, ref: NodeClassRef) -> bool:
         """Only EC2NodeClasses. v1beta1 lets a pool name its class alone."""
         return ref.api_group in ("", GROUP) and ref.kind in ("", NODE_CLASS_KIND)

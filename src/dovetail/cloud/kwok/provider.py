@@ -49,6 +49,7 @@ class KwokProvider:
         self._nodes: tuple[Node, ...] = ()  # as last listed
         self._listed: _Listed = {}
         self.availability = Availability(tuple(catalog))
+        self.can_drift = False  # a simulated machine has nothing to drift from
         offered = {key for each in catalog for offering in each.offerings for key in offering.requirements}
         self._well_known = INSTANCE_LABELS | offered
 
@@ -140,7 +141,7 @@ class KwokProvider:
         instances = (instance for _, instance in self._listed.values())
         return (*instances, *_unreadable_instances(listing.unreadable))
 
-    async def drift(self, claim: NodeClaim) -> str:  # noqa: ARG002 - a simulated machine has nothing to drift from
+    async def drift(self, claim: NodeClaim) -> str:  # noqa: ARG002 - no machine drifts
         """Never."""
         return ""
 

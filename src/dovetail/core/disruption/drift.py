@@ -21,6 +21,7 @@ from dovetail.model.labels import (
 )
 from dovetail.model.nodeclaim import DRIFTED, LAUNCHED, NodeClaim
 from dovetail.model.nodepool import NodePool, read_requirements
+from dovetail.model.pod import NodeSelectorRequirement
 from dovetail.model.recent import Recent
 from dovetail.model.requirement import NORMALISED_LABELS
 from dovetail.model.requirements import Requirements
@@ -33,6 +34,7 @@ OURS = frozenset({NODEPOOL_DRIFTED, REQUIREMENTS_DRIFTED, INSTANCE_TYPE_NOT_FOUN
 INSTANT = timedelta(microseconds=1)
 SETTLING = timedelta(hours=1)
 """A young node is not held against the catalogue: both may still be settling."""
+REMEMBERED = 1024
 
 
 def drift_reason(claim: NodeClaim, pool: NodePool, snapshot: Snapshot) -> str:
@@ -50,7 +52,7 @@ def deviation(claim: NodeClaim, pool: NodePool, types: Mapping[str, InstanceType
     """Why a claim that was launched has drifted, as far as can be seen without its provider; empty if it has not."""
     if _static(claim, pool):
         return NODEPOOL_DRIFTED
-    if _requirements(claim, pool):
+    if _WANTED.of(pool.spec.template.spec.requirements).unmet_by(claim.metadata.labels):
         return REQUIREMENTS_DRIFTED
     return INSTANCE_TYPE_NOT_FOUND if _type_is_gone(claim, types, now) else ""
 
@@ -68,14 +70,28 @@ def _static(claim: NodeClaim, pool: NodePool) -> bool:
     return comparable and stamped[NODEPOOL_HASH] != template_hash(pool)
 
 
-def _requirements(claim: NodeClaim, pool: NodePool) -> bool:
-    wanted = _REQUIREMENTS.of(pool.spec.template.spec.requirements)
-    labels = claim.metadata.labels.items()
-    asked_for = {key: value for key, value in labels if NORMALISED_LABELS.get(key, key) in wanted}
-    return Requirements.from_labels(asked_for).compatible(wanted) is not None
+class _Wanted:
+    """What a pool requires of its nodes. Many of them carry the same labels: those are judged once."""
+
+    def __init__(self, requirements: tuple[NodeSelectorRequirement, ...]) -> None:
+        self._wanted = read_requirements(requirements)
+        aliases = [each for each, key in NORMALISED_LABELS.items() if key in self._wanted]
+        self._names = (*self._wanted, *aliases)
+        self._unmet: dict[tuple[str | None, ...], bool] = {}
+
+    def unmet_by(self, labels: Mapping[str, str]) -> bool:
+        """Whether a node with these labels is not what is wanted."""
+        values = tuple([labels.get(name) for name in self._names])
+        known = self._unmet.get(values)
+        if known is None:
+            if len(self._unmet) >= REMEMBERED:
+                self._unmet.clear()
+            said = {name: value for name, value in zip(self._names, values, strict=True) if value is not None}
+            known = self._unmet[values] = Requirements.from_labels(said).compatible(self._wanted) is not None
+        return known
 
 
-_REQUIREMENTS = Recent(read_requirements)
+_WANTED = Recent(_Wanted)
 
 
 def _type_is_gone(claim: NodeClaim, types: Mapping[str, InstanceType] | None, now: datetime) -> bool:

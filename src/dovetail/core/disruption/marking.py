@@ -13,7 +13,7 @@ from dovetail.core.disruption.drift import deviation, settles_at
 from dovetail.core.disruption.waits import consolidation_wait
 from dovetail.model.catalog import InstanceType
 from dovetail.model.conditions import ConditionList, Verdict, find, without
-from dovetail.model.labels import DO_NOT_DISRUPT
+from dovetail.model.labels import DO_NOT_DISRUPT, NODEPOOL_HASH, NODEPOOL_HASH_VERSION
 from dovetail.model.nodeclaim import CONSOLIDATABLE, DRIFTED, INITIALIZED, LAUNCHED, NodeClaim
 from dovetail.model.nodepool import NodePool
 from dovetail.model.pod import Pod
@@ -23,6 +23,9 @@ from dovetail.model.wire import Condition
 
 RECHECK = timedelta(minutes=5)
 """How often drift is looked for when nothing that we can see has changed."""
+
+MARKS = frozenset({CONSOLIDATABLE, DRIFTED})
+JUDGING = MARKS | {LAUNCHED, INITIALIZED}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +102,28 @@ def disturbed(claim: NodeClaim, pool: NodePool, event_at: datetime, now: datetim
     status = msgspec.structs.replace(claim.status, last_pod_event_time=event_at)
     quiet, _ = _consolidatable(msgspec.structs.replace(claim, status=status), pool, now)
     return claim.has(CONSOLIDATABLE) and not quiet
+
+
+def has_marks_to_come(claim: NodeClaim) -> bool:
+    """Whether there is anything to judge: a claim that waits for its instance says nothing, and should not."""
+    return any(each.status == "True" or each.type in MARKS for each in _judging(claim.status.conditions))
+
+
+def judged_alike(before: NodeClaim, after: NodeClaim) -> bool:
+    """Whether nothing that the marks follow from, nor the marks themselves, changed between two versions of a claim."""
+    old, new = before.metadata, after.metadata
+    if old.labels != new.labels or old.creation_timestamp != new.creation_timestamp:
+        return False
+    if any(old.annotations.get(each) != new.annotations.get(each) for each in (NODEPOOL_HASH, NODEPOOL_HASH_VERSION)):
+        return False
+    if before.status.last_pod_event_time != after.status.last_pod_event_time:
+        return False
+    told, tells = before.status.conditions, after.status.conditions
+    return told == tells or _judging(told) == _judging(tells)
+
+
+def _judging(conditions: tuple[Condition, ...]) -> list[Condition]:
+    return [each for each in conditions if each.type in JUDGING]
 
 
 def _says(conditions: tuple[Condition, ...], verdict: Verdict) -> bool:
