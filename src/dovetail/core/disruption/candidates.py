@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import attrgetter
 
-from dovetail.core.disruption.cost import BASE_COST, lifetime_left
+from dovetail.core.disruption.cost import BASE_COST, ages, lifetime_left
 from dovetail.core.disruption.facts import FactBook, Facts
 from dovetail.core.disruption.pdbs import find_block
 from dovetail.model.catalog import InstanceType
@@ -36,6 +36,8 @@ class Candidate:
     weight: float
     moving: tuple[Pod, ...]
     """The pods that need a new home when it goes."""
+    ages: bool = True
+    """Whether its weight changes with time."""
 
     @cached_property
     def name(self) -> str:
@@ -180,13 +182,13 @@ def build_candidate(node: ClusterNode, snapshot: Snapshot) -> Candidate:
 def _candidate(facts: Facts, snapshot: Snapshot, book: FactBook) -> Candidate:
     """The candidate of the last pass, if it would be the same again."""
     node = facts.node
+    known = book.candidates.get(node.name)
+    if known is not None and known.node is node:
+        return known if not known.ages else _aged(known, facts, snapshot)
     assert node.claim is not None, "only managed nodes become candidates"
     instance_type = snapshot.types_by_pool.get(node.nodepool_name, {}).get(node.labels.get(INSTANCE_TYPE, ""))
     pool = book.pool(node.nodepool_name)
-    weight = facts.burden * lifetime_left(node.claim, snapshot.at, pool.spec.disruption.expire_after)
-    known = book.candidates.get(node.name)
-    if known is not None and known.node is node and known.pool is pool and known.instance_type is instance_type:
-        return known if known.weight == weight else replace(known, weight=weight)
+    soft = pool.spec.disruption.expire_after
     known = book.candidates[node.name] = Candidate(
         node=node,
         claim=node.claim,
@@ -194,10 +196,17 @@ def _candidate(facts: Facts, snapshot: Snapshot, book: FactBook) -> Candidate:
         instance_type=instance_type,
         price=node_price(node, instance_type),
         cost=facts.cost,
-        weight=weight,
+        weight=facts.burden * lifetime_left(node.claim, snapshot.at, soft),
         moving=facts.moving,
+        ages=ages(node.claim, soft),
     )
     return known
+
+
+def _aged(candidate: Candidate, facts: Facts, snapshot: Snapshot) -> Candidate:
+    soft = candidate.pool.spec.disruption.expire_after
+    weight = facts.burden * lifetime_left(candidate.claim, snapshot.at, soft)
+    return candidate if candidate.weight == weight else replace(candidate, weight=weight)
 
 
 def node_price(node: ClusterNode, instance_type: InstanceType | None) -> float:

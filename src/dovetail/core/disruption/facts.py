@@ -4,7 +4,7 @@ A node that has not changed is the same object in the next snapshot. Which PodDi
 their selectors alone; what they allow is read anew every time.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -52,7 +52,7 @@ class FactBook:
         self._selecting: dict[tuple[str, int], tuple[object, tuple[int, ...]]] = {}
         self._tolerating: dict[int, tuple[object, bool]] = {}
         self.candidates: dict[str, Candidate] = {}
-        """Those of the last pass, by name."""
+        """Those of the last pass, by name, while pools and catalogues are what they were."""
 
     def turn_to(self, snapshot: Snapshot) -> None:
         """From now on, nodes of this snapshot are asked about."""
@@ -71,8 +71,11 @@ class FactBook:
             self.candidates.clear()
         if len(self._selecting) > MOST_KINDS or len(self._tolerating) > MOST_KINDS:
             self._selecting, self._tolerating = {}, {}  # workloads, too
-        self._pools = {name: self._settled(name, pool) for name, pool in snapshot.nodepools.items()}
-        self._snapshot = snapshot
+        pools = {name: self._settled(name, pool) for name, pool in snapshot.nodepools.items()}
+        known = self._snapshot
+        if known is None or _differ(pools, self._pools) or _differ(snapshot.catalogs, known.catalogs):
+            self.candidates.clear()
+        self._pools, self._snapshot = pools, snapshot
 
     def _settled(self, name: str, pool: NodePool) -> NodePool:
         known = self._pools.get(name)
@@ -123,6 +126,11 @@ class FactBook:
         if known is None:
             known = self._tolerating[id(tolerations)] = (tolerations, tolerates_disruption(pod))
         return known[1]
+
+
+def _differ(some: Mapping[str, object], others: Mapping[str, object]) -> bool:
+    """Whether any of them is another object, or has another name."""
+    return some.keys() != others.keys() or any(value is not others[name] for name, value in some.items())
 
 
 def _is_sound(node: ClusterNode) -> bool:

@@ -11,29 +11,32 @@ from dovetail.core.disruption.drift import SETTLING
 from dovetail.core.disruption.turning import WAITS
 from dovetail.model.refusal import Refusal
 
-Sources = tuple[object, ...]
-
 
 class Entry:
     """What was said of one node, from when and until when it holds."""
 
-    __slots__ = ("at", "by_method", "sources", "until")
+    __slots__ = ("at", "by_method", "candidate", "catalogue", "gates", "until")
 
-    def __init__(self, sources: Sources, at: datetime, until: datetime | None) -> None:
-        self.sources = sources
+    def __init__(self, candidate: Candidate, catalogue: object, gates: object, at: datetime) -> None:
+        self.candidate = candidate
+        self.catalogue = catalogue
+        self.gates = gates
         self.at = at
-        self.until = until
+        self.until = turns_at(candidate, at)
         self.by_method: dict[str, Refusal | None] = {}
 
-    def holds(self, sources: Sources, now: datetime) -> bool:
+    def holds(self, candidate: Candidate, catalogue: object, gates: object, now: datetime) -> bool:
         """Whether it was said of the same things, and no clock has run out since."""
-        mine = self.sources
+        mine = self.candidate
+        same = mine is candidate or (
+            mine.node is candidate.node
+            and mine.pool is candidate.pool
+            and mine.instance_type is candidate.instance_type
+        )
         return (
-            mine[0] is sources[0]
-            and mine[1] is sources[1]
-            and mine[2] is sources[2]
-            and mine[3] is sources[3]
-            and mine[4] == sources[4]
+            same
+            and self.catalogue is catalogue
+            and (self.gates is gates or self.gates == gates)
             and self.at <= now
             and (self.until is None or now < self.until)
         )
@@ -47,10 +50,9 @@ class Said:
 
     def entry(self, candidate: Candidate, catalogue: object, gates: object, now: datetime) -> Entry:
         """What was said of a candidate and still holds; empty if nothing does."""
-        sources = (candidate.node, candidate.pool, candidate.instance_type, catalogue, gates)
         known = self._entries.get(candidate.name)
-        if known is None or not known.holds(sources, now):
-            known = self._entries[candidate.name] = Entry(sources, now, turns_at(candidate, now))
+        if known is None or not known.holds(candidate, catalogue, gates, now):
+            known = self._entries[candidate.name] = Entry(candidate, catalogue, gates, now)
         return known
 
     def shrink(self, nodes: int) -> None:

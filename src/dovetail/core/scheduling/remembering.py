@@ -5,8 +5,7 @@ go there and was not placed in a room before it, or if a topology rule counts wh
 room, whoever was placed there still is; if pods have only come, whoever passed it by still does.
 """
 
-from collections import Counter
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -36,20 +35,34 @@ class Change:
 class Room:
     """A room as far as it matters to the pods of others: who takes room, who counts, what is free."""
 
-    taking: Counter[Shape]
-    placed: Counter[Shape]
+    taking: Mapping[Shape, int]
+    placed: Mapping[Shape, int]
     free: tuple[int, ...]
     closed: bool
 
 
 def reach(row: int, before: Room, after: Room) -> range:
     """The places whose pods may end elsewhere now. Where a volume is attached, one more pod with it takes no room."""
-    swapped = any(
-        shape.volumes.attachments for shape in (before.taking - after.taking) | (after.taking - before.taking)
-    )
-    emptier = not swapped and before.closed >= after.closed and after.taking <= before.taking
-    fuller = not swapped and before.closed <= after.closed and before.taking <= after.taking
+    left, come = beyond(before.taking, after.taking), beyond(after.taking, before.taking)
+    swapped = any(shape.volumes.attachments for shape in (*left, *come))
+    emptier = not swapped and before.closed >= after.closed and not come
+    fuller = not swapped and before.closed <= after.closed and not left
     return range(row + emptier, row + 1 if fuller else BEYOND + 1)
+
+
+def beyond(some: Mapping[Shape, int], others: Mapping[Shape, int]) -> list[Shape]:
+    """What is among some and not, or not as often, among others; each as often as it is missing."""
+    if some == others:
+        return []
+    return [shape for shape, number in some.items() for _ in range(number - others.get(shape, 0))]
+
+
+def census(shapes: Iterable[Shape]) -> Mapping[Shape, int]:
+    """How often there is each."""
+    numbers: dict[Shape, int] = {}
+    for shape in shapes:
+        numbers[shape] = numbers.get(shape, 0) + 1
+    return numbers
 
 
 class Answer(msgspec.Struct, Generic[T], frozen=True, eq=False, gc=False):

@@ -40,7 +40,7 @@ class Rulebook:
     def __init__(self, base: Base, shapes: Iterable[Shape], *, respect_preferences: bool) -> None:
         self._base = base
         self._respect = respect_preferences
-        self._rows_by_shape = self._where()
+        self._rows_by_shape: dict[Shape, list[int]] | None = None
         self._by_label: dict[tuple[str, str, str], list[Shape]] = {}
         self._by_namespace: dict[str, list[Shape]] = {}
         for shape in base.kinds:
@@ -117,16 +117,23 @@ class Rulebook:
 
     def moved(self, row: int, gone: Sequence[Shape], come: Sequence[Shape]) -> bool:
         """Note who is where now; False if others are free of a rule because nobody is left who brings it."""
-        for shape in come:
-            self._rows_by_shape.setdefault(shape, []).append(row)
-        for shape in gone:
-            self._rows_by_shape[shape].remove(row)
-        return all(self._rows_by_shape[shape] or not shape.guards for shape in gone)
+        if self._rows_by_shape is not None:
+            for shape in come:
+                self._rows_by_shape.setdefault(shape, []).append(row)
+            for shape in gone:
+                self._rows_by_shape[shape].remove(row)
+        return all(self._rows_of(shape) for shape in gone if shape.guards)
 
     @property
     def spreads(self) -> Collection[SpreadTally]:
         """The tallies of all spread rules."""
         return self._spreads.values()
+
+    def _rows_of(self, shape: Shape) -> Sequence[int]:
+        """Where pods of a shape are. Only rules ask, and most pods have none."""
+        if self._rows_by_shape is None:
+            self._rows_by_shape = self._where()
+        return self._rows_by_shape.get(shape, ())
 
     def _where(self) -> dict[Shape, list[int]]:
         rows: dict[Shape, list[int]] = {}
@@ -195,7 +202,7 @@ class Rulebook:
     def _fill(self, tally: Tally, shapes: Iterable[Shape]) -> None:
         for shape in shapes:
             self.counted_by[shape].append(tally)
-            for row in self._rows_by_shape.get(shape, ()):
+            for row in self._rows_of(shape):
                 domain = tally.domain(row)
                 if domain is not None and tally.counts_on(row):
                     tally.counts[domain] = tally.counts.get(domain, 0) + 1

@@ -3,7 +3,6 @@
 The base state is made once; removing a node is laid over it and undone. Every node is looked at, every time.
 """
 
-from collections import Counter
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 
@@ -13,7 +12,7 @@ from dovetail.core.scheduling.gathering import Gathering, plain_stance
 from dovetail.core.scheduling.homeless import Homeless
 from dovetail.core.scheduling.placing import Placing
 from dovetail.core.scheduling.register import Register
-from dovetail.core.scheduling.remembering import BEYOND, Answer, Answers, Change, Room, reach
+from dovetail.core.scheduling.remembering import BEYOND, Answer, Answers, Change, Room, beyond, census, reach
 from dovetail.core.scheduling.removal import Bounds, Departure, Queue, Removal, Together, Trail, Twin, try_again
 from dovetail.core.scheduling.rulebook import Rulebook
 from dovetail.core.scheduling.shape import Shape
@@ -263,7 +262,7 @@ class Sweep:
         after = replace(self._room(row), closed=closed)
         if before.taking == after.taking and before.closed is closed and not gone:
             lists = Requalified()  # it is as full as before
-        left, come = list((before.placed - after.placed).elements()), list((after.placed - before.placed).elements())
+        left, come = beyond(before.placed, after.placed), beyond(after.placed, before.placed)
         if not all(self._adopted(*resident) for resident in base.residents[row]):
             return False
         if not self._rulebook.moved(row, left, come):
@@ -299,8 +298,8 @@ class Sweep:
         return True
 
     def _room(self, row: int) -> Room:
-        taking = Counter(shape for _, shape in self._base.residents[row])
-        return Room(taking, Counter(self._base.placed(row)), tuple(self._base.free[row]), row in self._board.removed)
+        taking = census([shape for _, shape in self._base.residents[row]])
+        return Room(taking, census(self._base.placed(row)), tuple(self._base.free[row]), row in self._board.removed)
 
     def _change(self, row: int, lists: Requalified, listed: set[int], moved: set[Shape], dropped: set[Tally]) -> Change:
         touched, always, cramped, expelled = set(), set(), set(), set()
