@@ -154,7 +154,9 @@ class Base:
         return left
 
     def _daemons_expected(self) -> list[list[int]]:
-        """What the daemons of each room need together."""
+        """What the daemons of each room need together; nothing for any if there are none."""
+        if not self._daemons:
+            return []
         expected = [[0] * len(self.units.names) for _ in self.rooms.nodes]
         for daemon in self._daemons:
             need = self.units.need(daemon.requests)
