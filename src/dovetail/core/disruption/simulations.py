@@ -13,6 +13,7 @@ import msgspec
 from dovetail.core.disruption.said import Said
 from dovetail.core.provisioning.eligibility import usable_pools
 from dovetail.core.scheduling.register import Register
+from dovetail.core.scheduling.removal import Removal
 from dovetail.core.scheduling.rooms import all_taints, leaving
 from dovetail.core.scheduling.sweep import Sweep
 from dovetail.model.pod import Pod
@@ -43,16 +44,18 @@ class View:
 class Outcome(msgspec.Struct, frozen=True, eq=False, gc=False):
     """What the removal of a node would save an hour or why it stays, and what that was worked out from."""
 
-    removal: object
+    removal: Removal
     node: object
     instance_type: object
     gates: object
     value: float | Refusal
 
-    def holds(self, removal: object, node: object, instance_type: object, gates: object) -> bool:
-        """Whether it was worked out from these very things."""
+    def holds(self, removal: Removal, node: object, instance_type: object, gates: object) -> bool:
+        """Whether it was worked out from the same things."""
+        mine = self.removal
         return (
-            self.removal is removal
+            (mine is removal or (mine.blocker is removal.blocker and mine.draft is removal.draft))
+            and mine.kind == removal.kind
             and self.node is node
             and self.instance_type is instance_type
             and self.gates is gates
@@ -74,6 +77,8 @@ class Simulations:
     def sweep(self, view: View, *, consolidating: bool) -> Sweep:
         """A sweep of this view, new or brought up to it."""
         self.said.shrink(len(view.snapshot.nodes))
+        if len(self.outcomes) > 2 * len(view.snapshot.nodes):
+            self.outcomes.clear()  # nodes come and go
         other = self._latest.get(not consolidating)
         if other is not None and other[0].snapshot is view.snapshot and other[0].closed == view.closed:
             self._kept.pop(consolidating, None)
@@ -82,7 +87,6 @@ class Simulations:
         sweep = self._followed_to(view, consolidating=consolidating) if view.followable else None
         if sweep is None:
             sweep = _made(view, self._register)
-            self.outcomes.clear()
         self._latest[consolidating] = view, sweep
         if view.followable:
             self._kept[consolidating] = view, sweep

@@ -35,6 +35,8 @@ class Glance(msgspec.Struct, frozen=True, eq=False):
 
 
 NOTHING_SEEN = Glance(None, ())
+NOWHERE = -1
+"""No room."""
 
 
 class Homeless:
@@ -50,9 +52,18 @@ class Homeless:
 
     def glance(self, row: int, queue: Sequence[Entry], below: float | None) -> Glance:
         """Whether pods cannot all have a place when a room goes, if that can be seen at once."""
+        return self._glance(row, self._homes_on(row, queue), below)
+
+    def glance_from_afar(self, queue: Sequence[Entry], below: float | None) -> tuple[Glance, frozenset[int]]:
+        """The same if they came from a room that none of them could go to, and the few that some could go to."""
+        homes = [(entry, self.rooms(entry[1])) for entry in queue]
+        few = frozenset(room for _, rooms in homes if len(rooms) <= FEW_ROOMS for room in rooms)
+        return self._glance(NOWHERE, homes, below), few
+
+    def _glance(self, row: int, homes_of: Sequence[tuple[Entry, Sequence[int]]], below: float | None) -> Glance:
         nowhere: list[Entry] = []
         only: dict[int, list[Entry]] = {}
-        for entry, homes in self._homes_on(row, queue):
+        for entry, homes in homes_of:
             number = len(homes)
             if number > FEW_ROOMS:
                 continue
@@ -151,14 +162,15 @@ class Homeless:
     def _homes_on(self, row: int, queue: Iterable[Entry]) -> list[tuple[Entry, Sequence[int]]]:
         known = self._by_row.get(row)
         if known is None:
-            known = self._by_row[row] = [(entry, self._rooms(entry[1])) for entry in queue]
+            known = self._by_row[row] = [(entry, self.rooms(entry[1])) for entry in queue]
         return known
 
     def forget(self, row: int) -> None:
         """Other pods are on a room."""
         self._by_row.pop(row, None)
 
-    def _rooms(self, shape: Shape) -> Sequence[int]:
+    def rooms(self, shape: Shape) -> Sequence[int]:
+        """Where a pod could go that gave up everything it prefers."""
         known = self._homes.get(shape)
         if known is None:
             stance = self._board.rulebook.ladder(shape)[-1]

@@ -9,6 +9,7 @@ import msgspec
 from dovetail.core.scheduling.draft import Draft
 from dovetail.core.scheduling.options import UNLIMITED
 from dovetail.core.scheduling.placing import Placing
+from dovetail.core.scheduling.remembering import Answer
 from dovetail.core.scheduling.shape import Shape
 from dovetail.core.scheduling.tally import SpreadTally
 from dovetail.model.pod import Pod
@@ -32,6 +33,8 @@ class Departure(msgspec.Struct, frozen=True, eq=False, gc=False):
     queue: Queue
     shapes: tuple[Shape, ...]
     spreads: tuple[SpreadTally, ...]
+    homes: tuple[int, ...] | None = None
+    """The list of rooms each of them could go to, by identity; None if rules decide as well."""
 
 
 class Trail:
@@ -47,18 +50,22 @@ class Trail:
 
 
 class Twin(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """Where pods that are alike go, as far as they find a place, and the position of the one that finds none."""
+    """What comes of pods that are alike, whichever room they are on, but for those in `rooms`."""
 
-    places: tuple[int, ...]
-    blocked: int | None
+    rooms: frozenset[int]
+    places: tuple[int, ...]  # where they go, as far as they find a place
+    blocked: int | None  # the position of the one that finds none
+    seen: frozenset[int]  # lists of hardly any rooms that were looked at before anybody was placed
 
-    @staticmethod
-    def of(trail: Trail, departure: Departure) -> "Twin | None":
-        """What a run says of all such pods; None if a node would be bought for those who ran."""
-        if trail.blocker is None:
-            return None if trail.drafts else Twin(tuple(trail.places), None)
-        pods = [pod for pod, _ in departure.queue]
-        return Twin(tuple(trail.places), next(place for place, pod in enumerate(pods) if pod is trail.blocker))
+    def answer(self, row: int, departure: Departure, price: float | None) -> Answer[Removal]:
+        """The same for the pods of a room."""
+        blocker = departure.queue[self.blocked][0] if self.blocked is not None else None
+        removal = Removal("delete" if blocker is None else "stay", price, blocker=blocker)
+        evidence: tuple[Shape, ...] = ()
+        if self.seen:
+            homes = zip(departure.shapes, departure.homes or (), strict=True)
+            evidence = tuple([shape for shape, home in homes if home in self.seen])
+        return Answer(removal, (row,), departure.shapes, self.places, (), evidence)
 
 
 @dataclass(frozen=True, slots=True)

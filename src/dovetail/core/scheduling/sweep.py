@@ -6,6 +6,8 @@ The base state is made once; removing a node is laid over it and undone. Every n
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 
+import msgspec
+
 from dovetail.core.scheduling.base import SOFT, Base, Requalified
 from dovetail.core.scheduling.board import Board
 from dovetail.core.scheduling.gathering import Gathering, plain_stance
@@ -67,7 +69,7 @@ class Sweep:
         self._price_by_row: dict[int, float | None] = {}
         self._answers = Answers[int, Removal]()
         self._sets = Answers[tuple[tuple[int, ...], Bounds], Together]()
-        self._twins: dict[tuple[float | int | None, ...], Twin | None] = {}
+        self._twins: dict[tuple[float | None, tuple[int, ...]], Twin | None] = {}
         self.expecting, self.homeless = self._give_room_to_the_waiting()
         for row, node in enumerate(nodes):
             if node.name in closed:
@@ -149,7 +151,10 @@ class Sweep:
             return Answer(Removal("delete", price), (row,))
         departure = self._departures.get(row)
         if departure is None:
-            departure = self._departures[row] = self._departure(sorted(moving, key=queue_order))
+            departure = self._departures[row] = self._alone(sorted(moving, key=queue_order))
+        twin = self._twin(departure, price)
+        if twin is not None and row not in twin.rooms:
+            return twin.answer(row, departure, price)
         evidence = self._answers.seen.get(row)
         if evidence is None:
             glance = self._homeless.glance(row, departure.queue, price)
@@ -157,11 +162,6 @@ class Sweep:
             if glance.blocker is not None:
                 removal = Removal("stay", price, blocker=glance.blocker)
                 return Answer(removal, (row,), departure.shapes, evidence=evidence)
-        twin = self._twin(departure, price)
-        if twin is not None and row not in twin.places:
-            blocker = departure.queue[twin.blocked][0] if twin.blocked is not None else None
-            removal = Removal("delete" if blocker is None else "stay", price, blocker=blocker)
-            return Answer(removal, (row,), departure.shapes, twin.places, (), evidence)
         trail = self._simulate((row,), self._gathering(price), departure)
         if trail.blocker is not None:
             removal = Removal("stay", price, blocker=trail.blocker)
@@ -178,17 +178,35 @@ class Sweep:
         Plain pods of the same needs, in the same order, go to the same rooms, and a room that none of them goes to
         might as well not be there: so the answer is that of every node with such pods, but those they go to.
         """
-        asked: list[float | int | None] = [price]
-        for shape in departure.shapes:
-            stance = self._plain[shape]
-            if stance is None:
-                return None
-            asked.append(id(self._base.candidates(shape, stance)))  # one list for all who ask for the same
-        key = tuple(asked)
+        if departure.homes is None:
+            return None
+        key = (price, departure.homes)
         if key not in self._twins:
-            trail = self._simulate((), self._gathering(price), departure)
-            self._twins[key] = Twin.of(trail, departure)
+            self._twins[key] = self._from_afar(departure, price)
         return self._twins[key]
+
+    def _from_afar(self, departure: Departure, price: float | None) -> Twin | None:
+        glance, few = self._homeless.glance_from_afar(departure.queue, price)
+        homes = zip(departure.shapes, departure.homes or (), strict=True)
+        seen = frozenset([home for shape, home in homes if shape in glance.evidence])
+        blocker = glance.blocker
+        places: tuple[int, ...] = ()
+        if blocker is None:
+            trail = self._simulate((), self._gathering(price), departure)
+            if trail.blocker is None and trail.drafts:
+                return None
+            blocker, places = trail.blocker, tuple(trail.places)
+        pods = [pod for pod, _ in departure.queue]
+        blocked = next((place for place, pod in enumerate(pods) if pod is blocker), None)
+        return Twin(few.union(places), places, blocked, seen)
+
+    def _alone(self, queue: Queue) -> Departure:
+        """The pods of one room, and where each could go."""
+        departure = self._departure(queue)
+        if any(self._plain[shape] is None for shape in departure.shapes):
+            return departure
+        homes = tuple([id(self._homeless.rooms(shape)) for shape in departure.shapes])  # one list for all alike
+        return msgspec.structs.replace(departure, homes=homes)
 
     def _departure(self, queue: Queue) -> Departure:
         shapes = tuple([shape for _, shape in queue])
