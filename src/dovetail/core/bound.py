@@ -88,13 +88,14 @@ class Floor:
         self._sizes, self._size_of = np.unique(sizes, axis=0, return_inverse=True)
         self._admitted: dict[Hashable, Mask] = {}
         self._kinds: dict[str, Kind] = {}  # by uid
+        self._last: tuple[dict[Kind, float], float] = ({}, 0.0)  # what was asked before, and the answer
 
     def of(self, pods: Iterable[Pod]) -> float:
         """Dollars an hour for these pods; those of DaemonSets and those that are over do not count."""
         return self.on_average((pod, 1.0) for pod in pods if not pod.terminal)
 
     def on_average(self, pods: Iterable[tuple[Pod, float]]) -> float:
-        """Dollars an hour over a time in which each pod was there for a share of it.
+        """Dollars an hour over a time in which each pod was there for a share of it; one may stand for several alike.
 
         No more than the mean of the floors of its instants: the mean of what they would buy holds the mean of the pods.
         """
@@ -102,6 +103,12 @@ class Floor:
         for pod, share in pods:
             if share > 0 and not pod.daemon and not pod.mirror:
                 kinds[self._kind(pod)] += share
+        if kinds != self._last[0]:  # when nothing happens, nothing else is asked
+            self._last = (kinds, self._least(kinds))
+        return self._last[1]
+
+    def _least(self, kinds: Mapping[Kind, float]) -> float:
+        """Dollars an hour for so many pods of each kind."""
         if not kinds or not self._offers:
             return 0.0
         offers, allowed = self._choices(list(kinds))

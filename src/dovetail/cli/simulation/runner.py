@@ -174,7 +174,7 @@ async def _sample(scenario: Scenario, cluster: Embedded, meter: Meter, progress:
         at = min(before + step, end)
         await asyncio.sleep(at - loop.time())
         hours, now_spent = (at - before) / HOUR, meter.spent(at)
-        shares = [(pod, seconds / (at - before)) for pod, seconds in meter.pod_seconds(at)]
+        shares = [(pod, seconds / (at - before)) for pod, seconds in meter.occupancy.pod_seconds(at)]
         bound, most = await floor.of(shares, meter.machines()), meter.most_since()
         samples.append(
             Sample(

@@ -16,6 +16,7 @@ from dovetail.model.nodeclaim import DISRUPTION_REASON, NodeClaim
 from dovetail.model.pod import Pod
 from dovetail.model.wire import Key
 from dovetail.sim.kinds import NODE, NODE_CLAIM, POD
+from dovetail.sim.scenario.occupancy import Occupancy
 from dovetail.sim.store import Step
 from dovetail.sim.world import Call, World
 
@@ -91,9 +92,7 @@ class Meter:
     timeline: list[Moment] = field(default_factory=list)
     pending_since: dict[str, float] = field(default_factory=dict)  # by pod uid
     most_nodes: int = 0
-    _placed: dict[Key, tuple[Pod, float]] = field(default_factory=dict)  # since when a pod has a node
-    _aboard: defaultdict[str, set[Key]] = field(default_factory=lambda: defaultdict(set))  # those pods, by node
-    _left: list[tuple[Pod, float]] = field(default_factory=list)  # gone since the last look, with its seconds
+    occupancy: Occupancy = field(default_factory=Occupancy)
     _over: list[Billed] = field(default_factory=list)  # instances that ended since the last look
     _here: set[str] = field(default_factory=set)  # uids of pods that are there and not over
     _most: Crowd = field(default_factory=Crowd)
@@ -159,18 +158,11 @@ class Meter:
             self._hear_claim(step, value)
         if isinstance(value, Node | NodeClaim) and value.provider_id and step.type == "DELETED":
             self._end(value.provider_id, step.at)
-            self._strand(value.name if isinstance(value, Node) else value.status.node_name, step.at)
+            self.occupancy.strand(value.name if isinstance(value, Node) else value.status.node_name, step.at)
 
     def spent(self, now: float) -> float:
         """What everything has cost until now."""
         return self.cost + sum(each.price * (now - each.since) / HOUR for each in self.running.values())
-
-    def pod_seconds(self, now: float) -> list[tuple[Pod, float]]:
-        """Every pod that had a node since this was last asked, and for how many seconds of that time."""
-        had = [*self._left, *((pod, now - since) for pod, since in self._placed.values())]
-        self._left = []
-        self._placed = {key: (pod, now) for key, (pod, _) in self._placed.items()}
-        return had
 
     def machines(self) -> list[Billed]:
         """Every instance that ran since this was last asked."""
@@ -227,8 +219,7 @@ class Meter:
 
     def _drain(self, key: Key | None, what: str) -> NodeClaim | None:
         """A pod was made to go, from this claim's node; the first of it is told."""
-        placed = self._placed.get(key) if key is not None else None
-        claim = self._claims.get(placed[0].node_name) if placed is not None else None
+        claim = self._claims.get(self.occupancy.node_of(key)) if key is not None else None
         if claim is not None and (claim.name, what) not in self._drained:
             self._drained.add((claim.name, what))
             self.timeline.append(Moment(self._now(), what, claim.name, claim.nodepool_name))
@@ -265,48 +256,37 @@ class Meter:
         claim = self._claims.get(node)
         return claim is not None and claim.provider_id not in self._ended
 
-    def _strand(self, node: str, at: float) -> None:
-        """A machine is gone: what is still said to be on it runs nowhere."""
-        for key in [*self._aboard.pop(node, ())]:
-            self._leave(key, at)
-
-    def _leave(self, key: Key, at: float) -> None:
-        pod, since = self._placed.pop(key)
-        self._aboard[pod.node_name].discard(key)
-        self._left.append((pod, at - since))
-
     def _bill(self, billed: Billed, until: float) -> None:
         _spread(self.cost_by_day, billed.since, until, billed.price / HOUR)
         self.pools[billed.pool].cost += billed.price * (until - billed.since) / HOUR
 
     def _hear_pod(self, step: Step, pod: Pod) -> None:
-        uid = pod.metadata.uid
+        key, uid, phase = step.after.key, step.after.uid, pod.status.phase
         gone = step.type == "DELETED" or pod.terminal
-        if not gone and pod.key not in self._placed and self._stands(pod.node_name):
-            self._placed[pod.key] = (pod, step.at)
-            self._aboard[pod.node_name].add(pod.key)
-        elif gone and pod.key in self._placed:
-            self._leave(pod.key, step.at)
-        self._count(uid, gone=gone)
-        if step.type == "ADDED" and pod.status.phase in {"", "Pending"}:
-            self.pending_since[uid] = step.at
-            self._most.pending = max(self._most.pending, len(self.pending_since))
-        elif uid in self.pending_since and (step.type == "DELETED" or pod.status.phase != "Pending"):
-            since = self.pending_since.pop(uid)
-            _spread(self.pending_by_day, since, step.at, 1.0)
-            if step.type != "DELETED":
-                self.waits.append(step.at - since)
-                claim = self._claims.get(pod.node_name)
-                if claim is not None:
-                    self.pools[claim.nodepool_name].waited += step.at - since
-
-    def _count(self, uid: str, *, gone: bool) -> None:
-        """How many pods there are."""
+        if key in self.occupancy:
+            if gone:
+                self.occupancy.leave(key, step.at)
+        elif not gone and self._stands(pod.node_name):
+            self.occupancy.enter(key, pod, step.at)
         if gone:
             self._here.discard(uid)
-        else:
+        elif uid not in self._here:
             self._here.add(uid)
             self._most.pods = max(self._most.pods, len(self._here))
+        if step.type == "ADDED" and phase in {"", "Pending"}:
+            self.pending_since[uid] = step.at
+            self._most.pending = max(self._most.pending, len(self.pending_since))
+        elif uid in self.pending_since and (step.type == "DELETED" or phase != "Pending"):
+            self._end_of_wait(step, pod)
+
+    def _end_of_wait(self, step: Step, pod: Pod) -> None:
+        since = self.pending_since.pop(step.after.uid)
+        _spread(self.pending_by_day, since, step.at, 1.0)
+        if step.type != "DELETED":
+            self.waits.append(step.at - since)
+            claim = self._claims.get(pod.node_name)
+            if claim is not None:
+                self.pools[claim.nodepool_name].waited += step.at - since
 
 
 def _spread(by_day: defaultdict[int, float], since: float, until: float, rate: float) -> None:
