@@ -1,7 +1,8 @@
 """What every simulated controller stands on: it hears of changes, plans work for later, and can be switched off.
 
 An agent has no task of its own: it is callbacks on the loop, so it costs nothing while nothing happens. Work on one key
-is planned once, however often it is asked for.
+is planned once, however often it is asked for. Work that can wait is done at once too, but then not again for a moment:
+a client that may only make so many calls a second reports the count of a burst, not of each that is in it.
 """
 
 import asyncio
@@ -25,12 +26,14 @@ class Agent(Generic[K]):
 
     hears: tuple[Resource, ...] = ()
     pause: Span = (0.01, 0.05)  # between hearing of a change and acting on it
+    rest = 1.0  # between two times that one key is reconciled without need for haste
 
     def __init__(self, api: ApiServer, seed: str) -> None:
         self.api = api
         self.store = api.store
         self.rng = random.Random(f"{seed}/{type(self).__name__}")  # noqa: S311 - reproducible, not secret
         self._planned: set[K] = set()
+        self._resting: dict[K, bool] = {}  # nudged a moment ago; True: and once more since
         self._timers: dict[int, asyncio.TimerHandle] = {}
         self._timers_made = 0
 
@@ -53,6 +56,7 @@ class Agent(Generic[K]):
             timer.cancel()
         self._timers.clear()
         self._planned.clear()
+        self._resting.clear()
 
     def hear(self, step: Step) -> None:
         """A change of one of the kinds this agent hears."""
@@ -68,6 +72,19 @@ class Agent(Generic[K]):
             self._planned.add(key)
             self.later(self.rng.uniform(*self.pause), self._due, key)
 
+    def nudge(self, key: K) -> None:
+        """Reconcile the key as soon as that has not been asked for in this way for a moment."""
+        if key in self._resting:
+            self._resting[key] = True
+        else:
+            self._resting[key] = False
+            self.later(self.rest, self._rested, key)
+            self.touch(key)
+
+    def _rested(self, key: K) -> None:
+        if self._resting.pop(key):
+            self.nudge(key)
+
     def later(self, delay: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts) -> None:
         """Call back after a delay, unless the agent is stopped before."""
         self._timers_made += 1
@@ -80,4 +97,6 @@ class Agent(Generic[K]):
 
     def _due(self, key: K) -> None:
         self._planned.discard(key)
+        if key in self._resting:
+            self._resting[key] = False
         self.reconcile(key)

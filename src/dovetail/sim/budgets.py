@@ -1,7 +1,8 @@
 """The disruption controller: how many pods of each PodDisruptionBudget are healthy, and how many may go.
 
 Keeps the real controller's arithmetic: percentages round up and are taken of what the owners of the pods ask for, not
-of the pods that happen to exist; pods already on their way out, or just evicted, do not count as healthy.
+of the pods that happen to exist; pods already on their way out, or just evicted, do not count as healthy. A loss is
+counted at once and a gain within a moment, so that the status never allows more than is true.
 """
 
 from collections import Counter, defaultdict
@@ -118,7 +119,7 @@ class Budgets(Agent[Key]):
             self._hear_budget(step)
         elif record.resource == POD:
             self._hear_pod(step)
-        elif not _only_status(step):
+        elif not step.only_status:
             for budget in self.store.all(PDB):
                 if budget.key.namespace == record.key.namespace:
                     self.touch(budget.key)
@@ -127,7 +128,7 @@ class Budgets(Agent[Key]):
         record = step.after
         if step.type == "DELETED":
             self._members.pop(record.key, None)
-        elif not _only_status(step):
+        elif not step.only_status:
             members = self._members[record.key] = Members()
             for pod in self.store.all(POD):
                 if _selects(record, pod):
@@ -138,12 +139,20 @@ class Budgets(Agent[Key]):
         pod = step.after
         for budget in self.store.all(PDB):
             members = self._members[budget.key]
-            selected = members.has_alike(pod) or _selects(budget, pod)
-            if selected and step.type != "DELETED":
+            known = members.pods.get(pod.key)
+            healthy, owners = members.healthy, len(members.owners)
+            if step.type != "DELETED" and (members.has_alike(pod) or _selects(budget, pod)):
                 members.take(pod)
+            elif known is not None:
+                members.drop(pod.key)
+            else:
+                continue
+            if members.healthy < healthy or len(members.owners) > owners:
                 self.touch(budget.key)
-            elif members.drop(pod.key) or selected:
-                self.touch(budget.key)
+            elif (
+                members.healthy > healthy or step.type != "MODIFIED" or known is None or known.deleting != pod.deleting
+            ):
+                self.nudge(budget.key)
 
     def reconcile(self, key: Key) -> None:
         """Count, and write what changed."""
@@ -195,10 +204,6 @@ def _selects(budget: Record, pod: Record) -> bool:
     if not isinstance(value, PodDisruptionBudget) or value.spec.selector is None:
         return False
     return value.spec.selector.matches(pod.meta.get("labels") or {})
-
-
-def _only_status(step: Step) -> bool:
-    return step.before is not None and step.before.meta.get("generation") == step.after.meta.get("generation")
 
 
 def _disrupted_pods(budget: Record) -> dict[str, str]:

@@ -119,6 +119,11 @@ class Step(NamedTuple):
         """The resource version this change made."""
         return self.after.version
 
+    @property
+    def only_status(self) -> bool:
+        """Whether what the object asks for is as it was. Only for kinds with generations."""
+        return self.before is not None and self.before.meta.get("generation") == self.after.meta.get("generation")
+
 
 Listener = Callable[[Step], None]
 

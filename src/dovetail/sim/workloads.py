@@ -1,6 +1,7 @@
 """Deployments and ReplicaSets: as many pods as asked for, and a rolling change of template.
 
 Pods are made in one order and taken away in another: first those that serve least, as the real controller ranks them.
+They are made and taken away without delay; that more of them have become ready is reported once for a whole burst.
 """
 
 import hashlib
@@ -55,11 +56,20 @@ class ReplicaSets(Agent[Key]):
     hears = (REPLICAS, POD)
 
     def hear(self, step: Step) -> None:
-        """A ReplicaSet changed, or one of its pods did."""
+        """A ReplicaSet asks for something else, or one of its pods came, went, became ready or ceased to be."""
         if step.after.resource == REPLICAS:
-            self.touch(step.after.key)
+            if not step.only_status:
+                self.touch(step.after.key)
         elif (owner := step.after.controller) is not None and owner["kind"] == "ReplicaSet":
-            self.touch(Key(step.after.key.namespace, owner["name"]))
+            self._hear_pod(Key(step.after.key.namespace, owner["name"]), step)
+
+    def _hear_pod(self, key: Key, step: Step) -> None:
+        before, pod = step.before, step.after
+        active = pod.active and step.type != "DELETED"
+        if before is None or before.active != active or before.owners != pod.owners:
+            self.touch(key)
+        elif before.ready != pod.ready:
+            self.nudge(key)
 
     def reconcile(self, key: Key) -> None:
         """Make or take away pods, then report."""
@@ -123,7 +133,8 @@ class Deployments(Agent[Key]):
     def hear(self, step: Step) -> None:
         """A Deployment changed, or one of its ReplicaSets did."""
         if step.after.resource == DEPLOYMENTS:
-            self.touch(step.after.key)
+            if not step.only_status:
+                self.touch(step.after.key)
         elif (owner := step.after.controller) is not None and owner["kind"] == "Deployment":
             self.touch(Key(step.after.key.namespace, owner["name"]))
 
