@@ -53,7 +53,7 @@ async def _run(kubeconfig: Path | None, context: str | None, settings: Settings)
     from dovetail.ports.errors import Denied
     from dovetail.runtime.shift import Ending
     from dovetail.wiring.live import on_cluster, shift, standing
-    from dovetail.wiring.parts import endpoints
+    from dovetail.wiring.served import endpoints
     from dovetail.wiring.supply import ProviderUnusable
 
     log = logging.getLogger(__name__)

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from dovetail.cloud.kwok.provider import KwokProvider
 from dovetail.controllers.context import Ports
 from dovetail.controllers.manager import Manager
-from dovetail.observe.endpoints import Endpoints
 from dovetail.observe.events import EventRecorder
 from dovetail.observe.ledger import Keep, SqliteLedger, find_place
 from dovetail.observe.measured_cloud import MeasuredCloud
@@ -102,23 +101,6 @@ def assemble(
         seen=seen,
     )
     return Parts(cluster, supply.supplier, recorder, Manager(ports, settings), metrics, gate, settings.dry_run)
-
-
-def endpoints(parts: Parts, settings: Settings) -> Endpoints:
-    """What the process serves over HTTP. It is ready once every kind it looks at has been listed, ours included."""
-
-    async def refresh() -> None:
-        leads: dict[tuple[str, ...], float] = {(settings.leader_election_name,): float(parts.gate.is_open)}
-        parts.metrics.show("leader_election_master_status", leads)
-        await parts.manager.gauges.refresh()
-
-    return Endpoints(
-        metrics_port=settings.metrics_port,
-        probe_port=settings.health_probe_port,
-        refresh=refresh,
-        render=parts.metrics.render,
-        missing=parts.missing,
-    )
 
 
 @contextmanager
