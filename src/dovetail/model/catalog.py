@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cached_property
 
 from dovetail.model.labels import CAPACITY_TYPE, ZONE
+from dovetail.model.lazy import lazy
 from dovetail.model.quantity import Quantity
 from dovetail.model.requirements import Requirements
 from dovetail.model.resources import MEMORY, Resources, add, subtract
@@ -19,12 +19,12 @@ class Offering:
     price: float
     available: bool = True
 
-    @cached_property
+    @lazy
     def zone(self) -> str:
         """Where."""
         return self.requirements.labels().get(ZONE, "")
 
-    @cached_property
+    @lazy
     def capacity_type(self) -> str:
         """How it is paid for."""
         return self.requirements.labels().get(CAPACITY_TYPE, "")
@@ -40,7 +40,7 @@ class InstanceType:
     capacity: Resources
     overhead: Resources
 
-    @cached_property
+    @lazy
     def allocatable(self) -> Resources:
         """What is left for pods: capacity less overhead, huge pages taken out of memory."""
         kept = {name: amount for name, amount in self.overhead.items() if name in self.capacity}

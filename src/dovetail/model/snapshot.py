@@ -8,11 +8,11 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import cached_property
 
 from dovetail.model.catalog import InstanceType
 from dovetail.model.command import REPLACES_ANNOTATION, Record, read_record
 from dovetail.model.labels import INITIALIZED, INSTANCE_TYPE, NODEPOOL, REGISTERED, WELL_KNOWN
+from dovetail.model.lazy import lazy
 from dovetail.model.node import Node
 from dovetail.model.nodeclaim import INITIALIZED as INITIALIZED_CONDITION
 from dovetail.model.nodeclaim import INSTANCE_TERMINATING, NodeClaim
@@ -47,14 +47,14 @@ class ClusterNode:
         """Whether Dovetail made it."""
         return self.claim is not None
 
-    @cached_property
+    @lazy
     def registered(self) -> bool:
         """Whether the node speaks for itself."""
         if self.claim is None:
             return True
         return self.node is not None and self.node.metadata.labels.get(REGISTERED) == "true"
 
-    @cached_property
+    @lazy
     def initialized(self) -> bool:
         """Whether it is ready to take pods; the label says so, not the condition."""
         if self.claim is None:
@@ -66,41 +66,41 @@ class ClusterNode:
         """Whether its node was there and is gone, behind our back."""
         return self.node is None and self.claim is not None and self.claim.has(REGISTERED_CONDITION)
 
-    @cached_property
+    @lazy
     def _speaker(self) -> Node | NodeClaim:
         if self.node is not None and (self.registered or self.claim is None):
             return self.node
         assert self.claim is not None
         return self.claim
 
-    @cached_property
+    @lazy
     def name(self) -> str:
         """The node's name, or the claim's until it has registered."""
         return self._speaker.name
 
-    @cached_property
+    @lazy
     def labels(self) -> Mapping[str, str]:
         """Labels of whoever speaks for it."""
         return self._speaker.metadata.labels
 
-    @cached_property
+    @lazy
     def nodepool_name(self) -> str:
         """The pool it belongs to, or empty."""
         return self.labels.get(NODEPOOL, "")
 
-    @cached_property
+    @lazy
     def deleting(self) -> bool:
         """Whether it is on its way out. Deleting only the Node counts once its claim is deleted too."""
         if self.claim is not None:
             return self.claim.deleting or self.claim.has(INSTANCE_TERMINATING)
         return self.node is not None and self.node.deleting
 
-    @cached_property
+    @lazy
     def record(self) -> Record | None:
         """The command that is taking it away, if any."""
         return read_record(self.claim) if self.claim is not None else None
 
-    @cached_property
+    @lazy
     def counted(self) -> bool:
         """Whether budgets count it: managed and initialised, its instance not yet terminating.
 
@@ -110,12 +110,12 @@ class ClusterNode:
             return False
         return self.initialized or (self.node is None and self.claim.has(INITIALIZED_CONDITION))
 
-    @cached_property
+    @lazy
     def busy(self) -> bool:
         """NotReady, on its way out, or marked by a command that is still waiting for its replacements."""
         return self.record is not None or self.deleting or self.node is None or not self.node.ready
 
-    @cached_property
+    @lazy
     def taints(self) -> tuple[Taint, ...]:
         """Taints that will still be there when it is initialised."""
         if self.claim is None:
@@ -128,7 +128,7 @@ class ClusterNode:
             taint for taint in written if not is_ephemeral(taint) and not any(taint.matches(other) for other in passing)
         )
 
-    @cached_property
+    @lazy
     def requirements(self) -> Requirements:
         """What is settled about it. Before launch a claim still leaves room for choice."""
         settled = Requirements.from_labels(self.labels)
@@ -146,7 +146,7 @@ class ClusterNode:
         """Labels that may be assumed to come: none for a real node, the well-known ones before launch."""
         return frozenset() if self.launched else WELL_KNOWN
 
-    @cached_property
+    @lazy
     def capacity(self) -> Resources:
         """Everything it has, itself counted as one node."""
         claimed = self.claim.status.capacity if self.claim is not None else {}
@@ -156,7 +156,7 @@ class ClusterNode:
     def _node_capacity(self) -> Resources:
         return self.node.status.capacity if self.node is not None else {}
 
-    @cached_property
+    @lazy
     def allocatable(self) -> Resources:
         """What pods can have. A claim that is not launched has at least what its own pods need."""
         reported = self.node.status.allocatable if self.node is not None else {}
@@ -165,17 +165,17 @@ class ClusterNode:
         promised = self.claim.status.allocatable if self.launched else self.claim.spec.resources.requests
         return _filled(reported, promised, settled=self.initialized)
 
-    @cached_property
+    @lazy
     def movable(self) -> frozenset[int]:
         """The identities of those of its pods that need a new home when it goes."""
         return frozenset([id(pod) for pod in self.pods if pod.reschedulable])
 
-    @cached_property
+    @lazy
     def requested(self) -> Resources:
         """What its pods that have not ended ask for."""
         return add(*(spec_requests(pod.spec) for pod in self.pods if not pod.terminal))
 
-    @cached_property
+    @lazy
     def available(self) -> Resources:
         """What is left for more pods."""
         return subtract(self.allocatable, self.requested)
@@ -227,7 +227,7 @@ class Snapshot:
             return everywhere
         return read_pause(self.nodepools[pool].metadata.annotations.get(PAUSE), f"NodePool {pool}", self.at)
 
-    @cached_property
+    @lazy
     def nodes_by_pool(self) -> Mapping[str, tuple[ClusterNode, ...]]:
         """The managed nodes of each pool."""
         grouped: dict[str, list[ClusterNode]] = {}
@@ -236,7 +236,7 @@ class Snapshot:
                 grouped.setdefault(node.nodepool_name, []).append(node)
         return {pool: tuple(nodes) for pool, nodes in grouped.items()}
 
-    @cached_property
+    @lazy
     def replaced(self) -> frozenset[str]:
         """Names of nodes that a command takes away and whose replacements are all on their way, or there."""
         coming: Counter[str] = Counter()
@@ -248,12 +248,12 @@ class Snapshot:
                 coming[node.claim.metadata.annotations[REPLACES_ANNOTATION]] += 1
         return frozenset(name for name, record in records.items() if coming[record.id] >= record.replacements)
 
-    @cached_property
+    @lazy
     def running_commands(self) -> frozenset[str]:
         """Ids of disruptions whose nodes are not gone yet."""
         return frozenset(node.record.id for node in self.nodes if node.record is not None)
 
-    @cached_property
+    @lazy
     def types_by_pool(self) -> Mapping[str, Mapping[str, InstanceType]]:
         """Each pool's catalogue by name; pools that share one share this too."""
         return {pool: TYPES_BY_NAME.of(types) for pool, types in self.catalogs.items()}

@@ -6,7 +6,6 @@ node of a NodePool ends as a Candidate or as a Refusal; none is dropped silently
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
 from operator import attrgetter
 
 from dovetail.core.disruption.cost import BASE_COST, ages, lifetime_left
@@ -15,6 +14,7 @@ from dovetail.core.disruption.pdbs import find_block
 from dovetail.model.catalog import InstanceType
 from dovetail.model.command import REPLACES_ANNOTATION
 from dovetail.model.labels import CAPACITY_TYPE, DO_NOT_DISRUPT, INSTANCE_TYPE, NODEPOOL, ZONE
+from dovetail.model.lazy import lazy
 from dovetail.model.nodeclaim import NodeClaim
 from dovetail.model.nodepool import NodePool
 from dovetail.model.pod import Pod
@@ -39,12 +39,12 @@ class Candidate:
     ages: bool = True
     """Whether its weight changes with time."""
 
-    @cached_property
+    @lazy
     def name(self) -> str:
         """The node's name."""
         return self.node.name
 
-    @cached_property
+    @lazy
     def order(self) -> tuple[float, str]:
         """What hurts least comes first; in Balanced pools, what a saving costs. Then by name."""
         if self.pool.consolidation_policy == "Balanced":

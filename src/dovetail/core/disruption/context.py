@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from functools import cached_property
 
 from dovetail.core.disruption.allowance import Allowance, NodeCounts, allowance, count_nodes
 from dovetail.core.disruption.candidates import Candidate, find_candidates, node_price
@@ -16,6 +15,7 @@ from dovetail.core.provisioning.eligibility import displaced_pods, provisionable
 from dovetail.core.scheduling.rooms import still_standing
 from dovetail.core.scheduling.sweep import Sweep
 from dovetail.model.labels import INSTANCE_TYPE
+from dovetail.model.lazy import lazy
 from dovetail.model.nodeclaim import NodeClaim
 from dovetail.model.nodepool import NodePool
 from dovetail.model.pod import Pod
@@ -94,14 +94,14 @@ class Context:
         self.book.turn_to(self.snapshot)
         return [self.snapshot.pdbs[position] for position in self.book.guards(pod)]
 
-    @cached_property
+    @lazy
     def spoken_for(self) -> Mapping[int, int]:
         """How many pods each budget, by position, has yet to let go of on nodes that are drained or soon will be."""
         self.book.turn_to(self.snapshot)
         going = (node for node in self.snapshot.nodes if still_standing(node) or node.record is not None)
         return Counter(budget for node in going for _, budgets in self.book.of(node).guarded for budget in budgets)
 
-    @cached_property
+    @lazy
     def _bounded_drains(self) -> bool:
         """Whether any claim bounds its own drain; if none does, the classes are the same."""
         claims = (node.claim for node in self.snapshot.nodes)
@@ -125,7 +125,7 @@ class Context:
             self._sweeps[consolidating] = self.simulations.sweep(view, consolidating=consolidating)
         return self._sweeps[consolidating]
 
-    @cached_property
+    @lazy
     def _waiting(self) -> list[Pod]:
         """Pods that need a place already, whatever is disrupted."""
         waiting, _ = provisionable_pods(self.snapshot)
@@ -140,12 +140,12 @@ class Context:
         """Pods that need a place already and find none: a node is bought for them."""
         return self.sweep(consolidating=True).homeless if self._waiting else frozenset()
 
-    @cached_property
+    @lazy
     def _unready(self) -> frozenset[str]:
         """A node that is not ready yet is nothing to rely on. One without a claim always is."""
         return frozenset([node.name for node in self.snapshot.nodes if not node.initialized])
 
-    @cached_property
+    @lazy
     def _restless(self) -> frozenset[str]:
         """Nodes that consolidation leaves alone for now because something happened on them."""
         restless: list[str] = []

@@ -5,8 +5,8 @@ Expressions are kept apart, not merged: `a Exists` with `a NotIn [x]` asks for t
 """
 
 from collections.abc import Container, Iterable
-from functools import cached_property
 
+from dovetail.model.lazy import lazy
 from dovetail.model.pod import NodeSelectorTerm, PodSpec
 from dovetail.model.requirement import Requirement
 from dovetail.model.requirements import Requirements
@@ -30,7 +30,7 @@ class Alternative:
     def __repr__(self) -> str:
         return " and ".join(map(str, self.expressions)) or "anywhere"
 
-    @cached_property
+    @lazy
     def single(self) -> tuple[Requirements, ...]:
         """Each expression as a set of its own."""
         return tuple(Requirements.of([expression]) for expression in self.expressions)

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
 
 from dovetail.core.scheduling.daemons import Daemons
 from dovetail.core.scheduling.ports import HostPort
 from dovetail.model.catalog import InstanceType
 from dovetail.model.labels import INITIALIZED, NODEPOOL, REGISTERED
+from dovetail.model.lazy import lazy
 from dovetail.model.nodepool import NodePool
 from dovetail.model.requirements import Requirements
 from dovetail.model.resources import Resources
@@ -36,7 +36,7 @@ class Template:
     choices: tuple[Choice, ...]
     well_known: frozenset[str]
 
-    @cached_property
+    @lazy
     def defined(self) -> frozenset[str]:
         """The labels its nodes will have: well-known ones, those its requirements ask for, those its types have."""
         asked = (key for key, requirement in self.requirements.items() if not requirement.tolerates_absence)
