@@ -4,7 +4,7 @@ Checks run in a fixed order, the node's own before those of its pods, annotation
 node of a NodePool ends as a Candidate or as a Refusal; none is dropped silently.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
@@ -68,19 +68,18 @@ class Candidate:
 
 
 def find_candidates(
-    snapshot: Snapshot, *, eventual: bool, book: FactBook | None = None
+    snapshot: Snapshot, nodes: Sequence[ClusterNode], *, eventual: bool, book: FactBook
 ) -> tuple[list[Candidate], list[Refusal]]:
-    """Every managed node as a candidate or a refusal.
+    """Each of some nodes that are managed as a candidate or a refusal.
 
     With `eventual`, pods do not stand in the way of a node whose claim bounds its own drain: the drain waits for them.
     """
-    book = book or FactBook()
     book.turn_to(snapshot)
     candidates: list[Candidate] = []
     refusals: list[Refusal] = []
     pools = {name for name in snapshot.nodepools if name in snapshot.catalogs and snapshot.pause_of(name) is None}
     giving = {(place,) for place, each in enumerate(snapshot.pdbs) if each.status.disruptions_allowed > 0}
-    for node in snapshot.nodes:
+    for node in nodes:
         if node.claim is None:
             continue
         facts = book.of(node)

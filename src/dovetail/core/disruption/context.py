@@ -1,23 +1,21 @@
 """What every method is handed: the snapshot, what budgets still allow, and simulations made once and shared."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from dovetail.core.disruption.allowance import Allowance, NodeCounts, allowance, count_nodes
 from dovetail.core.disruption.candidates import Candidate, find_candidates, node_price
 from dovetail.core.disruption.facts import FactBook
 from dovetail.core.disruption.simulations import Simulations, View
-from dovetail.core.disruption.waits import consolidation_span, elapsed, grace_wait, has_windows, quiet_since
+from dovetail.core.disruption.waits import consolidation_window, has_grace, quiet_since
 from dovetail.core.disruption.windows import closes_at
 from dovetail.core.provisioning.eligibility import displaced_pods, provisionable_pods
 from dovetail.core.scheduling.rooms import still_standing
 from dovetail.core.scheduling.sweep import Sweep
 from dovetail.model.labels import INSTANCE_TYPE
 from dovetail.model.lazy import lazy
-from dovetail.model.nodeclaim import NodeClaim
-from dovetail.model.nodepool import NodePool
 from dovetail.model.pod import Pod
 from dovetail.model.reason import Reason
 from dovetail.model.refusal import Refusal
@@ -72,7 +70,9 @@ class Context:
         """Every managed node as a candidate or a refusal; made once for methods of one class."""
         eventual = eventual and self._bounded_drains
         if eventual not in self._candidates:
-            self._candidates[eventual] = find_candidates(self.snapshot, eventual=eventual, book=self.book)
+            self._candidates[eventual] = find_candidates(
+                self.snapshot, self.snapshot.nodes, eventual=eventual, book=self.book
+            )
         return self._candidates[eventual]
 
     def said(self, *, eventual: bool) -> list[dict[str, Refusal | None]]:
@@ -80,7 +80,7 @@ class Context:
         eventual = eventual and self._bounded_drains
         if eventual not in self._said:
             candidates, _ = self.candidates(eventual=eventual)
-            forgetful = bool(self._waiting)  # where these go changes from pass to pass
+            forgetful = bool(self.waiting)  # where these go changes from pass to pass
             self._said[eventual] = [{} if forgetful else self._said_before(each) for each in candidates]
         return self._said[eventual]
 
@@ -88,6 +88,11 @@ class Context:
         snapshot = self.snapshot
         catalogue = snapshot.catalogs.get(candidate.pool.name)
         return self.simulations.said.entry(candidate, catalogue, self.gates, snapshot.at).by_method
+
+    def candidates_among(self, names: Collection[str], *, eventual: bool) -> list[Candidate]:
+        """Those of some nodes that are candidates."""
+        nodes = [node for node in self.snapshot.nodes if node.name in names]
+        return find_candidates(self.snapshot, nodes, eventual=eventual, book=self.book)[0]
 
     def budgets_of(self, pod: Pod) -> list[PodDisruptionBudget]:
         """The PodDisruptionBudgets that select a pod."""
@@ -121,24 +126,24 @@ class Context:
         """The simulation: with consolidation, nodes inside their own windows take nobody."""
         if consolidating not in self._sweeps:
             closed = self._unready | (self._restless if consolidating else frozenset())
-            view = View(self.snapshot, closed, self._waiting, self.gates.respect_preferences)
+            view = View(self.snapshot, closed, self.waiting, self.gates.respect_preferences)
             self._sweeps[consolidating] = self.simulations.sweep(view, consolidating=consolidating)
         return self._sweeps[consolidating]
 
     @lazy
-    def _waiting(self) -> list[Pod]:
+    def waiting(self) -> list[Pod]:
         """Pods that need a place already, whatever is disrupted."""
         waiting, _ = provisionable_pods(self.snapshot)
         return [*waiting, *displaced_pods(self.snapshot)]
 
     def expects_pods(self, name: str) -> bool:
         """Whether pods that need a place already would find it on this node."""
-        return bool(self._waiting) and name in self.sweep(consolidating=True).expecting
+        return bool(self.waiting) and name in self.sweep(consolidating=True).expecting
 
     @property
     def homeless(self) -> frozenset[Key]:
         """Pods that need a place already and find none: a node is bought for them."""
-        return self.sweep(consolidating=True).homeless if self._waiting else frozenset()
+        return self.sweep(consolidating=True).homeless if self.waiting else frozenset()
 
     @lazy
     def _unready(self) -> frozenset[str]:
@@ -150,15 +155,13 @@ class Context:
         """Nodes that consolidation leaves alone for now because something happened on them."""
         restless: list[str] = []
         for pool in self.snapshot.nodepools.values():
-            if has_windows(pool):
-                span = consolidation_span(pool)
-                nodes = self.snapshot.nodes_by_pool.get(pool.name, ())
-                restless += [node.name for node in nodes if node.claim and self._settling(pool, node.claim, span)]
+            window, graced = consolidation_window(pool), has_grace(pool)
+            began = self.snapshot.at - window
+            for node in self.snapshot.nodes_by_pool.get(pool.name, ()) if window or graced else ():
+                since = quiet_since(node.claim) if node.claim is not None else began
+                if graced if since is None else since > began:  # grace does not end before it has begun
+                    restless.append(node.name)
         return frozenset(restless)
-
-    def _settling(self, pool: NodePool, claim: NodeClaim, span: timedelta | None) -> bool:
-        quiet = elapsed(quiet_since(claim), span, self.snapshot.at)
-        return (not quiet.over and not quiet.never) or not grace_wait(pool, claim, self.snapshot.at).over
 
 
 class Purse:

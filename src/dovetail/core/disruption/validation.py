@@ -29,9 +29,21 @@ def revalidate(command: Command, context: Context, before: Collection[Command] =
     """The command as it stands now beside those `before` it, which were just started, or why it no longer does."""
     look = look_ahead(context, before)
     checked = _looked_at(command, look)
-    if isinstance(checked, Command) and crowded(look_ahead(context, (*before, checked)), look):
+    if isinstance(checked, Refusal) or _sees_to_its_own(checked, look):
+        return checked
+    if crowded(look_ahead(context, (*before, checked)), look):
         return _gone(command, "scheduling: once it is under way a pod is left without a place")
     return checked
+
+
+def _sees_to_its_own(command: Command, context: Context) -> bool:
+    """Whether its pods are the only ones that need a place, and have been given one without a word from any rule."""
+    if context.waiting or command.replacements:
+        return False
+    if command.reason == Reason.EMPTY:
+        return True
+    sweep = context.sweep(consolidating=True)
+    return all(sweep.unruled(sweep.row(each.name)) for each in command.candidates)
 
 
 def _looked_at(command: Command, context: Context) -> Command | Refusal:
@@ -56,8 +68,8 @@ def _looked_at(command: Command, context: Context) -> Command | Refusal:
 
 def _survivors(command: Command, method: Method, context: Context) -> list[Candidate]:
     names = {each.name for each in command.candidates}
-    fresh, _ = context.candidates(eventual=method.eventual)
-    return [each for each in fresh if each.name in names and method.refusal(each, context) is None]
+    fresh = context.candidates_among(names, eventual=method.eventual)
+    return [each for each in fresh if method.refusal(each, context) is None]
 
 
 def _within_budget(survivors: list[Candidate], method: Method, context: Context) -> list[Candidate]:

@@ -76,11 +76,17 @@ def consolidation_span(pool: NodePool) -> timedelta | None:
     return longer(pool.spec.disruption.consolidate_after, control(pool, Action.CONSOLIDATION))
 
 
-def has_windows(pool: NodePool) -> bool:
-    """Whether consolidation ever waits for a node to become quiet."""
-    wait = consolidation_span(pool)
-    grace = pool.spec.disruption.consolidation_grace_period
-    return (wait is not None and wait > ZERO) or (grace is not None and grace.span is not None)
+def has_grace(pool: NodePool) -> bool:
+    """Whether nodes take no part in consolidation for a while after something happened on them."""
+    period = pool.spec.disruption.consolidation_grace_period
+    return period is not None and period.span is not None
+
+
+def consolidation_window(pool: NodePool) -> timedelta:
+    """How long consolidation waits for a node of the pool to become quiet, if it does not do so for ever."""
+    period = pool.spec.disruption.consolidation_grace_period
+    grace = period.span if period is not None else None
+    return max(consolidation_span(pool) or ZERO, grace or ZERO)
 
 
 def emptiness_wait(pool: NodePool, claim: NodeClaim, now: datetime) -> Wait:

@@ -133,6 +133,10 @@ class Sweep:
         placing = Placing(self._board, self._shop, below=bounds.below, most_drafts=bounds.most_drafts)
         return Drain(placing, moving, spreads, permits)
 
+    def unruled(self, row: int) -> bool:
+        """Whether nothing but taints, labels and size decides where the pods of a node may run."""
+        return all(self._plain[shape] is not None for _, shape in self._moving_by_row[row])
+
     def _ruled(self, shape: Shape) -> bool:
         """Whether topology binds a pod even when it gives up everything it prefers."""
         return not self._rulebook.rules(self._rulebook.ladder(shape)[-1]).free
