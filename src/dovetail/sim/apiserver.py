@@ -10,6 +10,8 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Literal
 
+import msgspec
+
 from dovetail.model.wire import Key
 from dovetail.ports.cluster import Deletion, Patch
 from dovetail.ports.errors import AlreadyExists, Conflict, Invalid, NotFound
@@ -19,12 +21,16 @@ from dovetail.sim.patching import Plain, merge_patch, with_meta
 from dovetail.sim.store import Record, Store
 
 Validator = Callable[[Resource, Plain | None, Plain], Plain]
-"""Hook for custom kinds: old (None on creation) and new object; gives the object with defaults, or raises `Invalid`."""
+"""Hook for custom kinds: old (None on creation) and new object; gives the object with defaults, or raises `Invalid`.
+
+The answer depends on the two objects alone, and not on which name was generated.
+"""
 
 _NAME_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _LONGEST_GENERATED_BASE = 58
 _KEPT_STATUS = {POD, NODE, KWOK_NODE_CLASS}  # pods are reset by admission, the class gets the default of its schema
 _PLAINLY = Deletion()
+_MOST_ACCEPTED = 256
 _SERVER_OWNED = ("name", "namespace", "uid", "creationTimestamp", "generation", "deletionTimestamp")
 
 
@@ -35,6 +41,7 @@ class ApiServer:
         self.store = store
         self._rng = rng
         self._validate = validate
+        self._accepted: dict[bytes, Plain] = {}  # what became of new objects, by what was asked for
         self._stamped: tuple[datetime | None, str] = (None, "")
 
     def timestamp(self, ahead: float = 0.0) -> str:
@@ -60,7 +67,9 @@ class ApiServer:
             raise Invalid("metadata.resourceVersion: should not be set on objects to be created")
         if resource in CLUSTER_SCOPED:
             meta.pop("namespace", None)
-        meta["name"] = meta.get("name") or self._generated_name(resource, meta)
+        named = bool(meta.get("name"))
+        if not named:
+            meta["name"] = self._generated_name(resource, meta)
         key = Key(meta.get("namespace", ""), meta["name"])
         if self.store.find(resource, key) is not None:
             raise AlreadyExists(f"{resource[1]} {key} already exists")
@@ -74,9 +83,22 @@ class ApiServer:
             created.pop("status", None)
         created = admission.filled_in(self.store, resource, created)
         if self._validate is not None and resource in CUSTOM:
-            created = self._validate(resource, None, created)
+            check = self._validate
+            created = check(resource, None, created) if named else self._admitted(check, resource, created)
         uid = uuid.UUID(int=self._rng.getrandbits(128), version=4)
         return self.store.put(resource, with_meta(created, uid=str(uid)))
+
+    def _admitted(self, check: Validator, resource: Resource, created: Plain) -> Plain:
+        """A new object as its schema leaves it. What is made alike, but for the name it was given, is checked once."""
+        meta = created["metadata"]
+        own = {"name": meta["name"], "creationTimestamp": meta["creationTimestamp"]}
+        asked = msgspec.json.encode({**created, "metadata": {**meta, **dict.fromkeys(own)}})
+        accepted = self._accepted.get(asked)
+        if accepted is None:
+            if len(self._accepted) >= _MOST_ACCEPTED:
+                self._accepted.clear()
+            accepted = self._accepted[asked] = check(resource, None, created)
+        return with_meta(accepted, **own)
 
     def _generated_name(self, resource: Resource, meta: Plain) -> str:
         base: str = meta.get("generateName", "")[:_LONGEST_GENERATED_BASE]
