@@ -5,7 +5,6 @@ from datetime import datetime
 
 import msgspec
 
-from dovetail.model.conditions import is_true
 from dovetail.model.duration import Delay, Duration
 from dovetail.model.labels import NODEPOOL
 from dovetail.model.nodepool import NodeClassRef, read_requirements
@@ -84,4 +83,7 @@ class NodeClaim(KubeObject, frozen=True, kw_only=True):
 
     def has(self, condition: str) -> bool:
         """Whether that condition is True."""
-        return is_true(self.status.conditions, condition)
+        for each in self.status.conditions:  # noqa: SIM110 - asked of every claim, over and over
+            if each.type == condition and each.status == "True":
+                return True
+        return False

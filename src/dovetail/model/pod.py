@@ -12,6 +12,9 @@ from dovetail.model.quantity import Quantity
 from dovetail.model.taints import Toleration
 from dovetail.model.wire import Condition, KubeObject, LabelSelector, ObjectMeta, Wire
 
+OVER = frozenset({"Failed", "Succeeded"})
+"""The phases of a pod that ran to its end."""
+
 
 class ResourceRequirements(Wire, frozen=True, kw_only=True):
     """What a container, or a whole pod, asks for."""
@@ -209,12 +212,12 @@ class Pod(KubeObject, frozen=True, kw_only=True):
     @property
     def terminal(self) -> bool:
         """Ran to its end, well or badly."""
-        return self.status.phase in {"Failed", "Succeeded"}
+        return self.status.phase in OVER
 
     @property
     def active(self) -> bool:
         """Neither at its end nor on its way out."""
-        return not self.terminal and not self.deleting
+        return self.metadata.deletion_timestamp is None and self.status.phase not in OVER
 
     @property
     def daemon(self) -> bool:

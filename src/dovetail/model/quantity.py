@@ -36,6 +36,8 @@ class Quantity:
     @staticmethod
     def of(value: int | float | str) -> "Quantity":  # noqa: PYI041 - documents carry both kinds of number
         """Read a value of a document: YAML and JSON may carry amounts as numbers."""
+        if type(value) is str:  # nearly all of them
+            return _parse(value)
         if isinstance(value, bool) or not isinstance(value, int | float | str):
             raise _fault(value, f"it is of type {type(value).__name__}")
         return _parse(value if isinstance(value, str) else repr(value))

@@ -59,12 +59,12 @@ class Requirements:
 
     def intersects(self, incoming: "Requirements") -> str | None:
         """Why a label that both speak of has no common value, or None. Absence satisfies two that both accept it."""
-        small, large = (self, incoming) if len(self) <= len(incoming) else (incoming, self)
+        ours, theirs = self._by_key, incoming._by_key  # noqa: SLF001 - of its own kind
         conflicts = []
-        for key in small:
-            if key not in large:
+        for key in ours if len(ours) <= len(theirs) else theirs:
+            existing, wanted = ours.get(key), theirs.get(key)
+            if existing is None or wanted is None:
                 continue
-            existing, wanted = self.get(key), incoming.get(key)
             if not existing.intersects(wanted) and not (existing.tolerates_absence and wanted.tolerates_absence):
                 conflicts.append(f"key {key}, {wanted} not in {existing}")
         return "; ".join(sorted(conflicts)) or None

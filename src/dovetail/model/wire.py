@@ -25,6 +25,9 @@ class Key(NamedTuple):
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
 
+_new = tuple.__new__
+
+
 class OwnerReference(Wire, frozen=True, kw_only=True):
     """A link from an object to the one whose deletion takes it along."""
 
@@ -74,7 +77,8 @@ class KubeObject(Wire, frozen=True, kw_only=True):
     @property
     def key(self) -> Key:
         """Namespace and name."""
-        return Key(self.metadata.namespace, self.metadata.name)
+        metadata = self.metadata
+        return _new(Key, (metadata.namespace, metadata.name))  # asked of everything, all the time
 
     @property
     def name(self) -> str:
