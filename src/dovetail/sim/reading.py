@@ -24,6 +24,8 @@ class Earlier(NamedTuple):
 
     plain: Plain
     values: dict[type, Any]
+    same_meta: bool = False
+    """Whether nothing of its metadata has changed since but the version."""
 
 
 class Reading:
@@ -41,11 +43,12 @@ class Reading:
                 self._sharing.apply(value)
             return value
         try:
-            return cast("T", self._renewed(kind.model, plain, earlier.plain, known))
+            return cast("T", self._renewed(kind.model, plain, earlier, known))
         except (msgspec.ValidationError, ValueError):
             return codec.from_plain(kind, plain)  # which says where
 
-    def _renewed(self, model: type[T], plain: Plain, before: Plain, known: T) -> T:
+    def _renewed(self, model: type[T], plain: Plain, earlier: Earlier, known: T) -> T:
+        before = earlier.plain
         parts: dict[str, Any] = {}
         decoded = False
         for name, wire, wanted in _parts(model):
@@ -55,7 +58,11 @@ class Reading:
             if part is past:
                 parts[name] = getattr(known, name)
             elif wanted is ObjectMeta:
-                parts[name] = _metadata(part, before["metadata"], known.metadata)
+                parts[name] = (
+                    _replaced(known.metadata, resource_version=part["resourceVersion"])
+                    if earlier.same_meta
+                    else _metadata(part, before["metadata"], known.metadata)
+                )
             elif wanted is PodSpec and _bound(part, past):
                 parts[name] = _replaced(getattr(known, name), node_name=part["nodeName"])
             else:

@@ -45,38 +45,51 @@ class Record:
         "version",
     )
 
-    def __init__(self, resource: Resource, plain: Plain, version: int, reading: Reading) -> None:
-        meta: Plain = plain["metadata"]
-        self.resource = resource
-        self.plain = plain
-        self.meta = meta
+    key: Key
+    uid: str
+    deleting: bool
+    """Whether a delete was asked for."""
+    owners: list[str]
+    """The uids of its owners."""
+    controller: Plain | None
+    """The reference to the one owner that manages the object."""
+
+    def __init__(
+        self, resource: Resource, plain: Plain, version: int, reading: Reading, before: "Record | None" = None
+    ) -> None:
+        asked: Plain = plain["metadata"]
+        self.meta: Plain = {**asked, "resourceVersion": str(version)}
         """Its metadata."""
+        self.resource = resource
+        self.plain: Plain = {**plain, "metadata": self.meta}
         self.version = version
-        self.key = Key(meta.get("namespace", ""), meta["name"])
-        self.uid: str = meta.get("uid", "")
-        self.deleting = "deletionTimestamp" in meta
-        """Whether a delete was asked for."""
-        references = meta.get("ownerReferences") or ()
-        self.owners: list[str] = [owner["uid"] for owner in references]
-        """The uids of its owners."""
-        self.controller: Plain | None = None
-        """The reference to the one owner that manages the object."""
-        for each in references:
-            if self.controller is None and each.get("controller"):
-                self.controller = each
+        same_meta = before is not None and asked is before.meta
+        if before is not None and same_meta:
+            self.key, self.uid, self.deleting = before.key, before.uid, before.deleting
+            self.owners, self.controller = before.owners, before.controller
+        else:
+            self._identify(asked)
         self._active: bool | None = None  # not looked for yet
         self._ready: bool | None = None  # nor this
         self._values: dict[type, Any] = {}
         self._reading = reading
-        self._earlier: Earlier | None = None
+        self._earlier = before.heritage(same_meta=same_meta) if before is not None else None
 
-    def follow(self, before: "Record") -> None:
-        """It is the next version of that one, or of one before it that somebody has read."""
-        self._earlier = before.heritage()
+    def _identify(self, meta: Plain) -> None:
+        self.key = Key(meta.get("namespace", ""), meta["name"])
+        self.uid = meta.get("uid", "")
+        self.deleting = "deletionTimestamp" in meta
+        references = meta.get("ownerReferences") or ()
+        self.owners = [owner["uid"] for owner in references]
+        self.controller = next((each for each in references if each.get("controller")), None)
 
-    def heritage(self) -> Earlier | None:
-        """What has been read of it, or of a version before it."""
-        return Earlier(self.plain, self._values) if self._values else self._earlier
+    def heritage(self, *, same_meta: bool) -> Earlier | None:
+        """What has been read of it, or of a version before it, for the next version."""
+        if self._values:
+            return Earlier(self.plain, self._values, same_meta)
+        if same_meta or self._earlier is None:
+            return self._earlier
+        return self._earlier._replace(same_meta=False)
 
     @property
     def active(self) -> bool:
@@ -90,8 +103,10 @@ class Record:
     def ready(self) -> bool:
         """Whether its Ready condition is True."""
         if self._ready is None:
-            conditions = (self.plain.get("status") or {}).get("conditions") or ()
-            self._ready = any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+            self._ready = False
+            for each in (self.plain.get("status") or {}).get("conditions") or ():
+                if each["type"] == "Ready" and each["status"] == "True":
+                    self._ready = True
         return self._ready
 
     def value(self, kind: Kind[T]) -> T | Unreadable:
@@ -266,23 +281,22 @@ class Store:
 
     def put(self, resource: Resource, plain: Plain) -> Record:
         """Store an object, new or changed, under the next version."""
-        record = self._next(resource, plain)
-        objects = self.table(resource).objects
-        before = objects.get(record.key)
-        objects[record.key] = record
-        if before is not None:
-            record.follow(before)
+        meta = plain["metadata"]
+        table = self.table(resource)
+        before = table.objects.get(Key(meta.get("namespace", ""), meta["name"]))
+        record = self._next(resource, plain, before)
+        table.objects[record.key] = record
         self._index(before, record)
-        self._tell("MODIFIED" if before else "ADDED", before, record)
+        self._tell(table, Step("MODIFIED" if before else "ADDED", before, record, self.loop.time()))
         return record
 
     def remove(self, record: Record, plain: Plain | None = None) -> Record:
         """Take an object out; its last state, with what a last write made of it, carries the version of its removal."""
-        last = self._next(record.resource, record.plain if plain is None else plain)
-        current = self.table(record.resource).objects.pop(record.key)
-        last.follow(current)
+        table = self.table(record.resource)
+        current = table.objects.pop(record.key)
+        last = self._next(record.resource, record.plain if plain is None else plain, current)
         self._index(current, None)
-        self._tell("DELETED", record, last)
+        self._tell(table, Step("DELETED", record, last, self.loop.time()))
         return last
 
     def forget_history(self) -> None:
@@ -290,10 +304,9 @@ class Store:
         for table in self._tables.values():
             table.forget(len(table.history))
 
-    def _next(self, resource: Resource, plain: Plain) -> Record:
+    def _next(self, resource: Resource, plain: Plain, before: Record | None) -> Record:
         self.version += 1
-        meta = {**plain["metadata"], "resourceVersion": str(self.version)}
-        return Record(resource, {**plain, "metadata": meta}, self.version, self._reading)
+        return Record(resource, plain, self.version, self._reading, before)
 
     def _index(self, before: Record | None, after: Record | None) -> None:
         if before is not None:
@@ -344,14 +357,11 @@ class Store:
             if not counts[0]:
                 del self._counts[owner]
 
-    def _tell(self, verb: StepType, before: Record | None, after: Record) -> None:
-        loop = self.loop
-        step = Step(verb, before, after, loop.time())
-        table = self.table(after.resource)
+    def _tell(self, table: Table, step: Step) -> None:
         if self._keeps_log:
             self._write_log(step)
         table.append(step, self._history_limit)
-        loop.call_soon(_spread, table.listeners, self._listeners, step)
+        self.loop.call_soon(_spread, table.listeners, self._listeners, step)
 
     def _write_log(self, step: Step) -> None:
         record = step.after
