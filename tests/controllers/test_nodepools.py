@@ -4,6 +4,7 @@ import asyncio
 
 from dovetail.core.lifecycle.patches import amounts
 from dovetail.core.lifecycle.pools import count
+from dovetail.model.kinds import KWOK_NODE_CLASS
 from dovetail.model.wire import Key
 from dovetail.ports.cluster import Patch
 from dovetail.sim.kinds import NODE, NODE_CLAIM
@@ -54,6 +55,22 @@ def test_a_node_that_grows_is_counted_as_it_is():
     live(story, node_class(), POOL, deployment(replicas=1))
 
 
+def test_what_no_node_has_any_more_is_not_spoken_of():
+    async def story(life):
+        await life.until(lambda: life.running(1) and life.settled())
+        before, _ = await told(life)
+        for amount in ("2", None):
+            device = Patch({"status": {"capacity": {"example.com/device": amount}}}, subresource="status")
+            life.world.api.patch(NODE, life.nodes[0].key, device)
+            assert (await told(life))[0].get("example.com/device") == amount
+        assert (await told(life))[0] == before
+        version = life.pool().metadata.resource_version
+        await asyncio.sleep(1300)
+        assert life.pool().metadata.resource_version == version
+
+    live(story, node_class(), POOL, deployment(replicas=1))
+
+
 def test_an_instance_that_two_claims_have_is_counted_for_none():
     async def story(life):
         await life.until(lambda: life.running(9) and life.settled())
@@ -65,3 +82,20 @@ def test_an_instance_that_two_claims_have_is_counted_for_none():
         assert life.pool().status.nodes == number - 2
 
     live(story, node_class(), POOL, deployment(replicas=9))
+
+
+def test_a_pool_hears_of_its_node_class_at_once():
+    """A class may be made after the pools that name it, and go before them."""
+
+    def ready(life):
+        return next(each.status for each in life.pool().status.conditions if each.type == "NodeClassReady")
+
+    async def story(life):
+        await asyncio.sleep(30)
+        assert ready(life) == "False"
+        life.world.apply(node_class())
+        await life.until(lambda: ready(life) == "True", within=5)
+        await life.world.delete(KWOK_NODE_CLASS, Key("", "default"))
+        await life.until(lambda: ready(life) == "False", within=5)
+
+    live(story, POOL)

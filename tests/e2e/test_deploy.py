@@ -21,7 +21,6 @@ JUSTIFIED = {
     ("delete", "", "pods"),  # the end of a drain's time: test_termination has it
     ("get", "karpenter.sh", "nodeclaims"),  # a node class with a registration delay
     ("patch", "", "events"),  # the same again after two minutes
-    ("list", "karpenter.kwok.sh", "kwoknodeclasses"),
 }
 """Granted, and not asked for in the story below."""
 ELSEWHERE = {"karpenter.k8s.aws"}

@@ -1,4 +1,4 @@
-"""Has the provider look after its node classes, one at a time, whenever one changes or a claim of it goes.
+"""Has the provider look after its node classes, one at a time, when one changes, or waits for claims and one goes.
 
 Nothing is decided here: the provider resolves, reports and lets go. NodePools are told by name what changed, and so are
 those who judge drift, of what they judge it by. Only a provider whose classes need care brings a keeper; without one
@@ -46,7 +46,9 @@ class NodeClasses:
 
     def _claim_changed(self, before: NodeClaim | None, after: NodeClaim | None) -> None:
         if after is None and before is not None and self._context.manages(before):
-            self.reconciler.add(Key("", before.spec.node_class_ref.name))
+            found = self.informer.items.get(Key("", before.spec.node_class_ref.name))
+            if found is not None and found.deleting:  # it may wait for this very claim
+                self.reconciler.add(found.key)
 
     async def run(self) -> None:
         """Work until cancelled."""

@@ -4,7 +4,6 @@ import contextlib
 import logging
 from collections import defaultdict
 from collections.abc import Mapping
-from itertools import chain
 
 import msgspec
 
@@ -15,14 +14,16 @@ from dovetail.core.lifecycle.pools import (
     DEPENDENTS,
     VALIDATION_SUCCEEDED,
     RegistrationHealth,
-    count,
+    Tally,
     judge_node_class,
     judge_validation,
 )
 from dovetail.manifest.validation import validate_nodepool
 from dovetail.model.conditions import ConditionList, Verdict, find
-from dovetail.model.kinds import NODE_CLAIM, NODE_POOL
+from dovetail.model.kinds import NODE_POOL
+from dovetail.model.labels import INITIALIZED as INITIALIZED_LABEL
 from dovetail.model.labels import NODEPOOL, NODEPOOL_HASH, NODEPOOL_HASH_VERSION
+from dovetail.model.labels import REGISTERED as REGISTERED_LABEL
 from dovetail.model.node import Node
 from dovetail.model.nodeclaim import DRIFTED, INITIALIZED, INSTANCE_TERMINATING, REGISTERED, NodeClaim
 from dovetail.model.nodepool import NodePool, NodePoolSpec
@@ -30,11 +31,13 @@ from dovetail.model.snapshot import ClusterNode
 from dovetail.model.wire import Condition, Key, Unreadable
 from dovetail.ports.cluster import Notice, Patch
 from dovetail.ports.errors import Invalid
+from dovetail.runtime.abreast import abreast
 from dovetail.runtime.reconciler import Reconciler
 
 log = logging.getLogger(__name__)
 COUNT_SECONDS = 1.0
-RECHECK_SECONDS = 60.0
+RECHECK_SECONDS = 600.0
+"""Whatever counts is heard of; this is for what nobody thought of."""
 Written = tuple[NodePoolSpec, Mapping[str, str], Mapping[str, str]]
 """What people write in a NodePool: its spec, labels and annotations."""
 
@@ -45,7 +48,7 @@ class NodePools:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._health: defaultdict[str, RegistrationHealth] = defaultdict(RegistrationHealth)
-        self._counts: dict[str, tuple[dict[str, str], int]] = {}  # by pool, until a claim or a node changes
+        self._tallies: defaultdict[str, Tally] = defaultdict(Tally)  # of all pairs, by pool
         self._pairs: dict[str, tuple[ClusterNode, ...]] = {}  # claims with their nodes, by the claim's name
         self._changed: set[str] = set()  # names of claims that are to be joined with their nodes anew
         self._validity: dict[Key, tuple[Written, Verdict]] = {}  # and what it was judged by
@@ -61,29 +64,27 @@ class NodePools:
         elif before is not None:
             self.reconciler.forget(before.key)
             self._validity.pop(before.key, None)
-            self._counts.pop(before.name, None)
 
     def _claim_changed(self, before: NodeClaim | None, after: NodeClaim | None) -> None:
-        self._counts.clear()
+        if before is not None and after is not None and _claims_count_alike(before, after):
+            return
         for each in (before, after):
             if each is not None:
                 self._changed.add(each.name)
                 for node in self._context.state.nodes_of(each):  # another claim may have the same
                     self._note(node)
-        claim = after or before
-        same = before is not None and after is not None and _counts_as(before) == _counts_as(after)
-        if claim is not None and claim.nodepool_name and not same:
-            self.reconciler.add(Key("", claim.nodepool_name), COUNT_SECONDS)
+                if each.nodepool_name:
+                    self.reconciler.add(Key("", each.nodepool_name), COUNT_SECONDS)
 
     def _node_changed(self, before: Node | None, after: Node | None) -> None:
-        self._counts.clear()
+        if before is not None and after is not None and _nodes_count_alike(before, after):
+            return
         for each in (before, after):
             if each is not None:
                 self._note(each)
-        same = before is not None and after is not None and before.status.capacity == after.status.capacity
-        pool = (after or before or Node()).metadata.labels.get(NODEPOOL, "")
-        if pool and not same:
-            self.reconciler.add(Key("", pool), COUNT_SECONDS)
+                pool = each.metadata.labels.get(NODEPOOL, "")
+                if pool:
+                    self.reconciler.add(Key("", pool), COUNT_SECONDS)
 
     def _note(self, node: Node) -> None:
         self._changed.update(claim.name for claim in self._context.state.claims_of(node))
@@ -139,16 +140,14 @@ class NodePools:
         return self._context.state.observe(NODE_POOL, written)
 
     async def _restamp_claims(self, pool_name: str, fingerprint: dict[str, str]) -> None:
-        for claim in sorted(self._context.state.claims.items.values(), key=lambda claim: claim.name):
-            versioned = claim.metadata.annotations.get(NODEPOOL_HASH_VERSION) == HASH_VERSION
-            if claim.nodepool_name != pool_name or versioned:
-                continue
+        async def restamp(claim: NodeClaim) -> None:
             stamp = dict(fingerprint)
             if find(claim.status.conditions, DRIFTED) is not None:
                 del stamp[NODEPOOL_HASH]
-            patch = Patch({"metadata": {"annotations": stamp}}, claim.metadata.resource_version)
-            written = await self._context.cluster.patch(NODE_CLAIM, claim.key, patch)
-            self._context.state.observe(NODE_CLAIM, written)
+            await self._context.patch_claim(claim, {"metadata": {"annotations": stamp}})
+
+        claims = sorted(self._context.state.claims.items.values(), key=lambda claim: claim.name)
+        await abreast(restamp, [each for each in claims if each.nodepool_name == pool_name and not _is_stamped(each)])
 
     async def judged(self, pool: NodePool) -> NodePool:
         """The pool with the conditions it should have. Nothing is written."""
@@ -170,7 +169,8 @@ class NodePools:
 
     async def _report(self, pool: NodePool) -> None:
         generation, conditions = await self._judge(pool)
-        written, number = self._counted(pool.name)
+        tally = self._tally(pool.name)
+        written, number = amounts(tally.resources), tally.nodes
         unchanged = (
             conditions == pool.status.conditions
             and written == amounts(pool.status.resources)
@@ -183,31 +183,27 @@ class NodePools:
             self._context.recorder.publish(notice)
         if unchanged:
             return
-        body = conditions_patch(conditions, resources=written, nodes=number, nodeClassObservedGeneration=generation)
+        resources = {**dict.fromkeys(pool.status.resources), **written}  # what no node has any more is taken away
+        body = conditions_patch(conditions, resources=resources, nodes=number, nodeClassObservedGeneration=generation)
         patch = Patch(body, pool.metadata.resource_version, "status")
         self._context.state.observe(NODE_POOL, await self._context.cluster.patch(NODE_POOL, pool.key, patch))
 
-    def _counted(self, pool: str) -> tuple[dict[str, str], int]:
-        """What the pool has, and in how many nodes; counted again only when claims or nodes have changed."""
-        if pool not in self._counts:
-            self._pair()
-            pairs = chain.from_iterable(self._pairs.values())
-            resources, number = count(each for each in pairs if each.nodepool_name == pool)
-            self._counts[pool] = amounts(resources), number
-        return self._counts[pool]
-
-    def _pair(self) -> None:
-        """Join claims with their nodes anew, where one of them changed."""
+    def _tally(self, pool: str) -> Tally:
+        """What the pool has: claims are joined with their nodes, and counted, anew where one of them changed."""
         state = self._context.state
         for name in self._changed:
+            for each in self._pairs.pop(name, ()):
+                self._tallies[each.nodepool_name].take(each)
             claim = state.claims.items.get(Key("", name))
             if claim is None:
-                self._pairs.pop(name, None)
                 continue
             nodes = state.nodes_of(claim)
             own = [node for node in nodes if state.claim_of(node) is claim]  # what several claims have is nobody's
             self._pairs[name] = tuple(ClusterNode(node, claim) for node in (own if nodes else (None,)))
+            for each in self._pairs[name]:
+                self._tallies[each.nodepool_name].add(each)
         self._changed.clear()
+        return self._tallies[pool]
 
     def _conditions(self, pool: NodePool, class_generation: int, class_verdict: Verdict) -> tuple[Condition, ...]:
         health = self._health[pool.name]
@@ -228,7 +224,26 @@ class NodePools:
         return known[1]
 
 
-def _counts_as(claim: NodeClaim) -> tuple[object, ...]:
-    """What of a claim its pool counts, and who speaks for its node."""
-    registered, initialized, going = claim.has(REGISTERED), claim.has(INITIALIZED), claim.has(INSTANCE_TERMINATING)
-    return claim.deleting, claim.provider_id, claim.status.capacity, registered, initialized, going
+def _is_stamped(claim: NodeClaim) -> bool:
+    return claim.metadata.annotations.get(NODEPOOL_HASH_VERSION) == HASH_VERSION
+
+
+def _claims_count_alike(before: NodeClaim, after: NodeClaim) -> bool:
+    """Whether a claim's pool counts two versions of it the same, and the same speaks for its node."""
+    old, new = before.status, after.status
+    if before.deleting != after.deleting or before.nodepool_name != after.nodepool_name:
+        return False
+    if old.provider_id != new.provider_id or old.capacity != new.capacity:
+        return False
+    if old.conditions == new.conditions:
+        return True
+    return all(before.has(each) == after.has(each) for each in (REGISTERED, INITIALIZED, INSTANCE_TERMINATING))
+
+
+def _nodes_count_alike(before: Node, after: Node) -> bool:
+    old, new = before.metadata.labels, after.metadata.labels
+    return (
+        before.spec.provider_id == after.spec.provider_id
+        and before.status.capacity == after.status.capacity
+        and all(old.get(each) == new.get(each) for each in (NODEPOOL, REGISTERED_LABEL, INITIALIZED_LABEL))
+    )

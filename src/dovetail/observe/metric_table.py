@@ -200,7 +200,7 @@ _INTERRUPTION = (
 )
 _OPERATOR = tuple(
     metric
-    for kind in ("nodeclaim", "nodepool", "node", "ec2nodeclass")
+    for kind in ("nodeclaim", "nodepool", "node", "ec2nodeclass", "kwoknodeclass")
     for metric in (
         _gauge(f"operator_{kind}_status_condition_count", "type status reason", f"{kind}s with this condition."),
         _gauge(

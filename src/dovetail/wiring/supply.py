@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from dovetail.cloud.kwok.catalog import select_catalog
+from dovetail.cloud.kwok.classes import WatchedClasses
 from dovetail.cloud.kwok.interruptions import StagedInterruptions
 from dovetail.cloud.kwok.provider import KwokProvider
 from dovetail.ports.clock import Clock
@@ -49,7 +50,8 @@ def find_supply(cluster: Cluster, clock: Clock, settings: Settings, metrics: Met
     if settings.provider == "aws":
         return _aws_supply(cluster, clock, settings, metrics or NoMetrics())
     provider = KwokProvider(cluster, select_catalog(settings.catalog, settings.instance_types_file_path), clock)
-    return Supply(supplier=provider, interruptions=(StagedInterruptions(cluster, clock),))
+    staged = (StagedInterruptions(cluster, clock),)
+    return Supply(supplier=provider, interruptions=staged, keeper=WatchedClasses())
 
 
 def _aws_supply(cluster: Cluster, clock: Clock, settings: Settings, metrics: Metrics) -> Supply:

@@ -40,18 +40,47 @@ def judge_validation(faults: Iterable[Fault]) -> Verdict:
     return Verdict(VALIDATION_SUCCEEDED, "False", "NodePoolValidationFailed", "; ".join(found)[:1024])
 
 
-def count(nodes: Iterable[ClusterNode]) -> tuple[Resources, int]:
-    """What the nodes that stay have together, and how many they are."""
-    staying = [node for node in nodes if not node.deleting]
-    nano, binary = dict.fromkeys(ALWAYS_COUNTED, 0), dict.fromkeys(ALWAYS_COUNTED, False)
-    for node in staying:  # in plain numbers: a quantity for every step costs five times as much
-        for name, amount in node.capacity.items():
+class Tally:
+    """What the nodes of a pool that stay have together, and how many they are; kept as they come and go."""
+
+    def __init__(self) -> None:
+        self.nodes = 0
+        self._nano = dict.fromkeys(ALWAYS_COUNTED, 0)
+        self._binary = dict.fromkeys(ALWAYS_COUNTED, False)
+
+    def add(self, node: ClusterNode) -> None:
+        """One more."""
+        self._count(node, 1)
+
+    def take(self, node: ClusterNode) -> None:
+        """One that was added, as it was then, is no longer there."""
+        self._count(node, -1)
+
+    def _count(self, node: ClusterNode, times: int) -> None:
+        if node.deleting:
+            return
+        self.nodes += times
+        nano = self._nano
+        for name, amount in node.capacity.items():  # in plain numbers: a quantity for every step costs five times more
             known = nano.get(name, 0)
             if not known:
-                binary[name] = amount.binary
-            nano[name] = known + amount.nano
-    total = {name: Quantity(amount, binary=binary[name]) for name, amount in nano.items()}
-    return {**total, NODES: Quantity.of(len(staying))}, len(staying)
+                self._binary[name] = amount.binary
+            nano[name] = known + times * amount.nano
+
+    @property
+    def resources(self) -> Resources:
+        """The sum. What no node is left to have is not spoken of, but for what every node has."""
+        kept = {name: nano for name, nano in self._nano.items() if nano or name in ALWAYS_COUNTED}
+        total = {name: Quantity(nano, binary=self._binary[name]) for name, nano in kept.items()}
+        return {**total, NODES: Quantity.of(self.nodes)}
+
+
+def count(nodes: Iterable[ClusterNode]) -> tuple[Resources, int]:
+    """What the nodes that stay have together, and how many they are."""
+    tally = Tally()
+    for node in nodes:
+        tally.add(node)
+    return tally.resources, tally.nodes
 
 
 @dataclass
