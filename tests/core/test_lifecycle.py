@@ -123,6 +123,12 @@ def test_frequent_events_are_thinned_out(seconds, written):
     assert worth_writing(stored, NOON + timedelta(seconds=seconds)) is written
 
 
+def test_how_long_a_node_on_its_way_out_has_been_quiet_is_not_kept():
+    going = claim(metadata={"deletionTimestamp": "2026-01-05T11:59:00Z"})
+    assert worth_writing(claim(), NOON)
+    assert not worth_writing(going, NOON)
+
+
 @pytest.mark.parametrize(
     ("outcomes", "status"),
     [("F", "Unknown"), ("FF", "False"), ("TTFF", "False"), ("FFTTT", "True"), ("", "Unknown"), ("T", "True")],

@@ -38,6 +38,9 @@ def bound_at(pod: Pod) -> datetime | None:
 
 
 def worth_writing(claim: NodeClaim, event_at: datetime) -> bool:
-    """Whether the stored time is old enough to be replaced; frequent events are thinned out."""
+    """Whether the stored time is old enough to be replaced; frequent events are thinned out.
+
+    Of a claim on its way out nobody asks any more how long its node has been quiet.
+    """
     stored = claim.status.last_pod_event_time
-    return stored is None or event_at - stored >= DEDUPE
+    return not claim.deleting and (stored is None or event_at - stored >= DEDUPE)
