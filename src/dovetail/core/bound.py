@@ -78,6 +78,15 @@ def _labelled(claim: NodeClaim, labels: Mapping[str, str]) -> NodeClaim:
     return msgspec.structs.replace(claim, metadata=metadata)
 
 
+@dataclass(frozen=True)
+class Question:
+    """What these kinds of pods cost at least, for any number of each."""
+
+    kinds: list[Kind]
+    some: Mask  # those that fit anywhere
+    programme: Programme | None  # of those, if there are any
+
+
 class Floor:
     """The floor for one set of pools and prices; what was found out about a pod is kept for the next question."""
 
@@ -88,6 +97,7 @@ class Floor:
         self._sizes, self._size_of = np.unique(sizes, axis=0, return_inverse=True)
         self._admitted: dict[Hashable, Mask] = {}
         self._kinds: dict[str, Kind] = {}  # by uid
+        self._question: Question | None = None  # the last one
         self._last: tuple[dict[Kind, float], float] = ({}, 0.0)  # what was asked before, and the answer
 
     def of(self, pods: Iterable[Pod]) -> float:
@@ -111,18 +121,22 @@ class Floor:
         """Dollars an hour for so many pods of each kind."""
         if not kinds or not self._offers:
             return 0.0
-        offers, allowed = self._choices(list(kinds))
-        some = allowed.any(axis=1)
+        question, self._question = self._question, None  # a solver that gave up is not asked again
+        if question is None or question.kinds != [*kinds]:
+            question = self._put([*kinds])
+        programme, counts = question.programme, np.array([*kinds.values()])[question.some]
+        least = 0.0 if programme is None else programme.least(counts)
+        self._question = question
+        return least
+
+    def _put(self, kinds: list[Kind]) -> "Question":
+        offers, allowed = self._choices(kinds)
+        some: Mask = np.asarray(allowed.any(axis=1))
         if not some.any():
-            return 0.0
-        programme = Programme(
-            counts=np.array(list(kinds.values()))[some],
-            needs=np.array([need for need, _ in kinds])[some],
-            sizes=self._sizes[self._size_of[offers]],
-            prices=self._price[offers],
-            allowed=allowed[some],
-        )
-        return programme.least()
+            return Question(kinds, some, None)
+        needs = np.array([need for need, _ in kinds])[some]
+        sizes, prices = self._sizes[self._size_of[offers]], self._price[offers]
+        return Question(kinds, some, Programme(needs, sizes, prices, allowed[some]))
 
     def _kind(self, pod: Pod) -> Kind:
         """What it asks for, and where it may be."""

@@ -3,9 +3,8 @@
 With thousands of kinds of pods and offers nearly every pair of them is allowed and few are used. So pairs are asked in
 as they are needed: the programme is solved with some, its prices say what a pod would pay on every machine, and pairs
 that would be cheaper than what it pays now come in. When there are none, the answer is that of the whole programme.
+Asked again for other numbers of pods, it begins where it ended.
 """
-
-from dataclasses import dataclass
 
 import highspy
 import numpy as np
@@ -25,29 +24,32 @@ class BoundUnavailable(Exception):
     """The solver could not answer."""
 
 
-@dataclass(frozen=True, slots=True)
 class Programme:
-    """Kinds of pods (how many, what one needs) and offers (size, price), and which may be on which."""
+    """Kinds of pods (what one needs) and offers (size, price), and which may be on which."""
 
-    counts: Array
-    needs: Array
-    sizes: Array
-    prices: Array
-    allowed: Mask
+    def __init__(self, needs: Array, sizes: Array, prices: Array, allowed: Mask) -> None:
+        self.needs = needs
+        self.sizes = sizes
+        self.prices = prices
+        self.allowed = allowed
+        self._solver = self._begin()
+        self._chosen = self._likely()
+        self._admit(*np.nonzero(self._chosen))
 
-    def least(self) -> float:
-        """What it costs at least; every kind must be allowed on some offer."""
-        solver = self._begin()
-        chosen = self._likely()
-        self._admit(solver, *np.nonzero(chosen))
+    def least(self, counts: Array) -> float:
+        """What so many pods of each kind cost at least; every kind must be allowed on some offer."""
+        every = np.arange(len(counts), dtype=np.int32)
+        taken = self._solver.changeRowsBounds(len(counts), every, counts, counts)  # type: ignore[attr-defined]
+        if taken != highspy.HighsStatus.kOk:
+            raise BoundUnavailable(f"the solver does not take {counts} pods")
         while True:
-            pays, asks = self._prices(solver)
-            saved = pays[:, None] - np.where(self.allowed & ~chosen, asks, np.inf)
+            pays, asks = self._prices()
+            saved = pays[:, None] - np.where(self.allowed & ~self._chosen, asks, np.inf)
             kinds, offers = _best(saved, EXACT * max(1.0, float(np.abs(pays).max())))
             if not len(kinds):
-                return float(solver.getInfo().objective_function_value)
-            chosen[kinds, offers] = True
-            self._admit(solver, kinds, offers)
+                return float(self._solver.getInfo().objective_function_value)
+            self._chosen[kinds, offers] = True
+            self._admit(kinds, offers)
 
     def _begin(self) -> highspy.Highs:
         """Rows for kinds (all placed) and for what each offer has; columns for how much of each offer is bought."""
@@ -55,12 +57,12 @@ class Programme:
         solver.setOptionValue("output_flag", False)  # noqa: FBT003 - its own way
         solver.setOptionValue("presolve", "off")  # would throw away what the round before found out
         solver.setOptionValue("simplex_strategy", 4)  # primal: stays feasible when columns come in
-        kinds, (offers, resources) = len(self.counts), self.sizes.shape
+        kinds, (offers, resources) = len(self.needs), self.sizes.shape
         rows, held = kinds + offers * resources, offers * resources
         solver.addRows(
             rows,
-            np.concatenate([self.counts, np.full(held, -highspy.kHighsInf)]),
-            np.concatenate([self.counts, np.zeros(held)]),
+            np.concatenate([np.zeros(kinds), np.full(held, -highspy.kHighsInf)]),
+            np.zeros(rows),
             0,
             np.zeros(rows, dtype=np.int32),
             np.zeros(0, dtype=np.int32),
@@ -71,7 +73,7 @@ class Programme:
 
     def _likely(self) -> Mask:
         """To begin with: where each kind is cheapest alone, and where if one resource were all that costs."""
-        every = np.arange(len(self.counts))
+        every = np.arange(len(self.needs))
         chosen = np.zeros_like(self.allowed)
         unit = self.prices[:, None] / np.maximum(self.sizes, EXACT)
         shares = self.needs[:, None, :] * unit[None, :, :]
@@ -79,22 +81,23 @@ class Programme:
             chosen[every, np.where(self.allowed, cost, np.inf).argmin(axis=1)] = True
         return chosen
 
-    def _admit(self, solver: highspy.Highs, kinds: Positions, offers: Positions) -> None:
+    def _admit(self, kinds: Positions, offers: Positions) -> None:
         """Pods of these kinds may be on these offers: each is placed once and takes what it needs."""
         resources = self.needs.shape[1]
-        taken = len(self.counts) + offers[:, None] * resources + np.arange(resources)
+        taken = len(self.needs) + offers[:, None] * resources + np.arange(resources)
         rows = np.concatenate([kinds[:, None], taken], axis=1)
         values = np.concatenate([np.ones((len(kinds), 1)), self.needs[kinds]], axis=1)
-        _add(solver, np.zeros(len(kinds)), rows, values)
+        _add(self._solver, np.zeros(len(kinds)), rows, values)
 
-    def _prices(self, solver: highspy.Highs) -> tuple[Array, Array]:
+    def _prices(self) -> tuple[Array, Array]:
         """What a pod of each kind pays now, and what it would pay on each offer."""
+        solver = self._solver
         solver.run()
         status = solver.getModelStatus()
         if status != highspy.HighsModelStatus.kOptimal:
             raise BoundUnavailable(f"the solver answered {solver.modelStatusToString(status)}")
         dual = np.array(solver.getSolution().row_dual)
-        kinds = len(self.counts)
+        kinds = len(self.needs)
         return dual[:kinds], self.needs @ -dual[kinds:].reshape(self.sizes.shape).T
 
 
