@@ -62,7 +62,8 @@ class ConditionList:
         """The list with these verdicts written and `Ready` brought up to date."""
         by_type = {condition.type: condition for condition in self.conditions}
         for dependent in self.dependents:
-            by_type.setdefault(dependent, self._awaiting(dependent))
+            if dependent not in by_type:
+                by_type[dependent] = self._awaiting(dependent)
         for verdict in verdicts:
             by_type[verdict.type] = self._written(verdict, by_type.get(verdict.type))
         if self.dependents:
@@ -92,15 +93,16 @@ class ConditionList:
 
     def _root(self, by_type: dict[str, Condition]) -> Verdict:
         seen = [by_type[dependent] for dependent in self.dependents]
-        current = [condition for condition in seen if condition.observed_generation == self.generation]
-        message = ", ".join(f"{condition.type}={condition.status}" for condition in seen if condition.status != "True")
-        if any(condition.status == "False" for condition in current):
-            return Verdict(READY, "False", "UnhealthyDependents", message)
-        if len(current) == len(seen) and all(condition.status == "True" for condition in seen):
+        current = [condition.status for condition in seen if condition.observed_generation == self.generation]
+        wanting = [condition for condition in seen if condition.status != "True"]
+        if not wanting and len(current) == len(seen):
             return Verdict(READY)
+        message = ", ".join([f"{condition.type}={condition.status}" for condition in wanting])
+        if "False" in current:
+            return Verdict(READY, "False", "UnhealthyDependents", message)
         return Verdict(READY, "Unknown", "ReconcilingDependents", message)
 
 
 def without(conditions: Iterable[Condition], kind: str) -> tuple[Condition, ...]:
     """The list with that condition removed."""
-    return tuple(condition for condition in conditions if condition.type != kind)
+    return tuple([condition for condition in conditions if condition.type != kind])

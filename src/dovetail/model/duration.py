@@ -106,11 +106,12 @@ def _decimal(size: int, unit: int) -> str:
 class Duration:
     """A span of time that remembers how it was spelled. Equal when equally long."""
 
-    __slots__ = ("nanoseconds", "text")
+    __slots__ = ("_span", "nanoseconds", "text")
 
     def __init__(self, text: str, nanoseconds: int) -> None:
         self.text: Final = text
         self.nanoseconds: Final = nanoseconds
+        self._span: timedelta | None = None  # not asked for yet
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -126,8 +127,10 @@ class Duration:
     @property
     def span(self) -> timedelta:
         """As a timedelta; what is finer than a microsecond is cut off."""
-        size = timedelta(microseconds=abs(self.nanoseconds) // 1_000)
-        return -size if self.nanoseconds < 0 else size
+        if self._span is None:
+            size = timedelta(microseconds=abs(self.nanoseconds) // 1_000)
+            self._span = -size if self.nanoseconds < 0 else size
+        return self._span
 
     def __eq__(self, other: object) -> bool:
         return self.nanoseconds == other.nanoseconds if isinstance(other, Duration) else NotImplemented

@@ -11,6 +11,8 @@ from typing import Final, Self
 _NANO = 1_000_000_000
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+_DECIMAL_STEPS = tuple((10 ** (power + 9), suffix) for suffix, power in reversed(_DECIMAL.items()))
+_BINARY_STEPS = tuple((1 << power, suffix) for suffix, power in reversed(_BINARY.items()))
 _FORM = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?(|[KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)")
 _REMEDY = 'write a number with a suffix n, u, m, k, M, G, T, P, E, Ki, Mi, Gi, Ti, Pi or Ei, such as "500m" or "2Gi"'
 _BINARY_CEILING = ((1 << 63) - 1) * _NANO  # Kubernetes caps amounts written in a binary suffix
@@ -89,8 +91,8 @@ class Quantity:
     def canonical(self) -> str:
         """The spelling Kubernetes settles on: the largest suffix that leaves a whole number."""
         if self.binary and abs(self.nano) >= 1024 * _NANO and self.nano % _NANO == 0:
-            return _with_suffix(self.nano // _NANO, [(1 << power, suffix) for suffix, power in _BINARY.items()])
-        return _with_suffix(self.nano, [(10 ** (power + 9), suffix) for suffix, power in _DECIMAL.items()])
+            return _with_suffix(self.nano // _NANO, _BINARY_STEPS)
+        return _with_suffix(self.nano, _DECIMAL_STEPS)
 
 
 ZERO = Quantity(0, text="0")
@@ -124,11 +126,14 @@ def _rounded_up(value: int, unit: int) -> int:
     return -(-value // unit) if value >= 0 else value // unit
 
 
-def _with_suffix(value: int, steps: list[tuple[int, str]]) -> str:
+def _with_suffix(value: int, steps: tuple[tuple[int, str], ...]) -> str:
+    """With the first of the suffixes, the largest first, that leaves a whole number."""
     if value == 0:
         return "0"
-    size, suffix = next(((size, suffix) for size, suffix in reversed(steps) if value % size == 0), (1, ""))
-    return f"{value // size}{suffix}"
+    for size, suffix in steps:
+        if value % size == 0:
+            return f"{value // size}{suffix}"
+    return str(value)
 
 
 def _fault(value: object, problem: str) -> ValueError:
