@@ -35,6 +35,7 @@ def money(text):
 def test_the_cluster_view_has_a_tile_for_every_node_and_true_sums(demo, open_page):
     page = open_page(demo.address + "#/cluster")
     page.wait_for_selector(".tile")
+    assert page.inner_text("#link") == "a snapshot"  # the story is over
     plan = told(demo.place, "plan", "--snapshot", demo.snapshot)
     assert int(page.inner_text("[data-figure=nodes] b")) == plan["nodes"] == page.locator(".tile").count()
     pools = {pool["nodepool"] for pool in plan["budgets"]}
@@ -133,6 +134,7 @@ def test_the_nodepools_view_shows_budgets_now_and_all_week(demo, open_page):
             assert cells[1:3] == [_or(allowed["limit"], "no limit"), _or(allowed["left"], "all")]
         first = next(iter(calendar["actions"].values()))
         cells = section.locator(".heat").first.locator("tbody td").all_inner_texts()
+        assert bool(section.locator(".heat .none").count()) == (calendar["nodes"] == 0)
         assert [text.rstrip("+") for text in cells] == [_or(hour["least"], "*") for hour in first]
 
 

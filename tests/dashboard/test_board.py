@@ -73,8 +73,10 @@ def test_while_nobody_looks_nothing_is_taken_but_once_and_at_the_end(board, monk
             source.revision += 1
             await asyncio.sleep(1)
 
-    assert run(living(board, source, story, stays=True)) == (1, 2)
     assert run(living(board, source, story)) == (1, 1)
+    assert not board.still
+    assert run(living(board, source, story, stays=True)) == (1, 2)
+    assert board.still
 
 
 def test_what_is_missing_is_told_instead(board):

@@ -88,7 +88,7 @@ class Source(Protocol):
 async def keep_publishing(
     board: Board, source: Source, take: Callable[[], Awaitable[Snapshot]], pause: float, *, stays: bool = False
 ) -> None:
-    """Publish whatever changed while somebody looks, until cancelled; then once more if the page stays."""
+    """Publish whatever changed while somebody looks, until cancelled; then what is left, if the page stays."""
     shown: int | None = None
     idle = 0
     try:
@@ -108,4 +108,6 @@ async def keep_publishing(
             await asyncio.sleep(pause)
     finally:
         if stays and not source.unsynced():
-            board.publish(await take())
+            last = await take()
+            board.still = True
+            board.publish(last)

@@ -82,6 +82,7 @@ const amount = (each) => each === null ? "no ceiling" : String(each);
 
 function shade(each, total) {
   if (each.least === null) return "free";
-  const share = each.least / Math.max(total, each.least, 1);
+  if (!total) return "none"; // a share of no nodes is none, which shuts nobody in
+  const share = each.least / Math.max(total, each.least);
   return share <= 0 ? "shut" : share <= 0.1 ? "little" : share <= 0.34 ? "some" : share <= 0.99 ? "much" : "free";
 }
