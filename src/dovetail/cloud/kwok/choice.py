@@ -26,15 +26,15 @@ def find_cheapest(claim: NodeClaim, catalog: tuple[InstanceType, ...], well_know
     """The choice for a claim, or in words why there is none."""
     wanted, requests = claim.requirements, claim.spec.resources.requests
     suited: dict[str, bool] = {}
-    allowed: dict[Requirements, bool] = {}  # offerings are many, and of the same few kinds
-    for choice in _CHOICES.of(catalog):
-        each, kind = choice.instance_type, choice.offering.requirements
-        if each.name not in suited:
-            suited[each.name] = _meets(each, wanted) and fits(requests, each.allocatable)
-        if suited[each.name]:
-            if kind not in allowed:
-                allowed[kind] = wanted.compatible(kind, well_known) is None
-            if allowed[kind]:
+    allowed: dict[int, bool] = {}  # offerings are many, and of the same few kinds
+    for choice, kind in _CHOICES.of(catalog):
+        if kind not in allowed:
+            allowed[kind] = wanted.compatible(choice.offering.requirements, well_known) is None
+        if allowed[kind]:
+            each = choice.instance_type
+            if each.name not in suited:
+                suited[each.name] = _meets(each, wanted) and fits(requests, each.allocatable)
+            if suited[each.name]:
                 return choice
     matching = sum(_meets(each, wanted) for each in catalog)
     if not matching:
@@ -50,10 +50,13 @@ def _meets(instance_type: InstanceType, wanted: Requirements) -> bool:
     return wanted.get(INSTANCE_TYPE).has(instance_type.name) and instance_type.requirements.intersects(wanted) is None
 
 
-def _by_price(catalog: tuple[InstanceType, ...]) -> tuple[Choice, ...]:
-    """Everything that can be had, the cheapest first."""
+def _by_price(catalog: tuple[InstanceType, ...]) -> tuple[tuple[Choice, int], ...]:
+    """Everything that can be had, the cheapest first; where the ways to buy are equal, so are the numbers beside."""
     choices = [Choice(each, offering) for each in catalog for offering in each.offerings if offering.available]
-    return tuple(sorted(choices, key=_order))
+    kinds: dict[Requirements, int] = {}
+    return tuple(
+        (each, kinds.setdefault(each.offering.requirements, len(kinds))) for each in sorted(choices, key=_order)
+    )
 
 
 _CHOICES = Recent(_by_price)
