@@ -71,9 +71,16 @@ def _requirements(draft: Draft, types: list[InstanceType]) -> tuple[NodeSelector
 
 def _capacity_types(draft: Draft, types: list[InstanceType]) -> set[str]:
     """How what the draft may become is paid for. Types are many; their offerings are of the same few kinds."""
-    kinds = {each.requirements: each.capacity_type for type_ in types for each in type_.offerings if each.available}
     wanted, known = draft.requirements, draft.template.well_known
-    return {paid for kind, paid in kinds.items() if wanted.compatible(kind, known) is None}
+    paid: set[str] = set()
+    refused: set[Requirements] = set()
+    for each in (offering for type_ in types for offering in type_.offerings if offering.available):
+        if each.capacity_type not in paid and each.requirements not in refused:
+            if wanted.compatible(each.requirements, known) is None:
+                paid.add(each.capacity_type)
+            else:
+                refused.add(each.requirements)
+    return paid
 
 
 def _least_overhead(choices: Sequence[Choice]) -> Resources:
