@@ -171,39 +171,43 @@ class Purse:
         self._context = context
         self._reason = reason
         self._spent: dict[str, int] = {}
-        self._closes_at: dict[str, datetime | None] = {}
+        self._against: dict[str, Refusal | None] = {}
 
     def refusal(self, candidate: Candidate) -> Refusal | None:
         """Why one more node of the candidate's pool may not go, or None."""
         pool = candidate.pool.name
+        if pool not in self._against:
+            self._against[pool] = self._weigh(pool)
+        found = self._against[pool]
+        if found is None:
+            return None
+        return Refusal(found.code, f"node/{candidate.name}", found.message, found.until, found.permanent)
+
+    def _weigh(self, pool: str) -> Refusal | None:
+        """What is against one more node of a pool, whichever it is."""
         until = self._context.backing_off.get((pool, self._reason))
         if until is not None and self._context.snapshot.at < until:
             why = f"replacements for nodepool {pool} failed; tried again at {until:%Y-%m-%dT%H:%M:%SZ}"
-            return Refusal("BackingOff", f"node/{candidate.name}", why, until)
-        allowed = self._context.allowance(pool, self._reason)
-        if allowed.permits(self._spent.get(pool, 0) + 1):
+            return Refusal("BackingOff", pool, why, until)
+        allowed, ahead = self._context.allowance(pool, self._reason), self._spent.get(pool, 0)
+        if allowed.permits(ahead + 1):
             return None
-        about = f"node/{candidate.name}"
         if allowed.fault:
             why = f"nodepool {pool} has a budget that cannot be understood, so nothing is disrupted: {allowed.fault}"
-            return Refusal("BudgetUnreadable", about, why, permanent=True)
+            return Refusal("BudgetUnreadable", pool, why, permanent=True)
         nodes = allowed.bound_by.spec.nodes if allowed.bound_by is not None else ""
-        ahead = self._spent.get(pool, 0)
         use = f"{allowed.disrupting} in use" + (f", {ahead} ahead of it" if ahead else "")
         why = f"budget {nodes!r} of nodepool {pool} allows {allowed.limit} for {self._reason}: {use}"
-        closing = self._closing(pool, allowed)
-        return Refusal("Budget", about, why, closing, permanent=allowed.limit == 0 and closing is None)
-
-    def _closing(self, pool: str, allowed: Allowance) -> datetime | None:
-        """When the window of the budget that binds closes; asked for once a pool."""
-        if pool not in self._closes_at:
-            window = allowed.bound_by.window if allowed.bound_by is not None else None
-            self._closes_at[pool] = closes_at(window, self._context.snapshot.at)
-        return self._closes_at[pool]
+        closing = closes_at(
+            allowed.bound_by.window if allowed.bound_by is not None else None, self._context.snapshot.at
+        )
+        return Refusal("Budget", pool, why, closing, permanent=allowed.limit == 0 and closing is None)
 
     def spend(self, candidate: Candidate) -> None:
         """One more node of this pool goes."""
-        self._spent[candidate.pool.name] = self._spent.get(candidate.pool.name, 0) + 1
+        pool = candidate.pool.name
+        self._spent[pool] = self._spent.get(pool, 0) + 1
+        self._against.pop(pool, None)
 
     def take(self, candidate: Candidate) -> Refusal | None:
         """Spend on a candidate if the budget allows it; otherwise say why not."""

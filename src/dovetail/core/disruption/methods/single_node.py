@@ -45,13 +45,9 @@ class SingleNode:
         purse = context.purse(self.reason)
         refusals: list[Refusal] = []
         moves: list[Move] = []
-        # Nothing is spent while looking, so what holds for one node of a pool holds for all.
-        some = {each.pool.name: each for each in candidates}
-        open_pools = {pool for pool, each in some.items() if purse.refusal(each) is None}
         sweep = context.sweep(consolidating=True)
         for candidate in least_disruptive(candidates):
-            pool = candidate.pool.name
-            found = (None if pool in open_pools else purse.refusal(candidate)) or _move(candidate, sweep, context)
+            found = purse.refusal(candidate) or _move(candidate, sweep, context)
             if isinstance(found, Move):
                 moves.append(found)
             else:
