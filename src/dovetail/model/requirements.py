@@ -66,7 +66,7 @@ class Requirements:
             if existing is None or wanted is None:
                 continue
             if not existing.intersects(wanted) and not (existing.tolerates_absence and wanted.tolerates_absence):
-                conflicts.append(f"key {key}, {wanted} not in {existing}")
+                conflicts.append(_conflict(key, wanted, existing))
         return "; ".join(sorted(conflicts)) or None
 
     def _hint(self, key: str, known: frozenset[str]) -> str:
@@ -126,6 +126,12 @@ class Requirements:
 @lru_cache(maxsize=4096)
 def _anything(key: str) -> Requirement:
     return Requirement.of(key, EXISTS)
+
+
+@lru_cache(maxsize=256)  # requirements on types may name a thousand of them
+def _conflict(key: str, wanted: Requirement, existing: Requirement) -> str:
+    """In words; often nobody reads them, and the same two meet over and over."""
+    return f"key {key}, {wanted} not in {existing}"
 
 
 @lru_cache(maxsize=1 << 14)

@@ -89,6 +89,11 @@ class ClusterNode:
         return self.labels.get(NODEPOOL, "")
 
     @lazy
+    def managed_by(self) -> str:
+        """The pool that Dovetail made it for, or empty."""
+        return self.nodepool_name if self.claim is not None else ""
+
+    @lazy
     def deleting(self) -> bool:
         """Whether it is on its way out. Deleting only the Node counts once its claim is deleted too."""
         if self.claim is not None:
@@ -99,6 +104,16 @@ class ClusterNode:
     def record(self) -> Record | None:
         """The command that is taking it away, if any."""
         return read_record(self.claim) if self.claim is not None else None
+
+    @lazy
+    def replaces(self) -> str | None:
+        """The id of the command it was bought for, if any."""
+        return None if self.claim is None else self.claim.metadata.annotations.get(REPLACES_ANNOTATION)
+
+    @lazy
+    def in_command(self) -> bool:
+        """Whether a command takes it away, or has bought it."""
+        return self.record is not None or self.replaces is not None
 
     @lazy
     def counted(self) -> bool:
@@ -232,26 +247,22 @@ class Snapshot:
         """The managed nodes of each pool."""
         grouped: dict[str, list[ClusterNode]] = {}
         for node in self.nodes:
-            if node.managed and node.nodepool_name:
-                grouped.setdefault(node.nodepool_name, []).append(node)
+            if pool := node.managed_by:
+                grouped.setdefault(pool, []).append(node)
         return {pool: tuple(nodes) for pool, nodes in grouped.items()}
 
     @lazy
     def replaced(self) -> frozenset[str]:
         """Names of nodes that a command takes away and whose replacements are all on their way, or there."""
-        coming: Counter[str] = Counter()
-        records: dict[str, Record] = {}
-        for node in self.nodes:
-            if node.record is not None:
-                records[node.name] = node.record
-            if node.claim is not None and REPLACES_ANNOTATION in node.claim.metadata.annotations:
-                coming[node.claim.metadata.annotations[REPLACES_ANNOTATION]] += 1
+        concerned = [node for node in self.nodes if node.in_command]  # few of many
+        coming = Counter(node.replaces for node in concerned)
+        records = {node.name: node.record for node in concerned if node.record is not None}
         return frozenset(name for name, record in records.items() if coming[record.id] >= record.replacements)
 
     @lazy
     def running_commands(self) -> frozenset[str]:
         """Ids of disruptions whose nodes are not gone yet."""
-        return frozenset(node.record.id for node in self.nodes if node.record is not None)
+        return frozenset([node.record.id for node in self.nodes if node.record is not None])
 
     @lazy
     def types_by_pool(self) -> Mapping[str, Mapping[str, InstanceType]]:
