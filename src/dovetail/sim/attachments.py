@@ -40,7 +40,7 @@ class Attachments(Agent[tuple[str, str]]):
                     if held.plain["spec"]["nodeName"] == record.key.name:
                         self.touch((record.key.name, held.plain["spec"]["source"]["persistentVolumeName"]))
             return
-        node = record.plain["spec"].get("nodeName")
+        node = record.node
         if node and record.plain["spec"].get("volumes"):
             for volume in self._volumes(record):
                 self.touch((node, volume))

@@ -87,7 +87,7 @@ class DaemonSets(Agent[Key]):
         pods = [pod for pod in self.store.owned_by(record.uid) if pod.active]
         status = {
             "desiredNumberScheduled": len(pods),
-            "currentNumberScheduled": sum(bool(pod.plain["spec"].get("nodeName")) for pod in pods),
+            "currentNumberScheduled": sum(bool(pod.node) for pod in pods),
             "numberReady": sum(pod.ready for pod in pods),
             "observedGeneration": record.meta["generation"],
         }
@@ -118,7 +118,7 @@ def _pinned(affinity: Plain, node: str) -> Plain:
 
 def _target(pod: Record) -> str:
     """The node a daemon pod is for, bound or not."""
-    if node := pod.plain["spec"].get("nodeName"):
-        return str(node)
+    if pod.node:
+        return pod.node
     required = pod.plain["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
     return str(required["nodeSelectorTerms"][0]["matchFields"][0]["values"][0])

@@ -58,7 +58,7 @@ class PodCollector(Agent[str]):
         if record.resource == NODE:
             if step.type == "DELETED":
                 self.later(_ORPHAN_PATIENCE, self._collect, record.key.name)
-        elif step.before is None and (node := record.plain["spec"].get("nodeName")) and self._gone(node):
+        elif step.before is None and (node := record.node) and self._gone(node):
             self.later(_ORPHAN_PATIENCE, self._collect, node)
 
     def _gone(self, node: str) -> bool:

@@ -113,7 +113,7 @@ class Kubelet(Agent[Key]):
         self.later(self.timing.heartbeat, self._beat, key, uid)
 
     def _hear_pod(self, pod: Record) -> None:
-        if not pod.plain["spec"].get("nodeName"):
+        if not pod.node:
             return
         phase = pod.plain["status"].get("phase")
         if pod.deleting:
@@ -159,7 +159,7 @@ class Kubelet(Agent[Key]):
 
     def _node_of(self, pod: Record) -> Record | None:
         """The pod's node, if it is simulated and alive."""
-        node = self.store.find(NODE, Key("", pod.plain["spec"].get("nodeName", "")))
+        node = self.store.find(NODE, Key("", pod.node))
         return node if node is not None and node.uid not in self._dead and _is_fake(node) else None
 
     def _run_seconds(self, pod: Record) -> float | None:

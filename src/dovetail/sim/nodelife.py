@@ -122,7 +122,7 @@ class TaintEviction(Agent[Key]):
     def reconcile(self, key: Key) -> None:
         """Delete the pod if its time on the node is over, or look again when it will be."""
         record = self.store.find(POD, key)
-        node = self.store.find(NODE, Key("", record.plain["spec"].get("nodeName", ""))) if record else None
+        node = self.store.find(NODE, Key("", record.node)) if record else None
         if record is None or node is None or record.deleting or not (taints := _no_execute(node)):
             return
         pod = record.value(kinds.POD)
@@ -151,8 +151,8 @@ class TaintEviction(Agent[Key]):
 
 def _newly_bound(step: Step) -> str:
     """The node a pod was bound to by this step, or empty."""
-    node: str = step.after.plain["spec"].get("nodeName", "")
-    return "" if step.before is not None and step.before.plain["spec"].get("nodeName", "") == node else node
+    node = step.after.node
+    return "" if step.before is not None and step.before.node == node else node
 
 
 def _no_execute(node: Record) -> list[Plain]:

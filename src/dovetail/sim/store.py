@@ -6,23 +6,26 @@ the same instant, in the order of the writes.
 """
 
 import asyncio
-import zlib
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeVar, cast
 
-import msgspec
-
 from dovetail.model.kinds import Kind
 from dovetail.model.wire import Key, KubeObject, Unreadable
 from dovetail.ports.clock import Clock
 from dovetail.ports.errors import Gone
+from dovetail.sim.eventlog import LogEntry, entry_of
 from dovetail.sim.kinds import POD, Resource
 from dovetail.sim.patching import Plain
 from dovetail.sim.reading import Earlier, Reading
 
 T = TypeVar("T", bound=KubeObject)
+
+Standing = tuple[tuple[bool, bool, bool, int], str]
+"""Whether a pod is unbound, not running, unready, and how little its deletion costs; and when it was made, as text."""
+
+_DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 
 
 class Record:
@@ -31,8 +34,10 @@ class Record:
     __slots__ = (
         "_active",
         "_earlier",
+        "_node",
         "_reading",
         "_ready",
+        "_standing",
         "_values",
         "controller",
         "deleting",
@@ -70,7 +75,9 @@ class Record:
         else:
             self._identify(asked)
         self._active: bool | None = None  # not looked for yet
-        self._ready: bool | None = None  # nor this
+        self._ready: bool | None = None  # nor these
+        self._node: str | None = None
+        self._standing: Standing | None = None
         self._values: dict[type, Any] = {}
         self._reading = reading
         self._earlier = before.heritage(same_meta=same_meta) if before is not None else None
@@ -108,6 +115,22 @@ class Record:
                 if each["type"] == "Ready" and each["status"] == "True":
                     self._ready = True
         return self._ready
+
+    @property
+    def node(self) -> str:
+        """As a pod: the node it is bound to, or empty."""
+        if self._node is None:
+            self._node = self.plain["spec"].get("nodeName") or ""
+        return self._node
+
+    @property
+    def standing(self) -> Standing:
+        """As a pod: how readily its workload gives it up."""
+        if self._standing is None:
+            idle = (self.plain.get("status") or {}).get("phase") != "Running"
+            cost = int((self.meta.get("annotations") or {}).get(_DELETION_COST, 0))
+            self._standing = (not self.node, idle, not self.ready, -cost), self.meta["creationTimestamp"]
+        return self._standing
 
     def value(self, kind: Kind[T]) -> T | Unreadable:
         """The record as a value of the model."""
@@ -188,23 +211,6 @@ class Table:
         if index < 0:
             raise Gone("the watch fell too far behind")
         return self.history[index] if index < len(self.history) else None
-
-
-@dataclass(frozen=True, slots=True)
-class LogEntry:
-    """One change, as the event log tells it."""
-
-    at: float
-    verb: StepType
-    resource: Resource
-    key: Key
-    version: int
-    checksum: int
-    summary: str
-
-    def __str__(self) -> str:
-        kind = self.resource[1]
-        return f"{self.at:.6f} {self.verb} {kind} {self.key} v{self.version} {self.checksum:08x} {self.summary}"
 
 
 class Store:
@@ -339,8 +345,8 @@ class Store:
                 self._count(before, -1)
             if after is not None and after.active:
                 self._count(after, 1)
-        old = before.plain["spec"].get("nodeName", "") if before else ""
-        new = after.plain["spec"].get("nodeName", "") if after else ""
+        old = before.node if before else ""
+        new = after.node if after else ""
         if before and old and old != new:
             pods = self._pods_by_node[old]
             del pods[before.key]
@@ -359,15 +365,9 @@ class Store:
 
     def _tell(self, table: Table, step: Step) -> None:
         if self._keeps_log:
-            self._write_log(step)
+            self.log.append(entry_of(step))
         table.append(step, self._history_limit)
         self.loop.call_soon(_spread, table.listeners, self._listeners, step)
-
-    def _write_log(self, step: Step) -> None:
-        record = step.after
-        checksum = zlib.crc32(msgspec.json.encode(record.plain, order="deterministic"))
-        entry = LogEntry(step.at, step.type, record.resource, record.key, record.version, checksum, _summary(record))
-        self.log.append(entry)
 
     def log_bytes(self) -> bytes:
         """The whole event log: equal for equal seeds."""
@@ -383,11 +383,3 @@ def _spread(listeners: Iterable[Listener], others: Iterable[Listener], step: Ste
 
 def _without(listener: Listener, listeners: tuple[Listener, ...]) -> tuple[Listener, ...]:
     return tuple(each for each in listeners if each != listener)
-
-
-def _summary(record: Record) -> str:
-    if record.resource == POD:
-        node = record.plain["spec"].get("nodeName", "-")
-        phase = (record.plain.get("status") or {}).get("phase", "-")
-        return f"{phase} {node}{' deleting' if record.deleting else ''}"
-    return "deleting" if record.deleting else ""

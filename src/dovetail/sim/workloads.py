@@ -6,6 +6,7 @@ They are made and taken away without delay; that more of them have become ready 
 
 import hashlib
 import json
+from collections import Counter
 
 from dovetail.model.wire import Key
 from dovetail.ports.cluster import Deletion, Patch
@@ -16,9 +17,7 @@ from dovetail.sim.patching import Plain
 from dovetail.sim.store import Record, Step
 
 _HASH_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
-_DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 _TEMPLATE_HASH = "pod-template-hash"
-_NONE: Plain = {}
 
 
 def owner_reference(owner: Record) -> Plain:
@@ -101,24 +100,13 @@ class ReplicaSets(Agent[Key]):
 
     def _ranked(self, pods: list[Record]) -> list[Record]:
         """First to go first: unbound, not running, not ready, cheap to delete, doubled up on a node, young."""
-        together: dict[str, int] = {}
-        for pod in pods:
-            node = pod.plain["spec"].get("nodeName", "")
-            together[node] = together.get(node, 0) + 1
+        together = Counter([pod.node for pod in pods])
 
-        def rank(pod: Record) -> tuple[bool, bool, bool, int, int]:
-            plain = pod.plain
-            node = plain["spec"].get("nodeName", "")
-            cost = int((plain["metadata"].get("annotations") or _NONE).get(_DELETION_COST, 0))
-            running = plain["status"].get("phase") == "Running"
-            return (bool(node), running, pod.ready, cost, -together[node])
+        def rank(pod: Record) -> tuple[tuple[bool, bool, bool, int], int, str]:
+            standing, born_at = pod.standing  # as text it orders like the instant itself
+            return standing, together[pod.node], born_at
 
-        return sorted(sorted(pods, key=_born_at, reverse=True), key=rank)
-
-
-def _born_at(pod: Record) -> str:
-    at: str = pod.plain["metadata"]["creationTimestamp"]  # as text it orders like the instant itself
-    return at
+        return sorted(pods, key=rank, reverse=True)
 
 
 class Deployments(Agent[Key]):

@@ -25,6 +25,7 @@ from dovetail.sim.attachments import Attachments
 from dovetail.sim.binder import Binder
 from dovetail.sim.budgets import Budgets
 from dovetail.sim.daemons import DaemonSets
+from dovetail.sim.eventlog import LogEntry
 from dovetail.sim.eviction import evict
 from dovetail.sim.garbage import OwnerCollector, PodCollector
 from dovetail.sim.jobs import Jobs
@@ -35,7 +36,7 @@ from dovetail.sim.mishaps import Mishaps
 from dovetail.sim.nodelife import NodeLifecycle, TaintEviction
 from dovetail.sim.patching import Plain
 from dovetail.sim.selectors import Selects, field_selector, label_selector
-from dovetail.sim.store import LogEntry, Record, Store
+from dovetail.sim.store import Record, Store
 from dovetail.sim.watching import WatchStream, WatchTerms
 from dovetail.sim.workloads import Deployments, ReplicaSets
 
