@@ -226,9 +226,10 @@ class ClusterState:
                 self._everything = None
                 self._joined.pop(pod.node_name, None)
         if before is not None:
-            self._unbound.pop(before.key, None)
+            key = before.key
+            self._unbound.pop(key, None)
             bound = self._pods_by_node.get(before.node_name, {})
-            bound.pop(before.key, None)
+            bound.pop(key, None)
             if not bound:
                 self._pods_by_node.pop(before.node_name, None)
         if after is not None and after.node_name:

@@ -51,10 +51,11 @@ class Informer(Generic[T]):
 
     def observe(self, value: T) -> None:
         """Take in the answer to a write of our own, so that the next decision already sees it."""
-        if value.metadata.uid not in self._deleted_uids and self._news(value):
-            self._put(value)
+        key = value.key
+        if value.metadata.uid not in self._deleted_uids and self._news(key, value):
+            self._put(key, value)
             if self._listing:
-                self._own_writes.add(value.key)
+                self._own_writes.add(key)
 
     async def run(self) -> None:
         """List and watch until cancelled."""
@@ -105,7 +106,7 @@ class Informer(Generic[T]):
         for item in listing.items:
             known = self.items.get(item.key)
             if item.key not in newer and (known is None or _version(known) != _version(item)):
-                self._put(item)
+                self._put(item.key, item)
         self.synced.set()
         return listing.resource_version
 
@@ -119,23 +120,23 @@ class Informer(Generic[T]):
 
     def _take(self, found: T | Unreadable) -> None:
         """Believe what the API server tells, unless we already know better from the answer to a write of our own."""
-        if not self._news(found):
+        key = found.key
+        if not self._news(key, found):
             return
         if isinstance(found, Unreadable):
             self._set_aside(found)
         else:
-            self._put(found)
+            self._put(key, found)
 
-    def _news(self, found: T | Unreadable) -> bool:
-        known = self.items.get(found.key)
+    def _news(self, key: Key, found: T | Unreadable) -> bool:
+        known = self.items.get(key)
         return known is None or (known is not found and _later(_version(found), _version(known)))
 
     def _later_than(self, key: Key, version: str) -> bool:
         known = self.items.get(key)
         return known is not None and _later(_version(known), version)
 
-    def _put(self, value: T) -> None:
-        key = value.key
+    def _put(self, key: Key, value: T) -> None:
         self.unreadable.pop(key, None)
         before = self.items.get(key)
         if before is not None and before.metadata.uid != value.metadata.uid:

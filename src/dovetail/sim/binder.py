@@ -58,10 +58,11 @@ class Binder(Agent[str]):
     def _hear_pod(self, pod: Pod, *, gone: bool) -> None:
         if self.landscape.note_pod(pod, gone=gone):
             self._retry(pod.node_name, everyone=_repels(pod))
+        key = pod.key
         if gone or pod.node_name or not pod.active:
-            self._waiting.pop(pod.key, None)
-        elif pod.key not in self._waiting and _wants_binding(pod):
-            self._waiting[pod.key] = True
+            self._waiting.pop(key, None)
+        elif key not in self._waiting and _wants_binding(pod):
+            self._waiting[key] = True
             self.touch(_CYCLE)
 
     def _retry(self, node: str, *, everyone: bool) -> None:
@@ -82,7 +83,7 @@ class Binder(Agent[str]):
         self._refused.clear()
         bound = False
         for record, pod in self._queue():
-            due, self._waiting[pod.key] = self._waiting[pod.key], False
+            due, self._waiting[record.key] = self._waiting[record.key], False
             if due or _may_fit(record, pod, changed, turned_away):
                 bound = self._schedule(record, pod, hopeless) or bound
         if bound:

@@ -105,18 +105,19 @@ class Landscape:
 
     def note_pod(self, pod: Pod, *, gone: bool) -> bool:
         """A pod came, changed or went; whether that may let a waiting pod in."""
-        known = self._bound.get(pod.key)
+        key = pod.key
+        known = self._bound.get(key)
         if gone or pod.terminal or not pod.node_name:
             if known is None or (known[1].metadata.uid != pod.metadata.uid):
                 return False
             if not gone and not pod.terminal:
                 return False  # assumed here, and the binding has not come back yet
-            self._release(*self._bound.pop(pod.key))
+            self._release(*self._bound.pop(key))
             return True
         if known is not None and known[1].metadata.uid == pod.metadata.uid:
-            self._bound[pod.key] = (known[0], pod)
+            self._bound[key] = (known[0], pod)
             if (site := self._sites.get(known[0])) is not None:
-                site.pods[pod.key] = pod
+                site.pods[key] = pod
             return False
         self.assume(pod, pod.node_name, nano_requests(pod.spec))
         return False
