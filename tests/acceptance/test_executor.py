@@ -10,6 +10,7 @@ from dovetail.model.command import RECORD_ANNOTATION, REPLACES_ANNOTATION
 from dovetail.model.kinds import NODE, NODE_CLAIM, NODE_POOL
 from dovetail.model.wire import Key
 from dovetail.ports.cluster import Patch
+from dovetail.sim.world import WorldOptions
 from stories import GENERIC, deployment, live, node_class, node_pool
 
 ACTING = replace(GENERIC, disruption="on")
@@ -64,6 +65,26 @@ def test_a_candidate_is_tainted_and_told_while_its_replacement_comes_and_events_
         assert life.events("DisruptionTerminating")
 
     live(story, node_class(), pool(consolidateAfter="Never"), deployment(replicas=3), settings=ACTING)
+
+
+def test_each_candidate_is_deleted_once_however_late_the_watch_tells(monkeypatch):
+    async def story(life):
+        await life.until(lambda: life.running(3) and life.settled())
+        delete, deleted = life.world.delete, []
+
+        async def counting(kind, key, *args):
+            if kind is NODE_CLAIM:
+                deleted.append(key)
+            await delete(kind, key, *args)
+
+        monkeypatch.setattr(life.world, "delete", counting)
+        names = {claim.key for claim in life.claims}
+        life.world.apply(deployment(replicas=0))
+        await life.until(lambda: not life.claims, within=600)
+        assert sorted(deleted) == sorted(names)
+
+    slow = WorldOptions(watch_delay=3.0)
+    live(story, node_class(), pool(), deployment(replicas=3), settings=ACTING, options=slow)
 
 
 def test_a_replacement_that_somebody_deletes_releases_the_candidate():

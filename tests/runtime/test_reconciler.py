@@ -55,6 +55,25 @@ def test_an_earlier_time_replaces_a_later_one_and_not_the_other_way_round():
     assert drive(nothing, story) == [("a", 10.0)]
 
 
+@pytest.mark.parametrize(("known_after", "looks"), [(5, 2), (15, 1)])
+def test_what_was_heard_before_the_work_caught_up_needs_no_other_look(known_after, looks):
+    held = []
+
+    async def working(key, attempt):
+        if attempt == 1:
+            await asyncio.sleep(known_after)
+            held[0].caught_up(key)
+            await asyncio.sleep(20)
+
+    async def story(reconciler):
+        held.append(reconciler)
+        reconciler.add("a")
+        await asyncio.sleep(10)
+        reconciler.add("a")
+
+    assert len(drive(working, story)) == looks
+
+
 def test_a_key_is_never_worked_on_twice_at_once_and_news_during_work_are_not_lost():
     busy = set()
 

@@ -40,6 +40,7 @@ from dovetail.model.pause import PAUSE, SWITCH, UNREAD, Pause, read_pause
 from dovetail.model.reason import Reason
 from dovetail.model.snapshot import Snapshot
 from dovetail.model.taints import Taint
+from dovetail.model.wire import Key
 from dovetail.ports.cluster import Notice
 from dovetail.ports.errors import Conflict, NotFound
 from dovetail.ports.ledger import Considered, Ending, Outcome
@@ -48,6 +49,7 @@ from dovetail.runtime.reconciler import Reconciler
 
 log = logging.getLogger(__name__)
 POLL_SECONDS = 1.0
+_CONCERNING = frozenset({RECORD_ANNOTATION, REPLACES_ANNOTATION})
 
 
 class Executor:
@@ -59,14 +61,33 @@ class Executor:
         self._starting: set[str] = set()
         self._planned: dict[str, list[NodeClaim]] = {}  # replacements this process still has to create
         self._ended: set[str] = set()  # told already, their nodes are still going
+        self._deleted: set[str] = set()  # uids of claims that are deleted, though the watch has not told yet
+        self._concerned: dict[Key, NodeClaim] = {}  # claims that speak of a command, or of a disruption
+        self._tainted: set[str] = set()  # names of nodes that no new pods come to
         self.reconciler: Reconciler[str] = Reconciler("disruption.queue", self.reconcile, workers=100)
         context.state.claims.listen(self._claim_changed)
+        context.state.nodes.listen(self._node_changed)
 
     def _claim_changed(self, before: NodeClaim | None, after: NodeClaim | None) -> None:
         changed = after or before  # one that is gone may have been the last of its command
-        record = read_record(changed) if changed is not None else None
-        if record is not None:
+        if changed is None:
+            return
+        if after is not None and _is_concerned(after):
+            self._concerned[after.key] = after
+        else:
+            self._concerned.pop(changed.key, None)
+        going = after is not None and after.deleting
+        if after is None or going:
+            self._deleted.discard(changed.metadata.uid)
+        record = read_record(changed)
+        if record is not None and not (going and record.id in self._ended):
             self.reconciler.add(record.id)
+
+    def _node_changed(self, before: Node | None, after: Node | None) -> None:
+        if after is not None and after.spec.taints and _is_marked(after):
+            self._tainted.add(after.name)
+        elif before is not None:
+            self._tainted.discard(before.name)
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -124,7 +145,7 @@ class Executor:
         """Bring one command a step further."""
         if command in self._starting:
             return POLL_SECONDS
-        state = running_commands(self._context.state.claims.items.values()).get(command)
+        state = running_commands(self._concerned.values()).get(command)
         if state is None:
             if self._planned.pop(command, None) is not None:
                 self._context.ledger.close(command, self._ending(Outcome.FAILED, "nothing of it is left on any node"))
@@ -260,7 +281,7 @@ class Executor:
         async def commit(claim: NodeClaim) -> NodeClaim:
             return await self._write(claim, committed) if taken_by(claim) is None else claim
 
-        staying = await abreast(commit, staying)
+        staying = [claim for claim in await abreast(commit, staying) if claim.metadata.uid not in self._deleted]
         if not state.record.committed:
             self._context.metrics.count(
                 "dovetail_disruption_saving_dollars_per_hour_total",
@@ -271,6 +292,9 @@ class Executor:
 
         async def let_go(claim: NodeClaim) -> None:
             await self._context.delete_claim(claim)
+            known = self._context.state.claims.items.get(claim.key)
+            if known is not None and not known.deleting:
+                self._deleted.add(known.metadata.uid)
             self.failed.pop((claim.nodepool_name, reason), None)
             self._tell_going(claim, state.record)
 
@@ -319,10 +343,11 @@ class Executor:
     async def tidy(self) -> None:
         """Take away the marks of no command at all: an earlier life, or another program, left them behind."""
         state = self._context.state
-        for claim in list(state.claims.items.values()):
+        tainted = [state.nodes.items[Key("", name)] for name in sorted(self._tainted)]
+        marked = {claim.key: claim for node in tainted for claim in state.claims_of(node)}
+        marked.update((key, claim) for key, claim in self._concerned.items() if claim.has(DISRUPTION_REASON))
+        for claim in marked.values():
             nodes = state.nodes_of(claim)
-            if not claim.has(DISRUPTION_REASON) and not any(node.spec.taints and _is_marked(node) for node in nodes):
-                continue
             leaving = claim.deleting or any(node.deleting for node in nodes)
             if not leaving and RECORD_ANNOTATION not in claim.metadata.annotations and self._context.manages(claim):
                 log.info("marks of no command removed", extra={"nodeclaim": claim.name})
@@ -341,6 +366,10 @@ class Executor:
             await self._context.patch_claim(claim, body)
         except NotFound:
             return
+
+
+def _is_concerned(claim: NodeClaim) -> bool:
+    return not _CONCERNING.isdisjoint(claim.metadata.annotations) or claim.has(DISRUPTION_REASON)
 
 
 def _is_marked(node: Node) -> bool:

@@ -16,7 +16,7 @@ from dovetail.core.lifecycle.liveness import judge_liveness
 from dovetail.core.lifecycle.patches import amounts, conditions_patch, finalizer_added, missing
 from dovetail.core.lifecycle.registration import plan_registration
 from dovetail.model.catalog import Instance
-from dovetail.model.conditions import ConditionList, Verdict, is_unknown
+from dovetail.model.conditions import ConditionList, Verdict, find, is_unknown
 from dovetail.model.kinds import NODE_CLAIM
 from dovetail.model.labels import INITIALIZED as INITIALIZED_LABEL
 from dovetail.model.labels import TERMINATION_FINALIZER, ZONE
@@ -52,7 +52,8 @@ class Lifecycle:
 
     def _claim_changed(self, before: NodeClaim | None, after: NodeClaim | None) -> None:
         if after is not None:
-            self._look_at(after)
+            if before is None or not _has_come_as_far(before, after):
+                self._look_at(after)
         elif before is not None:
             self.reconciler.forget(before.key)
             self._given_up.discard(before.metadata.uid)
@@ -87,7 +88,22 @@ class Lifecycle:
                 return None
             claim = launched
         claim = await self._join(claim)
-        return await self._check_liveness(claim)
+        wait = await self._check_liveness(claim)
+        if self._waits_for_news(claim):
+            self.reconciler.caught_up(key)
+        return wait
+
+    def _waits_for_news(self, claim: NodeClaim) -> bool:
+        """Whether all that was heard meanwhile is what we wrote, and there is no step before more is heard."""
+        known = self._context.state.claims.items.get(claim.key)
+        if known is None or known.metadata.resource_version != claim.metadata.resource_version:
+            return False
+        nodes = self._context.state.nodes_of(claim)
+        if _has_arrived(claim) or not nodes:
+            return True
+        return claim.has(REGISTERED) and _says(
+            claim, judge_initialization(claim, nodes[0] if len(nodes) == 1 else None)
+        )
 
     async def _launch(self, claim: NodeClaim) -> NodeClaim | None:
         """The claim with its instance, or None if the claim was given up. Other failures are shown and raised."""
@@ -189,6 +205,22 @@ class Lifecycle:
             return claim
         written = await self._context.patch_claim(claim, conditions_patch(conditions, **status), status=True)
         return msgspec.structs.replace(claim, metadata=written.metadata, status=written.status)
+
+
+def _has_come_as_far(before: NodeClaim, after: NodeClaim) -> bool:
+    """Whether nothing changed that a step is made for."""
+    old, new = before.metadata, after.metadata
+    return (
+        before.status.conditions == after.status.conditions
+        and before.status.provider_id == after.status.provider_id
+        and (old.finalizers, old.labels, old.annotations) == (new.finalizers, new.labels, new.annotations)
+    )
+
+
+def _says(claim: NodeClaim, verdict: Verdict) -> bool:
+    found = find(claim.status.conditions, verdict.type)
+    said = (found.status, found.reason, found.message) if found is not None else None
+    return said == (verdict.status, verdict.reason or verdict.type, verdict.message)
 
 
 def _has_arrived(claim: NodeClaim) -> bool:

@@ -52,8 +52,11 @@ class Termination:
         context.state.nodes.listen(self._node_changed)
 
     def _pod_changed(self, before: Pod | None, after: Pod | None) -> None:
-        for name in {pod.node_name for pod in (before, after) if pod is not None and pod.node_name}:
+        name = after.node_name if after is not None else ""
+        if name:
             self._wake(name)
+        if before is not None and before.node_name and before.node_name != name:
+            self._wake(before.node_name)
 
     def _attachment_changed(self, before: VolumeAttachment | None, after: VolumeAttachment | None) -> None:
         changed = after or before
@@ -66,6 +69,8 @@ class Termination:
             self.nodes.add(found.key)
 
     def _claim_changed(self, before: NodeClaim | None, after: NodeClaim | None) -> None:
+        if before is not None and after is not None and _claims_go_alike(before, after):
+            return  # as a rule it is what we wrote ourselves
         claim = after or before
         for node in self._context.state.nodes_of(claim) if claim is not None else ():
             self._wake(node.name)
@@ -76,12 +81,15 @@ class Termination:
             self._departure.forget(before)
 
     def _node_changed(self, before: Node | None, after: Node | None) -> None:
+        if before is not None and after is not None and _nodes_go_alike(before, after):
+            return
         node = after or before
         if before is not None and (after is None or after.deleting):
             self._accepted.discard(before.metadata.uid)
-        for claim in self._context.state.claims_of(node) if node is not None else ():
-            if claim.deleting:
-                self.claims.add(claim.key)
+        if before is None or after is None or _ends_another(before, after):
+            for claim in self._context.state.claims_of(node) if node is not None else ():
+                if claim.deleting:
+                    self.claims.add(claim.key)
         if after is not None and after.deleting:
             self.nodes.add(after.key)
         elif after is None and before is not None:
@@ -119,6 +127,7 @@ class Termination:
         if wait is not None:
             return wait
         await self._let_claim_go(context.state.claims.items.get(key, claim))
+        self.claims.caught_up(key)
         return None
 
     def _holds(self, held: KubeObject) -> bool:
@@ -182,9 +191,7 @@ class Termination:
         if await self._instance_is_gone(node):
             await self._let_node_go(node)
             return None
-        patch = drain_patch(node)
-        if patch:
-            node = await context.patch_node(node, patch)
+        node = await self._shut(node)
         if claim is not None:
             claim = context.state.claims.items.get(claim.key)
             if claim is not None and (not claim.deleting or grace_period_patch(claim)):
@@ -193,7 +200,18 @@ class Termination:
         if wait is not None:
             return wait
         await self._let_node_go(context.state.nodes.items.get(key, node))
+        self.nodes.caught_up(key)
         return None
+
+    async def _shut(self, node: Node) -> Node:
+        """Keep new pods and load balancers away from it."""
+        patch = drain_patch(node)
+        if not patch:
+            return node
+        shut = await self._context.patch_node(node, patch)
+        if self._context.state.nodes.items.get(node.key) is shut:
+            self.nodes.caught_up(node.key)  # all that was heard so far is looked at after this
+        return shut
 
     async def _instance_is_gone(self, node: Node) -> bool:
         """A node that still reports Ready is drained whatever the provider says."""
@@ -224,3 +242,31 @@ class Termination:
 def _takes_pods(node: Node) -> bool:
     """Whether it was registered; the process may have died before that was written on its claim, too."""
     return node.metadata.labels.get(REGISTERED_LABEL) == "true"
+
+
+def _claims_go_alike(before: NodeClaim, after: NodeClaim) -> bool:
+    """Whether two versions of a claim come to the same for its end and that of its node."""
+    return (
+        _held_alike(before, after)
+        and before.status.provider_id == after.status.provider_id
+        and before.has(REGISTERED) == after.has(REGISTERED)
+    )
+
+
+def _ends_another(before: Node, after: Node) -> bool:
+    """Whether a node has become that of another claim, or one that takes pods: what its claim waits for is new."""
+    return before.provider_id != after.provider_id or _takes_pods(before) != _takes_pods(after)
+
+
+def _nodes_go_alike(before: Node, after: Node) -> bool:
+    return _held_alike(before, after) and before.spec == after.spec and before.ready == after.ready
+
+
+def _held_alike(before: KubeObject, after: KubeObject) -> bool:
+    old, new = before.metadata, after.metadata
+    return (
+        old.deletion_timestamp == new.deletion_timestamp
+        and old.finalizers == new.finalizers
+        and old.labels == new.labels
+        and old.annotations == new.annotations
+    )

@@ -76,6 +76,10 @@ class Reconciler(Generic[K]):
             self._due = [entry for entry in self._due if self._due_at.get(entry[2]) == entry[0]]
             heapq.heapify(self._due)
 
+    def caught_up(self, key: K) -> None:
+        """Everything heard of `key` while it was being worked on is known by now: it needs no other look for that."""
+        self._again.pop(key, None)
+
     def forget(self, key: K) -> None:
         """The object is gone: no more waits are owed to it."""
         self._due_at.pop(key, None)
