@@ -35,7 +35,7 @@ class Binder(Agent[str]):
         self.landscape = Landscape()
         self._waiting: dict[Key, bool] = {}  # unbound pods; True: worth a try in the next cycle
         self._news: dict[str, None] = {}  # nodes that changed since the last cycle and may take a pod they did not
-        self._refused: dict[str, dict[str, list[str]]] = {}  # why a site is out, by shape: for one cycle
+        self._open: dict[str, tuple[list[Site], list[list[str]]]] = {}  # by shape: for one cycle
 
     def hear(self, step: Step) -> None:
         """Keep the picture of nodes and bound pods; a change that may help wakes waiting pods."""
@@ -80,7 +80,7 @@ class Binder(Agent[str]):
         changed = [site for site in map(self.landscape.site, self._news) if site is not None]
         turned_away: set[str] = set()  # shapes that none of those takes, or takes any more
         self._news.clear()
-        self._refused.clear()
+        self._open.clear()
         bound = False
         for record, pod in self._queue():
             due, self._waiting[record.key] = self._waiting[record.key], False
@@ -125,23 +125,28 @@ class Binder(Agent[str]):
         return site is not None
 
     def _choose(self, demand: Demand, shape: str) -> tuple[Site | None, str]:
-        """The emptiest site that takes the pod. Once there is one, those as full as it are not asked."""
-        refusals: list[list[str]] = []
+        """The emptiest site that takes the pod. Once there is one, those as full as it are not asked.
+
+        A cycle only fills sites, it empties none: one that refused a pod is not asked again by those of its shape.
+        """
+        sites, refusals = self._open.get(shape) or (self.landscape.sites(), [])
         best: Site | None = None
         neighbourhood = Neighbourhood(demand.pod, self.landscape)
-        refused = self._refused.setdefault(shape, {}) if shape else {}  # a cycle only fills sites, it empties none
-        for site in self.landscape.sites():
-            if best is not None and site.load >= best.load:
-                continue
-            name = site.node.metadata.name
-            if why := refused.get(name) or refusal(demand, site):
-                refusals.append(why)
-                refused[name] = why
-            elif neighbourly := neighbourhood.refusal(site):
-                refusals.append([neighbourly])
-            else:
-                best = site
-        return best, summary(refusals) if best is None else ""
+        still_open: list[Site] = []
+        unneighbourly: list[list[str]] = []
+        for site in sites:
+            if best is None or site.load < best.load:
+                if why := refusal(demand, site):
+                    refusals.append(why)
+                    continue
+                if neighbourly := neighbourhood.refusal(site):
+                    unneighbourly.append([neighbourly])
+                else:
+                    best = site
+            still_open.append(site)
+        if shape:
+            self._open[shape] = still_open, refusals
+        return best, summary([*refusals, *unneighbourly]) if best is None else ""
 
     def _mark(self, record: Record, message: str) -> None:
         """Say why no node takes the pod; that one more does not, for the same reasons, is not worth a write."""

@@ -137,6 +137,8 @@ class Budgets(Agent[Key]):
 
     def _hear_pod(self, step: Step) -> None:
         pod = step.after
+        if step.type == "MODIFIED" and step.before is not None and _counts_alike(step.before, pod):
+            return
         for budget in self.store.all(PDB):
             members = self._members[budget.key]
             known = members.pods.get(pod.key)
@@ -195,6 +197,16 @@ class Budgets(Agent[Key]):
                 return None
             asked[owner.uid] = int(owner.plain["spec"].get("replicas", 1))
         return sum(asked.values())
+
+
+def _counts_alike(before: Record, pod: Record) -> bool:
+    """Whether no budget can tell the two versions of a pod apart."""
+    return (
+        before.ready == pod.ready
+        and before.deleting == pod.deleting
+        and before.owners == pod.owners
+        and before.meta.get("labels") is pod.meta.get("labels")
+    )
 
 
 def _selects(budget: Record, pod: Record) -> bool:

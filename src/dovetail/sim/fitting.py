@@ -54,11 +54,13 @@ class Site:
             self._weigh()
 
     def _weigh(self) -> None:
-        self.load = sum(self.taken[name] / self.room[name] for name in ("cpu", "memory") if self.room.get(name))
+        cpu, memory = self.room.get("cpu"), self.room.get("memory")
+        self.load = (self.taken["cpu"] / cpu if cpu else 0) + (self.taken["memory"] / memory if memory else 0)
 
     def missing(self, request: Mapping[str, int]) -> list[str]:
         """The resources the request is short of."""
-        return [name for name, amount in request.items() if amount > self.room.get(name, 0) - self.taken[name]]
+        room, taken = self.room, self.taken
+        return [name for name, amount in request.items() if amount > room.get(name, 0) - taken[name]]
 
 
 class Landscape:

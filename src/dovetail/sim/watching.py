@@ -45,6 +45,7 @@ class WatchStream(AsyncIterator[Change[T]], Generic[T]):
         self._ends_at = 0.0
         self._bookmark_at = 0.0
         self._waiter: asyncio.Future[None] | None = None
+        self._alarm: asyncio.TimerHandle | None = None
 
     def since(self, version: str) -> "WatchStream[T]":
         """Start after this resource version; without one, start with what there is."""
@@ -94,16 +95,27 @@ class WatchStream(AsyncIterator[Change[T]], Generic[T]):
         if loop.time() >= self._bookmark_at:
             self._bookmark_at = loop.time() + self._terms.bookmark_every
             return Change("BOOKMARK", str(self._store.version))
-        waiter = self._waiter = loop.create_future()
+        self._waiter = loop.create_future()
         self._table.waiting.append(self._hear)
-        timer = loop.call_at(min(self._ends_at, self._bookmark_at), _wake, waiter)
+        if self._alarm is None:
+            self._alarm = loop.call_at(min(self._ends_at, self._bookmark_at), self._ring)
         try:
-            await waiter
+            await self._waiter
+        except BaseException:
+            if self._alarm is not None:
+                self._alarm.cancel()
+                self._alarm = None
+            raise
         finally:
-            timer.cancel()
             if self._hear in self._table.waiting:
                 self._table.waiting.remove(self._hear)
         return None
+
+    def _ring(self) -> None:
+        """A bookmark or the end is due. One alarm outlasts many changes; who does not wait finds out by itself."""
+        self._alarm = None
+        if self._waiter is not None:
+            _wake(self._waiter)
 
     def _hear(self, step: Step) -> None:
         """The step that was waited for has come; a method, since a closure that names itself is never freed alone."""
