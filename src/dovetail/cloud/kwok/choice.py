@@ -4,12 +4,14 @@ The same claim and the same catalogue always give the same answer: equal prices 
 capacity type. Karpenter's kwok draws lots instead, and so cannot repeat a launch.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dovetail.model.catalog import InstanceType, Offering
 from dovetail.model.labels import INSTANCE_TYPE
 from dovetail.model.nodeclaim import NodeClaim
 from dovetail.model.recent import Recent
+from dovetail.model.requirement import Requirement
 from dovetail.model.requirements import Requirements
 from dovetail.model.resources import fits
 
@@ -27,7 +29,7 @@ def find_cheapest(claim: NodeClaim, catalog: tuple[InstanceType, ...], well_know
     wanted, requests = claim.requirements, claim.spec.resources.requests
     suited: dict[str, bool] = {}
     allowed: dict[int, bool] = {}  # offerings are many, and of the same few kinds
-    for choice, kind in _CHOICES.of(catalog):
+    for choice, kind in _SHELVES.of(catalog).named_by(wanted.get(INSTANCE_TYPE)):
         if kind not in allowed:
             allowed[kind] = wanted.compatible(choice.offering.requirements, well_known) is None
         if allowed[kind]:
@@ -50,16 +52,28 @@ def _meets(instance_type: InstanceType, wanted: Requirements) -> bool:
     return wanted.get(INSTANCE_TYPE).has(instance_type.name) and instance_type.requirements.intersects(wanted) is None
 
 
-def _by_price(catalog: tuple[InstanceType, ...]) -> tuple[tuple[Choice, int], ...]:
-    """Everything that can be had, the cheapest first; where the ways to buy are equal, so are the numbers beside."""
-    choices = [Choice(each, offering) for each in catalog for offering in each.offerings if offering.available]
-    kinds: dict[Requirements, int] = {}
-    return tuple(
-        (each, kinds.setdefault(each.offering.requirements, len(kinds))) for each in sorted(choices, key=_order)
-    )
+class _Shelf:
+    """Everything in a catalogue that can be had, the cheapest first; equal ways to buy have equal numbers beside."""
+
+    def __init__(self, catalog: tuple[InstanceType, ...]) -> None:
+        choices = [Choice(each, offering) for each in catalog for offering in each.offerings if offering.available]
+        kinds: dict[Requirements, int] = {}
+        self._choices = tuple(
+            (each, kinds.setdefault(each.offering.requirements, len(kinds))) for each in sorted(choices, key=_order)
+        )
+        self._places: dict[str, list[int]] = {}  # by type
+        for place, (choice, _) in enumerate(self._choices):
+            self._places.setdefault(choice.instance_type.name, []).append(place)
+
+    def named_by(self, types: Requirement) -> Sequence[tuple[Choice, int]]:
+        """What is left for a claim that asks for these types. Claims name theirs, and as a rule few."""
+        if types.complement:
+            return self._choices
+        places = sorted([place for name in types.values for place in self._places.get(name, ())])
+        return [self._choices[place] for place in places]
 
 
-_CHOICES = Recent(_by_price)
+_SHELVES = Recent(_Shelf)
 
 
 def _order(choice: Choice) -> tuple[float, str, str, str]:
