@@ -13,6 +13,7 @@ import typer
 from dovetail.cli.reading import Output, OutputOption
 
 if TYPE_CHECKING:
+    from dovetail.cli.simulation.report import Report
     from dovetail.cli.simulation.runner import Outcome
     from dovetail.cli.simulation.variants import Variant
     from dovetail.model.wire import Fault
@@ -106,21 +107,28 @@ def simulate(  # noqa: PLR0913 - one parameter an option
       dovetail simulate web.yaml --compare --set nodepool/default.spec.disruption.consolidateAfter=5m
       dovetail simulate web.yaml --sweep nodepool/default.spec.disruption.consolidateAfter=1m,10m,1h --seeds 5
     """
-    from dovetail.cli.simulation.comparing import as_document
-    from dovetail.cli.simulation.comparing import compare as side_by_side
+    from dovetail.cli.simulation.collecting import rarely_collecting
+
+    asked = {"sets": sets, "sweeps": sweeps, "seeds": seeds, "lasts": lasts, "compare": compare}
+    with rarely_collecting():
+        variants, trace = _understood(scenario, asked)
+        _check_writable(html)
+        if timeline and len(variants) > 1:
+            typer.echo("Error: --timeline is of one run; for several, -o json has the timeline of each", err=True)
+            raise typer.Exit(2)
+        reports = [outcome.report for outcome in _run(scenario, variants, trace, dask)]
+        _tell(variants, reports, html, output, timeline=timeline)
+
+
+def _tell(
+    variants: "list[Variant]", reports: "list[Report]", html: Path | None, output: Output, *, timeline: bool
+) -> None:
+    from dovetail.cli.simulation.comparing import as_document, compare
     from dovetail.cli.simulation.html import write_html
     from dovetail.cli.view.comparison import print_comparison
     from dovetail.cli.view.simulation import print_report
 
-    asked = {"sets": sets, "sweeps": sweeps, "seeds": seeds, "lasts": lasts, "compare": compare}
-    variants, trace = _understood(scenario, asked)
-    _check_writable(html)
-    if timeline and len(variants) > 1:
-        typer.echo("Error: --timeline is of one run; for several, -o json has the timeline of each", err=True)
-        raise typer.Exit(2)
-    outcomes = _run(scenario, variants, trace, dask)
-    reports = [outcome.report for outcome in outcomes]
-    rows = side_by_side(variants, reports) if len(variants) > 1 else []
+    rows = compare(variants, reports) if len(variants) > 1 else []
     written = html is None or _written(html, lambda: write_html(html, variants, reports, rows))
     if rows:
         print_comparison(rows, as_document(rows, variants, reports), output)

@@ -5,17 +5,16 @@ in another, or on another machine. How long it took is told beside the report, n
 """
 
 import asyncio
-import gc
 import logging
 import signal
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from dovetail.cli.simulation.collecting import rarely_collecting
 from dovetail.cli.simulation.floors import Floors
 from dovetail.cli.simulation.report import Report, Sample, report_of
 from dovetail.cloud.kwok.catalog.file import InstanceTypesInvalid
@@ -46,8 +45,6 @@ DAY = 86_400.0
 SAMPLES = 60
 STEPS = tuple(minutes * 60.0 for minutes in (1, 2, 5, 10, 15, 30, 60))
 """How far apart two looks at the cluster are: the longest of which a story has so many."""
-OBJECTS_BETWEEN_COLLECTIONS = 1_000_000
-COLLECTIONS_BETWEEN_OLDER = (4, 4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +71,7 @@ def live(scenario: Scenario, trace: tuple[Arrival, ...] = (), progress: Progress
     """Live through a scenario and report."""
     began = time.perf_counter()
     logging.getLogger("dovetail").addHandler(_UNHEARD)
-    with _rarely_collecting():
+    with rarely_collecting():
         try:
             report = run(_interruptible(_live(scenario, trace, progress or (lambda _: None))))
         except asyncio.CancelledError:
@@ -100,17 +97,6 @@ async def _interruptible(living: Coroutine[Any, Any, Report]) -> Report:
         return await living
     finally:
         signal.signal(signal.SIGINT, usual)
-
-
-@contextmanager
-def _rarely_collecting() -> Iterator[None]:
-    """Look for garbage in cycles only now and then: a world is large, lives to the end, and makes few of them."""
-    usual = gc.get_threshold()
-    gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS, *COLLECTIONS_BETWEEN_OLDER)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*usual)
 
 
 async def _live(scenario: Scenario, trace: tuple[Arrival, ...], progress: Progress) -> Report:
