@@ -4,6 +4,9 @@ import asyncio
 from dataclasses import replace
 from datetime import timedelta
 
+import pytest
+
+from dovetail.cloud.kwok.availability import Availability
 from dovetail.model.conditions import find
 from dovetail.model.kinds import NODE_CLAIM, NODE_POOL, POD
 from dovetail.model.wire import Key
@@ -131,6 +134,26 @@ def test_what_the_provider_says_is_asked_every_five_minutes_and_its_failures_cha
         assert condition(life, "Drifted").reason == "ImageDrift"
         answers["now"] = ""
         await life.until(lambda: condition(life, "Drifted") is None, within=31)
+
+    live(story, node_class(), pool(), deployment(replicas=3))
+
+
+@pytest.mark.parametrize("age", [600, 3000, 7200])
+def test_a_type_that_is_no_longer_sold_is_noticed_within_five_minutes_unless_the_node_is_young(age):
+    async def story(life):
+        await settled(life)
+        provider, born = life.parts.provider, life.claims[0].metadata.creation_timestamp
+        full, name = provider.availability, life.claims[0].metadata.labels["node.kubernetes.io/instance-type"]
+        await asyncio.sleep(age)
+        for _ in range(2):
+            provider.availability = Availability(tuple(each for each in full.catalog if each.name != name))
+            began = life.world.clock.now()
+            await life.until(lambda: condition(life, "Drifted"), within=3700)
+            assert condition(life, "Drifted").reason == "InstanceTypeNotFound"
+            due = max(began + timedelta(minutes=5), born + timedelta(hours=1))
+            assert born + timedelta(hours=1) < life.world.clock.now() <= due + timedelta(seconds=2)
+            provider.availability = full
+            await life.until(lambda: condition(life, "Drifted") is None, within=302)
 
     live(story, node_class(), pool(), deployment(replicas=3))
 

@@ -24,6 +24,7 @@ from dovetail.core.disruption.marking import (
     pod_notice,
 )
 from dovetail.core.lifecycle.patches import conditions_patch
+from dovetail.model.catalog import InstanceType
 from dovetail.model.kinds import POD
 from dovetail.model.labels import DO_NOT_DISRUPT
 from dovetail.model.nodeclaim import LAUNCHED, NodeClaim
@@ -38,8 +39,8 @@ log = logging.getLogger(__name__)
 RETRY_SECONDS = 30.0
 TURN = 100
 """So many claims are asked about before others get a turn."""
-Answers = dict[str, Findings]
-"""What is found of claims whose instance has not drifted, by their pool's name: the same for all of them."""
+Sold = dict[str, tuple[InstanceType, ...] | None]
+"""What each pool can be given, by its name; None where the provider gives no answer."""
 REMIND_SECONDS = 1800.0
 """The API server forgets an event after an hour; what still holds is told again before."""
 
@@ -71,6 +72,7 @@ class Marking:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._settled: dict[Key, _Settled] = {}
+        self._types: Sold = {}  # what all claims of a pool were judged by; None if not all by the same
         self._writing: set[Key] = set()  # claims being marked: what is heard of those is looked at when that is done
         self._drift_gate = read_gates(context.settings.feature_gates, context.settings.preference_policy).drift
         self.reconciler: Reconciler[Key] = Reconciler("nodeclaim.disruption", self.reconcile)
@@ -120,18 +122,27 @@ class Marking:
             await self._ask_again()
 
     async def _ask_again(self) -> None:
+        for pool in list(self._context.state.nodepools.items.values()):
+            if self._context.cloud.can_drift:
+                await self._ask_about(pool)
+                continue
+            types = await self._sold(pool)
+            if types is None or types is not self._types.get(pool.name):
+                await self._ask_about(pool)
+                self._types[pool.name] = types  # who was judged by others is judged anew
+
+    async def _ask_about(self, pool: NodePool) -> None:
+        """Ask for each claim of a pool."""
         state, clock = self._context.state, self._context.clock
-        answers: Answers = {}
-        alike = not self._context.cloud.can_drift
-        for number, (key, settled) in enumerate(list(self._settled.items())):
+        sold: Sold = {}
+        ours = [(key, each) for key, each in self._settled.items() if each.pool_name == pool.name]
+        for number, (key, settled) in enumerate(ours):
             if number % TURN == TURN - 1:
                 await asyncio.sleep(0)
-            claim, pool = settled.claim, state.pool(settled.pool_name)
-            if pool is None or not settled.wanted.rechecked or state.claims.items.get(key) is not claim:
-                continue  # nothing can be said, or wants to be known, or a change gave it a turn of its own
-            known = answers.get(pool.name) if alike else None
-            findings = known or await self._inquire(claim, pool, answers)
-            if not settled.holds(claim, pool, findings, clock.now()):
+            claim = settled.claim
+            if not settled.wanted.rechecked or state.claims.items.get(key) is not claim:
+                continue  # nothing wants to be known, or a change gave it a turn of its own
+            if not settled.holds(claim, pool, await self._inquire(claim, pool, sold), clock.now()):
                 self.reconciler.add(key)
 
     async def reconcile(self, key: Key) -> float | None:
@@ -152,9 +163,11 @@ class Marking:
             if written is None:
                 return None
             self._settled[key] = _Settled(written, pool.name, pool.spec, findings, wanted)
+            if wanted.rechecked and findings.types is not self._types.setdefault(pool.name, findings.types):
+                self._types[pool.name] = None
             if state.claims.items.get(key) is not written:
                 self.reconciler.add(key)  # it has changed meanwhile
-        wait = (wanted.window_ends - now).total_seconds() if wanted.window_ends is not None else None
+        wait = (wanted.changes_at - now).total_seconds() if wanted.changes_at is not None else None
         unanswered = wanted.rechecked and (findings.types is None or findings.provider_reason is None)
         return min(wait or RETRY_SECONDS, RETRY_SECONDS) if unanswered else wait
 
@@ -187,21 +200,27 @@ class Marking:
             return Findings(types=(), provider_reason="", drift_gate=self._drift_gate)
         return await self._inquire(claim, pool, {})
 
-    async def _inquire(self, claim: NodeClaim, pool: NodePool, answers: Answers) -> Findings:
-        """The provider's answer. What it is for an instance of the pool that has not drifted is kept in `answers`."""
-        cloud = self._context.cloud
+    async def _inquire(self, claim: NodeClaim, pool: NodePool, sold: Sold) -> Findings:
+        """The provider's answer. The types of a pool are asked for once in a round, and kept in `sold`."""
+        if pool.name not in sold:
+            sold[pool.name] = await self._sold(pool)
+        types, cloud = sold[pool.name], self._context.cloud
+        if types is None or not cloud.can_drift:
+            return Findings(types=types, provider_reason=None if types is None else "")
         try:
-            if pool.name not in answers:
-                answers[pool.name] = Findings(types=await cloud.instance_types(pool), provider_reason="")
-            undrifted = answers[pool.name]
-            if not cloud.can_drift:
-                return undrifted
-            return Findings(types=undrifted.types, provider_reason=await cloud.drift(claim))
+            return Findings(types=types, provider_reason=await cloud.drift(claim))
         except InstanceNotFound:
             log.debug("no instance to ask about", extra={"nodeclaim": claim.name})
         except WorldError as error:
             log.warning("drift is unknown", extra={"nodeclaim": claim.name, "error": str(error)})
         return Findings(types=None, provider_reason=None)
+
+    async def _sold(self, pool: NodePool) -> tuple[InstanceType, ...] | None:
+        try:
+            return await self._context.cloud.instance_types(pool)
+        except WorldError as error:
+            log.warning("drift is unknown", extra={"nodepool": pool.name, "error": str(error)})
+            return None
 
 
 class ProtectionNotices:

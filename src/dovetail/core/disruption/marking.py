@@ -41,7 +41,6 @@ class Findings:
 class Marks:
     """Conditions to write, conditions to remove, and when time alone changes the answer."""
 
-    at: datetime
     verdicts: tuple[Verdict, ...]
     cleared: frozenset[str]
     window_ends: datetime | None
@@ -49,10 +48,10 @@ class Marks:
     rechecked: bool  # whether somebody we cannot see may change the answer
 
     @property
-    def next_look(self) -> datetime | None:
-        """When to ask again, if nothing changes before."""
-        recheck = self.at + RECHECK if self.rechecked else None
-        return min((each for each in (self.window_ends, recheck) if each is not None), default=None)
+    def changes_at(self) -> datetime | None:
+        """When time alone changes the answer."""
+        settling = self.settles_at if self.rechecked else None
+        return min((each for each in (self.window_ends, settling) if each is not None), default=None)
 
     def holds(self, now: datetime) -> bool:
         """Whether no clock has run out by now, so that the same findings give the same marks."""
@@ -83,7 +82,7 @@ def marks(claim: NodeClaim, pool: NodePool, findings: Findings, now: datetime) -
     if reason == "":
         cleared.add(DRIFTED)
     rechecked = findings.drift_gate and claim.has(LAUNCHED)
-    return Marks(now, tuple(verdicts), frozenset(cleared), window_ends, settles_at(claim, now), rechecked)
+    return Marks(tuple(verdicts), frozenset(cleared), window_ends, settles_at(claim, now), rechecked)
 
 
 def marked(claim: NodeClaim, wanted: Marks, now: datetime) -> tuple[Condition, ...]:
