@@ -7,7 +7,7 @@ simulated controllers use it directly. Semantics are those of a real API server,
 import random
 import uuid
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Literal
 
 import msgspec
@@ -31,6 +31,8 @@ _LONGEST_GENERATED_BASE = 58
 _KEPT_STATUS = {POD, NODE, KWOK_NODE_CLASS}  # pods are reset by admission, the class gets the default of its schema
 _PLAINLY = Deletion()
 _MOST_ACCEPTED = 256
+_NEVER = datetime.min.replace(tzinfo=UTC)
+_SECOND = timedelta(seconds=1)
 _TO_THE_SECOND = len("2026-01-05T00:00:00")
 _SERVER_OWNED = ("name", "namespace", "uid", "creationTimestamp", "generation", "deletionTimestamp")
 
@@ -43,16 +45,18 @@ class ApiServer:
         self._rng = rng
         self._validate = validate
         self._accepted: dict[bytes, Plain] = {}  # what became of new objects, by what was asked for
-        self._stamped: tuple[datetime | None, str] = (None, "")
+        self._second = (_NEVER, _NEVER, "")  # the second last stamped: its beginning, its end, and how it is written
 
     def timestamp(self, ahead: float = 0.0) -> str:
         """Now, cut to the second, as the API writes instants."""
         now = self.store.clock.now()
         if ahead:
             return rfc3339(now + timedelta(seconds=ahead))
-        if now is not self._stamped[0]:
-            self._stamped = (now, rfc3339(now))
-        return self._stamped[1]
+        begin, end, written = self._second
+        if not begin <= now < end:
+            begin, written = now.replace(microsecond=0), rfc3339(now)
+            self._second = begin, begin + _SECOND, written
+        return written
 
     def get(self, resource: Resource, key: Key) -> Record:
         """One object, or `NotFound`."""

@@ -12,14 +12,16 @@ Plain = dict[str, Any]
 
 def merge_patch(target: object, patch: object) -> Any:
     """The target with the patch applied: null removes, objects merge, everything else replaces."""
-    if not isinstance(patch, Mapping):
+    if not isinstance(patch, dict | Mapping):
         return patch
-    merged: Plain = dict(target) if isinstance(target, Mapping) else {}
+    merged: Plain = dict(target) if isinstance(target, dict | Mapping) else {}
     for name, value in patch.items():
         if value is None:
             merged.pop(name, None)
-        else:
+        elif isinstance(value, dict | Mapping):
             merged[name] = merge_patch(merged.get(name), value)
+        else:
+            merged[name] = value
     return merged
 
 

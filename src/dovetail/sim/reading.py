@@ -5,7 +5,7 @@ as in the version before means the same value as before. What comes out is equal
 """
 
 from functools import cache
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -36,14 +36,14 @@ class Reading:
 
     def read(self, kind: Kind[T], plain: Plain, earlier: Earlier | None) -> T | Unreadable:
         """The object as a value."""
-        known = earlier.values.get(kind.model) if earlier is not None else None
+        known: T | Unreadable | None = earlier.values.get(kind.model) if earlier is not None else None
         if earlier is None or known is None or isinstance(known, Unreadable):
             value = codec.from_plain(kind, plain)
             if not isinstance(value, Unreadable):
                 self._sharing.apply(value)
             return value
         try:
-            return cast("T", self._renewed(kind.model, plain, earlier, known))
+            return self._renewed(kind.model, plain, earlier, known)
         except (msgspec.ValidationError, ValueError):
             return codec.from_plain(kind, plain)  # which says where
 

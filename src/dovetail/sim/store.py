@@ -9,7 +9,7 @@ import asyncio
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, TypeVar, cast
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from dovetail.model.kinds import Kind
 from dovetail.model.wire import Key, KubeObject, Unreadable
@@ -134,11 +134,11 @@ class Record:
 
     def value(self, kind: Kind[T]) -> T | Unreadable:
         """The record as a value of the model."""
-        known = self._values.get(kind.model)
+        known: T | Unreadable | None = self._values.get(kind.model)
         if known is None:
             known = self._values[kind.model] = self._reading.read(kind, self.plain, self._earlier)
             self._earlier = None
-        return cast("T | Unreadable", known)
+        return known
 
 
 StepType = Literal["ADDED", "MODIFIED", "DELETED"]
