@@ -1,6 +1,7 @@
 """Merge patches in domain words. A merge patch replaces lists whole, so whoever sends one locks the version it read."""
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -21,7 +22,13 @@ def amounts(resources: Resources) -> dict[str, str]:
 
 def conditions_patch(conditions: Iterable[Condition], **status: Any) -> dict[str, Any]:
     """Status fields together with the whole list of conditions."""
-    return {"status": {**status, "conditions": [wire(condition) for condition in conditions]}}
+    return {"status": {**status, "conditions": [_spelled(condition) for condition in conditions]}}
+
+
+@lru_cache(maxsize=4096)
+def _spelled(condition: Condition) -> Any:
+    """As plain data that nobody changes: of a list that is written whole, most was written before."""
+    return wire(condition)
 
 
 def finalizer_added(target: KubeObject, finalizer: str) -> dict[str, Any]:
