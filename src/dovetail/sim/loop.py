@@ -7,13 +7,13 @@ I/O and there are no threads. When nothing is left that could finish the main ta
 """
 
 import asyncio
-import heapq
 import sys
 from asyncio.events import _set_running_loop
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from contextvars import Context
 from datetime import UTC, datetime, timedelta
+from heapq import heapify, heappop, heappush
 from typing import Any, TypeVar, TypeVarTuple, Unpack
 
 from dovetail.sim.handles import VirtualHandle, VirtualTimer
@@ -106,11 +106,12 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     def _set_timer(
         self, when: float, callback: Callable[..., object], args: tuple[Any, ...], context: Context | None
     ) -> VirtualTimer:
-        self._check_open()
+        if self._closed:
+            self._check_open()
         handle = VirtualTimer(when, callback, args, self, context)
         self._timers_made += 1
         handle._scheduled = True  # noqa: SLF001 - as asyncio does
-        heapq.heappush(self._timers, (when, self._timers_made, handle))
+        heappush(self._timers, (when, self._timers_made, handle))
         return handle
 
     def _timer_handle_cancelled(self, handle: VirtualTimer) -> None:
@@ -118,8 +119,8 @@ class VirtualLoop(asyncio.AbstractEventLoop):
             return
         self._cancelled_timers += 1
         if self._cancelled_timers > max(_FEWEST_CANCELLED_TO_COMPACT, len(self._timers) // 2):
-            self._timers = [timer for timer in self._timers if not timer[2].cancelled()]
-            heapq.heapify(self._timers)
+            self._timers[:] = [timer for timer in self._timers if not timer[2].cancelled()]
+            heapify(self._timers)
             self._cancelled_timers = 0
 
     def create_future(self) -> "asyncio.Future[Any]":
@@ -151,8 +152,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         _set_running_loop(self)
         sys.set_asyncgen_hooks(firstiter=self._generator_started, finalizer=self._generator_dropped)
         try:
-            while not self._stopping:
-                self._run_once()
+            self._run()
         finally:
             sys.set_asyncgen_hooks(*hooks)
             _set_running_loop(None)
@@ -175,38 +175,38 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         """Stop after what is ready now."""
         self._stopping = True
 
-    def _run_once(self) -> None:
-        queue = self._ready
-        if not queue:
-            self._jump()
-        timers = self._timers
-        while timers and timers[0][0] <= self._now:
-            handle = heapq.heappop(timers)[2]
-            handle._scheduled = False  # noqa: SLF001 - as asyncio does
-            if handle._cancelled:  # noqa: SLF001 - asked for every callback
-                self._cancelled_timers -= 1
-            else:
-                queue.append(handle)
-        take = queue.popleft
-        for _ in range(len(queue)):
-            ready = take()
-            if ready._cancelled:  # noqa: SLF001 - as above
-                continue
-            context = ready._context  # noqa: SLF001 - a handle has no public way to be run
-            try:
-                if context is None:
-                    ready._callback(*ready._args)  # noqa: SLF001 - as above
+    def _run(self) -> None:
+        queue, take, timers = self._ready, self._ready.popleft, self._timers
+        while not self._stopping:
+            if not queue:
+                self._jump()
+            now = self._now
+            while timers and timers[0][0] <= now:
+                handle = heappop(timers)[2]
+                handle._scheduled = False  # noqa: SLF001 - as asyncio does
+                if handle._cancelled:  # noqa: SLF001 - asked for every callback
+                    self._cancelled_timers -= 1
                 else:
-                    context.run(ready._callback, *ready._args)  # noqa: SLF001 - as above
-            except (SystemExit, KeyboardInterrupt):
-                raise
-            except BaseException as error:  # noqa: BLE001 - the loop keeps it, and `run` raises it
-                told = f"Exception in callback {ready._callback!r}"  # noqa: SLF001 - as above
-                self.call_exception_handler({"message": told, "exception": error, "handle": ready})
+                    queue.append(handle)
+            for _ in range(len(queue)):
+                ready = take()
+                if ready._cancelled:  # noqa: SLF001 - as above
+                    continue
+                context = ready._context  # noqa: SLF001 - a handle has no public way to be run
+                try:
+                    if context is None:
+                        ready._callback(*ready._args)  # noqa: SLF001 - as above
+                    else:
+                        context.run(ready._callback, *ready._args)  # noqa: SLF001 - as above
+                except (SystemExit, KeyboardInterrupt):
+                    raise
+                except BaseException as error:  # noqa: BLE001 - the loop keeps it, and `run` raises it
+                    told = f"Exception in callback {ready._callback!r}"  # noqa: SLF001 - as above
+                    self.call_exception_handler({"message": told, "exception": error, "handle": ready})
 
     def _jump(self) -> None:
         while self._timers and self._timers[0][2].cancelled():
-            heapq.heappop(self._timers)
+            heappop(self._timers)
             self._cancelled_timers -= 1
         if not self._timers:
             raise Stalled(f"nothing is left to do at {self._now:.3f} s; waiting in vain: {self._waiting()}")
