@@ -9,6 +9,7 @@ import asyncio
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from dovetail.model.kinds import Kind
@@ -225,7 +226,6 @@ class Store:
         self._keeps_log = keeps_log
         self._reading = Reading()
         self._tables: dict[Resource, Table] = {}
-        self._loop: asyncio.AbstractEventLoop | None = None
         self._listeners: tuple[Listener, ...] = ()  # of every kind
         self._dependents: dict[str, dict[str, None]] = {}  # owner uid -> uids of what it owns
         self._pods_by_node: dict[str, dict[Key, None]] = {}
@@ -233,12 +233,10 @@ class Store:
             str, list[int]
         ] = {}  # of active pods, and of those that are ready, by the uid of their owner
 
-    @property
+    @cached_property
     def loop(self) -> asyncio.AbstractEventLoop:
         """The loop it lives on. To ask asyncio for it is a system call, which is too much for every write."""
-        if self._loop is None:
-            self._loop = asyncio.get_running_loop()
-        return self._loop
+        return asyncio.get_running_loop()
 
     def table(self, resource: Resource) -> Table:
         """The table of a kind."""

@@ -66,7 +66,9 @@ class WatchStream(AsyncIterator[Change[T]], Generic[T]):
                 if (bookmark := await self._wait()) is not None:
                     return bookmark
                 continue
-            await self._arrival(step)
+            loop = self._store.loop
+            if (late := step.at + self._terms.delay - loop.time()) > 0:
+                await pause(loop, late)
             self._position += 1
             if (change := self._seen(step)) is not None:
                 return change
@@ -81,11 +83,6 @@ class WatchStream(AsyncIterator[Change[T]], Generic[T]):
             self._position = self._table.position(self._store.version)
         else:
             self._position = self._table.position(int(self._since))
-
-    async def _arrival(self, step: Step) -> None:
-        late = step.at + self._terms.delay - self._store.loop.time()
-        if late > 0:
-            await pause(self._store.loop, late)
 
     async def _wait(self) -> Change[T] | None:
         """Wait for a step to come, at most until a bookmark is due. The server ends a watch when its time is over."""
