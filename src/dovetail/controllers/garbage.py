@@ -67,7 +67,7 @@ class GarbageCollection:
         if instances is None:
             return False
         held = replace(before, instances=instances)
-        if held == self._fitting and held == replace(self._held(), instances=instances):
+        if held == self._fitting and before == self._held():
             return True
         claims = await guarded("nodeclaim.garbagecollection", partial(self._collect_claims, self._ours(held)))
         rest = await guarded("instance.garbagecollection", partial(self._collect_instances, instances))

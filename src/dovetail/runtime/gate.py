@@ -35,7 +35,7 @@ class Gate:
     def __init__(self) -> None:
         self._holds: Callable[[], bool] | None = None
         self.why = "not started"
-        self._under_way: set[asyncio.Timeout] = set()
+        self._under_way: set[_Passage] = set()
         self._idle = asyncio.Event()
         self._idle.set()
         self.refused = 0
@@ -57,9 +57,8 @@ class Gate:
     def cut(self, why: str) -> None:
         """Close, and end the writes under way."""
         self.close(why)
-        now = asyncio.get_running_loop().time()
-        for limit in self._under_way:
-            limit.reschedule(now)
+        for write in self._under_way:
+            write.cut()
 
     async def finished(self, within: float) -> bool:
         """Wait for the writes under way; False if some are still under way after that many seconds."""
@@ -79,12 +78,12 @@ class Gate:
             why = self.why if self._holds is None else "leadership ran out"
             raise Shut(f"{_told(what)}: not allowed to act: {why}")
 
-    def began(self, write: asyncio.Timeout) -> None:
+    def began(self, write: "_Passage") -> None:
         """A write is under way."""
         self._under_way.add(write)
         self._idle.clear()
 
-    def ended(self, write: asyncio.Timeout) -> None:
+    def ended(self, write: "_Passage") -> None:
         """It has its answer, or will never have one."""
         self._under_way.discard(write)
         if not self._under_way:
@@ -92,30 +91,41 @@ class Gate:
 
 
 class _Passage:
-    """One write on its way through a gate."""
+    """One write on its way through a gate. Cutting it off cancels the task that waits for it, as a timeout would."""
 
-    __slots__ = ("_gate", "_limit", "_what")
+    __slots__ = ("_cancelled_before", "_cut", "_gate", "_task", "_what")
 
     def __init__(self, gate: Gate, what: Iterable[object]) -> None:
         self._gate = gate
         self._what = what
-        self._limit = asyncio.Timeout(None)
+        self._task: asyncio.Task[object] | None = None
+        self._cancelled_before = 0
+        self._cut = False
 
     async def __aenter__(self) -> None:
         self._gate.check(self._what)
-        await self._limit.__aenter__()
-        self._gate.began(self._limit)
+        task = asyncio.current_task()
+        assert task is not None, "writes are made by tasks"
+        self._task, self._cancelled_before = task, task.cancelling()
+        self._gate.began(self)
+
+    def cut(self) -> None:
+        """Wait no longer for the answer."""
+        if self._task is not None and not self._cut:
+            self._cut = True
+            self._task.cancel()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._gate.ended(self._limit)
-        try:
-            await self._limit.__aexit__(kind, error, trace)
-            if isinstance(error, TimeoutError):
-                raise error
-        except TimeoutError as late:
-            raise OutcomeUnknown(f"{_told(self._what)}: cut off: {self._gate.why}") from late
+        self._gate.ended(self)
+        task, self._task = self._task, None
+        cut_off = isinstance(error, TimeoutError)
+        if self._cut and task is not None:
+            only_cut = task.uncancel() <= self._cancelled_before
+            cut_off = cut_off or (only_cut and isinstance(error, asyncio.CancelledError))
+        if cut_off:
+            raise OutcomeUnknown(f"{_told(self._what)}: cut off: {self._gate.why}") from error
 
 
 def _told(what: Iterable[object]) -> str:

@@ -48,6 +48,7 @@ class KwokProvider:
         self._classes: dict[str, tuple[datetime, KWOKNodeClass | None]] = {}
         self._nodes: tuple[Node, ...] = ()  # as last listed
         self._listed: _Listed = {}
+        self._instances: tuple[Instance, ...] = ()
         self.availability = Availability(tuple(catalog))
         self.can_drift = False  # a simulated machine has nothing to drift from
         offered = {key for each in catalog for offering in each.offerings for key in offering.requirements}
@@ -138,8 +139,8 @@ class KwokProvider:
         nodes = (*listing.items, *self._registrations.all_waiting())
         if len(nodes) != len(self._nodes) or not all(map(is_, nodes, self._nodes)):
             self._nodes, self._listed = nodes, _as_listed(nodes, self._listed)
-        instances = (instance for _, instance in self._listed.values())
-        return (*instances, *_unreadable_instances(listing.unreadable))
+            self._instances = tuple([instance for _, instance in self._listed.values()])
+        return (*self._instances, *_unreadable_instances(listing.unreadable))
 
     async def drift(self, claim: NodeClaim) -> str:  # noqa: ARG002 - no machine drifts
         """Never."""
