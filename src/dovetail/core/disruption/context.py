@@ -8,6 +8,7 @@ from datetime import datetime
 from dovetail.core.disruption.allowance import Allowance, NodeCounts, allowance, count_nodes
 from dovetail.core.disruption.candidates import Candidate, find_candidates, node_price
 from dovetail.core.disruption.facts import FactBook
+from dovetail.core.disruption.said import Terms
 from dovetail.core.disruption.simulations import Simulations, View
 from dovetail.core.disruption.waits import consolidation_window, has_grace, quiet_since
 from dovetail.core.disruption.windows import closes_at
@@ -80,14 +81,9 @@ class Context:
         eventual = eventual and self._bounded_drains
         if eventual not in self._said:
             candidates, _ = self.candidates(eventual=eventual)
-            forgetful = bool(self.waiting)  # where these go changes from pass to pass
-            self._said[eventual] = [{} if forgetful else self._said_before(each) for each in candidates]
+            terms = Terms(self.snapshot.catalogs, self.gates, self.snapshot.at)
+            self._said[eventual] = self.simulations.said.of(candidates, terms)
         return self._said[eventual]
-
-    def _said_before(self, candidate: Candidate) -> dict[str, Refusal | None]:
-        snapshot = self.snapshot
-        catalogue = snapshot.catalogs.get(candidate.pool.name)
-        return self.simulations.said.entry(candidate, catalogue, self.gates, snapshot.at).by_method
 
     def candidates_among(self, names: Collection[str], *, eventual: bool) -> list[Candidate]:
         """Those of some nodes that are candidates."""

@@ -15,7 +15,7 @@ from dovetail.core.disruption.context import Context
 from dovetail.core.disruption.draining import DrainView, explain_drain
 from dovetail.core.disruption.explain_repair import RepairView
 from dovetail.core.disruption.methods import METHODS
-from dovetail.core.disruption.methods.base import Method, Proposal
+from dovetail.core.disruption.methods.base import Method, Proposal, expecting
 from dovetail.core.disruption.notices import unreadable_objects
 from dovetail.core.disruption.planner import consider
 from dovetail.core.disruption.windows import closes_at
@@ -116,7 +116,8 @@ def _obstacles(node: ClusterNode, method: Method, context: Context) -> Iterator[
     if node.nodepool_name not in snapshot.nodepools or node.nodepool_name not in snapshot.catalogs:
         return
     candidate = build_candidate(node, snapshot)
-    disinterest = tuple(method.refusals(candidate, context))
+    expected = expecting(method, candidate, context)
+    disinterest = (*method.refusals(candidate, context), *((expected,) if expected is not None else ()))
     yield from map(_from_refusal, disinterest)
     yield from budget_obstacles(candidate.pool, method.reason, context)
     if not any(each.until is None for each in disinterest) and _OWN_STATE.isdisjoint(each.code for each in own):

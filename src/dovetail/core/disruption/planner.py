@@ -13,7 +13,7 @@ from dovetail.core.disruption.command import Command
 from dovetail.core.disruption.context import Context, Gates
 from dovetail.core.disruption.facts import FactBook
 from dovetail.core.disruption.methods import METHODS
-from dovetail.core.disruption.methods.base import Method, Proposal
+from dovetail.core.disruption.methods.base import Method, Proposal, expecting
 from dovetail.core.disruption.notices import unreadable_objects
 from dovetail.core.disruption.simulations import Simulations
 from dovetail.model.reason import Reason
@@ -92,12 +92,14 @@ def consider(method: Method, context: Context) -> Proposal:
         return Proposal((), (*refusals, *blind))
     interesting = []
     said = list(refusals)
-    name = method.name
+    name, awaited = method.name, bool(context.waiting)
     for candidate, known in zip(candidates, context.said(eventual=method.eventual), strict=True):
         if name in known:
             refusal = known[name]
         else:
             refusal = known[name] = method.refusal(candidate, context)
+        if refusal is None and awaited:
+            refusal = expecting(method, candidate, context)
         if refusal is None:
             interesting.append(candidate)
         else:

@@ -4,6 +4,8 @@ A first refusal, or that there is none, follows from the node, its pool, the cat
 node. As long as these are the very same objects and none of the clocks has run out, it is not asked for again.
 """
 
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 
 from dovetail.core.disruption.candidates import Candidate
@@ -12,33 +14,42 @@ from dovetail.core.disruption.turning import WAITS
 from dovetail.model.refusal import Refusal
 
 
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What else a refusal follows from."""
+
+    catalogs: Mapping[str, object]
+    gates: object
+    now: datetime
+
+
 class Entry:
     """What was said of one node, from when and until when it holds."""
 
     __slots__ = ("at", "by_method", "candidate", "catalogue", "gates", "until")
 
-    def __init__(self, candidate: Candidate, catalogue: object, gates: object, at: datetime) -> None:
+    def __init__(self, candidate: Candidate, terms: Terms) -> None:
         self.candidate = candidate
-        self.catalogue = catalogue
-        self.gates = gates
-        self.at = at
-        self.until = turns_at(candidate, at)
+        self.catalogue = terms.catalogs.get(candidate.pool.name)
+        self.gates = terms.gates
+        self.at = terms.now
+        self.until = turns_at(candidate, terms.now)
         self.by_method: dict[str, Refusal | None] = {}
 
-    def holds(self, candidate: Candidate, catalogue: object, gates: object, now: datetime) -> bool:
+    def holds(self, candidate: Candidate, terms: Terms) -> bool:
         """Whether it was said of the same things, and no clock has run out since."""
         mine = self.candidate
-        same = mine is candidate or (
-            mine.node is candidate.node
-            and mine.pool is candidate.pool
-            and mine.instance_type is candidate.instance_type
-        )
+        if mine is not candidate and (
+            mine.node is not candidate.node
+            or mine.pool is not candidate.pool
+            or mine.instance_type is not candidate.instance_type
+        ):
+            return False
         return (
-            same
-            and self.catalogue is catalogue
-            and (self.gates is gates or self.gates == gates)
-            and self.at <= now
-            and (self.until is None or now < self.until)
+            self.catalogue is terms.catalogs.get(mine.pool.name)
+            and (self.gates is terms.gates or self.gates == terms.gates)
+            and self.at <= terms.now
+            and (self.until is None or terms.now < self.until)
         )
 
 
@@ -48,12 +59,16 @@ class Said:
     def __init__(self) -> None:
         self._entries: dict[str, Entry] = {}
 
-    def entry(self, candidate: Candidate, catalogue: object, gates: object, now: datetime) -> Entry:
-        """What was said of a candidate and still holds; empty if nothing does."""
-        known = self._entries.get(candidate.name)
-        if known is None or not known.holds(candidate, catalogue, gates, now):
-            known = self._entries[candidate.name] = Entry(candidate, catalogue, gates, now)
-        return known
+    def of(self, candidates: Iterable[Candidate], terms: Terms) -> list[dict[str, Refusal | None]]:
+        """What was said of each candidate, by method, and still holds; empty where nothing does."""
+        entries, found = self._entries, []
+        for candidate in candidates:
+            name = candidate.name
+            known = entries.get(name)
+            if known is None or not known.holds(candidate, terms):
+                known = entries[name] = Entry(candidate, terms)
+            found.append(known.by_method)
+        return found
 
     def shrink(self, nodes: int) -> None:
         """Nodes come and go: when there are far more than there can be, begin anew."""

@@ -13,7 +13,7 @@ from dovetail.core.disruption.candidates import Candidate
 from dovetail.core.disruption.command import Command
 from dovetail.core.disruption.context import Context
 from dovetail.core.disruption.methods import METHODS
-from dovetail.core.disruption.methods.base import Method
+from dovetail.core.disruption.methods.base import Method, expecting
 from dovetail.core.disruption.stalling import stall_refusal
 from dovetail.core.scheduling.removal import Bounds
 from dovetail.model.reason import Reason
@@ -69,7 +69,8 @@ def _looked_at(command: Command, context: Context) -> Command | Refusal:
 def _survivors(command: Command, method: Method, context: Context) -> list[Candidate]:
     names = {each.name for each in command.candidates}
     fresh = context.candidates_among(names, eventual=method.eventual)
-    return [each for each in fresh if method.refusal(each, context) is None]
+    wanted = (each for each in fresh if method.refusal(each, context) is None)
+    return [each for each in wanted if expecting(method, each, context) is None]
 
 
 def _within_budget(survivors: list[Candidate], method: Method, context: Context) -> list[Candidate]:

@@ -27,9 +27,10 @@ class Method(Protocol):
     name: str
     reason: Reason
     eventual: bool  # pods do not stand in the way of a node whose claim bounds its own drain
+    gives_way: bool  # a node is left alone while pods that need a place will run on it
 
     def refusal(self, candidate: Candidate, context: Context) -> Refusal | None:
-        """Why this method is not interested in a candidate, or None."""
+        """Why this method is not interested in a candidate, whichever pods need a place, or None."""
         ...
 
     def refusals(self, candidate: Candidate, context: Context) -> Iterator[Refusal]:
@@ -39,6 +40,13 @@ class Method(Protocol):
     def propose(self, candidates: Sequence[Candidate], context: Context) -> Proposal:
         """Commands for candidates the method is interested in, within their budgets."""
         ...
+
+
+def expecting(method: Method, candidate: Candidate, context: Context) -> Refusal | None:
+    """Whether a method gives way to pods that need a place and will run on a node."""
+    if method.gives_way and context.expects_pods(candidate.name):
+        return Refusal("Expecting", f"node/{candidate.name}", "pods that need a place will run on it")
+    return None
 
 
 def waiting(candidate: Candidate, what: str, wait: Wait) -> Refusal | None:

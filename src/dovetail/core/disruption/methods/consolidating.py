@@ -28,14 +28,10 @@ def disabled(candidate: Candidate) -> Refusal | None:
     return None
 
 
-def settling(candidate: Candidate, context: Context) -> Iterator[Refusal]:
-    """Whether the node is still inside its consolidation grace period, or about to take pods that need a place."""
+def settling(candidate: Candidate, context: Context) -> Refusal | None:
+    """Whether the node is still inside its consolidation grace period."""
     wait = grace_wait(candidate.pool, candidate.claim, context.snapshot.at)
-    refusal = waiting(candidate, "inside its consolidationGracePeriod", wait)
-    if refusal is not None:
-        yield refusal
-    if context.expects_pods(candidate.name):
-        yield Refusal("Expecting", f"node/{candidate.name}", "pods that need a place will run on it")
+    return waiting(candidate, "inside its consolidationGracePeriod", wait)
 
 
 def consolidation_refusal(candidate: Candidate, context: Context) -> Refusal | None:
@@ -71,7 +67,9 @@ def consolidation_refusals(candidate: Candidate, context: Context) -> Iterator[R
     restless = waiting(candidate, "inside its consolidateAfter window", wait) if off is None else None
     if restless is not None:
         yield restless
-    yield from settling(candidate, context)
+    grace = settling(candidate, context)
+    if grace is not None:
+        yield grace
 
 
 CANT_REPLACE = "Can't replace with a cheaper node"

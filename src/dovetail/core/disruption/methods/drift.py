@@ -20,6 +20,7 @@ class Drift:
     name = "drift"
     reason = Reason.DRIFTED
     eventual = True
+    gives_way = False
 
     def refusal(self, candidate: Candidate, context: Context) -> Refusal | None:
         """The first of them."""

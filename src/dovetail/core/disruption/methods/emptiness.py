@@ -18,6 +18,7 @@ class Emptiness:
     name = "emptiness"
     reason = Reason.EMPTY
     eventual = False
+    gives_way = True
 
     def refusal(self, candidate: Candidate, context: Context) -> Refusal | None:
         """The first of them."""
@@ -36,7 +37,9 @@ class Emptiness:
         left_alone = waiting(candidate, "empty, and left alone", wait) if candidate.empty and off is None else None
         if left_alone is not None:
             yield left_alone
-        yield from settling(candidate, context)
+        grace = settling(candidate, context)
+        if grace is not None:
+            yield grace
 
     def propose(self, candidates: Sequence[Candidate], context: Context) -> Proposal:
         """All of them in one command, as far as budgets go."""

@@ -17,6 +17,7 @@ class Expiration:
     name = "expiration"
     reason = Reason.EXPIRED
     eventual = False
+    gives_way = False
 
     def refusal(self, candidate: Candidate, context: Context) -> Refusal | None:
         """Not due yet, or never."""

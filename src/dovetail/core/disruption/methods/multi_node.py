@@ -25,6 +25,7 @@ class MultiNode:
     name = "multi-node"
     reason = Reason.UNDERUTILIZED
     eventual = False
+    gives_way = True
 
     def refusal(self, candidate: Candidate, context: Context) -> Refusal | None:
         """Why consolidation is not interested in a node, or None."""

@@ -31,6 +31,7 @@ class SingleNode:
     name = "single-node"
     reason = Reason.UNDERUTILIZED
     eventual = False
+    gives_way = True
 
     def refusal(self, candidate: Candidate, context: Context) -> Refusal | None:
         """Why consolidation is not interested in a node, or None."""
