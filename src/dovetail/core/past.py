@@ -50,9 +50,8 @@ def is_sold(machine: Machine, pools: Pools, catalogs: Catalogs) -> bool:
         return False
     if pool.requirements.intersects(Requirements.from_labels(labels)) is not None:
         return False
-    alike = [
-        each.bought_with(labels) for each in catalogs.get(machine.pool, ()) if each.name == labels.get(INSTANCE_TYPE)
-    ]
+    name = labels.get(INSTANCE_TYPE)
+    alike = [each.bought_with(labels) for each in catalogs.get(machine.pool, ()) if each.name == name]
     return any(each is not None and each.available and each.price <= machine.price + ROUNDED for each in alike)
 
 
