@@ -27,40 +27,42 @@ class Site:
 
     node: Node
     pods: dict[Key, Pod] = field(default_factory=dict)
-    taken: Counter[str] = field(default_factory=Counter)  # nano units
     room: dict[str, int] = field(default_factory=dict)  # allocatable, nano units
+    free: dict[str, int] = field(default_factory=dict)  # what the pods leave of it; below zero where there is none
     load: float = 0.0
     """How full the node is; the scheduler prefers the emptiest."""
 
     def renew(self, node: Node) -> None:
         """The node changed."""
         if node.status.allocatable is not self.node.status.allocatable or not self.room:
+            taken = {name: self.room.get(name, 0) - free for name, free in self.free.items()}
             self.room = {name: amount.nano for name, amount in node.status.allocatable.items()}
-            self._weigh()
+            self.free = dict(self.room)
+            self._take(taken)
         self.node = node
 
     def occupy(self, pod: Pod, request: Mapping[str, int]) -> None:
         """A pod takes its place."""
         self.pods[pod.key] = pod
-        for name, amount in request.items():
-            self.taken[name] += amount
-        self._weigh()
+        self._take(request)
 
     def vacate(self, key: Key, request: Mapping[str, int]) -> None:
         """A pod gives its place back."""
         if self.pods.pop(key, None) is not None:
-            for name, amount in request.items():
-                self.taken[name] -= amount
-            self._weigh()
+            self._take({name: -amount for name, amount in request.items()})
 
-    def _weigh(self) -> None:
+    def _take(self, request: Mapping[str, int]) -> None:
+        for name, amount in request.items():
+            self.free[name] = self.free.get(name, 0) - amount
         cpu, memory = self.room.get("cpu"), self.room.get("memory")
-        self.load = (self.taken["cpu"] / cpu if cpu else 0) + (self.taken["memory"] / memory if memory else 0)
+        self.load = ((cpu - self.free["cpu"]) / cpu if cpu else 0) + (
+            (memory - self.free["memory"]) / memory if memory else 0
+        )
 
     def missing(self, request: Mapping[str, int]) -> list[str]:
         """The resources the request is short of."""
-        room, taken = self.room, self.taken
-        return [name for name, amount in request.items() if amount > room.get(name, 0) - taken[name]]
+        free = self.free
+        return [name for name, amount in request.items() if amount > free.get(name, 0)]
 
 
 class Landscape:
@@ -154,11 +156,14 @@ class Demand(NamedTuple):
     pod: Pod
     request: dict[str, int]
     ports: list[HostPort]
+    choosy: bool  # by labels of the node
 
     @staticmethod
     def of(pod: Pod) -> "Demand":
         """Read it out of the pod."""
-        return Demand(pod, nano_requests(pod.spec), _host_ports(pod))
+        spec = pod.spec
+        choosy = bool(spec.node_selector) or spec.affinity is not None
+        return Demand(pod, nano_requests(spec), _host_ports(pod), choosy)
 
 
 def refusal(demand: Demand, site: Site) -> list[str]:
@@ -166,12 +171,16 @@ def refusal(demand: Demand, site: Site) -> list[str]:
     pod, spec = demand.pod, site.node.spec
     if (spec.unschedulable or spec.taints) and (why := _kept_off(pod, site)):
         return [why]
-    if not matches_node(pod.spec, site.node):
+    if demand.choosy and not matches_node(pod.spec, site.node):
         return ["node(s) didn't match Pod's node affinity/selector"]
     if demand.ports and _port_taken(demand.ports, site):
         return ["node(s) didn't have free ports for the requested pod ports"]
     missing = site.missing(demand.request)
-    return ["Too many pods" if name == "pods" else f"Insufficient {name}" for name in sorted(missing)]
+    return (
+        ["Too many pods" if name == "pods" else f"Insufficient {name}" for name in sorted(missing)]
+        if missing
+        else missing
+    )
 
 
 def _kept_off(pod: Pod, site: Site) -> str:
