@@ -145,20 +145,19 @@ class Meter:
 
     def hear(self, step: Step) -> None:
         """A node, a claim or a pod changed."""
-        resource = step.after.resource
-        if resource == POD:
-            pod = step.after.value(kinds.POD)
+        record = step.after
+        if record.resource == POD:
+            pod = record.value(kinds.POD)
             if isinstance(pod, Pod) and not pod.daemon:
                 self._hear_pod(step, pod)
-            return
-        value = step.after.value(kinds.NODE) if resource == NODE else step.after.value(kinds.NODE_CLAIM)
-        if isinstance(value, Node) and INTERRUPT in value.metadata.labels:
-            self._warned.add(value.name)
-        if isinstance(value, NodeClaim):
-            self._hear_claim(step, value)
-        if isinstance(value, Node | NodeClaim) and value.provider_id and step.type == "DELETED":
-            self._end(value.provider_id, step.at)
-            self.occupancy.strand(value.name if isinstance(value, Node) else value.status.node_name, step.at)
+        elif record.resource == NODE:
+            node = record.value(kinds.NODE)
+            if isinstance(node, Node):
+                self._hear_node(step, node)
+        else:
+            claim = record.value(kinds.NODE_CLAIM)
+            if isinstance(claim, NodeClaim):
+                self._hear_claim(step, claim)
 
     def spent(self, now: float) -> float:
         """What everything has cost until now."""
@@ -185,6 +184,12 @@ class Meter:
             _spread(self.pending_by_day, since, now, 1.0)
         self.pending_since = dict.fromkeys(self.pending_since, now)
 
+    def _hear_node(self, step: Step, node: Node) -> None:
+        if INTERRUPT in node.metadata.labels:
+            self._warned.add(node.name)
+        if step.type == "DELETED" and node.provider_id:
+            self._end(node.provider_id, node.name, step.at)
+
     def _hear_claim(self, step: Step, claim: NodeClaim) -> None:
         if step.type != "DELETED" and claim.provider_id:
             self._begin(claim, step.at)
@@ -196,6 +201,8 @@ class Meter:
             self.timeline.append(Moment(step.at, "gone", claim.name, claim.nodepool_name))
             self._drained -= {(claim.name, "draining"), (claim.name, "forced")}
             self._claims.pop(claim.status.node_name, None)
+            if claim.provider_id:
+                self._end(claim.provider_id, claim.status.node_name, step.at)
         elif claim.deleting and claim.name not in self._leaving:
             self._leaving[claim.name] = (
                 claim.nodepool_name,
@@ -241,7 +248,9 @@ class Meter:
     def _running_in(self, pool: str) -> int:
         return sum(each.pool == pool for each in self.running.values())
 
-    def _end(self, instance: str, at: float) -> None:
+    def _end(self, instance: str, node: str, at: float) -> None:
+        """A machine is gone, and with it whatever was on it."""
+        self.occupancy.strand(node, at)
         billed = self.running.pop(instance, None)
         if billed is None:
             return
