@@ -34,6 +34,8 @@ class PodEvents:
         context.state.pods.listen(self._pod_changed)
 
     def _pod_changed(self, before: Pod | None, after: Pod | None) -> None:
+        if before is not None and after is not None and _stays(before, after):
+            return
         event_at = pod_event_at(before, after, self._context.clock.now())
         pod = after or before
         if event_at is None or pod is None:
@@ -74,3 +76,8 @@ class PodEvents:
                 return
         patch = Patch({"status": {"lastPodEventTime": stamp}}, subresource="status")
         self._context.state.observe(NODE_CLAIM, await self._context.cluster.patch(NODE_CLAIM, claim.key, patch))
+
+
+def _stays(before: Pod, after: Pod) -> bool:
+    """Whether it came to no node and did not end, as with most changes of a pod."""
+    return before.node_name == after.node_name and before.active == after.active

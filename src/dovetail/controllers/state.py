@@ -77,7 +77,8 @@ class ClusterState:
         self._news = asyncio.Event()
         self._informer_by_kind = {each.kind.name: each for each in self.informers}
         for informer in (*self.informers, self.switch):
-            informer.listen(self._changed)
+            if informer is not self.claims:
+                informer.listen(self._changed)
         self.pods.listen(self._pod_changed)
         self.nodes.listen(self._node_changed)
         self.claims.listen(self._claim_changed)
@@ -118,8 +119,11 @@ class ClusterState:
 
     def _changed(self, before: KubeObject | None, after: KubeObject | None) -> None:
         if before is None or after is None or not _alike(before, after):
-            self.revision += 1
-            self._news.set()
+            self._move_on()
+
+    def _move_on(self) -> None:
+        self.revision += 1
+        self._news.set()
 
     async def moved_on(self, revision: int) -> None:
         """Wait until there is a later revision than this one."""
@@ -167,7 +171,7 @@ class ClusterState:
         return tuple(held[key] for key in sorted(held))
 
     def cluster_node(self, node: Node) -> ClusterNode:
-        """A node joined with its claim and pods."""
+        """A node joined with its claim and pods; not told apart by what of the claim only people read."""
         name = node.metadata.name
         joined = self._joined.get(name)
         if joined is None:
@@ -175,7 +179,7 @@ class ClusterState:
         return joined
 
     def cluster_nodes(self) -> tuple[ClusterNode, ...]:
-        """Every node, and every claim that has none yet, by name; the same value while nothing about them changes."""
+        """Every node, and every claim that has none yet, by name; the same value while nothing decisive changes."""
         if self._everything is not None:
             return self._everything
         joined = [self.cluster_node(node) for node in self.nodes.items.values()]
@@ -252,6 +256,9 @@ class ClusterState:
 
     def _claim_changed(self, before: NodeClaim | None, after: NodeClaim | None) -> None:
         _reindex(self._claims_by_provider_id, before, after)
+        if before is not None and after is not None and _decide_alike(before, after):
+            return
+        self._move_on()
         self._everything = None
         for claim in (before, after):
             if claim is not None:
@@ -261,19 +268,23 @@ class ClusterState:
 
 
 def _alike(before: KubeObject, after: KubeObject) -> bool:
-    """Whether two versions of an object differ in nothing but the number of the version and what only people read."""
-    version = before.metadata.resource_version
-    metadata = msgspec.structs.replace(after.metadata, resource_version=version)
-    after = msgspec.structs.replace(after, metadata=metadata)
-    if isinstance(before, NodeClaim) and isinstance(after, NodeClaim):
-        return _decisive(before) == _decisive(after)
-    return before == after
+    """Whether two versions of an object differ in nothing but the number of the version."""
+    if getattr(before, "status", None) != getattr(after, "status", None):
+        return False
+    metadata = msgspec.structs.replace(after.metadata, resource_version=before.metadata.resource_version)
+    return before == msgspec.structs.replace(after, metadata=metadata)
 
 
-def _decisive(claim: NodeClaim) -> NodeClaim:
-    """A claim without the condition nobody decides by."""
-    conditions = without(claim.status.conditions, CONSOLIDATABLE)
-    return msgspec.structs.replace(claim, status=msgspec.structs.replace(claim.status, conditions=conditions))
+def _decide_alike(before: NodeClaim, after: NodeClaim) -> bool:
+    """Whether two versions of a claim differ in nothing but what only people read: nobody decides by that condition."""
+    old, new = before.status, after.status
+    if old.last_pod_event_time != new.last_pod_event_time:
+        return False
+    if without(old.conditions, CONSOLIDATABLE) != without(new.conditions, CONSOLIDATABLE):
+        return False
+    return _alike(
+        before, msgspec.structs.replace(after, status=msgspec.structs.replace(new, conditions=old.conditions))
+    )
 
 
 Indexed = TypeVar("Indexed", Node, NodeClaim)

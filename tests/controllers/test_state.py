@@ -1,0 +1,49 @@
+"""What the controllers know of the cluster is made anew where something changed that anybody decides by."""
+
+import pytest
+
+from builders import NOON, claim, node, stamped
+from dovetail.controllers.state import ClusterState
+from dovetail.model.kinds import NODE, NODE_CLAIM
+
+HOME = {"providerID": "kwok://node-1"}
+READY = {"Launched": "True", "Registered": "True", "Initialized": "True"}
+
+
+def told(version="1", *, conditions=None, status=None, annotations=None):
+    metadata = {"resourceVersion": version, "annotations": annotations or {}}
+    return claim(conditions=READY | (conditions or {}), metadata=metadata, status=HOME | (status or {}))
+
+
+@pytest.fixture
+def state():
+    """A node and its claim."""
+    known = ClusterState(cluster=None)
+    known.observe(NODE, node(spec=HOME))
+    known.observe(NODE_CLAIM, told())
+    return known
+
+
+def test_a_condition_that_only_people_read_makes_nothing_new_but_is_known(state):
+    joined, revision = state.cluster_nodes(), state.revision
+    quiet = state.observe(NODE_CLAIM, told("2", conditions={"Consolidatable": "True"}))
+    assert (state.cluster_nodes(), state.revision) == (joined, revision)
+    assert state.cluster_nodes() is joined
+    assert state.claim_of(node(spec=HOME)) is quiet
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"conditions": {"Drifted": "True"}},
+        {"conditions": {"Consolidatable": "True", "Drifted": "True"}},
+        {"status": {"lastPodEventTime": stamped(NOON)}},
+        {"annotations": {"karpenter.sh/do-not-disrupt": "true"}},
+    ],
+)
+def test_whatever_somebody_may_decide_by_does(state, change):
+    joined, revision = state.cluster_nodes(), state.revision
+    changed = state.observe(NODE_CLAIM, told("2", **change))
+    assert state.revision > revision
+    assert [each.claim for each in state.cluster_nodes()] == [changed]
+    assert state.cluster_nodes() is not joined
