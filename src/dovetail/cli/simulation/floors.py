@@ -4,7 +4,7 @@ Pods may be on whatever can be bought at the time, and on whatever runs although
 that allowed it has changed or is gone, it is sold out, or it came with a snapshot. So no story is below its floor.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from dovetail.core.bound import BoundUnavailable, Floor
@@ -32,7 +32,7 @@ class Floors:
         market = tuple((name, pool.metadata.generation, id(catalogs[name])) for name, pool in pools.items())
         if market != self._market:
             self._market, self._on_sale = market, {}
-        past = {kind_of(each): each for each in machines if not self._can_be_bought(each, pools, catalogs)}
+        past = {kind_of(each): each for each in self._sold_no_more(machines, pools, catalogs)}
         if self._floor is None or (market, frozenset(past)) != self._of:
             self._of = (market, frozenset(past))
             self._floor = Floor(*with_past(pools, catalogs, past.values()))
@@ -41,8 +41,11 @@ class Floors:
         except BoundUnavailable:
             return None
 
-    def _can_be_bought(self, machine: Billed, pools: Pools, catalogs: Catalogs) -> bool:
-        known = self._on_sale.get(machine.claim.metadata.uid)
-        if known is None:
-            known = self._on_sale[machine.claim.metadata.uid] = is_sold(machine, pools, catalogs)
-        return known
+    def _sold_no_more(self, machines: Iterable[Billed], pools: Pools, catalogs: Catalogs) -> Iterator[Billed]:
+        on_sale = self._on_sale
+        for machine in machines:
+            uid = machine.claim.metadata.uid
+            if uid not in on_sale:
+                on_sale[uid] = is_sold(machine, pools, catalogs)
+            if not on_sale[uid]:
+                yield machine
