@@ -14,7 +14,7 @@ from dovetail.model.pod import Pod
 from dovetail.model.wire import Key
 from dovetail.sim.agent import Agent
 from dovetail.sim.apiserver import ApiServer, with_condition
-from dovetail.sim.fitting import Demand, Landscape, Site, refusal, summary
+from dovetail.sim.fitting import Demand, Demands, Landscape, Site, refusal, summary
 from dovetail.sim.kinds import NAMESPACE, NODE, POD
 from dovetail.sim.neighbours import Neighbourhood
 from dovetail.sim.store import Record, Step
@@ -33,6 +33,7 @@ class Binder(Agent[str]):
     def __init__(self, api: ApiServer, seed: str) -> None:
         super().__init__(api, seed)
         self.landscape = Landscape()
+        self._demands = Demands()
         self._waiting: dict[Key, bool] = {}  # unbound pods; True: worth a try in the next cycle
         self._news: dict[str, None] = {}  # nodes that changed since the last cycle and may take a pod they did not
         self._open: dict[str, tuple[list[Site], list[list[str]]]] = {}  # by shape: for one cycle
@@ -84,7 +85,7 @@ class Binder(Agent[str]):
         bound = False
         for record, pod in self._queue():
             due, self._waiting[record.key] = self._waiting[record.key], False
-            if due or _may_fit(record, pod, changed, turned_away):
+            if due or self._may_fit(record, pod, changed, turned_away):
                 bound = self._schedule(record, pod, hopeless) or bound
         if bound:
             self._retry_dependents()
@@ -107,12 +108,25 @@ class Binder(Agent[str]):
                 queue.append((record, pod))
         return sorted(queue, key=lambda each: -each[0].plain["spec"].get("priority", 0))
 
+    def _may_fit(self, record: Record, pod: Pod, changed: list[Site], turned_away: set[str]) -> bool:
+        """Whether one of the nodes that changed takes the pod, or its neighbours have a say in it."""
+        shape = _shape(record)
+        if not changed or shape in turned_away:
+            return False
+        if _depends_on_others(pod) or _repels(pod):
+            return True
+        demand = self._demands.of(pod)
+        fits = any(not refusal(demand, site) for site in changed)
+        if not fits and shape:
+            turned_away.add(shape)
+        return fits
+
     def _schedule(self, record: Record, pod: Pod, hopeless: dict[str, str]) -> bool:
         shape = "" if _depends_on_others(pod) else _shape(record)
         if shape in hopeless:
             self._mark(record, hopeless[shape])
             return False
-        demand = Demand.of(pod)
+        demand = self._demands.of(pod)
         site, message = self._choose(demand, shape)
         if site is not None:
             del self._waiting[pod.key]
@@ -170,20 +184,6 @@ def _depends_on_others(pod: Pod) -> bool:
 
 def _repels(pod: Pod) -> bool:
     return pod.spec.affinity is not None and pod.spec.affinity.pod_anti_affinity is not None
-
-
-def _may_fit(record: Record, pod: Pod, changed: list[Site], turned_away: set[str]) -> bool:
-    """Whether one of the nodes that changed takes the pod, or its neighbours have a say in it."""
-    shape = _shape(record)
-    if not changed or shape in turned_away:
-        return False
-    if _depends_on_others(pod) or _repels(pod):
-        return True
-    demand = Demand.of(pod)
-    fits = any(not refusal(demand, site) for site in changed)
-    if not fits and shape:
-        turned_away.add(shape)
-    return fits
 
 
 def _shape(record: Record) -> str:

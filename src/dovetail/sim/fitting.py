@@ -18,6 +18,7 @@ from dovetail.model.wire import Key
 HostPort = tuple[str, str, int]
 """Address, protocol and number."""
 
+_MOST_TEMPLATES = 256
 _UNSCHEDULABLE = Taint("node.kubernetes.io/unschedulable", effect="NoSchedule")
 
 
@@ -158,12 +159,31 @@ class Demand(NamedTuple):
     ports: list[HostPort]
     choosy: bool  # by labels of the node
 
-    @staticmethod
-    def of(pod: Pod) -> "Demand":
-        """Read it out of the pod."""
+
+class Demands:
+    """What pods ask for. Those made from one template share their containers, and with them what was found."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[PodSpec, dict[str, int], list[HostPort]]] = {}  # by identity of the containers
+
+    def of(self, pod: Pod) -> Demand:
+        """Read it out of the pod, or out of one like it."""
         spec = pod.spec
-        choosy = bool(spec.node_selector) or spec.affinity is not None
-        return Demand(pod, nano_requests(spec), _host_ports(pod), choosy)
+        known = self._known.get(id(spec.containers))
+        if known is None or not _asks_alike(known[0], spec):
+            if len(self._known) >= _MOST_TEMPLATES:
+                self._known.clear()
+            known = self._known[id(spec.containers)] = (spec, nano_requests(spec), _host_ports(pod))
+        return Demand(pod, known[1], known[2], bool(spec.node_selector) or spec.affinity is not None)
+
+
+def _asks_alike(one: PodSpec, other: PodSpec) -> bool:
+    return (
+        one.containers is other.containers
+        and one.init_containers is other.init_containers
+        and one.resources == other.resources
+        and one.overhead == other.overhead
+    )
 
 
 def refusal(demand: Demand, site: Site) -> list[str]:
