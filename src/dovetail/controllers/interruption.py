@@ -37,18 +37,19 @@ class Interruptions:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._rebalance = context.settings.rebalance_recommendation == "drain"
-        self._claims: dict[str, dict[Key, NodeClaim]] = {}  # by the last segment of the provider id
+        self._claims: dict[str, set[Key]] = {}  # by the last segment of the provider id
         context.state.claims.listen(self._claim_changed)
 
     def _claim_changed(self, before: NodeClaim | None, after: NodeClaim | None) -> None:
-        moved = before is not None and (after is None or after.provider_id != before.provider_id)
-        if before is not None and moved:
-            held = self._claims.get(_instance_id(before), {})
-            held.pop(before.key, None)
+        if before is not None and after is not None and before.status.provider_id == after.status.provider_id:
+            return
+        if before is not None and before.provider_id:
+            held = self._claims.get(_instance_id(before), set())
+            held.discard(before.key)
             if not held:
                 self._claims.pop(_instance_id(before), None)
         if after is not None and after.provider_id:
-            self._claims.setdefault(_instance_id(after), {})[after.key] = after
+            self._claims.setdefault(_instance_id(after), set()).add(after.key)
 
     async def run(self) -> None:
         """Listen until cancelled."""
@@ -108,10 +109,11 @@ class Interruptions:
 
     def concerned(self, interruption: Interruption) -> list[tuple[str, NodeClaim]]:
         """The claims a warning is about, each with its instance."""
+        claims = self._context.state.claims.items
         found = [
-            (instance, claim)
+            (instance, claims[key])
             for instance in interruption.instance_ids
-            for _, claim in sorted(self._claims.get(instance, {}).items())
+            for key in sorted(self._claims.get(instance, ()))
         ]
         return [(instance, claim) for instance, claim in found if self._context.manages(claim)]
 
@@ -119,9 +121,9 @@ class Interruptions:
         """Try again soon, as there is little time; each look sees what others wrote in between."""
         backoff = Backoff(first=0.1, limit=5.0)
         for attempt in range(1, ATTEMPTS + 1):
-            claim = self._claims.get(instance, {}).get(key)
-            if claim is None:
+            if key not in self._claims.get(instance, ()):
                 return
+            claim = self._context.state.claims.items[key]
             try:
                 await self._let_go(claim, interruption, response)
             except NotFound:

@@ -6,6 +6,7 @@ An event replaces what changed and leaves the rest shared, so a snapshot costs l
 import asyncio
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from operator import attrgetter
 from typing import Any, TypeVar
 
 import msgspec
@@ -182,13 +183,14 @@ class ClusterState:
         """Every node, and every claim that has none yet, by name; the same value while nothing decisive changes."""
         if self._everything is not None:
             return self._everything
-        joined = [self.cluster_node(node) for node in self.nodes.items.values()]
+        known = self._joined
+        joined = [known.get(key.name) or self.cluster_node(node) for key, node in self.nodes.items.items()]
         for claim in self.claims.items.values():
             if claim.status.provider_id not in self._nodes_by_provider_id:
                 if claim.name not in self._alone:
                     self._alone[claim.name] = ClusterNode(None, claim)
                 joined.append(self._alone[claim.name])
-        self._everything = tuple(sorted(joined, key=lambda each: each.name))
+        self._everything = tuple(sorted(joined, key=_name_of))
         return self._everything
 
     def snapshot(self, now: datetime, catalogs: Mapping[str, tuple[InstanceType, ...]]) -> Snapshot:
@@ -265,6 +267,9 @@ class ClusterState:
                 self._alone.pop(claim.name, None)
                 for node in self.nodes_of(claim):
                     self._joined.pop(node.name, None)
+
+
+_name_of = attrgetter("name")
 
 
 def _alike(before: KubeObject, after: KubeObject) -> bool:
