@@ -4,6 +4,7 @@ import asyncio
 
 from dovetail.model.kinds import POD
 from dovetail.model.wire import Key
+from dovetail.ports.cluster import Patch
 from dovetail.sim.kinds import NODE
 from dovetail.sim.kinds import POD as POD_RESOURCE
 from dovetail.sim.loop import run
@@ -224,3 +225,15 @@ def test_a_pod_that_goes_lets_in_those_that_avoided_its_whole_zone():
     )
     assert "anti-affinity" in before
     assert after == "b"
+
+
+def test_a_waiting_pod_that_learns_to_tolerate_is_tried_again_at_once():
+    closed = {**node("a"), "spec": {"taints": [{"key": "team", "effect": "NoSchedule"}]}}
+    tolerations = [{"key": "team", "operator": "Exists"}]
+
+    def tolerate(world):
+        world.api.patch(POD_RESOURCE, Key("default", "web"), Patch({"spec": {"tolerations": tolerations}}))
+
+    before, after, _ = placed_after([closed], [pod("web")], tolerate)
+    assert "untolerated taint" in before
+    assert after == "a"

@@ -54,15 +54,16 @@ class Binder(Agent[str]):
             return
         pod = record.value(kinds.POD)
         if isinstance(pod, Pod):
-            self._hear_pod(pod, gone=gone)
+            self._hear_pod(pod, step)
 
-    def _hear_pod(self, pod: Pod, *, gone: bool) -> None:
+    def _hear_pod(self, pod: Pod, step: Step) -> None:
+        gone = step.type == "DELETED"
         if self.landscape.note_pod(pod, gone=gone):
             self._retry(pod.node_name, everyone=_repels(pod))
         key = pod.key
         if gone or pod.node_name or not pod.active:
             self._waiting.pop(key, None)
-        elif key not in self._waiting and _wants_binding(pod):
+        elif (key not in self._waiting or _asks_anew(step)) and _wants_binding(pod):
             self._waiting[key] = True
             self.touch(_CYCLE)
 
@@ -170,6 +171,14 @@ class Binder(Agent[str]):
         if [each.translate(_NO_DIGITS) for each in known] != [message.translate(_NO_DIGITS)]:
             marked = with_condition(status, condition, self.api.timestamp())
             self.api.update(record, {**record.plain, "status": marked}, "status")
+
+
+def _asks_anew(step: Step) -> bool:
+    """Whether a pod came, or something about it changed that decides where it can run."""
+    before, after = step.before, step.after
+    if before is None:
+        return True
+    return before.plain["spec"] is not after.plain["spec"] or before.meta.get("labels") != after.meta.get("labels")
 
 
 def _wants_binding(pod: Pod) -> bool:
