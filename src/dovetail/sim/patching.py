@@ -10,18 +10,22 @@ Plain = dict[str, Any]
 """An object as it stands on the wire. Treated as immutable once stored."""
 
 
+_OBJECTS = (dict, Mapping)  # a dict is known at once
+_LEAVES = frozenset({str, bool, int, float, list})
+
+
 def merge_patch(target: object, patch: object) -> Any:
     """The target with the patch applied: null removes, objects merge, everything else replaces."""
-    if not isinstance(patch, dict | Mapping):
+    if not isinstance(patch, _OBJECTS):
         return patch
-    merged: Plain = dict(target) if isinstance(target, dict | Mapping) else {}
+    merged: Plain = dict(target) if isinstance(target, _OBJECTS) else {}
     for name, value in patch.items():
-        if value is None:
-            merged.pop(name, None)
-        elif isinstance(value, dict | Mapping):
-            merged[name] = merge_patch(merged.get(name), value)
-        else:
+        if type(value) in _LEAVES:  # most of them, and to ask whether they are mappings takes long
             merged[name] = value
+        elif value is None:
+            merged.pop(name, None)
+        else:
+            merged[name] = merge_patch(merged.get(name), value)
     return merged
 
 
