@@ -43,10 +43,15 @@ def control(pool: NodePool, action: Action) -> Delay | None:
 
 def longer(*delays: Delay | None) -> timedelta | None:
     """The longest of several waits; None if any of them is Never. Absent ones ask nothing."""
-    spans = [delay.span for delay in delays if delay is not None]
-    if any(span is None for span in spans):
-        return None
-    return max((span for span in spans if span is not None), default=ZERO)
+    longest: timedelta | None = None
+    for delay in delays:
+        if delay is not None:
+            span = delay.span
+            if span is None:
+                return None
+            if longest is None or span > longest:
+                longest = span
+    return ZERO if longest is None else longest
 
 
 def elapsed(since: datetime | None, wait: timedelta | None, now: datetime) -> Wait:
