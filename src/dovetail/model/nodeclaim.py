@@ -5,6 +5,7 @@ from datetime import datetime
 
 import msgspec
 
+from dovetail.model.conditions import find
 from dovetail.model.duration import Delay, Duration
 from dovetail.model.labels import NODEPOOL
 from dovetail.model.nodepool import NodeClassRef, read_requirements
@@ -80,6 +81,14 @@ class NodeClaim(KubeObject, frozen=True, kw_only=True):
     def requirements(self) -> Requirements:
         """What the instance must be."""
         return read_requirements(self.spec.requirements)
+
+    @property
+    def quiet_since(self) -> datetime | None:
+        """When something last happened to the pods of its node, or when that was initialised."""
+        if self.status.last_pod_event_time is not None:
+            return self.status.last_pod_event_time
+        initialized = find(self.status.conditions, INITIALIZED)
+        return initialized.last_transition_time if initialized is not None and initialized.status == "True" else None
 
     def has(self, condition: str) -> bool:
         """Whether that condition is True."""

@@ -106,6 +106,11 @@ class ClusterNode:
         return read_record(self.claim) if self.claim is not None else None
 
     @lazy
+    def quiet_since(self) -> datetime | None:
+        """When something last happened to its pods, or when it was initialised; only of managed ones that is known."""
+        return None if self.claim is None else self.claim.quiet_since
+
+    @lazy
     def replaces(self) -> str | None:
         """The id of the command it was bought for, if any."""
         return None if self.claim is None else self.claim.metadata.annotations.get(REPLACES_ANNOTATION)

@@ -10,7 +10,7 @@ from dovetail.core.disruption.candidates import Candidate, find_candidates, node
 from dovetail.core.disruption.facts import FactBook
 from dovetail.core.disruption.said import Terms
 from dovetail.core.disruption.simulations import Simulations, View
-from dovetail.core.disruption.waits import consolidation_window, has_grace, quiet_since
+from dovetail.core.disruption.waits import consolidation_window, has_grace
 from dovetail.core.disruption.windows import closes_at
 from dovetail.core.provisioning.eligibility import displaced_pods, provisionable_pods
 from dovetail.core.scheduling.rooms import still_standing
@@ -105,8 +105,11 @@ class Context:
     @lazy
     def _bounded_drains(self) -> bool:
         """Whether any claim bounds its own drain; if none does, the classes are the same."""
-        claims = (node.claim for node in self.snapshot.nodes)
-        return any(claim is not None and claim.spec.termination_grace_period is not None for claim in claims)
+        for node in self.snapshot.nodes:
+            claim = node.claim
+            if claim is not None and claim.spec.termination_grace_period is not None:
+                return True
+        return False
 
     def pool_cost(self, pool: str) -> float:
         """What the nodes of a pool cost an hour together."""
@@ -154,7 +157,7 @@ class Context:
             window, graced = consolidation_window(pool), has_grace(pool)
             began = self.snapshot.at - window
             for node in self.snapshot.nodes_by_pool.get(pool.name, ()) if window or graced else ():
-                since = quiet_since(node.claim) if node.claim is not None else began
+                since = node.quiet_since
                 if graced if since is None else since > began:  # grace does not end before it has begun
                     restless.append(node.name)
         return frozenset(restless)

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from dovetail.model.conditions import find
 from dovetail.model.duration import Delay
-from dovetail.model.nodeclaim import DRIFTED, INITIALIZED, NodeClaim
+from dovetail.model.nodeclaim import DRIFTED, NodeClaim
 from dovetail.model.nodepool import NodePool
 from dovetail.model.reason import Action
 
@@ -63,17 +63,9 @@ def elapsed(since: datetime | None, wait: timedelta | None, now: datetime) -> Wa
     return OVER if now >= since + wait else Wait(over=False, until=since + wait)
 
 
-def quiet_since(claim: NodeClaim) -> datetime | None:
-    """When something last happened to the pods of a node, or when it was initialised."""
-    if claim.status.last_pod_event_time is not None:
-        return claim.status.last_pod_event_time
-    initialized = find(claim.status.conditions, INITIALIZED)
-    return initialized.last_transition_time if initialized is not None and initialized.status == "True" else None
-
-
 def consolidation_wait(pool: NodePool, claim: NodeClaim, now: datetime) -> Wait:
     """`consolidateAfter`, and the action control for Consolidation."""
-    return elapsed(quiet_since(claim), consolidation_span(pool), now)
+    return elapsed(claim.quiet_since, consolidation_span(pool), now)
 
 
 def consolidation_span(pool: NodePool) -> timedelta | None:
@@ -99,7 +91,7 @@ def emptiness_wait(pool: NodePool, claim: NodeClaim, now: datetime) -> Wait:
     own = control(pool, Action.EMPTINESS)
     shared = pool.action_controls.get(Action.CONSOLIDATION)
     after = shared.disrupt_after if shared is not None else None
-    return elapsed(quiet_since(claim), longer(pool.spec.disruption.consolidate_after, own, after), now)
+    return elapsed(claim.quiet_since, longer(pool.spec.disruption.consolidate_after, own, after), now)
 
 
 def grace_wait(pool: NodePool, claim: NodeClaim, now: datetime) -> Wait:
@@ -107,7 +99,7 @@ def grace_wait(pool: NodePool, claim: NodeClaim, now: datetime) -> Wait:
     period = pool.spec.disruption.consolidation_grace_period
     if period is None or period.span is None:
         return OVER
-    return elapsed(quiet_since(claim), period.span, now)
+    return elapsed(claim.quiet_since, period.span, now)
 
 
 def expiration_wait(pool: NodePool, claim: NodeClaim, now: datetime) -> Wait:
