@@ -9,7 +9,6 @@ import pytest
 
 from dovetail.core.disruption.context import Gates
 from dovetail.core.disruption.planner import Planner
-from dovetail.core.scheduling.rooms import leaving
 from dovetail.model.budget import BudgetSpec
 from dovetail.model.duration import Delay
 from dovetail.model.labels import DO_NOT_DISRUPT
@@ -32,7 +31,7 @@ class Story:
         self.rng = random.Random(seed)  # noqa: S311 - not for secrets
         self.now = random_cluster(seed, size="small" if seed % 3 else "large").snapshot
         self.number = 0
-        settled = [self._settled(node) for node in self.now.nodes if not leaving(node)]
+        settled = [self._settled(node) for node in self.now.nodes if not node.leaving]
         pools = {name: self._disrupting(pool) for name, pool in self.now.nodepools.items()}
         self.now = replace(self.now, nodes=tuple(settled), unbound_pods=(), nodepools=pools)
 

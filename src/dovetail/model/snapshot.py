@@ -27,7 +27,7 @@ from dovetail.model.requests import spec_requests
 from dovetail.model.requirements import Requirements
 from dovetail.model.resources import NODES, Resources, add, subtract
 from dovetail.model.storage import Storage
-from dovetail.model.taints import Taint, is_ephemeral
+from dovetail.model.taints import CORDON, Taint, is_ephemeral
 from dovetail.model.workload import DaemonSet, PodDisruptionBudget
 
 
@@ -101,6 +101,11 @@ class ClusterNode:
         return self.node is not None and self.node.deleting
 
     @lazy
+    def leaving(self) -> bool:
+        """Whether it is on its way out in whichever way, or gone."""
+        return self.deleting or self.vanished or (self.node is not None and self.node.deleting)
+
+    @lazy
     def record(self) -> Record | None:
         """The command that is taking it away, if any."""
         return read_record(self.claim) if self.claim is not None else None
@@ -147,6 +152,14 @@ class ClusterNode:
         return tuple(
             taint for taint in written if not is_ephemeral(taint) and not any(taint.matches(other) for other in passing)
         )
+
+    @lazy
+    def all_taints(self) -> tuple[Taint, ...]:
+        """Its taints; a cordoned one has that taint, written or not."""
+        cordoned = self.node is not None and self.node.spec.unschedulable
+        if not cordoned or any(taint.matches(CORDON) for taint in self.taints):
+            return tuple(self.taints)
+        return (*self.taints, CORDON)
 
     @lazy
     def requirements(self) -> Requirements:

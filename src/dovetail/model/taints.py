@@ -78,6 +78,7 @@ def untolerated(tolerations: Sequence[Toleration], taints: Iterable[Taint]) -> T
 
 DISRUPTED_TAINT = Taint("karpenter.sh/disrupted", effect=NO_SCHEDULE)
 DISRUPTION_TAINT = Taint("karpenter.sh/disruption", "disrupting", NO_SCHEDULE)  # the v1beta1 spelling
+CORDON = Taint("node.kubernetes.io/unschedulable", effect=NO_SCHEDULE)
 UNREGISTERED_TAINT = Taint("karpenter.sh/unregistered", effect=NO_EXECUTE)
 
 EPHEMERAL_TAINTS = (

@@ -14,7 +14,6 @@ from dovetail.core.disruption.said import Said
 from dovetail.core.provisioning.eligibility import usable_pools
 from dovetail.core.scheduling.register import Register
 from dovetail.core.scheduling.removal import Removal
-from dovetail.core.scheduling.rooms import all_taints, leaving
 from dovetail.core.scheduling.sweep import Sweep
 from dovetail.model.pod import Pod
 from dovetail.model.refusal import Refusal
@@ -127,17 +126,17 @@ def _moves(before: View, after: View) -> Moves | None:
     moves = Moves([], [])
     for new in after.snapshot.nodes:
         old = there.pop(new.name, None)
-        if (old is new and not (toggled and new.name in toggled)) or (leaving(new) and (old is None or leaving(old))):
+        if (old is new and not (toggled and new.name in toggled)) or (new.leaving and (old is None or old.leaving)):
             continue
         if old is None:
             return None
-        if leaving(new):
+        if new.leaving:
             moves.departed.append(old)
         elif not _alike(old, new):
             return None
         elif old.pods != new.pods or new.name in toggled:
             moves.changed.append(new)
-    moves.departed.extend(old for old in there.values() if not leaving(old))
+    moves.departed.extend(old for old in there.values() if not old.leaving)
     return moves if all(old.launched for old in moves.departed) else None
 
 
@@ -174,9 +173,9 @@ def _alike(before: ClusterNode, after: ClusterNode) -> bool:
         and after.launched
         and before.managed == after.managed
         and before.initialized == after.initialized
-        and leaving(before) == leaving(after)
+        and before.leaving == after.leaving
         and before.labels == after.labels
-        and all_taints(before) == all_taints(after)
+        and before.all_taints == after.all_taints
         and before.allocatable == after.allocatable
         and before.capacity == after.capacity
     )

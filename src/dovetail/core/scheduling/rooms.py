@@ -15,7 +15,6 @@ from dovetail.model.snapshot import ClusterNode
 from dovetail.model.taints import Taint, Toleration, untolerated
 
 Mask = npt.NDArray[np.bool_]
-CORDON = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
 SOFT = "PreferNoSchedule"
 
 
@@ -61,14 +60,14 @@ class Rooms:
     """
 
     def __init__(self, nodes: Sequence[ClusterNode], *, standing: bool = False) -> None:
-        staying = [node for node in nodes if not leaving(node)]
+        staying = [node for node in nodes if not node.leaving]
         staying.sort(key=lambda node: (not node.initialized, node.name))
         going = [node for node in nodes if still_standing(node)] if standing else []
         going.sort(key=lambda node: node.name)
         self.nodes = (*staying, *going)
         self.going = range(len(staying), len(self.nodes))
         self.row_by_name = {node.name: row for row, node in enumerate(self.nodes)}
-        self.taints = [all_taints(node) for node in self.nodes]
+        self.taints = [node.all_taints for node in self.nodes]
         self.undecided = [row for row, node in enumerate(self.nodes) if not node.launched]
         self._labels: dict[str, Labels] = {}
         self._met: dict[tuple[Alternative, ...], Mask] = {}
@@ -122,21 +121,9 @@ class Rooms:
         return self._tolerated[tolerations, soft]
 
 
-def leaving(node: ClusterNode) -> bool:
-    """Whether a node is on its way out, or gone."""
-    return node.deleting or node.vanished or (node.node is not None and node.node.deleting)
-
-
 def still_standing(node: ClusterNode) -> bool:
     """Whether a node is on its way out and the scheduler sees it all the same."""
-    return node.node is not None and leaving(node)
-
-
-def all_taints(node: ClusterNode) -> tuple[Taint, ...]:
-    """The taints of a node; a cordoned one has that taint, written or not."""
-    cordoned = node.node is not None and node.node.spec.unschedulable
-    present = any(taint.matches(CORDON) for taint in node.taints)
-    return (*node.taints, CORDON) if cordoned and not present else tuple(node.taints)
+    return node.node is not None and node.leaving
 
 
 def hard(taints: Iterable[Taint]) -> tuple[Taint, ...]:
