@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from dovetail.core.lifecycle.patches import wire
-from dovetail.model.command import RECORD_ANNOTATION, REPLACES_ANNOTATION
+from dovetail.model.command import RECORD_ANNOTATION, REPLACES_ANNOTATION, taken_by
 from dovetail.model.kinds import NODE, NODE_CLAIM, NODE_POOL
 from dovetail.model.wire import Key
 from dovetail.ports.cluster import Patch
@@ -85,6 +85,27 @@ def test_each_candidate_is_deleted_once_however_late_the_watch_tells(monkeypatch
 
     slow = WorldOptions(watch_delay=3.0)
     live(story, node_class(), pool(), deployment(replicas=3), settings=ACTING, options=slow)
+
+
+def test_a_node_that_goes_at_once_is_shut_in_one_write(monkeypatch):
+    """Taints and the label for load balancers come together, once there is no way back."""
+
+    async def story(life):
+        await life.until(lambda: life.running(3) and life.settled())
+        patch, patched = life.world.patch, []
+
+        async def watching(kind, key, asked):
+            if kind is NODE and "spec" in asked.body:
+                (claim,) = life.claims
+                patched.append((sorted(asked.body["metadata"]["labels"]), taken_by(claim) is not None, claim.deleting))
+            return await patch(kind, key, asked)
+
+        monkeypatch.setattr(life.world, "patch", watching)
+        life.world.apply(deployment(replicas=0))
+        await life.until(lambda: not life.claims, within=600)
+        assert patched == [(["node.kubernetes.io/exclude-from-external-load-balancers"], True, False)]
+
+    live(story, node_class(), pool(), deployment(replicas=3), settings=ACTING)
 
 
 def test_a_replacement_that_somebody_deletes_releases_the_candidate():
