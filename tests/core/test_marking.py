@@ -240,6 +240,7 @@ def test_what_is_told_about_the_annotation_of_a_pod(value, elapsed, reason):
         ({"annotations": {"example.com/owner": "me"}}, True),
         ({"conditions": {"Launched": "Unknown"}}, False),
         ({"conditions": {"Initialized": "False"}}, False),
+        ({"conditions": {"Initialized": "Unknown"}}, False),
         ({"conditions": {"Consolidatable": "True"}}, False),
         ({"conditions": {"Drifted": "True"}}, False),
         ({"annotations": {"karpenter.sh/nodepool-hash": "other"}}, False),
@@ -252,6 +253,12 @@ def test_what_is_told_about_the_annotation_of_a_pod(value, elapsed, reason):
 def test_a_claim_is_judged_anew_only_when_something_changes_that_it_is_judged_by(fields, alike):
     pool = quiet_pool()
     assert judged_alike(worker(pool), worker(pool, **fields)) is alike
+
+
+def test_what_a_claim_still_waits_for_does_not_matter():
+    awaiting = [claim(conditions={"Launched": "True", **more}) for more in ({}, {"Initialized": "Unknown"})]
+    assert judged_alike(*awaiting)
+    assert not judged_alike(awaiting[0], claim(conditions={"Launched": "True", "Initialized": "True"}))
 
 
 @pytest.mark.parametrize(

@@ -168,6 +168,7 @@ class Executor:
             return None
         if verdict.next is Next.DELETE:
             await self._let_go(state)
+            self.reconciler.caught_up(command)  # with what we wrote ourselves; that the claims go is told by the watch
             return POLL_SECONDS
         await self._mark(state.candidates, state.record, taints_patch)
         full = await self._launch(command, state)

@@ -68,31 +68,35 @@ class NodePools:
     def _claim_changed(self, before: NodeClaim | None, after: NodeClaim | None) -> None:
         if before is not None and after is not None and _claims_count_alike(before, after):
             return
-        for each in (before, after):
-            if each is not None:
-                self._changed.add(each.name)
-                for node in self._context.state.nodes_of(each):  # another claim may have the same
-                    self._note(node)
-                if each.nodepool_name:
-                    self.reconciler.add(Key("", each.nodepool_name), COUNT_SECONDS)
+        sides = [each for each in (before, after) if each is not None]
+        for each in sides:
+            self._changed.add(each.name)
+            for node in self._context.state.nodes_of(each):  # another claim may have the same
+                self._note(node)
+        self._count_again({each.nodepool_name for each in sides})
 
     def _node_changed(self, before: Node | None, after: Node | None) -> None:
         if before is not None and after is not None and _nodes_count_alike(before, after):
             return
-        for each in (before, after):
-            if each is not None:
-                self._note(each)
-                pool = each.metadata.labels.get(NODEPOOL, "")
-                if pool:
-                    self.reconciler.add(Key("", pool), COUNT_SECONDS)
+        sides = [each for each in (before, after) if each is not None]
+        for each in sides:
+            self._note(each)
+        self._count_again({each.metadata.labels.get(NODEPOOL, "") for each in sides})
+
+    def _count_again(self, pools: set[str]) -> None:
+        for pool in sorted(pools - {""}):
+            self.reconciler.add(Key("", pool), COUNT_SECONDS)
 
     def _note(self, node: Node) -> None:
         self._changed.update(claim.name for claim in self._context.state.claims_of(node))
 
     def registration_ended(self, claim: NodeClaim, *, succeeded: bool) -> None:
         """A claim of the pool registered, or was given up."""
-        self._health[claim.nodepool_name].note(succeeded=succeeded)
-        self.reconciler.add(Key("", claim.nodepool_name))
+        health = self._health[claim.nodepool_name]
+        verdict = health.verdict()
+        health.note(succeeded=succeeded)
+        if health.verdict() != verdict:
+            self.reconciler.add(Key("", claim.nodepool_name))
 
     def node_class_changed(self, name: str) -> None:
         """A node class of that name changed, so pools that refer to it may have become ready, or not."""

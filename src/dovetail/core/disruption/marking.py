@@ -25,7 +25,7 @@ RECHECK = timedelta(minutes=5)
 """How often drift is looked for when nothing that we can see has changed."""
 
 MARKS = frozenset({CONSOLIDATABLE, DRIFTED})
-JUDGING = MARKS | {LAUNCHED, INITIALIZED}
+STEPS = frozenset({LAUNCHED, INITIALIZED})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +105,7 @@ def disturbed(claim: NodeClaim, pool: NodePool, event_at: datetime, now: datetim
 
 def has_marks_to_come(claim: NodeClaim) -> bool:
     """Whether there is anything to judge: a claim that waits for its instance says nothing, and should not."""
-    return any(each.status == "True" or each.type in MARKS for each in _judging(claim.status.conditions))
+    return bool(_judging(claim.status.conditions))
 
 
 def judged_alike(before: NodeClaim, after: NodeClaim) -> bool:
@@ -122,7 +122,8 @@ def judged_alike(before: NodeClaim, after: NodeClaim) -> bool:
 
 
 def _judging(conditions: tuple[Condition, ...]) -> list[Condition]:
-    return [each for each in conditions if each.type in JUDGING]
+    """The marks, and what they follow from once it is so: what a claim still waits for does not matter."""
+    return [each for each in conditions if each.type in MARKS or (each.type in STEPS and each.status == "True")]
 
 
 def _says(conditions: tuple[Condition, ...], verdict: Verdict) -> bool:
