@@ -67,11 +67,11 @@ class GarbageCollection:
         if instances is None:
             return False
         held = replace(before, instances=instances)
-        if held == self._fitting and before == self._held():
+        if before == self._held() and (held == self._fitting or self._fits(held)):
+            self._fitting = held
             return True
         claims = await guarded("nodeclaim.garbagecollection", partial(self._collect_claims, self._ours(held)))
         rest = await guarded("instance.garbagecollection", partial(self._collect_instances, instances))
-        self._fitting = held if claims and rest and self._fits(held) else None
         return bool(claims and rest)
 
     def _fits(self, held: Holdings) -> bool:
