@@ -26,6 +26,7 @@ def test_a_broken_law_is_told_with_a_short_story_that_breaks_it_again(monkeypatc
     async def gone(*_):
         return True
 
+    monkeypatch.setattr(garbage, "nothing_is_left", lambda *_: False)
     monkeypatch.setattr(garbage, "lost_claims", lambda held: held.claims)
     monkeypatch.setattr(garbage.GarbageCollection, "_is_gone", gone)
     broken = command.tell(draw_story(4).only(["w0"]))

@@ -150,6 +150,7 @@ def healthy_machines_are_taken_for_lost(patch):
     async def gone(*_):
         return True
 
+    patch.setattr(garbage, "nothing_is_left", lambda *_: False)
     patch.setattr(garbage, "lost_claims", lambda held: held.claims)
     patch.setattr(garbage.GarbageCollection, "_is_gone", gone)
 
