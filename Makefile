@@ -67,7 +67,7 @@ load: $(STAMP) e2e-binaries ## 500 nodes and 5,000 pods on a real control plane,
 	@PYTHONPATH=tests $(BIN)/python -m e2e.loading $(ARGS)
 
 bench: $(STAMP) ## every benchmark with its bars
-	@for each in decode scheduling sweep plan; do $(BIN)/python bench/$$each.py || exit 1; done
+	@for each in decode scheduling sweep plan simulate; do $(BIN)/python bench/$$each.py || exit 1; done
 
 format: $(STAMP) ## format and fix
 	$(BIN)/ruff format .
