@@ -88,7 +88,7 @@ def test_each_candidate_is_deleted_once_however_late_the_watch_tells(monkeypatch
 
 
 def test_a_node_that_goes_at_once_is_shut_in_one_write(monkeypatch):
-    """Taints and the label for load balancers come together, once there is no way back."""
+    """Taints and the label for load balancers come together, while there is a way back: nobody comes in between."""
 
     async def story(life):
         await life.until(lambda: life.running(3) and life.settled())
@@ -103,7 +103,7 @@ def test_a_node_that_goes_at_once_is_shut_in_one_write(monkeypatch):
         monkeypatch.setattr(life.world, "patch", watching)
         life.world.apply(deployment(replicas=0))
         await life.until(lambda: not life.claims, within=600)
-        assert patched == [(["node.kubernetes.io/exclude-from-external-load-balancers"], True, False)]
+        assert patched == [(["node.kubernetes.io/exclude-from-external-load-balancers"], False, False)]
 
     live(story, node_class(), pool(), deployment(replicas=3), settings=ACTING)
 

@@ -20,8 +20,8 @@ from dovetail.controllers.figures import count_created, count_failed
 from dovetail.core.disruption.backoff import FailedCommands, after_failure
 from dovetail.core.disruption.command import Command, cheapest
 from dovetail.core.disruption.progress import TOO_LATE, Next, abandoned, judge, running_commands
-from dovetail.core.lifecycle.drain import DISRUPTION_TAINTS, drain_patch, taints_patch
-from dovetail.core.lifecycle.patches import conditions_patch, wire
+from dovetail.core.lifecycle.drain import drain_patch, is_shut, reopening_patch, taints_patch
+from dovetail.core.lifecycle.patches import conditions_patch
 from dovetail.core.provisioning.claims import claim_for
 from dovetail.core.provisioning.room import beyond_limits
 from dovetail.model.command import (
@@ -40,7 +40,6 @@ from dovetail.model.nodeclaim import DEPENDENTS, DISRUPTION_REASON, INITIALIZED,
 from dovetail.model.pause import PAUSE, SWITCH, UNREAD, Pause, read_pause
 from dovetail.model.reason import Reason
 from dovetail.model.snapshot import Snapshot
-from dovetail.model.taints import Taint
 from dovetail.model.wire import Key
 from dovetail.ports.cluster import Notice
 from dovetail.ports.errors import Conflict, NotFound
@@ -50,6 +49,7 @@ from dovetail.runtime.reconciler import Reconciler
 
 log = logging.getLogger(__name__)
 POLL_SECONDS = 1.0
+CUT_OFF = "its process ended before its nodes were let go"
 Body = dict[str, Any]
 _CONCERNING = frozenset({RECORD_ANNOTATION, REPLACES_ANNOTATION})
 
@@ -81,12 +81,12 @@ class Executor:
         going = after is not None and after.deleting
         if after is None or going:
             self._deleted.discard(changed.metadata.uid)
-        record = read_record(changed)
+        record = read_record(changed) or (read_record(before) if before is not None else None)  # or was taken back
         if record is not None and not (going and record.id in self._ended):
             self.reconciler.add(record.id)
 
     def _node_changed(self, before: Node | None, after: Node | None) -> None:
-        if after is not None and after.spec.taints and _is_marked(after):
+        if after is not None and is_shut(after):
             self._tainted.add(after.name)
         elif before is not None:
             self._tainted.discard(before.name)
@@ -162,9 +162,9 @@ class Executor:
             cut_off = command not in self._planned and verdict.why != TOO_LATE  # its process died: no fault of the pool
             await self._roll_back(state, verdict.why, failed=not cut_off)
             return None
-        paused = None if state.record.committed else self._paused(state)
-        if paused is not None:  # no node has begun to drain: none will
-            await self._roll_back(state, str(paused), failed=False)
+        held_back = self._held_back(command, state, verdict.next)
+        if held_back:  # no node has begun to drain: none will
+            await self._roll_back(state, held_back, failed=False)
             return None
         if verdict.next is Next.DELETE:
             await self._let_go(state)
@@ -177,6 +177,16 @@ class Executor:
             return None
         self._tell_waiting(state)
         return POLL_SECONDS
+
+    def _held_back(self, command: str, state: CommandState, next_: Next) -> str:
+        """Why it does not go on although it could, while there is a way back; empty if it does."""
+        if state.record.committed:
+            return ""
+        paused = self._paused(state)
+        if paused is not None:
+            return str(paused)
+        orphaned = next_ is Next.DELETE and not state.record.replacements and command not in self._planned
+        return CUT_OFF if orphaned else ""  # nobody knows what came to its nodes since
 
     def _paused(self, state: CommandState) -> Pause | None:
         """A pause that came after the command began."""
@@ -285,7 +295,8 @@ class Executor:
         async def commit(claim: NodeClaim) -> NodeClaim:
             return await self._write(claim, committed) if taken_by(claim) is None else claim
 
-        staying = await abreast(commit, staying)
+        await self._mark(staying, committed, drain_patch)  # before there is no way back: nobody comes to them any more
+        staying = await abreast(commit, map(self._latest, staying))
         if not state.record.committed:
             self._context.metrics.count(
                 "dovetail_disruption_saving_dollars_per_hour_total",
@@ -293,7 +304,6 @@ class Executor:
                 nodepool=state.candidates[0].nodepool_name,
                 reason=reason,
             )
-        await self._mark(staying, committed, drain_patch)  # all that the drain would begin with, in one write
 
         async def let_go(claim: NodeClaim) -> None:
             await self._context.delete_claim(claim)
@@ -360,9 +370,8 @@ class Executor:
 
     async def _release(self, claim: NodeClaim) -> None:
         for node in self._context.state.nodes_of(claim):
-            kept = _untainted(node)
-            if len(kept) != len(node.spec.taints):
-                await self._context.patch_node(node, {"spec": {"taints": [wire(taint) for taint in kept]}})
+            if is_shut(node):
+                await self._context.patch_node(node, reopening_patch(node))
         if find(claim.status.conditions, DISRUPTION_REASON) is not None:
             left = without(claim.status.conditions, DISRUPTION_REASON)
             claim = await self._context.patch_claim(claim, conditions_patch(left), status=True)
@@ -375,12 +384,3 @@ class Executor:
 
 def _is_concerned(claim: NodeClaim) -> bool:
     return not _CONCERNING.isdisjoint(claim.metadata.annotations) or claim.has(DISRUPTION_REASON)
-
-
-def _is_marked(node: Node) -> bool:
-    return len(_untainted(node)) < len(node.spec.taints)
-
-
-def _untainted(node: Node) -> list[Taint]:
-    """A node's taints without those that keep new pods from a node on its way out."""
-    return [taint for taint in node.spec.taints if not any(taint.matches(ours) for ours in DISRUPTION_TAINTS)]

@@ -167,3 +167,17 @@ def drain_patch(node: Node) -> dict[str, Any]:
     if labels:
         patch["metadata"] = {"labels": labels}
     return patch
+
+
+def is_shut(node: Node) -> bool:
+    """Whether it has a taint that keeps new pods from a node on its way out."""
+    return any(taint.matches(ours) for taint in node.spec.taints for ours in DISRUPTION_TAINTS)
+
+
+def reopening_patch(node: Node) -> dict[str, Any]:
+    """Takes back what `drain_patch` does."""
+    kept = [taint for taint in node.spec.taints if not any(taint.matches(ours) for ours in DISRUPTION_TAINTS)]
+    patch: dict[str, Any] = {"spec": {"taints": [wire(taint) for taint in kept]}}
+    if node.metadata.labels.get(EXCLUDE_FROM_LOAD_BALANCERS) == "karpenter":
+        patch["metadata"] = {"labels": {EXCLUDE_FROM_LOAD_BALANCERS: None}}
+    return patch
