@@ -71,6 +71,14 @@ def test_what_needs_no_replacement_lets_go_at_once():
     assert verdict(state([]), after=timedelta()) is Next.DELETE
 
 
+def test_what_needs_no_replacement_and_was_begun_by_a_process_that_died_is_taken_back():
+    alone = state([])
+    assert judge(alone, planned=False, now=NOON, ours=False).next is Next.ROLL_BACK
+    committed = alone._replace(record=msgspec.structs.replace(alone.record, committed=True))
+    assert judge(committed, planned=False, now=NOON, ours=False).next is Next.DELETE
+    assert judge(state([new()]), planned=False, now=NOON, ours=False).next is Next.DELETE
+
+
 def test_it_is_done_when_every_candidate_is_going():
     assert verdict(state([], deleting=True)) is Next.DONE
 

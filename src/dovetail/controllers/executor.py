@@ -19,7 +19,7 @@ from dovetail.controllers.entries import command_entry, find_facts, total
 from dovetail.controllers.figures import count_created, count_failed
 from dovetail.core.disruption.backoff import FailedCommands, after_failure
 from dovetail.core.disruption.command import Command, cheapest
-from dovetail.core.disruption.progress import TOO_LATE, Next, abandoned, judge, running_commands
+from dovetail.core.disruption.progress import TOO_LATE, Next, abandoned, judge, names_a_command, running_commands
 from dovetail.core.lifecycle.drain import drain_patch, is_shut, reopening_patch, taints_patch
 from dovetail.core.lifecycle.patches import conditions_patch
 from dovetail.core.provisioning.claims import claim_for
@@ -49,9 +49,7 @@ from dovetail.runtime.reconciler import Reconciler
 
 log = logging.getLogger(__name__)
 POLL_SECONDS = 1.0
-CUT_OFF = "its process ended before its nodes were let go"
 Body = dict[str, Any]
-_CONCERNING = frozenset({RECORD_ANNOTATION, REPLACES_ANNOTATION})
 
 
 class Executor:
@@ -153,18 +151,19 @@ class Executor:
                 self._context.ledger.close(command, self._ending(Outcome.FAILED, "nothing of it is left on any node"))
             self._ended.discard(command)
             return None
-        verdict = judge(state, planned=bool(self._planned.get(command)), now=self._context.clock.now())
+        ours, planned = command in self._planned, bool(self._planned.get(command))
+        verdict = judge(state, planned=planned, now=self._context.clock.now(), ours=ours)
         if verdict.next is Next.DONE:
             self._planned.pop(command, None)
             await self._finish(state, verdict.why)
             return None
         if verdict.next is Next.ROLL_BACK:
-            cut_off = command not in self._planned and verdict.why != TOO_LATE  # its process died: no fault of the pool
+            cut_off = not ours and verdict.why != TOO_LATE  # its process died: no fault of the pool
             await self._roll_back(state, verdict.why, failed=not cut_off)
             return None
-        held_back = self._held_back(command, state, verdict.next)
-        if held_back:  # no node has begun to drain: none will
-            await self._roll_back(state, held_back, failed=False)
+        paused = None if state.record.committed else self._paused(state)
+        if paused is not None:  # no node has begun to drain: none will
+            await self._roll_back(state, str(paused), failed=False)
             return None
         if verdict.next is Next.DELETE:
             await self._let_go(state)
@@ -177,16 +176,6 @@ class Executor:
             return None
         self._tell_waiting(state)
         return POLL_SECONDS
-
-    def _held_back(self, command: str, state: CommandState, next_: Next) -> str:
-        """Why it does not go on although it could, while there is a way back; empty if it does."""
-        if state.record.committed:
-            return ""
-        paused = self._paused(state)
-        if paused is not None:
-            return str(paused)
-        orphaned = next_ is Next.DELETE and not state.record.replacements and command not in self._planned
-        return CUT_OFF if orphaned else ""  # nobody knows what came to its nodes since
 
     def _paused(self, state: CommandState) -> Pause | None:
         """A pause that came after the command began."""
@@ -383,4 +372,4 @@ class Executor:
 
 
 def _is_concerned(claim: NodeClaim) -> bool:
-    return not _CONCERNING.isdisjoint(claim.metadata.annotations) or claim.has(DISRUPTION_REASON)
+    return names_a_command(claim) or claim.has(DISRUPTION_REASON)

@@ -16,6 +16,7 @@ LONGEST_TIMEOUT = timedelta(hours=1)
 PER_CANDIDATE = timedelta(milliseconds=80)
 TOO_LATE = "replacements were not ready in time"
 OVERTAKEN = "its nodes were deleted before it let them go"
+CUT_OFF = "its process ended before its nodes were let go"
 
 
 _CONCERNING = frozenset({RECORD_ANNOTATION, REPLACES_ANNOTATION})
@@ -38,13 +39,17 @@ class Verdict:
     why: str = ""
 
 
+def names_a_command(claim: NodeClaim) -> bool:
+    """Whether a claim is taken away by a command, or was bought for one."""
+    return not _CONCERNING.isdisjoint(claim.metadata.annotations)
+
+
 def running_commands(claims: Iterable[NodeClaim]) -> dict[str, CommandState]:
     """Every command that some claim is marked with, by its id."""
     marked: dict[str, list[NodeClaim]] = {}
     replacing: dict[str, list[NodeClaim]] = {}
     records: dict[str, Record] = {}
-    concerned = [each for each in claims if not _CONCERNING.isdisjoint(each.metadata.annotations)]
-    for claim in sorted(concerned, key=lambda claim: claim.name):
+    for claim in sorted(filter(names_a_command, claims), key=lambda claim: claim.name):
         record = read_record(claim)
         if record is not None:
             known = records.get(record.id)
@@ -56,8 +61,8 @@ def running_commands(claims: Iterable[NodeClaim]) -> dict[str, CommandState]:
     return {each: CommandState(records[each], tuple(marked[each]), tuple(replacing.get(each, ()))) for each in records}
 
 
-def judge(state: CommandState, *, planned: bool, now: datetime) -> Verdict:
-    """What a command needs now. `planned`: this process still knows what to launch for it."""
+def judge(state: CommandState, *, planned: bool, now: datetime, ours: bool = True) -> Verdict:
+    """What a command needs now. `planned`: this process still knows what to launch for it; `ours`: it began it."""
     record = state.record
     if all(claim.deleting for claim in state.candidates):
         return Verdict(Next.DONE, "" if record.committed else OVERTAKEN)
@@ -65,6 +70,8 @@ def judge(state: CommandState, *, planned: bool, now: datetime) -> Verdict:
         return Verdict(Next.DELETE)
     if len(state.candidates) < record.candidates:
         return Verdict(Next.ROLL_BACK, "a candidate is gone, or could not be marked")
+    if not record.replacements and not ours:
+        return Verdict(Next.ROLL_BACK, CUT_OFF)  # nobody knows what came to its nodes since
     alive = [claim for claim in state.replacements if not claim.deleting]
     if len(alive) < record.replacements and not planned:
         return Verdict(Next.ROLL_BACK, "a replacement is missing")
