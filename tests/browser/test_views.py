@@ -1,6 +1,7 @@
 """Each view against `demo` at the end of its story, figure by figure, next to what the command line says."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -134,8 +135,19 @@ def test_the_nodepools_view_shows_budgets_now_and_all_week(demo, open_page):
             assert cells[1:3] == [_or(allowed["limit"], "no limit"), _or(allowed["left"], "all")]
         first = next(iter(calendar["actions"].values()))
         cells = section.locator(".heat").first.locator("tbody td").all_inner_texts()
-        assert bool(section.locator(".heat .none").count()) == (calendar["nodes"] == 0)
         assert [text.rstrip("+") for text in cells] == [_or(hour["least"], "*") for hour in first]
+
+
+def test_a_share_of_no_nodes_is_not_shown_as_a_budget_that_is_shut(open_page, serve):
+    office = read_snapshot_file(OFFICE)
+    staying = tuple(node for node in office.nodes if node.nodepool_name != "general")
+    page = open_page(serve(replace(office, nodes=staying, unbound_pods=())).address + "#/pools/general")
+    page.wait_for_selector(".heat .none")
+    assert not page.locator(".heat .shut").count()
+    page.goto("about:blank")
+    page = open_page(serve(office).address + "#/pools/general")
+    page.wait_for_selector(".heat .shut")  # office hours
+    assert not page.locator(".heat .none").count()
 
 
 def _or(number, nothing):

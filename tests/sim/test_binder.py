@@ -14,17 +14,22 @@ from sim.day import node
 ZONE = "topology.kubernetes.io/zone"
 
 
+async def arrive(world, nodes, pods):
+    """Pods come one after the other, once the nodes are ready."""
+    for each in nodes:
+        world.apply(each)
+    await asyncio.sleep(15)
+    for each in pods:
+        world.apply(each)
+        await asyncio.sleep(0.5)
+
+
 def bindings(nodes, pods):
     """Node, or message, of each pod once everything has settled."""
 
     async def main():
         async with World(WorldOptions(seed=5)) as world:
-            for each in nodes:
-                world.apply(each)
-            await asyncio.sleep(15)
-            for each in pods:
-                world.apply(each)
-                await asyncio.sleep(0.5)
+            await arrive(world, nodes, pods)
             await asyncio.sleep(5)
             return [place(await world.get(POD, Key("default", each["metadata"]["name"]))) for each in pods]
 
@@ -172,12 +177,7 @@ def placed_after(nodes, pods, change):
 
     async def main():
         async with World(WorldOptions(seed=5)) as world:
-            for each in nodes:
-                world.apply(each)
-            await asyncio.sleep(15)
-            for each in pods:
-                world.apply(each)
-                await asyncio.sleep(0.5)
+            await arrive(world, nodes, pods)
             key = Key("default", pods[-1]["metadata"]["name"])
             before = place(await world.get(POD, key))
             change(world)
