@@ -134,7 +134,7 @@ def nobody_launches_for_pods_that_were_displaced(patch):
 
 
 def nodes_go_before_their_replacements_are_ready(patch):
-    def hasty(state, *, planned, now):
+    def hasty(state, **_):
         return progress.Verdict(
             progress.Next.DONE if all(c.deleting for c in state.candidates) else progress.Next.DELETE
         )
