@@ -108,6 +108,13 @@ class Settings:
         "Drift=true,SpotToSpotConsolidation=false,NodeRepair=true",
         "Features to switch on or off, as Name=true or Name=false.",
     )
+    manual_deletion: str = _knob(
+        "by-kind",
+        "Whether deleting a node by hand evicts its pods with do-not-disrupt or waits for them, where no"
+        " terminationGracePeriod bounds the drain. by-kind: deleting a Node evicts, deleting a NodeClaim or NodePool"
+        " waits.",
+        choices=("by-kind", "evict", "wait"),
+    )
     repair_without_block: str = _knob(
         "off",
         "What goes for NodePools without a repair block: their nodes are never repaired, or on the provider's terms.",

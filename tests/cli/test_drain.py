@@ -43,7 +43,7 @@ def test_pods_are_shown_by_tier_with_what_holds_them_and_where_they_would_go(dra
             pod("proxy", on="a", spec={"tolerations": [{"operator": "Exists"}]}),
         )
     )
-    result = drain(cluster(going, worker("b")), "a")
+    result = drain(cluster(going, worker("b")), "a", "--manual-deletion", "wait")
     assert result.exit_code == 0, result.output
     lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
     assert lines[0].startswith("Drain of node a at 2026-01-05T12:00:00Z: slow, nothing permanent is in the way")
@@ -56,7 +56,8 @@ def test_pods_are_shown_by_tier_with_what_holds_them_and_where_they_would_go(dra
 
 def test_what_nobody_will_lift_is_permanent_and_the_exit_code_says_so(drain):
     going = held(worker("a", running("web", "a"), shielded("forever", "a")))
-    result = drain(cluster(going, worker("b"), pdbs=[pdb(spec={"maxUnavailable": 0})]), "a", "-o", "json")
+    found = cluster(going, worker("b"), pdbs=[pdb(spec={"maxUnavailable": 0})])
+    result = drain(found, "a", "-o", "json", "--manual-deletion", "wait")
     assert result.exit_code == 1
     document = json.loads(result.stdout)
     assert document["verdict"] == "stuck"
@@ -64,6 +65,14 @@ def test_what_nobody_will_lift_is_permanent_and_the_exit_code_says_so(drain):
         "default/forever": ("protected", True),
         "default/web": ("blocked", True),
     }
+
+
+def test_a_protected_pod_is_shown_as_evicted_because_a_node_is_deleted_by_hand(drain):
+    result = drain(cluster(held(worker("a", shielded("forever", "a"))), worker("b")), "a", "-o", "json")
+    assert result.exit_code == 0
+    (build,) = json.loads(result.stdout)["pods"]
+    assert (build["state"], build["permanent"]) == ("evicted next", False)
+    assert "do-not-disrupt does not hold it" in build["why"]
 
 
 def test_a_pod_that_fits_nowhere_else_is_told(drain):

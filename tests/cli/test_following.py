@@ -3,7 +3,7 @@
 from dovetail.cli.following import Watched, follow
 from dovetail.cli.view.drain import held, summary
 from dovetail.ports.errors import Unavailable
-from dovetail.sim.kinds import NODE
+from dovetail.sim.kinds import NODE_CLAIM
 from stories import deployment, live, node_class, node_pool
 
 QUIET = {"consolidateAfter": "Never"}
@@ -29,7 +29,7 @@ def test_what_holds_a_drain_is_told_until_it_is_over():
         await life.until(lambda: life.running(2) and life.settled())
         node, claim = life.nodes[0], life.claims[0]
         life.world.interference = Flaky()
-        life.world.api.delete(NODE, node.key)
+        life.world.api.delete(NODE_CLAIM, claim.key)
         views = []
         await follow(life.world, life.world.clock, Watched(node, claim), views.append)
         assert node.metadata.uid not in {each.metadata.uid for each in life.nodes}

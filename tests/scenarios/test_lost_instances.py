@@ -48,7 +48,10 @@ async def settled(life, pods=1):
 DRAINS_THAT_LAST = {
     "held by a budget that never opens": (pool(), deployment(replicas=1), budget(maxUnavailable=0)),
     "waiting for a pod that stops slowly": (pool(), hooked()),
-    "waiting for a protected pod": (pool(), guarded(**{"karpenter.sh/do-not-disrupt": "true"})),
+    "waiting for a protected pod": (
+        pool(terminationGracePeriod="4h"),
+        guarded(**{"karpenter.sh/do-not-disrupt": "true"}),
+    ),
     "long before its deadline": (
         pool(terminationGracePeriod="4h"),
         guarded(**{"karpenter.sh/do-not-disrupt": "4h"}),

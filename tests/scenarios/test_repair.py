@@ -245,8 +245,8 @@ def test_a_pool_that_changes_its_mind_is_heard_at_once():
 def test_a_drain_that_is_stuck_is_cut_short_when_its_node_is_due():
     async def story(life):
         diary = await settled(life, 1)
-        (node,) = life.nodes
-        life.world.api.delete(("", "Node"), node.key)
+        (node,), (claim,) = life.nodes, life.claims
+        life.world.api.delete(("karpenter.sh", "NodeClaim"), claim.key)
         await asyncio.sleep(5 * MINUTE)
         assert [each.name for each in life.nodes if each.deleting] == [node.name]
         life.world.mishaps.turn(node.name, "NetworkUnavailable", "True")

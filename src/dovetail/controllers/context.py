@@ -5,12 +5,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dovetail.controllers.state import ClusterState
-from dovetail.model.kinds import NODE, NODE_CLAIM
+from dovetail.model.kinds import NODE, NODE_CLAIM, POD
 from dovetail.model.node import Node
 from dovetail.model.nodeclaim import NodeClaim
+from dovetail.model.pod import Pod
 from dovetail.ports.clock import Clock
 from dovetail.ports.cloud import CloudProvider, NodeClassKeeper
-from dovetail.ports.cluster import Cluster, Deletion, Patch, Recorder
+from dovetail.ports.cluster import Cluster, Deletion, Listing, ListOptions, Patch, Recorder
 from dovetail.ports.errors import ApiError, NotFound, OutcomeUnknown
 from dovetail.ports.interruption import InterruptionSource
 from dovetail.ports.ledger import Ledger, NoLedger
@@ -54,7 +55,7 @@ class Context(Ports):
         try:
             written = await self.cluster.patch(NODE_CLAIM, claim.key, patch)
         except OutcomeUnknown:
-            await self._look_again()
+            await self.refresh_claims()
             raise
         return self.state.observe(NODE_CLAIM, written)
 
@@ -63,14 +64,24 @@ class Context(Ports):
         try:
             created = await self.cluster.create(NODE_CLAIM, claim)
         except OutcomeUnknown:
-            await self._look_again()
+            await self.refresh_claims()
             raise
         return self.state.observe(NODE_CLAIM, created)
 
-    async def _look_again(self) -> None:
-        """Nobody can tell whether a write took effect, and watches lag: read all claims before anything is repeated.
+    async def read_pods(self, node_name: str) -> Listing[Pod]:
+        """List the pods bound to a node from the API server (a quorum read): the Pod cache may be seconds behind.
 
-        Writes that go unanswered do so by the dozen, and the API server has enough to do: one look serves all of them.
+        Pods the cache did not know are added to it, so that the drain evicts them like the others.
+        """
+        listing = await self.cluster.list(POD, ListOptions(field_selector=f"spec.nodeName={node_name}"))
+        for pod in listing.items:
+            self.state.observe(POD, pod)
+        return listing
+
+    async def refresh_claims(self) -> None:
+        """List all NodeClaims from the API server, where a write went unanswered or an absence must be certain.
+
+        Callers that ask while a list is under way share it: unanswered writes come by the dozen.
         """
         await self.looks.ask(self._look)
 

@@ -4,7 +4,7 @@ Each pass derives how far the node is from the objects as they are, writes the c
 they change, and says when to look again at the latest; changes wake it earlier.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 
 from dovetail.controllers.context import Context
@@ -25,6 +25,7 @@ from dovetail.model.nodeclaim import (
     NodeClaim,
 )
 from dovetail.model.snapshot import ClusterNode
+from dovetail.model.wire import Key
 from dovetail.ports.cluster import Notice
 from dovetail.ports.errors import InstanceNotFound, NotFound
 
@@ -48,7 +49,7 @@ class Departure:
         now, deadline = self._context.clock.now(), read_deadline(claim) if claim is not None else None
         drain = plan_drain(self._joined(node), now, deadline)
         wait = self._drained(node, claim, drain, deadline)
-        wait = self._unread(node, deadline) if wait is None else wait
+        wait = self._unread(node, deadline, self._context.state.pods.unreadable) if wait is None else wait
         if wait is not None:
             await self.judge(claim, [DRAINING])
             return wait
@@ -62,7 +63,23 @@ class Departure:
             return self._until(deadline + _MOMENT if deadline is not None else None)
         elapsed = Verdict(VOLUMES_DETACHED, "False", "TerminationGracePeriodElapsed", awaiting_words(attached))
         verdicts.append(elapsed if attached else Verdict(VOLUMES_DETACHED))
-        return await self.end_instance(claim, verdicts) if claim is not None else None
+        wait = await self._recheck_pods(node, claim, deadline)
+        if wait is not None or claim is None:
+            return wait
+        return await self.end_instance(claim, verdicts)
+
+    async def _recheck_pods(self, node: Node, claim: NodeClaim | None, deadline: datetime | None) -> float | None:
+        """Drain what the API server lists and the cache does not know yet: seconds to wait, None when nothing is left.
+
+        Terminating the instance cannot be undone, so this never trusts the Pod cache.
+        """
+        if claim is not None and (claim.metadata.uid in self._ended or claim.has(INSTANCE_TERMINATING)):
+            return None
+        listing = await self._context.read_pods(node.name)
+        now = self._context.clock.now()
+        drain = plan_drain(ClusterNode(node, claim, listing.items), now, deadline)
+        wait = self._drained(node, claim, drain, deadline)
+        return self._unread(node, deadline, [each.key for each in listing.unreadable]) if wait is None else wait
 
     async def end_instance(self, claim: NodeClaim, verdicts: Sequence[Verdict] = ()) -> float | None:
         """Ask for the end of the claim's instance: seconds until it is asked for again, None once it is gone.
@@ -90,7 +107,7 @@ class Departure:
         """Send the pods whose turn it is; seconds to wait for the rest, None when nothing is left."""
         reason = _reason(claim)
         for pod in (*drain.force, *drain.evict):
-            errand = Errand(pod.key, pod.metadata.uid, node.key, reason, deadline)
+            errand = Errand(pod.key, pod.metadata.uid, node.key, reason, deadline, drain.evicts_protected)
             self._evictions.ask(errand, urgent=pod in drain.force)
         if not drain.done:
             return self._tell_waiting(node, claim, drain)
@@ -113,9 +130,8 @@ class Departure:
         now = self._context.clock.now()
         return (_began_at(claim) or now) + MINIMUM_DRAIN - now
 
-    def _unread(self, node: Node, deadline: datetime | None) -> float | None:
+    def _unread(self, node: Node, deadline: datetime | None, odd: Collection[Key]) -> float | None:
         """A pod nobody can read may run on this very node: it stays until that is cleared up, or its deadline is."""
-        odd = self._context.state.pods.unreadable
         if not odd or (deadline is not None and self._context.clock.now() >= deadline):
             return None
         message = f"Failed to drain node, it may run pods that cannot be read ({named(map(str, sorted(odd)))})"

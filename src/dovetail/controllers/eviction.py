@@ -61,6 +61,7 @@ class Errand:
     node: Key
     reason: str
     deadline: datetime | None = None
+    evicts_protected: bool = False  # do-not-disrupt does not hold the pod
 
 
 class EvictionQueue:
@@ -136,7 +137,8 @@ class EvictionQueue:
         now = self._context.clock.now()
         if errand.deadline is not None and must_be_forced(pod, now, errand.deadline):
             return await self._force(pod, errand, errand.deadline)
-        if not pod.active or protection(pod, now).active or uid in self._accepted:  # the drain waits for these
+        held = protection(pod, now).active and not errand.evicts_protected
+        if not pod.active or held or uid in self._accepted:  # the drain waits for these
             self._done(uid)
             return None
         return await self._evict(pod, errand)

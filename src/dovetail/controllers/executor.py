@@ -12,14 +12,16 @@ from typing import Any
 
 import msgspec
 
-from dovetail.controllers.accounting import count_removal
 from dovetail.controllers.catalogs import find_catalogs
+from dovetail.controllers.command_events import note_overtaken, tell_going, tell_kept, tell_waiting
+from dovetail.controllers.commit_check import CommitCheck
 from dovetail.controllers.context import Context
 from dovetail.controllers.entries import command_entry, find_facts, total
 from dovetail.controllers.figures import count_created, count_failed
 from dovetail.core.disruption.backoff import FailedCommands, after_failure
 from dovetail.core.disruption.command import Command, cheapest
 from dovetail.core.disruption.progress import TOO_LATE, Next, abandoned, judge, names_a_command, running_commands
+from dovetail.core.disruption.recheck import describe
 from dovetail.core.lifecycle.drain import drain_patch, is_shut, reopening_patch, taints_patch
 from dovetail.core.lifecycle.patches import conditions_patch
 from dovetail.core.provisioning.claims import claim_for
@@ -34,7 +36,7 @@ from dovetail.model.command import (
     write_record,
 )
 from dovetail.model.conditions import ConditionList, Verdict, find, without
-from dovetail.model.kinds import NODE, NODE_CLAIM
+from dovetail.model.kinds import NODE_CLAIM
 from dovetail.model.node import Node
 from dovetail.model.nodeclaim import DEPENDENTS, DISRUPTION_REASON, INITIALIZED, NodeClaim
 from dovetail.model.pause import PAUSE, SWITCH, UNREAD, Pause, read_pause
@@ -60,6 +62,8 @@ class Executor:
         self.failed: dict[tuple[str, Reason], FailedCommands] = {}  # by pool and reason; success forgets
         self._starting: set[str] = set()
         self._planned: dict[str, list[NodeClaim]] = {}  # replacements this process still has to create
+        self._planned_pods: dict[str, frozenset[str]] = {}  # uids of the pods that commands of this process move
+        self._commit_check = CommitCheck(context)
         self._ended: set[str] = set()  # told already, their nodes are still going
         self._deleted: set[str] = set()  # uids of claims that are deleted, though the watch has not told yet
         self._concerned: dict[Key, NodeClaim] = {}  # claims that speak of a command, or of a disruption
@@ -98,6 +102,9 @@ class Executor:
         """Write the command down on every node it takes away; from then on it carries itself out."""
         record = self._record(command)
         self._planned[record.id] = [self._replacement(draft, record) for draft in map(claim_for, command.replacements)]
+        self._planned_pods[record.id] = frozenset(
+            pod.metadata.uid for each in command.candidates for pod in each.moving
+        )
         log.info("disrupting nodes", extra={"command": record.id, "reason": command.reason, "what": str(command)})
         self._context.ledger.open(command_entry(command, record, considered))
         self._starting.add(record.id)
@@ -147,14 +154,14 @@ class Executor:
             return POLL_SECONDS
         state = running_commands(self._concerned.values()).get(command)
         if state is None:
-            if self._planned.pop(command, None) is not None:
+            if self._forget(command):
                 self._context.ledger.close(command, self._ending(Outcome.FAILED, "nothing of it is left on any node"))
             self._ended.discard(command)
             return None
         ours, planned = command in self._planned, bool(self._planned.get(command))
         verdict = judge(state, planned=planned, now=self._context.clock.now(), ours=ours)
         if verdict.next is Next.DONE:
-            self._planned.pop(command, None)
+            self._forget(command)
             await self._finish(state, verdict.why)
             return None
         if verdict.next is Next.ROLL_BACK:
@@ -166,15 +173,13 @@ class Executor:
             await self._roll_back(state, str(paused), failed=False)
             return None
         if verdict.next is Next.DELETE:
-            await self._let_go(state)
-            self.reconciler.caught_up(command)  # with what we wrote ourselves; that the claims go is told by the watch
-            return POLL_SECONDS
+            return await self._let_go(state)
         await self._mark(state.candidates, state.record, taints_patch)
         full = await self._launch(command, state)
         if full:
             await self._roll_back(state, full, failed=False)
             return None
-        self._tell_waiting(state)
+        tell_waiting(self._context, state)
         return POLL_SECONDS
 
     def _paused(self, state: CommandState) -> Pause | None:
@@ -184,13 +189,6 @@ class Executor:
         pools = filter(None, (known.pool(claim.nodepool_name) for claim in state.candidates))
         written.extend((pool.metadata.annotations.get(PAUSE), f"NodePool {pool.name}") for pool in pools)
         return next(filter(None, (read_pause(value, by, now) for value, by in written)), None)
-
-    def _tell_waiting(self, state: CommandState) -> None:
-        for claim in state.replacements:
-            if not claim.has(INITIALIZED):
-                message = "Waiting on readiness to continue disruption"
-                notice = Notice(NODE_CLAIM, claim, "DisruptionWaitingReadiness", message, decision=state.record.id)
-                self._context.recorder.publish(notice)
 
     def _ending(self, outcome: Outcome, note: str = "") -> Ending:
         return Ending(outcome=outcome, at=self._context.clock.now(), note=note)
@@ -202,7 +200,7 @@ class Executor:
             return
         self._ended.add(record.id)
         if overtaken:
-            self._note_overtaken(state, overtaken)
+            note_overtaken(self._context, state, overtaken)
             return
         made = tuple([await find_facts(self._context, claim) for claim in state.replacements])
         ending = Ending(outcome=Outcome.DONE, at=self._context.clock.now(), made=made, cost_after=total(made))
@@ -218,16 +216,6 @@ class Executor:
                 "cost_after": round(total(made), 4),
             },
         )
-
-    def _note_overtaken(self, state: CommandState, why: str) -> None:
-        """Replacements that are on their way stay: the pods of these nodes need them all the same."""
-        known = self._context.state
-        pools = {claim.nodepool_name: known.pool(claim.nodepool_name) for claim in state.candidates}
-        deleted = [name for name, pool in sorted(pools.items()) if pool is None or pool.deleting]
-        why = f"{why}: nodepool {', '.join(deleted)} was deleted" if deleted else why
-        self._context.ledger.close(state.record.id, self._ending(Outcome.FAILED, why))
-        self._context.metrics.count("dovetail_commands_ended_total", reason=state.record.reason, outcome=Outcome.FAILED)
-        log.info("command overtaken", extra={"command": state.record.id, "why": why})
 
     async def _mark(self, claims: Iterable[NodeClaim], record: Record, patch_of: Callable[[Node], Body]) -> None:
         """Keep new pods away from the nodes of these claims, and say why."""
@@ -274,51 +262,81 @@ class Executor:
         catalogs = await find_catalogs(context.cloud, context.state.nodepools.items.values())
         return context.state.snapshot(context.clock.now(), catalogs)
 
-    async def _let_go(self, state: CommandState) -> None:
-        """The point of no return is written down first, so that all candidates go or none does."""
-        reason = state.record.reason
+    async def _let_go(self, state: CommandState) -> float | None:
+        """Commit, then delete: the point of no return is written down first, so that all candidates go or none does.
+
+        Before that, what the command is about is read from the API server once more. Candidates that may no longer go
+        are released; where replacements were bought for all of them together, the command is taken back.
+        """
         latest = map(self._latest, state.candidates)
         staying = [claim for claim in latest if not claim.deleting and claim.metadata.uid not in self._deleted]
-        committed = msgspec.structs.replace(state.record, committed=True)
+        if state.record.committed:
+            await self._delete(staying, state.record)
+            return POLL_SECONDS
+        await self._mark(staying, state.record, drain_patch)  # no new pods come to them while they are checked
+        obstacles = await self._commit_check.find_obstacles(state, self._planned_pods.get(state.record.id))
+        paused = self._paused(state)
+        kept = [claim for claim in map(self._latest, staying) if claim.name not in obstacles]
+        if paused is not None or (obstacles and (state.record.replacements or not kept)):
+            tell_kept(self._context, state, obstacles)
+            await self._take_back(state, str(paused) if paused is not None else describe(obstacles))
+            return None
+        if obstacles:
+            tell_kept(self._context, state, obstacles)
+            await abreast(self._release, [claim for claim in map(self._latest, staying) if claim not in kept])
+        await self._commit(kept, await self._committed(state.record, kept, partial=bool(obstacles)))
+        self.reconciler.caught_up(state.record.id)  # with what we wrote ourselves; the watch tells when the claims go
+        return POLL_SECONDS
 
+    async def _committed(self, record: Record, kept: list[NodeClaim], *, partial: bool) -> Record:
+        """The record of a command that goes on, with fewer nodes where some were released."""
+        if not partial:
+            return msgspec.structs.replace(record, committed=True)
+        cost = total([await find_facts(self._context, claim) for claim in kept])
+        return msgspec.structs.replace(record, committed=True, candidates=len(kept), cost_before=cost)
+
+    async def _commit(self, claims: list[NodeClaim], record: Record) -> None:
         async def commit(claim: NodeClaim) -> NodeClaim:
-            return await self._write(claim, committed) if taken_by(claim) is None else claim
+            return await self._write(claim, record) if taken_by(claim) is None else claim
 
-        await self._mark(staying, committed, drain_patch)  # before there is no way back: nobody comes to them any more
-        staying = await abreast(commit, map(self._latest, staying))
-        if not state.record.committed:
-            self._context.metrics.count(
-                "dovetail_disruption_saving_dollars_per_hour_total",
-                max(0.0, committed.cost_before - committed.cost_after),
-                nodepool=state.candidates[0].nodepool_name,
-                reason=reason,
-            )
+        claims = await abreast(commit, claims)
+        self._context.metrics.count(
+            "dovetail_disruption_saving_dollars_per_hour_total",
+            max(0.0, record.cost_before - record.cost_after),
+            nodepool=claims[0].nodepool_name,
+            reason=record.reason,
+        )
+        await self._delete(claims, record)
 
-        async def let_go(claim: NodeClaim) -> None:
+    async def _delete(self, claims: list[NodeClaim], record: Record) -> None:
+        async def delete(claim: NodeClaim) -> None:
             await self._context.delete_claim(claim)
             known = self._context.state.claims.items.get(claim.key)
             if known is not None and not known.deleting:
                 self._deleted.add(known.metadata.uid)
-            self.failed.pop((claim.nodepool_name, reason), None)
-            self._tell_going(claim, state.record)
+            self.failed.pop((claim.nodepool_name, record.reason), None)
+            tell_going(self._context, claim, record)
 
-        await abreast(let_go, staying)
+        await abreast(delete, claims)
+
+    async def _take_back(self, state: CommandState, why: str) -> None:
+        """Roll a command back whose replacements are ready: those that no pod uses yet go as well."""
+        ready = [claim for claim in state.replacements if not claim.deleting and claim not in abandoned(state)]
+        unused = await abreast(self._commit_check.is_unused, ready)
+        for claim in (claim for claim, is_unused in zip(ready, unused, strict=True) if is_unused):
+            self._context.endings[claim.metadata.uid] = "rolled_back"
+            await self._context.delete_claim(claim)
+        await self._roll_back(state, why, failed=False)
+
+    def _forget(self, command: str) -> bool:
+        """Whether this process planned the command; it needs nothing of that any more."""
+        self._planned_pods.pop(command, None)
+        return self._planned.pop(command, None) is not None
 
     def _latest(self, claim: NodeClaim) -> NodeClaim:
         """The claim as it was written since."""
         known = self._context.state.claims.items.get(claim.key)
         return known if known is not None and known.metadata.uid == claim.metadata.uid else claim
-
-    def _tell_going(self, claim: NodeClaim, record: Record) -> None:
-        context = self._context
-        nodes = context.state.nodes_of(claim)
-        count_removal(context, claim, record.reason)
-        message = f"Disrupting NodeClaim: {record.reason}"
-        notice = Notice(NODE_CLAIM, claim, "DisruptionTerminating", message, decision=record.id)
-        context.recorder.publish(notice)
-        for node in nodes:
-            message = f"Disrupting Node: {record.reason}"
-            context.recorder.publish(Notice(NODE, node, "DisruptionTerminating", message, decision=record.id))
 
     async def _roll_back(self, state: CommandState, why: str, *, failed: bool = True) -> None:
         """Take everything back; the record goes last, so that an interrupted roll-back is taken up again."""
@@ -336,7 +354,7 @@ class Executor:
         for pool in {claim.nodepool_name for claim in state.candidates} if failed else ():
             slot = (pool, state.record.reason)
             self.failed[slot] = after_failure(self.failed.get(slot), self._context.clock.now())
-        self._planned.pop(state.record.id, None)
+        self._forget(state.record.id)
         unready = [claim for claim in state.replacements if not claim.has(INITIALIZED)]
         count_failed(self._context.metrics, state.record, len(unready))
         self._context.metrics.count(

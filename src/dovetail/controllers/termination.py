@@ -8,6 +8,7 @@ is carried out here; changes of pods, volumes and claims wake the node they belo
 import asyncio
 import logging
 from datetime import timedelta
+from typing import Any, Literal
 
 from dovetail.controllers.context import Context
 from dovetail.controllers.departure import Departure
@@ -15,6 +16,7 @@ from dovetail.controllers.eviction import EvictionQueue
 from dovetail.core.lifecycle.deadline import read_deadline
 from dovetail.core.lifecycle.drain import drain_patch
 from dovetail.core.lifecycle.graceperiod import grace_period_patch, stamp
+from dovetail.core.lifecycle.manual_deletion import manual_deletion_patch
 from dovetail.core.lifecycle.patches import finalizer_removed
 from dovetail.model.conditions import find
 from dovetail.model.kinds import NODE, NODE_CLAIM
@@ -46,6 +48,7 @@ class Termination:
         self.evictions = EvictionQueue(context)
         self._departure = Departure(context, self.evictions)
         self._accepted: set[str] = set()  # uids of nodes that are deleted already, though the watch has not told yet
+        self._gone: set[str] = set()  # provider ids of claims that are left, whose Node is known to be deleted
         context.state.pods.listen(self._pod_changed)
         context.state.attachments.listen(self._attachment_changed)
         context.state.claims.listen(self._claim_changed)
@@ -79,6 +82,7 @@ class Termination:
         elif after is None and before is not None:
             self.claims.forget(before.key)
             self._departure.forget(before)
+            self._gone.discard(before.provider_id)
 
     def _node_changed(self, before: Node | None, after: Node | None) -> None:
         if before is not None and after is not None and _nodes_go_alike(before, after):
@@ -86,6 +90,8 @@ class Termination:
         node = after or before
         if before is not None and (after is None or after.deleting):
             self._accepted.discard(before.metadata.uid)
+        if before is not None and after is None and self._context.state.claims_of(before):
+            self._gone.add(before.provider_id)
         if before is None or after is None or _ends_another(before, after):
             for claim in self._context.state.claims_of(node) if node is not None else ():
                 if claim.deleting:
@@ -109,7 +115,7 @@ class Termination:
         claim = context.state.claims.items.get(key)
         if claim is None or not claim.deleting or not self._holds(claim) or not context.manages(claim):
             return None
-        patch = grace_period_patch(claim)
+        patch = grace_period_patch(claim) or self._manual_patch(claim, "NodeClaim")
         if patch:
             claim = await context.patch_claim(claim, patch)
         self._announce_deadline(claim)
@@ -121,7 +127,7 @@ class Termination:
                     self._accepted.add(node.metadata.uid)
             if nodes:
                 return None  # the node's own end wakes us
-            if self._hides_its_node(claim):
+            if self._hides_its_node(claim) or await self._node_exists(claim):
                 return UNREADABLE_SECONDS
         wait = await self._departure.end_instance(claim) if claim.provider_id else None
         if wait is not None:
@@ -141,6 +147,22 @@ class Termination:
         message = f"Failed to drain node, {key} cannot be read: correct it, or delete it if nothing runs there"
         self._context.recorder.publish(Notice(NODE_CLAIM, claim, "FailedDraining", message, warning=True))
         return True
+
+    async def _node_exists(self, claim: NodeClaim) -> bool:
+        """Whether the API server has the node that the cache does not know: it is drained before its instance ends."""
+        if not claim.status.node_name or claim.provider_id in self._gone:
+            return False
+        try:
+            node = await self._context.cluster.get(NODE, Key("", claim.status.node_name))
+        except NotFound:
+            return False
+        if node.provider_id != claim.provider_id:
+            return False
+        self._context.state.observe(NODE, node)
+        return True
+
+    def _manual_patch(self, claim: NodeClaim, deleted: Literal["Node", "NodeClaim"]) -> dict[str, Any]:
+        return manual_deletion_patch(claim, deleted, self._context.settings.manual_deletion)
 
     def _announce_deadline(self, claim: NodeClaim) -> None:
         deadline = read_deadline(claim)
@@ -186,8 +208,11 @@ class Termination:
             return None
         if claim is None and context.state.claims.unreadable:
             return UNREADABLE_SECONDS  # one of them may be its claim, without which its instance would be left behind
+        if claim is None and await self._has_no_claim(node):
+            await self._let_node_go(node)  # garbage collection ends the instance
+            return None
         if claim is not None and not claim.deleting:
-            await context.delete_claim(claim)
+            await self._delete_claim_of(claim)
         if await self._instance_is_gone(node):
             await self._let_node_go(node)
             return None
@@ -202,6 +227,19 @@ class Termination:
         await self._let_node_go(context.state.nodes.items.get(key, node))
         self.nodes.caught_up(key)
         return None
+
+    async def _has_no_claim(self, node: Node) -> bool:
+        """Whether no claim for the node is left, asked of the API server. Several claims are not none."""
+        if not self._context.state.claims_of(node):
+            await self._context.refresh_claims()
+        return not self._context.state.claims_of(node)
+
+    async def _delete_claim_of(self, claim: NodeClaim) -> None:
+        """The Node was deleted first. What that means for protected pods is written before the claim goes as well."""
+        patch = self._manual_patch(claim, "Node")
+        if patch:
+            claim = await self._context.patch_claim(claim, patch)
+        await self._context.delete_claim(claim)
 
     async def _shut(self, node: Node) -> Node:
         """Keep new pods and load balancers away from it."""

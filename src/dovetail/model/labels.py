@@ -24,6 +24,7 @@ TERMINATION_TIMESTAMP = "karpenter.sh/nodeclaim-termination-timestamp"
 DECISION = "dovetail.sh/decision"
 MIN_VALUES_RELAXED = "karpenter.sh/nodeclaim-min-values-relaxed"
 INTERRUPT = "dovetail.sh/interrupt"
+EVICT_PROTECTED = "dovetail.sh/evict-protected-pods"
 INSTANCE = "dovetail.sh/instance"
 LOST = "lost"
 

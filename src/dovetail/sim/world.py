@@ -7,7 +7,7 @@ chance comes from one seed: the same seed and the same calls give the same event
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol, Self, TypeVar
@@ -142,7 +142,7 @@ class World:
         """Every object of the kind, by namespace and name."""
         await self._enter("list", kind, None)
         if options != _EVERYTHING:
-            items, unreadable = self._look_up(kind, _selects(options))
+            items, unreadable = self._look_up(kind, _selects(options), self._indexed(kind, options))
             return Listing(items, str(self.store.version), unreadable)
         steps = self.store.table(resource_of(kind)).steps
         if self._listed.get(kind.model, (-1,))[0] != steps:
@@ -150,10 +150,19 @@ class World:
         _, items, unreadable = self._listed[kind.model]
         return Listing(items, str(self.store.version), unreadable)
 
-    def _look_up(self, kind: Kind[T], selects: Selects) -> tuple[tuple[T, ...], tuple[Unreadable, ...]]:
+    def _indexed(self, kind: Kind[T], options: ListOptions) -> Iterable[Record] | None:
+        """The pods of one node by index, as a real API server finds them; None where every object is looked at."""
+        path, _, node = options.field_selector.partition("=")
+        plain = path == "spec.nodeName" and node and "," not in node and not node.startswith("=")
+        return self.store.pods_on(node) if kind.name == "Pod" and plain else None
+
+    def _look_up(
+        self, kind: Kind[T], selects: Selects, among: Iterable[Record] | None = None
+    ) -> tuple[tuple[T, ...], tuple[Unreadable, ...]]:
         """What can be read, and what cannot."""
-        objects = sorted(self.store.table(resource_of(kind)).objects.items())
-        values = [record.value(kind) for _, record in objects if selects(record.plain)]
+        found = self.store.table(resource_of(kind)).objects.values() if among is None else among
+        objects = sorted(found, key=lambda record: record.key)
+        values = [record.value(kind) for record in objects if selects(record.plain)]
         return (
             tuple(value for value in values if not isinstance(value, Unreadable)),
             tuple(value for value in values if isinstance(value, Unreadable)),

@@ -22,6 +22,7 @@ from dovetail.model.snapshot import ClusterNode, Snapshot
 from dovetail.model.workload import PodDisruptionBudget
 
 ALONE = "it has no owner: nobody makes it again"
+NOT_PROTECTED = "do-not-disrupt does not hold it: deleting a Node by hand cannot be delayed"
 
 
 class PodState(StrEnum):
@@ -125,9 +126,10 @@ def _pod_view(pod: Pod, drain: Drain, pdbs: Sequence[PodDisruptionBudget], insta
         told_at = ends_at - timedelta(seconds=pod.metadata.deletion_grace_period_seconds or 0)
         return PodView(pod, PodState.STOPPING, "was told to stop", since=told_at, until=ends_at)
     protected = protection(pod, instants.now)
-    if protected.active:
+    if protected.active and not drain.evicts_protected:
         return _protected(pod, protected.until, protected.fault, instants)
-    why = "" if pod.metadata.owner_references else ALONE
+    reasons = (NOT_PROTECTED if protected.active else "", "" if pod.metadata.owner_references else ALONE)
+    why = "; ".join(filter(None, reasons))
     return _blocked(pod, pdbs, instants) or PodView(pod, PodState.NEXT if pod in drain.evict else PodState.LATER, why)
 
 
@@ -170,7 +172,7 @@ def _step(node: ClusterNode) -> str:
 
 def find_homes(node: ClusterNode, snapshot: Snapshot) -> Placement:
     """Where the pods of a node would run once it is gone, as the solver sees it: other nodes, new ones, or nowhere."""
-    others = tuple(each for each in snapshot.nodes if each is not node)
+    others = tuple(each for each in snapshot.nodes if each.name != node.name)
     going = (pod for pod in node.pods if pod.reschedulable and not left_alone(pod, snapshot.at))
     moving = [pod for pod in going if pod.metadata.owner_references]  # the others end for good
     return solve(replace(snapshot, nodes=others), moving, usable_pools(snapshot))

@@ -1,8 +1,9 @@
 """Which pods stand between a node and its end, in which order they are asked to go, and what keeps new ones away.
 
 Finished pods, static pods, pods that tolerate the disruption taint and pods stuck in their own end are left alone.
-Protected pods are waited for, not evicted. Where the claim bounds its drain, each pod is deleted early enough to keep
-its own grace before the deadline; budgets and protection do not count any more then. Meaning of Karpenter's drain.
+Protected pods are waited for, not evicted, unless their Node was deleted by hand (`manual_deletion`). Where the claim
+bounds its drain, each pod is deleted early enough to keep its own grace before the deadline; budgets and protection do
+not count any more then. Meaning of Karpenter's drain.
 """
 
 import math
@@ -12,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from enum import IntEnum
 from typing import Any
 
+from dovetail.core.lifecycle.manual_deletion import evicts_protected
 from dovetail.core.lifecycle.patches import missing, wire
 from dovetail.model.labels import DO_NOT_DISRUPT, EXCLUDE_FROM_LOAD_BALANCERS
 from dovetail.model.node import Node
@@ -56,6 +58,8 @@ class Drain:
     tier: Tier | None = None
     changes_at: datetime | None = None
     """When the plan changes by itself: a protection ends, a grace has to begin, a pod counts as stuck."""
+    evicts_protected: bool = False
+    """Whether do-not-disrupt holds nothing here."""
 
     @property
     def done(self) -> bool:
@@ -69,8 +73,14 @@ def plan_drain(node: ClusterNode, now: datetime, deadline: datetime | None = Non
     force = tuple(pod for pod in waiting if must_be_forced(pod, now, deadline))
     patient = [pod for pod in waiting if pod not in force]
     tier = min((tier_of(pod) for pod in patient), default=None)
-    evict = [pod for pod in patient if tier_of(pod) == tier and not pod.deleting and not protection(pod, now).active]
-    return Drain(tuple(sorted(evict, key=_largest_first)), force, waiting, tier, _changes_at(waiting, now, deadline))
+    unprotected = evicts_protected(node.claim)
+    evict = [
+        pod
+        for pod in patient
+        if tier_of(pod) == tier and not pod.deleting and (unprotected or not protection(pod, now).active)
+    ]
+    changes_at = _changes_at(waiting, now, deadline)
+    return Drain(tuple(sorted(evict, key=_largest_first)), force, waiting, tier, changes_at, unprotected)
 
 
 def _largest_first(pod: Pod) -> tuple[int, int]:
@@ -143,7 +153,7 @@ def waiting_words(drain: Drain, now: datetime) -> str:
     number = len(drain.waiting)
     words = f"Failed to drain node, {number} {'pods are' if number > 1 else 'pod is'} waiting to be evicted"
     held = [(protection(pod, now), pod) for pod in drain.waiting if protection(pod, now).active]
-    if not held:
+    if not held or drain.evicts_protected:
         return words
     lasting, pod = max(held, key=lambda each: each[0].until or _FOR_EVER)
     until = f"until {lasting.until:%Y-%m-%dT%H:%M:%SZ}" if lasting.until else "permanent: somebody has to change it"

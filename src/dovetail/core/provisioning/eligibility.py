@@ -5,6 +5,7 @@ from datetime import timedelta
 
 from dovetail.core.disruption.pdbs import find_block, fully_blocks, matching
 from dovetail.core.lifecycle.deadline import read_deadline
+from dovetail.core.lifecycle.manual_deletion import evicts_protected
 from dovetail.model.conditions import READY, is_true
 from dovetail.model.labels import CAPACITY_TYPE, CAPACITY_TYPES, NODEPOOL, is_restricted
 from dovetail.model.nodepool import NodePool
@@ -49,8 +50,12 @@ def displaced_pods(snapshot: Snapshot) -> list[Pod]:
         for pod in node.pods
         if pod.reschedulable
         and not pod.spec.resource_claims
-        and (_ends_soon(node, snapshot) or not (protection(pod, snapshot.at).active or hold.on(pod)))
+        and (_ends_soon(node, snapshot) or not (_is_protected(pod, node, snapshot) or hold.on(pod)))
     ]
+
+
+def _is_protected(pod: Pod, node: ClusterNode, snapshot: Snapshot) -> bool:
+    return protection(pod, snapshot.at).active and not evicts_protected(node.claim)
 
 
 class _Hold:

@@ -1,0 +1,59 @@
+"""What people are told about a command that is under way: Kubernetes events, and the ledger where it was overtaken."""
+
+import logging
+from collections.abc import Mapping
+
+from dovetail.controllers.accounting import count_removal
+from dovetail.controllers.context import Context
+from dovetail.model.command import CommandState, Record
+from dovetail.model.kinds import NODE, NODE_CLAIM
+from dovetail.model.nodeclaim import INITIALIZED, NodeClaim
+from dovetail.model.refusal import Refusal
+from dovetail.ports.cluster import Notice
+from dovetail.ports.ledger import Ending, Outcome
+
+log = logging.getLogger(__name__)
+
+
+def tell_waiting(context: Context, state: CommandState) -> None:
+    """The command waits for its replacements."""
+    for claim in state.replacements:
+        if not claim.has(INITIALIZED):
+            message = "Waiting on readiness to continue disruption"
+            notice = Notice(NODE_CLAIM, claim, "DisruptionWaitingReadiness", message, decision=state.record.id)
+            context.recorder.publish(notice)
+
+
+def tell_kept(context: Context, state: CommandState, obstacles: Mapping[str, Refusal]) -> None:
+    """Say on each node that stays what keeps it."""
+    for claim in state.candidates:
+        refusal = obstacles.get(claim.name)
+        if refusal is None:
+            continue
+        for node in context.state.nodes_of(claim):
+            message = (
+                f"Disruption for {state.record.reason} was taken back before the node was deleted: {refusal.message}"
+            )
+            context.recorder.publish(Notice(NODE, node, "DisruptionBlocked", message, decision=state.record.id))
+
+
+def tell_going(context: Context, claim: NodeClaim, record: Record) -> None:
+    """The node is deleted."""
+    nodes = context.state.nodes_of(claim)
+    count_removal(context, claim, record.reason)
+    message = f"Disrupting NodeClaim: {record.reason}"
+    context.recorder.publish(Notice(NODE_CLAIM, claim, "DisruptionTerminating", message, decision=record.id))
+    for node in nodes:
+        message = f"Disrupting Node: {record.reason}"
+        context.recorder.publish(Notice(NODE, node, "DisruptionTerminating", message, decision=record.id))
+
+
+def note_overtaken(context: Context, state: CommandState, why: str) -> None:
+    """Others deleted its nodes. Replacements that are on their way stay: the pods of these nodes need them."""
+    pools = {claim.nodepool_name: context.state.pool(claim.nodepool_name) for claim in state.candidates}
+    deleted = [name for name, pool in sorted(pools.items()) if pool is None or pool.deleting]
+    why = f"{why}: nodepool {', '.join(deleted)} was deleted" if deleted else why
+    ending = Ending(outcome=Outcome.FAILED, at=context.clock.now(), note=why)
+    context.ledger.close(state.record.id, ending)
+    context.metrics.count("dovetail_commands_ended_total", reason=state.record.reason, outcome=Outcome.FAILED)
+    log.info("command overtaken", extra={"command": state.record.id, "why": why})

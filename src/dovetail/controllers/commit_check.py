@@ -1,0 +1,100 @@
+"""Asks right before the nodes of a command are deleted whether it still holds, by what the API server says.
+
+The caches may be late, silent or simply minutes old. Nodes, their pods, PodDisruptionBudgets and NodePools are read
+with quorum; what keeps a node is decided in `core.disruption.recheck`.
+"""
+
+from collections.abc import Collection
+from contextlib import suppress
+from dataclasses import replace
+
+from dovetail.controllers.catalogs import find_catalogs
+from dovetail.controllers.context import Context
+from dovetail.core.disruption.context import Context as Pass
+from dovetail.core.disruption.context import Gates
+from dovetail.core.disruption.recheck import find_obstacles
+from dovetail.model.command import CommandState
+from dovetail.model.kinds import NODE, NODE_POOL, POD_DISRUPTION_BUDGET
+from dovetail.model.node import Node
+from dovetail.model.nodeclaim import NodeClaim
+from dovetail.model.pod import Pod
+from dovetail.model.refusal import Refusal
+from dovetail.model.snapshot import ClusterNode, Snapshot
+from dovetail.model.wire import Unreadable
+from dovetail.model.workload import PodDisruptionBudget
+from dovetail.ports.cluster import Listing
+from dovetail.ports.errors import NotFound
+from dovetail.runtime.abreast import abreast
+
+_Fresh = dict[str, tuple[Node, Listing[Pod]]]
+"""Nodes and their pods as the API server has them, by node name."""
+
+
+class CommitCheck:
+    """The last look before the point of no return."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    async def find_obstacles(
+        self, state: CommandState, planned_pods: Collection[str] | None = None
+    ) -> dict[str, Refusal]:
+        """What keeps candidates of a command, by NodeClaim name. Raises where the API server does not answer."""
+        context = self._context
+        for pool in (await context.cluster.list(NODE_POOL)).items:
+            context.state.observe(NODE_POOL, pool)
+        pdbs = await context.cluster.list(POD_DISRUPTION_BUDGET)
+        fresh: _Fresh = {}
+
+        async def read(claim: NodeClaim) -> None:
+            for known in context.state.nodes_of(claim):
+                with suppress(NotFound):  # gone already; its claim follows
+                    node = context.state.observe(NODE, await context.cluster.get(NODE, known.key))
+                    fresh[node.name] = node, await context.read_pods(node.name)
+
+        await abreast(read, state.candidates)
+        look = Pass(await self._snapshot(fresh, pdbs), Gates(drift=context.settings.gate("Drift")))
+        found = find_obstacles(state, look, planned_pods)
+        for claim in state.candidates:
+            for node in context.state.nodes_of(claim):
+                fault = _find_unreadable(fresh[node.name][1], pdbs) if node.name in fresh else ""
+                if fault:
+                    found[claim.name] = Refusal("Unreadable", f"node/{node.name}", fault)
+        return found
+
+    async def is_unused(self, claim: NodeClaim) -> bool:
+        """Whether a replacement has no pod that would have to move if it were deleted."""
+        if not claim.status.node_name:
+            return True
+        pods = await self._context.read_pods(claim.status.node_name)
+        return not pods.unreadable and not any(pod.reschedulable for pod in pods.items)
+
+    async def _snapshot(self, fresh: _Fresh, pdbs: Listing[PodDisruptionBudget]) -> Snapshot:
+        """The cached cluster, with what was just read in place of what the cache says."""
+        context = self._context
+        catalogs = await find_catalogs(context.cloud, context.state.nodepools.items.values())
+        cached = context.state.snapshot(context.clock.now(), catalogs)
+        nodes = [_refreshed(node, fresh) for node in cached.nodes]
+        return replace(cached, nodes=tuple(nodes), pdbs=tuple(sorted(pdbs.items, key=lambda pdb: pdb.key)))
+
+
+def _refreshed(cached: ClusterNode, fresh: _Fresh) -> ClusterNode:
+    if cached.node is None or cached.node.name not in fresh:
+        return cached
+    node, pods = fresh[cached.node.name]
+    return replace(cached, node=node, pods=pods.items)
+
+
+def _find_unreadable(pods: Listing[Pod], pdbs: Listing[PodDisruptionBudget]) -> str:
+    """A pod of the node, or a PodDisruptionBudget that may select one, which cannot be understood."""
+    for bad in pods.unreadable:
+        return f"pod {bad.key} cannot be read: {_first_fault(bad)}"
+    namespaces = {pod.metadata.namespace for pod in pods.items}
+    for bad in pdbs.unreadable:
+        if bad.metadata.namespace in namespaces:
+            return f"PodDisruptionBudget {bad.key} cannot be read: {_first_fault(bad)}"
+    return ""
+
+
+def _first_fault(bad: Unreadable) -> str:
+    return str(bad.faults[0]) if bad.faults else "no reason known"

@@ -1,0 +1,140 @@
+"""Whether each node of a command may still be disrupted, asked once more right before its NodeClaim is deleted.
+
+Minutes pass between the decision and the deletion while replacements start, and the caches may have been behind when it
+was made. The caller reads the candidates' nodes, pods, PodDisruptionBudgets and NodePools from the API server and asks
+here. Deletion is the point of no return: a node that somebody protected, a budget that closed, drift that was reverted
+or a pod that was not there when the command was planned keeps the node.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+from dovetail.core.disruption.allowance import NodeCounts, allowance
+from dovetail.core.disruption.candidates import build_candidate, pod_blocks
+from dovetail.core.disruption.context import Context
+from dovetail.core.disruption.methods import METHODS
+from dovetail.core.disruption.methods.base import Method
+from dovetail.model.command import CommandState, Record
+from dovetail.model.labels import DO_NOT_DISRUPT
+from dovetail.model.nodepool import NodePool
+from dovetail.model.reason import Reason
+from dovetail.model.refusal import Refusal
+from dovetail.model.snapshot import ClusterNode, Snapshot
+
+
+def find_obstacles(
+    state: CommandState, context: Context, planned_pods: Collection[str] | None = None
+) -> dict[str, Refusal]:
+    """What keeps candidates of a command, by the name of their NodeClaim; empty when all of them may go.
+
+    `planned_pods` are the uids of the pods the command was planned with, where this process planned it.
+    """
+    claims = {claim.name for claim in state.candidates}
+    nodes = [node for node in context.snapshot.nodes if node.claim is not None and node.claim.name in claims]
+    if state.record.replacements and state.record.reason == Reason.UNDERUTILIZED and not any(map(_has_pods, nodes)):
+        why = "empty by now: no replacement is needed"
+        return {claim.name: Refusal("Empty", f"node/{claim.status.node_name}", why) for claim in state.candidates}
+    found: dict[str, Refusal] = {}
+    budget = _BudgetCheck(state.record, claims, context.snapshot)
+    for node in nodes:
+        assert node.claim is not None
+        refusal = _node_obstacle(node, context, state.record) or _unplanned_pod(node, planned_pods)
+        refusal = refusal or budget.take(node)
+        if refusal is not None:
+            found[node.claim.name] = refusal
+    return found
+
+
+def _has_pods(node: ClusterNode) -> bool:
+    return any(pod.reschedulable for pod in node.pods)
+
+
+def _node_obstacle(node: ClusterNode, context: Context, record: Record) -> Refusal | None:
+    about = f"node/{node.name}"
+    if node.node is not None and node.node.metadata.annotations.get(DO_NOT_DISRUPT) == "true":
+        why = f'disruption is blocked through the "{DO_NOT_DISRUPT}" annotation'
+        return Refusal("DoNotDisruptNode", about, why, permanent=True)
+    if node.nodepool_name not in context.snapshot.nodepools:
+        return None  # the NodePool was deleted: its nodes go whatever the command does
+    method = next((each for each in METHODS if each.name == record.method), None)
+    blocks = pod_blocks(node, context.snapshot)
+    if method is not None and method.eventual and node.claim is not None and node.claim.spec.termination_grace_period:
+        blocks = [each for each in blocks if each.code == "DoNotDisruptPod"]  # the deadline ends a PDB's hold
+    if blocks or method is None:
+        return blocks[0] if blocks else None
+    return _no_longer_wanted(node, context, method, record)
+
+
+def _no_longer_wanted(node: ClusterNode, context: Context, method: Method, record: Record) -> Refusal | None:
+    """What the method itself has against the node by now.
+
+    Consolidation that waits for a replacement does not start its quiet period over because a pod finished meanwhile,
+    and a node that became empty may go with the others.
+    """
+    ignored = {"Empty"} | ({"Waiting"} if record.replacements and method.gives_way else set())
+    refusals = method.refusals(build_candidate(node, context.snapshot), context)
+    return next((each for each in refusals if each.code not in ignored), None)
+
+
+def _unplanned_pod(node: ClusterNode, planned: Collection[str] | None) -> Refusal | None:
+    """A pod nobody found a place for when the command was planned."""
+    if planned is None:
+        return None
+    pod = next((pod for pod in node.pods if pod.reschedulable and pod.metadata.uid not in planned), None)
+    if pod is None:
+        return None
+    return Refusal("UnplannedPod", f"node/{node.name}", f"pod {pod.key} was bound to it after the command was planned")
+
+
+class _BudgetCheck:
+    """Counts the candidates of one command against their NodePools' budgets, beside everything else that is under way.
+
+    Uncommitted commands that started later do not count: where a budget was lowered, the earlier command goes first.
+    """
+
+    def __init__(self, record: Record, claims: Collection[str], snapshot: Snapshot) -> None:
+        self._record = record
+        self._claims = claims
+        self._snapshot = snapshot
+        self._taken: Counter[str] = Counter()
+        self._counts: dict[str, NodeCounts] = {}
+
+    def take(self, node: ClusterNode) -> Refusal | None:
+        """Count one more candidate, or say which budget does not allow it."""
+        pool = self._snapshot.nodepools.get(node.nodepool_name)
+        if pool is None:
+            return None
+        counts = self._others(pool)
+        counts = replace(counts, disrupting=counts.disrupting + self._taken[pool.name])
+        allowed = allowance(pool, self._record.reason, counts, self._snapshot.at)
+        if allowed.permits():
+            self._taken[pool.name] += 1
+            return None
+        nodes = f"budget {allowed.bound_by.spec.nodes!r}" if allowed.bound_by is not None else "the budget"
+        why = f"{nodes} of nodepool {pool.name} allows {allowed.limit} for {self._record.reason} by now"
+        why += f": {allowed.fault}" if allowed.fault else f", {counts.disrupting} in use"
+        return Refusal("Budget", f"node/{node.name}", why)
+
+    def _others(self, pool: NodePool) -> NodeCounts:
+        """The nodes of a pool as its budgets count them, this command's own left out of those under way."""
+        if pool.name not in self._counts:
+            counted = [node for node in self._snapshot.nodes_by_pool.get(pool.name, ()) if node.counted]
+            busy = [node for node in counted if node.busy and not self._yields(node)]
+            self._counts[pool.name] = NodeCounts(total=len(counted), disrupting=len(busy))
+        return self._counts[pool.name]
+
+    def _yields(self, node: ClusterNode) -> bool:
+        """Whether a node is this command's own, or one of a command that started later and may still be taken back."""
+        if node.claim is not None and node.claim.name in self._claims:
+            return True
+        record = node.record
+        if record is None or record.committed or node.deleting:
+            return False
+        return (record.started_at, record.id) > (self._record.started_at, self._record.id)
+
+
+def describe(obstacles: Mapping[str, Refusal]) -> str:
+    """Why a command is taken back, in one line."""
+    first, *others = (f"{each.about.partition('/')[2]}: {each.message}" for each in obstacles.values())
+    return first + (f" (and {len(others)} more)" if others else "")
