@@ -17,8 +17,8 @@ CALLS_PER_NODE = 20
 """For the old node's end and the new node's start together, one pod a node, each of these once.
 
 The end, 11: the claim's deadline and its delete, the warning's label off, the node's delete, its taints, Draining, one
-eviction, the node's pods listed, Drained with InstanceTerminating, two finalizers. The start, 8: the claim, its labels, Launched, the node's
-registration, Registered, a pod event, the node's label, Initialized. Some pods first land on a node that goes as well.
+eviction, the pods listed, Drained with InstanceTerminating, two finalizers. The start, 8: the claim, its labels,
+Launched, the registration, Registered, a pod event, the label, Initialized. Some pods first land on a leaving node.
 """
 PLAYING_THE_CLOUD = {("create", "Node"), ("get", "Node"), ("list", "Node"), ("get", "KWOKNodeClass")}
 TYPE = "c-1x-amd64-linux"

@@ -82,7 +82,7 @@ def test_after_the_first_rounds_instances_are_compared_every_two_minutes():
     live(story, node_class(), POOL, deployment(replicas=1))
 
 
-def test_pods_of_a_node_whose_claim_was_forced_away_are_drained_and_run_elsewhere():
+def test_pods_of_a_node_whose_claim_was_forced_away_run_elsewhere():
     async def story(life):
         await quiet(life)
         (node,) = life.nodes
@@ -235,6 +235,21 @@ def test_a_round_that_failed_is_soon_followed_by_another():
         began = life.world.clock.now()
         await life.until(lambda: claim.name not in {each.name for each in life.claims}, within=35)
         assert life.world.clock.now() - began > timedelta(seconds=28)  # ten seconds, and then twenty
+
+    live(story, node_class(), POOL, deployment(replicas=1))
+
+
+def test_an_instance_whose_claim_the_cache_does_not_know_is_not_terminated():
+    async def story(life):
+        await quiet(life)
+        await asyncio.sleep(60)
+        (node,) = life.nodes
+        state = life.parts.manager.state
+        claim = state.claims.items[life.claims[0].key]
+        state.claims._forget(claim.key)  # as if its watch had never told of it
+        await life.parts.manager.garbage.collect()
+        assert node.name in names(life)
+        assert claim.key in state.claims.items
 
     live(story, node_class(), POOL, deployment(replicas=1))
 

@@ -94,12 +94,20 @@ class GarbageCollection:
         """Terminate instances nobody claims, and delete nodes that have nothing."""
         if self._context.state.claims.unreadable:
             return True  # what they claim cannot be told, so nothing counts as unclaimed
+        leaked = self._leaked(instances)
+        if leaked:  # the NodeClaim cache may be behind, and an instance that is terminated does not come back
+            await self._context.refresh_claims()
+            leaked = self._leaked(instances)
         holdings, now = self._ours(replace(self._held(), instances=instances)), self._context.clock.now()
-        leaked = [instance for instance in leaked_instances(holdings, now) if not self._is_strange(instance)]
         orphaned = sorted(orphaned_nodes(holdings, now), key=lambda node: node.name)
         ends = [*(partial(self._terminate, each) for each in leaked), *(partial(self._drop, each) for each in orphaned)]
         await abreast(lambda end: end(), ends)
         return True
+
+    def _leaked(self, instances: tuple[Instance, ...]) -> list[Instance]:
+        holdings = self._ours(replace(self._held(), instances=instances))
+        found = leaked_instances(holdings, self._context.clock.now())
+        return [instance for instance in found if not self._is_strange(instance)]
 
     async def _drop(self, node: Node) -> None:
         log.warning("deleting node", extra={"node": node.name, "reason": "neither nodeclaim nor instance"})
