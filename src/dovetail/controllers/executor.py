@@ -21,7 +21,7 @@ from dovetail.controllers.figures import count_created, count_failed
 from dovetail.core.disruption.backoff import FailedCommands, after_failure
 from dovetail.core.disruption.command import Command, cheapest
 from dovetail.core.disruption.progress import TOO_LATE, Next, abandoned, judge, names_a_command, running_commands
-from dovetail.core.disruption.recheck import describe
+from dovetail.core.disruption.recheck import describe, worth_waiting
 from dovetail.core.lifecycle.drain import drain_patch, is_shut, reopening_patch, taints_patch
 from dovetail.core.lifecycle.patches import conditions_patch
 from dovetail.core.provisioning.claims import claim_for
@@ -51,6 +51,7 @@ from dovetail.runtime.reconciler import Reconciler
 
 log = logging.getLogger(__name__)
 POLL_SECONDS = 1.0
+RECHECK_SECONDS = 5.0
 Body = dict[str, Any]
 
 
@@ -276,10 +277,13 @@ class Executor:
         await self._mark(staying, state.record, drain_patch)  # no new pods come to them while they are checked
         obstacles = await self._commit_check.find_obstacles(state, self._planned_pods.get(state.record.id))
         paused = self._paused(state)
+        if paused is None and worth_waiting(state, obstacles, self._context.clock.now()):
+            return RECHECK_SECONDS
         kept = [claim for claim in map(self._latest, staying) if claim.name not in obstacles]
         if paused is not None or (obstacles and (state.record.replacements or not kept)):
             tell_kept(self._context, state, obstacles)
-            await self._take_back(state, str(paused) if paused is not None else describe(obstacles))
+            why = str(paused) if paused is not None else describe(obstacles)
+            await self._take_back(state, why, failed=paused is None)
             return None
         if obstacles:
             tell_kept(self._context, state, obstacles)
@@ -319,14 +323,17 @@ class Executor:
 
         await abreast(delete, claims)
 
-    async def _take_back(self, state: CommandState, why: str) -> None:
-        """Roll a command back whose replacements are ready: those that no pod uses yet go as well."""
+    async def _take_back(self, state: CommandState, why: str, *, failed: bool) -> None:
+        """Roll a command back whose replacements are ready: those that no pod uses yet go as well.
+
+        The pool is left alone for a while: the planner may not see yet what kept the node, and would buy again.
+        """
         ready = [claim for claim in state.replacements if not claim.deleting and claim not in abandoned(state)]
         unused = await abreast(self._commit_check.is_unused, ready)
         for claim in (claim for claim, is_unused in zip(ready, unused, strict=True) if is_unused):
             self._context.endings[claim.metadata.uid] = "rolled_back"
             await self._context.delete_claim(claim)
-        await self._roll_back(state, why, failed=False)
+        await self._roll_back(state, why, failed=failed)
 
     def _forget(self, command: str) -> bool:
         """Whether this process planned the command; it needs nothing of that any more."""

@@ -9,18 +9,23 @@ or a pod that was not there when the command was planned keeps the node.
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from datetime import datetime
 
 from dovetail.core.disruption.allowance import NodeCounts, allowance
 from dovetail.core.disruption.candidates import build_candidate, pod_blocks
 from dovetail.core.disruption.context import Context
 from dovetail.core.disruption.methods import METHODS
 from dovetail.core.disruption.methods.base import Method
+from dovetail.core.disruption.progress import timeout
 from dovetail.model.command import CommandState, Record
 from dovetail.model.labels import DO_NOT_DISRUPT
 from dovetail.model.nodepool import NodePool
 from dovetail.model.reason import Reason
 from dovetail.model.refusal import Refusal
 from dovetail.model.snapshot import ClusterNode, Snapshot
+
+_PASSING = frozenset({"PodDisruptionBudget", "Budget"})
+"""Obstacles that usually pass by themselves."""
 
 
 def find_obstacles(
@@ -114,7 +119,7 @@ class _BudgetCheck:
         nodes = f"budget {allowed.bound_by.spec.nodes!r}" if allowed.bound_by is not None else "the budget"
         why = f"{nodes} of nodepool {pool.name} allows {allowed.limit} for {self._record.reason} by now"
         why += f": {allowed.fault}" if allowed.fault else f", {counts.disrupting} in use"
-        return Refusal("Budget", f"node/{node.name}", why)
+        return Refusal("Budget", f"node/{node.name}", why, permanent=allowed.limit == 0)
 
     def _others(self, pool: NodePool) -> NodeCounts:
         """The nodes of a pool as its budgets count them, this command's own left out of those under way."""
@@ -132,6 +137,16 @@ class _BudgetCheck:
         if record is None or record.committed or node.deleting:
             return False
         return (record.started_at, record.id) > (self._record.started_at, self._record.id)
+
+
+def worth_waiting(state: CommandState, obstacles: Mapping[str, Refusal], now: datetime) -> bool:
+    """Whether a command with replacements waits: PDBs and budgets are in use by what else is under way.
+
+    Taking it back would delete what was bought for it, only to buy it again. It waits no longer than for replacements.
+    """
+    passing = all(each.code in _PASSING and not each.permanent for each in obstacles.values())
+    in_time = now - state.record.started_at <= timeout(state.record.candidates)
+    return bool(obstacles) and state.record.replacements > 0 and passing and in_time
 
 
 def describe(obstacles: Mapping[str, Refusal]) -> str:

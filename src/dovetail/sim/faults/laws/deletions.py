@@ -1,16 +1,21 @@
 """Every claim the controllers delete has a cause that can be seen, and no node goes before its replacement is there.
 
-Causes: marked by a command; deleted by somebody, itself, its node or its pool; expired for good; never became a node;
-its instance is gone; unhealthy in a pool that repairs; warned of by the cloud.
+Causes: marked by a command; bought for a command that was taken back; deleted by somebody, itself, its node or pool;
+expired for good; never became a node; its instance is gone; unhealthy in a pool that repairs; warned of by the cloud.
 """
 
-from dovetail.model.command import read_record
+from dovetail.model.command import REPLACES_ANNOTATION, read_record
+from dovetail.model.conditions import find
+from dovetail.model.kinds import POD
 from dovetail.model.nodeclaim import INITIALIZED, REGISTERED, NodeClaim
+from dovetail.model.pod import Pod
 from dovetail.sim.faults.history import marked_for
 from dovetail.sim.faults.laws.base import Law
 from dovetail.sim.world import Call
 
 _SICK = {("Ready", "False"), ("Ready", "Unknown"), ("NetworkUnavailable", "True")}
+MOMENT = 30.0
+"""Seconds that calls may take from the list of a node's pods to the deletion of its claim."""
 _PRESSED = {("DiskPressure", "True"), ("MemoryPressure", "True"), ("PIDPressure", "True")}
 
 
@@ -49,11 +54,34 @@ class DeletionsHaveACause(Law):
         node = self.history.node_of(claim)
         if not claim.has(REGISTERED) or node is None or node.value.deleting:
             return True
+        if self._unneeded(claim):
+            return True
         if node.value.provider_id in self.history.warned:
             return True
         if node.value.name in self.history.lost_nodes and not node.value.ready:
             return True
         return self._expired(claim) or self._sick(claim)
+
+    def _unneeded(self, claim: NodeClaim) -> bool:
+        """Whether it replaces nodes of a command that lets none of them go, and nothing runs on it that has to move."""
+        command = claim.metadata.annotations.get(REPLACES_ANNOTATION, "")
+        if not command or self.history.node_of(claim) is None:
+            return False
+        records = [read_record(each.value) for each in self.history.claims.values()]
+        committed = any(record is not None and record.id == command and record.committed for record in records)
+        return not committed and not self._has_pods(claim)
+
+    def _has_pods(self, claim: NodeClaim) -> bool:
+        """Whether a pod was bound to its node before the moment in which the controllers looked."""
+        node = self.history.node_of(claim)
+        pods = self.history.world.store.pods_on(node.value.name) if node is not None else ()
+        values = [record.value(POD) for record in pods]
+        return any(isinstance(pod, Pod) and pod.reschedulable and self._bound_before(pod) for pod in values)
+
+    def _bound_before(self, pod: Pod) -> bool:
+        scheduled = find(pod.status.conditions, "PodScheduled")
+        since = scheduled.last_transition_time if scheduled is not None else None
+        return since is not None and (self.history.world.clock.now() - since).total_seconds() > MOMENT
 
     def _expired(self, claim: NodeClaim) -> bool:
         created_at, expire_after = claim.metadata.creation_timestamp, claim.spec.expire_after
