@@ -56,7 +56,7 @@ CHANGES = (310.0, "change template", {"which": 0, "label": "1"})
 TWO_NODES = (120.0, "scale", {"which": 0, "replicas": 10})
 FIRST_VANISHES = (340.0, "instance vanishes", {"which": 0})
 PROTECTED = (250.0, "protect pod", {"which": 0, "until": "true"})
-DELETED = (300.0, "delete node", {"which": 0})
+DELETED = (300.0, "delete claim", {"which": 0})
 LOST_IN_THE_DRAIN = (320.0, "instance is lost", {"which": 0, "draining": True})
 ONE_AT_A_TIME = {"budgets": [{"nodes": "1"}], "consolidateAfter": "Never"}
 
