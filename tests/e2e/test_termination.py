@@ -100,7 +100,7 @@ def test_a_protected_pod_is_evicted_when_its_time_is_over(prepared, namespace):
         stage(cluster, namespace, pool(), deployment(1, {"karpenter.sh/do-not-disrupt": "25s"}), replicas=1)
         node, pod = only(nodes(cluster))["metadata"]["name"], only(pods(cluster, namespace))["metadata"]
         until = instant(pod["creationTimestamp"]) + timedelta(seconds=25)
-        cluster.kubectl("delete", "node", node, "--wait=false")
+        cluster.kubectl("delete", "nodeclaim", only(claims(cluster))["metadata"]["name"], "--wait=false")
         told = eventually(
             lambda: stopping(cluster, namespace, pod["uid"]),
             "it is evicted",
@@ -110,6 +110,22 @@ def test_a_protected_pod_is_evicted_when_its_time_is_over(prepared, namespace):
         asked_at = instant(told["deletionTimestamp"]) - timedelta(seconds=told["deletionGracePeriodSeconds"])
         assert timedelta() <= asked_at - until <= timedelta(seconds=2 * PATIENCE)
         eventually(lambda: gone(cluster, node), "the node goes", within=20)
+
+
+def test_deleting_a_node_by_hand_evicts_a_protected_pod_and_deleting_its_claim_waits(prepared, namespace):
+    cluster = prepared
+    with controller(cluster, DOVETAIL_CATALOG="generic"):
+        stage(cluster, namespace, pool(), deployment(1, {"karpenter.sh/do-not-disrupt": "true"}), replicas=1)
+        node, claim = only(nodes(cluster))["metadata"]["name"], only(claims(cluster))["metadata"]["name"]
+        cluster.kubectl("delete", "node", node, "--wait=false")
+        eventually(lambda: gone(cluster, node), "the node goes", within=40)
+        eventually(lambda: calm(cluster, namespace, 1), "the pod runs elsewhere", within=60)
+        node, claim = only(nodes(cluster))["metadata"]["name"], only(claims(cluster))["metadata"]["name"]
+        cluster.kubectl("delete", "nodeclaim", claim, "--wait=false")
+        eventually(lambda: events(cluster, "FailedDraining"), "the drain waits for the protected pod", within=40)
+        assert not gone(cluster, node)
+        cluster.kubectl("annotate", "pod", "-n", namespace, "--all", "karpenter.sh/do-not-disrupt-")
+        eventually(lambda: gone(cluster, node), "then the node goes", within=40)
 
 
 def test_a_volume_that_is_still_attached_holds_the_node(prepared, namespace):
