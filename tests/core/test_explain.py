@@ -15,7 +15,7 @@ from dovetail.core.disruption.explain import explain_node
 from dovetail.core.disruption.explain_pod import explain_pod, find_pod
 from dovetail.core.disruption.explain_pool import explain_pool
 from dovetail.core.disruption.planner import plan_disruption
-from dovetail.core.disruption.windows import Allowed, closes_at, draw_calendar, opens_at
+from dovetail.core.disruption.windows import Allowed, draw_calendar
 from dovetail.model.budget import BudgetSpec, Window, parse_budget
 from dovetail.model.duration import Duration
 from dovetail.model.reason import Action, Reason
@@ -199,20 +199,19 @@ def window(schedule, duration):
 
 def test_a_window_closes_at_its_end_and_one_that_is_closed_opens_at_the_next_hit():
     nine = window("0 9 * * *", "4h")
-    assert closes_at(nine, NOON) == NOON + HOUR
-    assert opens_at(nine, NOON) is None
-    assert closes_at(nine, NOON + HOUR) is None
-    assert opens_at(nine, NOON + HOUR) == NOON + 21 * HOUR
+    assert nine.closes_at(NOON) == NOON + HOUR
+    assert nine.opens_at(NOON) is None
+    assert nine.closes_at(NOON + HOUR) is None
+    assert nine.opens_at(NOON + HOUR) == NOON + 21 * HOUR
 
 
 def test_windows_that_touch_or_overlap_count_as_one():
-    assert closes_at(window("0 9-14 * * *", "1h"), NOON) == NOON + 3 * HOUR
-    assert closes_at(window("0 9-14 * * *", "90m"), NOON) == NOON + 3.5 * HOUR
+    assert window("0 9-14 * * *", "1h").closes_at(NOON) == NOON + 3 * HOUR
+    assert window("0 9-14 * * *", "90m").closes_at(NOON) == NOON + 3.5 * HOUR
 
 
 def test_a_window_that_is_always_open_never_closes():
-    assert closes_at(window("* * * * *", "1m"), NOON) is None
-    assert closes_at(None, NOON) is None
+    assert window("* * * * *", "1m").closes_at(NOON) is None
 
 
 @given(
@@ -223,7 +222,7 @@ def test_a_window_that_is_always_open_never_closes():
 def test_a_window_is_open_up_to_the_instant_it_closes_and_not_at_it(schedule, minutes, later):
     found = Window(Schedule.parse(schedule), timedelta(minutes=minutes))
     now = NOON + timedelta(minutes=later)
-    closing, opening = closes_at(found, now), opens_at(found, now)
+    closing, opening = found.closes_at(now), found.opens_at(now)
     if closing is not None:
         assert found.open_at(now)
         assert found.open_at(closing - timedelta(seconds=1))
@@ -246,7 +245,7 @@ def test_law_a_window_closes_where_walking_from_hit_to_hit_ends(schedule, second
             break
         end = hit + found.duration
     endless = end > now + timedelta(days=1.5)
-    assert closes_at(found, now) == (None if end == now or endless else end)
+    assert found.closes_at(now) == (None if end == now or endless else end)
 
 
 def test_a_year_of_windows_that_open_every_minute_is_drawn_as_fast_as_any(monkeypatch):

@@ -5,19 +5,15 @@ Works on the parsed value, so it is only asked when there are no faults. Nothing
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime, timedelta
-from functools import lru_cache
+from datetime import timedelta
 from typing import Any, NamedTuple
 
-from dovetail.model.budget import DEFAULT_BUDGETS, Budget, Window, parse_budget
+from dovetail.model.budget import DEFAULT_BUDGETS, Budget, parse_budget
 from dovetail.model.labels import CAPACITY_TYPE, CAPACITY_TYPES, DO_NOT_DISRUPT
 from dovetail.model.nodepool import NodePool
 from dovetail.model.reason import Action, Reason
 from dovetail.model.wire import Fault
 
-_FROM = datetime(2024, 1, 1, tzinfo=UTC)  # a leap year that starts on a Monday
-_YEAR = timedelta(days=366)
-_STEPS = 60_000  # enough for windows of ten minutes; of shorter ones nothing is claimed
 _BUDGETS = "spec.disruption.budgets"
 
 
@@ -95,7 +91,7 @@ def _reasons_at_work(pool: NodePool) -> list[Reason]:
 
 def _worry(budgets: list[_Placed]) -> Fault | None:
     """What is odd about all the budgets of one reason; the problem leaves room for its name."""
-    always = [each for each in budgets if each.budget.window is None or _never_closes(each.budget.window)]
+    always = [each for each in budgets if each.budget.window is None or each.budget.window.never_closes]
     shut = next((each for each in always if not (each.budget.count or each.budget.percent)), None)
     if shut is not None:
         why = "" if shut.budget.window is None else " (its window never closes)"
@@ -109,21 +105,6 @@ def _worry(budgets: list[_Placed]) -> Fault | None:
         problem = "limits {} only inside windows: at other times every such node may be away at once"
         return Fault(_BUDGETS, problem, None, "add a budget without schedule")
     return None
-
-
-@lru_cache(maxsize=256)
-def _never_closes(window: Window) -> bool:
-    """Whether each hit follows the one before within the duration, all through a year."""
-    hit = window.schedule.next_after(_FROM - timedelta(minutes=1))
-    first = hit
-    for _ in range(_STEPS):
-        if hit is None or first is None or hit >= first + _YEAR:
-            return hit is not None
-        later = window.schedule.last_at_or_before(hit + window.duration, window.duration)
-        if later is None:
-            return False
-        hit = later
-    return False
 
 
 def _expiry_advice(pool: NodePool) -> Iterator[Fault]:

@@ -4,9 +4,10 @@ A budget that cannot be understood raises `ValueError`; whoever holds it must th
 """
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from dovetail.model.duration import Duration
+from dovetail.model.instants import LAST_INSTANT
 from dovetail.model.reason import REASONS_BY_ACTION, VOLUNTARY, Action, Reason
 from dovetail.model.schedule import Schedule
 from dovetail.model.wire import Wire
@@ -26,6 +27,9 @@ DEFAULT_BUDGETS = (BudgetSpec(),)
 """What an absent list means. An explicitly empty list means no ceiling at all."""
 
 
+_SOME_DAY = datetime(2000, 1, 1, tzinfo=UTC)  # any will do: the calendar repeats after 400 years
+
+
 @dataclass(frozen=True, slots=True)
 class Window:
     """The spans of time that begin at each hit of a schedule. Start inclusive, end exclusive, UTC."""
@@ -36,6 +40,22 @@ class Window:
     def open_at(self, now: datetime) -> bool:
         """Whether some hit lies in `(now - duration, now]`."""
         return self.schedule.last_at_or_before(now, self.duration) is not None
+
+    @property
+    def never_closes(self) -> bool:
+        """Whether it is open at all times: each hit follows the one before within the duration."""
+        hit = self.schedule.next_after(_SOME_DAY)
+        return hit is not None and self.schedule.last_before_gap(hit, self.duration) is None
+
+    def closes_at(self, now: datetime) -> datetime | None:
+        """When it closes, if it is open; windows without a gap between them count as one. None if it never closes."""
+        hit = self.schedule.last_at_or_before(now, self.duration)
+        last = self.schedule.last_before_gap(hit, self.duration) if hit is not None else None
+        return last + self.duration if last is not None and LAST_INSTANT - last >= self.duration else None
+
+    def opens_at(self, now: datetime) -> datetime | None:
+        """When it opens next, if it is closed; None if it never does."""
+        return None if self.open_at(now) else self.schedule.next_after(now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +70,19 @@ class Budget:
 
     def governs(self, reason: Reason, now: datetime) -> bool:
         """Whether this budget is in force for `reason` at `now`."""
-        return reason in self.reasons and (self.window is None or self.window.open_at(now))
+        return reason in self.reasons and self.in_force(now)
+
+    def in_force(self, now: datetime) -> bool:
+        """Whether it has no window, or its window is open."""
+        return self.window is None or self.window.open_at(now)
+
+    def closes_at(self, now: datetime) -> datetime | None:
+        """When it ceases to be in force; None if it never does, or is not in force."""
+        return self.window.closes_at(now) if self.window is not None else None
+
+    def opens_at(self, now: datetime) -> datetime | None:
+        """When it comes into force; None if it is in force, or never is again."""
+        return self.window.opens_at(now) if self.window is not None else None
 
     def limit(self, total: int) -> int:
         """The ceiling over `total` nodes: a count as it is, a percentage rounded up."""

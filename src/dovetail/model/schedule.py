@@ -3,13 +3,22 @@
 The dialect is that of robfig/cron's standard parser, in UTC: minute, hour, day of month, month, day of week, or a macro
 such as `@daily`. Zones, seconds, `@every` and weekday 7 are refused. Nothing here reads a clock. Each field is a
 bitmask and the search jumps from month to month, so a rare schedule costs little more than a busy one.
+
+A schedule fires at the same minutes of every firing day. So there are two kinds of gaps: between two minutes of a day,
+and between the last minute of a day and the first minute of the next firing day. `last_before_gap` looks at each once.
 """
 
 from calendar import monthrange
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterator
+from datetime import MAXYEAR, UTC, date, datetime, timedelta
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from dovetail.model.instants import LAST_INSTANT, subtract, to_utc
+
+_MINUTE = timedelta(minutes=1)
+_MINUTES_PER_DAY = 24 * 60
+_CYCLE_YEARS = 400  # after which the calendar repeats, weekdays included
 _HORIZON_YEARS = 5  # a schedule that does not fire within this many years counts as silent
 _MACROS = {
     "@yearly": "0 0 1 1 *",
@@ -51,13 +60,15 @@ class _Mask(NamedTuple):
 class Schedule:
     """A parsed schedule. Equal when spelled equally."""
 
-    __slots__ = ("_days", "_hours", "_minutes", "_months", "_restricts_both", "_weekdays", "text")
+    __slots__ = ("_days", "_hours", "_minutes", "_months", "_restricts_both", "_times", "_weekdays", "text")
 
     def __init__(self, text: str, masks: list[_Mask]) -> None:
         minute, hour, day, month, weekday = masks
         self.text: Final = text
         self._minutes: Final = minute.bits
         self._hours: Final = hour.bits
+        self._times: Final = sum(minute.bits << 60 * each for each in range(24) if hour.bits >> each & 1)
+        """The minutes of a firing day, as bits."""
         self._days: Final = day.bits
         self._months: Final = month.bits
         self._restricts_both: Final = not (day.star or weekday.star)
@@ -78,24 +89,18 @@ class Schedule:
         lengths = (days for month, days in enumerate(_DAYS_IN_MONTH, start=1) if self._months >> month & 1)
         return not self._weekdays[0] or not self._days & ((2 << max(lengths)) - 1)
 
-    @property
-    def fires_every_hour(self) -> bool:
-        """Whether no hour of any day goes by without a firing."""
-        all_days = (2 << 31) - 2
-        open_ended = self._days == all_days and self._weekdays[0] == all_days
-        return open_ended and self._hours == (1 << 24) - 1 and self._months == (2 << 12) - 2 and bool(self._minutes)
-
     def minutes_of(self, hour: datetime) -> int:
         """The minutes at which it fires in the hour of this instant, as bits."""
-        at = _utc(hour)
+        at = to_utc(hour)
         return self._minutes if self._hours >> at.hour & 1 and self._fires_on(at) else 0
 
     def next_after(self, instant: datetime) -> datetime | None:
         """The first firing strictly after `instant`; None if there is none within the horizon of five years."""
-        last_year = (_utc(instant) + timedelta(seconds=1)).year + _HORIZON_YEARS
-        start = _utc(instant).replace(second=0, microsecond=0) + timedelta(minutes=1)
-        if self.never_fires:
+        now = to_utc(instant).replace(microsecond=0)
+        if self.never_fires or now > LAST_INSTANT - _MINUTE:
             return None
+        last_year = min((now + timedelta(seconds=1)).year + _HORIZON_YEARS, MAXYEAR)
+        start = now.replace(second=0) + _MINUTE
         year, month, day = start.year, start.month, start.day
         if self._fires_on(start):
             minute = self._next_minute(start.hour, start.minute)
@@ -110,9 +115,33 @@ class Schedule:
 
     def last_at_or_before(self, instant: datetime, within: timedelta) -> datetime | None:
         """The latest firing h with `instant - within < h <= instant`: the one whose window of that length is open."""
-        now = _utc(instant)
-        fired_at = None if self.never_fires else self._last(now.replace(second=0, microsecond=0), now - within)
-        return fired_at if fired_at is not None and fired_at > now - within else None
+        now = to_utc(instant)
+        start = now.replace(second=0, microsecond=0)
+        fired_at = None if self.never_fires else self._last(start, subtract(now, within))
+        return fired_at if fired_at is not None and now - fired_at < within else None
+
+    def last_before_gap(self, fired_at: datetime, longest: timedelta) -> datetime | None:
+        """The first firing, from this one on, that no other follows within `longest`; None if each is followed."""
+        minutes = longest // _MINUTE  # gaps are whole minutes
+        day, at, last = fired_at.date(), fired_at.hour * 60 + fired_at.minute, _highest(self._times)
+        unfollowed = _unfollowed(self._times, minutes)
+        minute = _lowest(unfollowed >> at << at)
+        if minute != last:
+            return _instant(day, minute)
+        if _lowest(unfollowed) == last:  # no day has a gap of its own
+            apart = (minutes + last - _lowest(self._times)) // _MINUTES_PER_DAY  # that two firing days may be, in days
+            last_day = _last_day_before_gap(self, day, apart)
+            return None if last_day is None else _instant(last_day, last)
+        following = self.next_after(_instant(day, last))
+        if following is None or following - _instant(day, last) > longest:
+            return _instant(day, last)
+        return _instant(following.date(), _lowest(unfollowed))
+
+    def firing_days(self, since: date) -> Iterator[tuple[date, int]]:
+        """The first of each month and its firing days as bits, from `since` through one cycle of the calendar."""
+        for number in range(12 * since.year + since.month - 1, 12 * min(since.year + _CYCLE_YEARS + 1, MAXYEAR + 1)):
+            year, month = number // 12, number % 12 + 1
+            yield date(year, month, 1), self._days_of(year, month)
 
     def _last(self, start: datetime, floor: datetime) -> datetime | None:
         year, month, day = start.year, start.month, start.day
@@ -165,6 +194,23 @@ class Schedule:
 
     def __repr__(self) -> str:
         return f"Schedule({self.text!r})"
+
+
+@lru_cache(maxsize=1024)
+def _last_day_before_gap(schedule: Schedule, since: date, longest: int) -> date | None:
+    """The first firing day from `since`, itself one, that no other follows within so many days; None if none is."""
+    last = since
+    for first, days in schedule.firing_days(since):
+        bits = days >> since.day << since.day if first <= since else days
+        if not bits:
+            continue
+        if (first - last).days + _lowest(bits) - 1 > longest:
+            return last
+        unfollowed = _lowest(_unfollowed(bits, longest))
+        last = first.replace(day=unfollowed)
+        if unfollowed != _highest(bits):
+            return last
+    return None
 
 
 @lru_cache(maxsize=1024)
@@ -244,15 +290,23 @@ def _days_on(weekdays: int, first: int) -> int:
     return sum(1 << day for day in range(1, 32) if weekdays >> ((first + day - 1) % 7) & 1)
 
 
+def _unfollowed(bits: int, within: int) -> int:
+    """Those bits after which none of the next `within` is set; the highest always is one."""
+    near, reach, wanted = 0, 0, min(within, bits.bit_length())
+    while reach < wanted:  # `near` has every bit with another among the next `reach`: doubled until that is enough
+        step = min(max(reach, 1), wanted - reach)
+        near |= (near if reach else bits) >> step
+        reach += step
+    return bits & ~near
+
+
+def _instant(day: date, minute: int) -> datetime:
+    return datetime(day.year, day.month, day.day, minute // 60, minute % 60, tzinfo=UTC)
+
+
 def _lowest(bits: int) -> int:
     return (bits & -bits).bit_length() - 1
 
 
 def _highest(bits: int) -> int:
     return bits.bit_length() - 1
-
-
-def _utc(instant: datetime) -> datetime:
-    if instant.tzinfo is None:
-        raise TypeError("an instant carries its time zone; pass an aware datetime")
-    return instant.astimezone(UTC)

@@ -11,7 +11,6 @@ from dovetail.core.disruption.facts import FactBook
 from dovetail.core.disruption.said import Terms
 from dovetail.core.disruption.simulations import Simulations, View
 from dovetail.core.disruption.waits import consolidation_window, has_grace
-from dovetail.core.disruption.windows import closes_at
 from dovetail.core.provisioning.eligibility import displaced_pods, provisionable_pods
 from dovetail.core.scheduling.rooms import still_standing
 from dovetail.core.scheduling.sweep import Sweep
@@ -197,9 +196,7 @@ class Purse:
         nodes = allowed.bound_by.spec.nodes if allowed.bound_by is not None else ""
         use = f"{allowed.disrupting} in use" + (f", {ahead} ahead of it" if ahead else "")
         why = f"budget {nodes!r} of nodepool {pool} allows {allowed.limit} for {self._reason}: {use}"
-        closing = closes_at(
-            allowed.bound_by.window if allowed.bound_by is not None else None, self._context.snapshot.at
-        )
+        closing = allowed.bound_by.closes_at(self._context.snapshot.at) if allowed.bound_by is not None else None
         return Refusal("Budget", pool, why, closing, permanent=allowed.limit == 0 and closing is None)
 
     def spend(self, candidate: Candidate) -> None:

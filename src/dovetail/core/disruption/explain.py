@@ -18,7 +18,6 @@ from dovetail.core.disruption.methods import METHODS
 from dovetail.core.disruption.methods.base import Method, Proposal, expecting
 from dovetail.core.disruption.notices import unreadable_objects
 from dovetail.core.disruption.planner import consider
-from dovetail.core.disruption.windows import closes_at
 from dovetail.model.budget import Budget
 from dovetail.model.nodepool import NodePool
 from dovetail.model.protection import protection
@@ -170,7 +169,7 @@ def _spent(budget: Budget, place: tuple[int, int], counts: NodeCounts, now: date
     use = f", {counts.disrupting} in use" if counts.disrupting else ""
     number, among = place
     message = f"budget {number} of {among} ({budget.spec.nodes!r}) in force allows {limit} of {counts.total} nodes{use}"
-    closing = closes_at(budget.window, now)
+    closing = budget.closes_at(now)
     return Obstacle("Budget", message, closing, permanent=limit == 0 and closing is None)
 
 

@@ -6,7 +6,7 @@ from datetime import datetime
 from dovetail.core.disruption.allowance import Allowance, NodeCounts, count_nodes, read_budgets
 from dovetail.core.disruption.context import Context
 from dovetail.core.disruption.notices import unreadable_objects
-from dovetail.core.disruption.windows import ACTION_BY_REASON, closes_at, opens_at
+from dovetail.core.disruption.windows import ACTION_BY_REASON
 from dovetail.model.budget import Budget
 from dovetail.model.nodepool import NodePool
 from dovetail.model.quantity import Quantity
@@ -82,9 +82,9 @@ def _views(pool: NodePool, total: int, now: datetime) -> list[BudgetView]:
             number=number,
             budget=budget,
             limit=budget.limit(total),
-            in_force=budget.window is None or budget.window.open_at(now),
-            closes_at=closes_at(budget.window, now),
-            opens_at=opens_at(budget.window, now),
+            in_force=budget.in_force(now),
+            closes_at=budget.closes_at(now),
+            opens_at=budget.opens_at(now),
         )
         for number, budget in enumerate(read_budgets(pool), start=1)
     ]

@@ -72,14 +72,13 @@ def next_turn(
 
 
 def _edges(pool: NodePool, now: datetime) -> Iterator[datetime]:
-    """When a budget's window opens, or may close: windows that follow each other without a gap are told one by one."""
+    """When a budget's window opens or closes."""
     try:
         budgets = read_budgets(pool)
     except ValueError:
         return  # blocked until somebody writes it anew
-    for window in (budget.window for budget in budgets if budget.window is not None):
-        opened = window.schedule.last_at_or_before(now, window.duration)
-        edge = opened + window.duration if opened is not None else window.schedule.next_after(now)
+    for budget in budgets:
+        edge = budget.closes_at(now) or budget.opens_at(now)
         if edge is not None:
             yield edge
 

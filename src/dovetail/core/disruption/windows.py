@@ -1,26 +1,19 @@
-"""When budgets open and close, and what they allow hour by hour.
-
-Arithmetic over schedules; nothing here reads a clock. Windows that follow each other without a gap count as one.
-"""
+"""What budgets allow, hour by hour. Arithmetic over schedules; nothing here reads a clock."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from functools import lru_cache
-from itertools import pairwise
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from dovetail.core.disruption.allowance import read_budgets
 from dovetail.model.budget import Budget, Window
+from dovetail.model.instants import add, subtract
 from dovetail.model.nodepool import NodePool
 from dovetail.model.reason import Action, Reason
 
 HOUR = timedelta(hours=1)
 MINUTE = timedelta(minutes=1)
 INSTANT = timedelta(microseconds=1)
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-MOST_HOURS = 20_000
-"""Windows that follow each other for so many hours without a gap have no end worth telling."""
 
 ACTION_BY_REASON = {
     Reason.EXPIRED: Action.EXPIRATION,
@@ -29,48 +22,6 @@ ACTION_BY_REASON = {
     Reason.UNDERUTILIZED: Action.CONSOLIDATION,
 }
 """What people call it when a node goes for this reason, in the order methods are tried."""
-
-
-def closes_at(window: Window | None, now: datetime) -> datetime | None:
-    """When a window that is open closes; None if it never does, or is closed."""
-    hit = window.schedule.last_at_or_before(now, window.duration) if window is not None else None
-    if window is None or hit is None or _endless(window):
-        return None
-    end = hit + window.duration
-    for _ in range(MOST_HOURS):
-        hit = window.schedule.last_at_or_before(end, window.duration)
-        if hit is None:
-            return end
-        end = _last_of_hour(window, hit) + window.duration
-    return None
-
-
-def _endless(window: Window) -> bool:
-    """Whether every window lasts until the next one opens, hour after hour."""
-    minutes = window.schedule.minutes_of(EPOCH)
-    return window.schedule.fires_every_hour and _widest_gap(minutes | minutes << 60) <= window.duration
-
-
-def _last_of_hour(window: Window, hit: datetime) -> datetime:
-    """The last hit of the same hour, if windows follow each other without a gap up to there; else this one."""
-    minutes = window.schedule.minutes_of(hit) >> hit.minute
-    if _widest_gap(minutes) > window.duration:
-        return hit
-    return hit + MINUTE * (minutes.bit_length() - 1)
-
-
-@lru_cache(maxsize=256)
-def _widest_gap(minutes: int) -> timedelta:
-    """The longest time between two neighbours of these minutes, given as bits."""
-    hits = [minute for minute in range(minutes.bit_length()) if minutes >> minute & 1]
-    return MINUTE * max((later - earlier for earlier, later in pairwise(hits)), default=0)
-
-
-def opens_at(window: Window | None, now: datetime) -> datetime | None:
-    """When a window opens next; None if it is open, or never opens again."""
-    if window is None or window.open_at(now):
-        return None
-    return window.schedule.next_after(now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +51,7 @@ def draw_calendar(pool: NodePool, total: int, start: datetime, hours: int) -> Ca
         return Calendar(start, total, dict.fromkeys(ACTION_BY_REASON.values(), nothing), fault=str(error))
     known: dict[tuple[_Pattern, ...], dict[Reason, Allowed]] = {}
     drawn = []
-    for hour in (start + HOUR * number for number in range(hours)):
+    for hour in (add(start, HOUR * number) for number in range(hours)):
         patterns = tuple(_pattern(budget.window, hour) for budget in budgets)
         if patterns not in known:
             known[patterns] = _hour(budgets, patterns, total)
@@ -137,9 +88,8 @@ ALWAYS = _Pattern(HOUR, 0, HOUR)
 def _pattern(window: Window | None, hour: datetime) -> _Pattern:
     if window is None:
         return ALWAYS
-    before = hour - INSTANT
-    hit = window.schedule.last_at_or_before(before, window.duration)
-    carried = min(hit + window.duration - hour, HOUR) if hit is not None else timedelta()
+    hit = window.schedule.last_at_or_before(subtract(hour, INSTANT), window.duration)
+    carried = min(window.duration - (hour - hit), HOUR) if hit is not None else timedelta()
     return _Pattern(carried, window.schedule.minutes_of(hour), window.duration)
 
 
