@@ -14,6 +14,7 @@ from dovetail.core.lifecycle.detachment import awaiting_words, find_attached, na
 from dovetail.core.lifecycle.drain import MINIMUM_DRAIN, Drain, plan_drain, waiting_words
 from dovetail.core.lifecycle.patches import conditions_patch
 from dovetail.model.conditions import ConditionList, Verdict, find
+from dovetail.model.instants import add
 from dovetail.model.kinds import NODE
 from dovetail.model.node import Node
 from dovetail.model.nodeclaim import (
@@ -60,7 +61,7 @@ class Departure:
             self._tell(node, "AwaitingVolumeDetachment", message)
             verdicts.append(Verdict(VOLUMES_DETACHED, "Unknown", "AwaitingVolumeDetachment", message))
             await self.judge(claim, verdicts)
-            return self._until(deadline + _MOMENT if deadline is not None else None)
+            return self._until(add(deadline, _MOMENT) if deadline is not None else None)
         elapsed = Verdict(VOLUMES_DETACHED, "False", "TerminationGracePeriodElapsed", awaiting_words(attached))
         verdicts.append(elapsed if attached else Verdict(VOLUMES_DETACHED))
         wait = await self._recheck_pods(node, claim, deadline)
@@ -128,7 +129,7 @@ class Departure:
 
     def _left_of_the_minimum(self, claim: NodeClaim) -> timedelta:
         now = self._context.clock.now()
-        return (_began_at(claim) or now) + MINIMUM_DRAIN - now
+        return add(_began_at(claim) or now, MINIMUM_DRAIN) - now
 
     def _unread(self, node: Node, deadline: datetime | None, odd: Collection[Key]) -> float | None:
         """A pod nobody can read may run on this very node: it stays until that is cleared up, or its deadline is."""

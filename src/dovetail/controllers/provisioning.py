@@ -19,6 +19,7 @@ from dovetail.core.lifecycle.deadline import read_deadline
 from dovetail.core.provisioning.eligibility import AHEAD, NOT_FOR_US
 from dovetail.core.provisioning.plan import Launch, ProvisioningPlan, plan_provisioning
 from dovetail.core.scheduling.register import Register
+from dovetail.model.instants import subtract
 from dovetail.model.kinds import NODE_POOL, POD
 from dovetail.model.nodeclaim import NodeClaim
 from dovetail.model.nodepool import NodePool
@@ -93,7 +94,7 @@ class Provisioner:
             self._batch.trigger(before.metadata.uid)
         known, deadline = _end_of(before), _end_of(after)
         if after is not None and deadline is not None and deadline != known:
-            self._ahead[after.metadata.uid] = deadline - AHEAD
+            self._ahead[after.metadata.uid] = subtract(deadline, AHEAD)
             self._owed.set()
         elif before is not None and deadline is None:
             self._ahead.pop(before.metadata.uid, None)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from dovetail.model.duration import Duration
+from dovetail.model.instants import add
 from dovetail.model.labels import DO_NOT_DISRUPT
 from dovetail.model.pod import Pod
 
@@ -39,5 +40,5 @@ def protection(pod: Pod, now: datetime) -> Protection:
     created_at = pod.metadata.creation_timestamp
     if span.total_seconds() <= 0 or created_at is None:
         return Protection(active=True, fault=f"duration {written!r} must be longer than nothing")
-    until = created_at + span
+    until = add(created_at, span)
     return Protection(active=now < until, until=until)

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from dovetail.cli.view.printing import counted, print_document, stamp
 from dovetail.core.disruption.windows import HOUR, Allowed, Calendar
+from dovetail.model.instants import add
 
 _DAY = 24
 _NO_MONTH = 28  # days in a row that are told apart without one
@@ -32,7 +33,7 @@ def calendar_document(pool: str, calendar: Calendar) -> dict[str, Any]:
         "fault": calendar.fault or None,
         "actions": {
             str(action): [
-                {"hour": stamp(calendar.start + HOUR * number), "least": each.least, "most": each.most}
+                {"hour": stamp(add(calendar.start, HOUR * number)), "least": each.least, "most": each.most}
                 for number, each in enumerate(hours)
             ]
             for action, hours in calendar.hours_by_action.items()
@@ -64,7 +65,7 @@ def _print_grid(console: Console, calendar: Calendar, hours: Sequence[Allowed]) 
     label = "%a %d" if len(hours) <= _DAY * _NO_MONTH else "%a %d %b"
     console.print(f"{'':{len(calendar.start.strftime(label))}}{heading}", style="dim")
     for first in range(0, len(hours), _DAY):
-        day = calendar.start + timedelta(hours=first)
+        day = add(calendar.start, timedelta(hours=first))
         row = Text(day.strftime(label))
         for each in hours[first : first + _DAY]:
             row.append(f" {_digits(each):>{width}}", style=_colour(each, calendar.total))

@@ -196,7 +196,8 @@ def _allowed_text(console: Console, told: PoolExplanation) -> None:
 
 def _force(view: BudgetView, now: datetime) -> Text:
     if view.in_force:
-        return Text(f"in force until {moment(view.closes_at, now)}" if view.closes_at else "in force", style="yellow")
+        until = f"in force until {moment(view.closes_at, now)}" if view.closes_at else "always in force"
+        return Text(until, style="yellow")
     return Text(f"opens {moment(view.opens_at, now)}" if view.opens_at else "never opens", style="dim")
 
 

@@ -14,6 +14,7 @@ from dovetail.core.disruption.waits import consolidation_window, has_grace
 from dovetail.core.provisioning.eligibility import displaced_pods, provisionable_pods
 from dovetail.core.scheduling.rooms import still_standing
 from dovetail.core.scheduling.sweep import Sweep
+from dovetail.model.instants import subtract
 from dovetail.model.labels import INSTANCE_TYPE
 from dovetail.model.lazy import lazy
 from dovetail.model.pod import Pod
@@ -154,7 +155,7 @@ class Context:
         restless: list[str] = []
         for pool in self.snapshot.nodepools.values():
             window, graced = consolidation_window(pool), has_grace(pool)
-            began = self.snapshot.at - window
+            began = subtract(self.snapshot.at, window)
             for node in self.snapshot.nodes_by_pool.get(pool.name, ()) if window or graced else ():
                 since = node.quiet_since
                 if graced if since is None else since > began:  # grace does not end before it has begun

@@ -6,7 +6,7 @@ disagree. Decides nothing.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
 
 from dovetail.core.disruption.pdbs import find_block, matching
@@ -15,6 +15,7 @@ from dovetail.core.lifecycle.drain import Drain, Tier, grace_of, left_alone, pla
 from dovetail.core.provisioning.eligibility import usable_pools
 from dovetail.core.scheduling.solve import Placement, solve
 from dovetail.model.conditions import find
+from dovetail.model.instants import add, seconds, subtract
 from dovetail.model.nodeclaim import DRAINED, INSTANCE_TERMINATING, VOLUMES_DETACHED
 from dovetail.model.pod import Pod
 from dovetail.model.protection import protection
@@ -92,7 +93,7 @@ def explain_drain(node: ClusterNode, pdbs: Sequence[PodDisruptionBudget], now: d
     deadline = read_deadline(claim) if claim is not None else None
     since = _since(node)
     if deadline is None and since is None and claim is not None and claim.spec.termination_grace_period is not None:
-        deadline = now + claim.spec.termination_grace_period.span
+        deadline = add(now, claim.spec.termination_grace_period.span)
     drain = plan_drain(node, now, deadline)
     views = [_pod_view(pod, drain, pdbs, _Instants(now, since, deadline)) for pod in node.pods if not pod.terminal]
     views.sort(key=lambda each: (each.state == PodState.LEFT_ALONE, each.tier, each.pod.key))
@@ -106,7 +107,7 @@ class _Instants:
     deadline: datetime | None
 
     def forced_at(self, pod: Pod) -> datetime | None:
-        return None if self.deadline is None else max(self.deadline - grace_of(pod), self.now)
+        return None if self.deadline is None else max(subtract(self.deadline, grace_of(pod)), self.now)
 
 
 def _since(node: ClusterNode) -> datetime | None:
@@ -123,7 +124,7 @@ def _pod_view(pod: Pod, drain: Drain, pdbs: Sequence[PodDisruptionBudget], insta
         return PodView(pod, PodState.LEFT_ALONE, alone)
     ends_at = pod.metadata.deletion_timestamp
     if ends_at is not None:
-        told_at = ends_at - timedelta(seconds=pod.metadata.deletion_grace_period_seconds or 0)
+        told_at = subtract(ends_at, seconds(pod.metadata.deletion_grace_period_seconds or 0))
         return PodView(pod, PodState.STOPPING, "was told to stop", since=told_at, until=ends_at)
     protected = protection(pod, instants.now)
     if protected.active and not drain.evicts_protected:

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from dovetail.core.lifecycle.hashing import HASH_VERSION, template_hash
 from dovetail.model.catalog import InstanceType
 from dovetail.model.conditions import find
+from dovetail.model.instants import add
 from dovetail.model.labels import (
     CAPACITY_TYPE,
     INSTANCE_TYPE,
@@ -61,7 +62,7 @@ def settles_at(claim: NodeClaim, now: datetime) -> datetime | None:
     """When a young claim begins to be held against the catalogue; None if it is already, or never will be."""
     created_at = claim.metadata.creation_timestamp
     young = created_at is not None and now - created_at <= SETTLING
-    return created_at + SETTLING + INSTANT if created_at is not None and young else None
+    return add(created_at, SETTLING + INSTANT) if created_at is not None and young else None
 
 
 def _static(claim: NodeClaim, pool: NodePool) -> bool:

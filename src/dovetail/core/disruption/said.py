@@ -11,6 +11,7 @@ from datetime import datetime
 from dovetail.core.disruption.candidates import Candidate
 from dovetail.core.disruption.drift import SETTLING
 from dovetail.core.disruption.turning import WAITS
+from dovetail.model.instants import add
 from dovetail.model.refusal import Refusal
 
 
@@ -81,5 +82,5 @@ def turns_at(candidate: Candidate, now: datetime) -> datetime | None:
     instants = [until for wait in WAITS if (until := wait(candidate.pool, candidate.claim, now).until) is not None]
     created_at = candidate.claim.metadata.creation_timestamp
     if created_at is not None and now - created_at <= SETTLING:
-        instants.append(created_at + SETTLING)
+        instants.append(add(created_at, SETTLING))
     return min(instants, default=None)

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 
 from dovetail.model.conditions import find
 from dovetail.model.duration import Delay
+from dovetail.model.instants import add
 from dovetail.model.nodeclaim import DRIFTED, NodeClaim
 from dovetail.model.nodepool import NodePool
 from dovetail.model.reason import Action
@@ -60,7 +61,8 @@ def elapsed(since: datetime | None, wait: timedelta | None, now: datetime) -> Wa
         return NEVER
     if since is None:
         return UNSTARTED
-    return OVER if now >= since + wait else Wait(over=False, until=since + wait)
+    until = add(since, wait)
+    return OVER if now >= until else Wait(over=False, until=until)
 
 
 def consolidation_wait(pool: NodePool, claim: NodeClaim, now: datetime) -> Wait:

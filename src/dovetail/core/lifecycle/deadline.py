@@ -15,9 +15,9 @@ def read_deadline(claim: NodeClaim) -> datetime | None:
     written = claim.metadata.annotations.get(TERMINATION_TIMESTAMP, "")
     try:
         deadline = datetime.fromisoformat(written)
-    except ValueError:
+        return deadline.astimezone(UTC) if deadline.tzinfo is not None else None
+    except (ValueError, OverflowError):
         return None
-    return deadline.astimezone(UTC) if deadline.tzinfo is not None else None
 
 
 def deadline_patch(claim: NodeClaim, wanted: datetime) -> dict[str, Any]:

@@ -9,12 +9,13 @@ not count any more then. Meaning of Karpenter's drain.
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from enum import IntEnum
 from typing import Any
 
 from dovetail.core.lifecycle.manual_deletion import evicts_protected
 from dovetail.core.lifecycle.patches import missing, wire
+from dovetail.model import instants
 from dovetail.model.labels import DO_NOT_DISRUPT, EXCLUDE_FROM_LOAD_BALANCERS
 from dovetail.model.node import Node
 from dovetail.model.pod import Pod
@@ -33,7 +34,6 @@ DEFAULT_GRACE = timedelta(seconds=30)
 DISRUPTION_TAINTS = (DISRUPTED_TAINT, DISRUPTION_TAINT)
 CRITICAL = frozenset({"system-cluster-critical", "system-node-critical"})
 _MOMENT = timedelta(milliseconds=1)
-_FOR_EVER = datetime.max.replace(tzinfo=UTC)
 
 
 class Tier(IntEnum):
@@ -114,7 +114,7 @@ def left_alone(pod: Pod, now: datetime) -> str:
 def grace_of(pod: Pod) -> timedelta:
     """How long the pod may take to end."""
     seconds = pod.spec.termination_grace_period_seconds
-    return DEFAULT_GRACE if seconds is None else timedelta(seconds=seconds)
+    return DEFAULT_GRACE if seconds is None else instants.seconds(seconds)
 
 
 def grace_left(deadline: datetime, now: datetime) -> int:
@@ -130,22 +130,22 @@ def must_be_forced(pod: Pod, now: datetime, deadline: datetime | None) -> bool:
     if deleted_at is not None:
         granted = pod.metadata.deletion_grace_period_seconds or 0
         return deleted_at > deadline and granted > grace_left(deadline, now)
-    return now >= deadline - grace_of(pod)
+    return now >= instants.subtract(deadline, grace_of(pod))
 
 
 def _changes_at(waiting: Iterable[Pod], now: datetime, deadline: datetime | None) -> datetime | None:
-    instants = []
+    turns = []
     for pod in waiting:
         deleted_at = pod.metadata.deletion_timestamp
         if deleted_at is not None:
-            instants.append(deleted_at + STUCK_AFTER + _MOMENT)
+            turns.append(instants.add(deleted_at, STUCK_AFTER + _MOMENT))
             continue
         if deadline is not None:
-            instants.append(deadline - grace_of(pod))
+            turns.append(instants.subtract(deadline, grace_of(pod)))
         until = protection(pod, now).until
         if until is not None:
-            instants.append(until)
-    return min((instant for instant in instants if instant > now), default=None)
+            turns.append(until)
+    return min((turn for turn in turns if turn > now), default=None)
 
 
 def waiting_words(drain: Drain, now: datetime) -> str:
@@ -155,7 +155,7 @@ def waiting_words(drain: Drain, now: datetime) -> str:
     held = [(protection(pod, now), pod) for pod in drain.waiting if protection(pod, now).active]
     if not held or drain.evicts_protected:
         return words
-    lasting, pod = max(held, key=lambda each: each[0].until or _FOR_EVER)
+    lasting, pod = max(held, key=lambda each: each[0].until or instants.LAST_INSTANT)
     until = f"until {lasting.until:%Y-%m-%dT%H:%M:%SZ}" if lasting.until else "permanent: somebody has to change it"
     return f"{words}, {len(held)} protected by {DO_NOT_DISRUPT} (Pod={pod.key}, {until})"
 

@@ -7,6 +7,7 @@ expiration of a NodePool is another thing: see the disruption methods.
 
 from datetime import datetime
 
+from dovetail.model.instants import add
 from dovetail.model.nodeclaim import NodeClaim
 
 
@@ -15,4 +16,4 @@ def expires_at(claim: NodeClaim) -> datetime | None:
     after, created_at = claim.spec.expire_after, claim.metadata.creation_timestamp
     if after is None or after.span is None or created_at is None:
         return None
-    return created_at + after.span
+    return add(created_at, after.span)

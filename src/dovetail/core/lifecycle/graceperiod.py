@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from dovetail.core.lifecycle.deadline import deadline_patch
+from dovetail.model.instants import add
 from dovetail.model.nodeclaim import NodeClaim
 
 
@@ -12,7 +13,7 @@ def grace_period_patch(claim: NodeClaim) -> dict[str, Any]:
     period, deleted_at = claim.spec.termination_grace_period, claim.metadata.deletion_timestamp
     if period is None or deleted_at is None:
         return {}
-    return deadline_patch(claim, deleted_at + period.span)
+    return deadline_patch(claim, add(deleted_at, period.span))
 
 
 def stamp(instant: datetime) -> str:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from dovetail.model.conditions import find
+from dovetail.model.instants import add
 from dovetail.model.nodeclaim import LAUNCHED, REGISTERED, NodeClaim
 
 LAUNCH_TIMEOUT = timedelta(minutes=5)
@@ -24,8 +25,8 @@ def judge_liveness(claim: NodeClaim, now: datetime) -> Liveness:
         return Liveness()
     waits = []
     if not claim.has(LAUNCHED):
-        waits.append((_since(claim, LAUNCHED) + LAUNCH_TIMEOUT - now, "launch_timeout"))
-    waits.append((_since(claim, REGISTERED) + REGISTRATION_TIMEOUT - now, "registration_timeout"))
+        waits.append((add(_since(claim, LAUNCHED), LAUNCH_TIMEOUT) - now, "launch_timeout"))
+    waits.append((add(_since(claim, REGISTERED), REGISTRATION_TIMEOUT) - now, "registration_timeout"))
     for wait, reason in waits:
         if wait <= timedelta():
             return Liveness(reason=reason)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from dovetail.model.instants import add
 from dovetail.model.node import Node
 from dovetail.model.nodepool import NodePool, Repair
 from dovetail.model.repair import RepairStatement
@@ -46,7 +47,7 @@ class Ailment:
     @property
     def due_at(self) -> datetime:
         """When the node is eligible for repair because of it."""
-        return self.since + self.toleration
+        return add(self.since, self.toleration)
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,7 @@ function draw({ pool, budgets, cost }, only) {
 }
 
 function force(each, now) {
-  if (each.inForce) return h("span", { class: each.closesAt ? "lasts until" : "lasts now" }, each.closesAt ? ["in force until ", time(each.closesAt, now)] : "in force");
+  if (each.inForce) return h("span", { class: each.closesAt ? "lasts until" : "lasts now" }, each.closesAt ? ["in force until ", time(each.closesAt, now)] : "always in force");
   return h("span", { class: "quiet" }, each.opensAt ? ["opens ", time(each.opensAt, now)] : "never opens");
 }
 
