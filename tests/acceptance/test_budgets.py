@@ -7,8 +7,9 @@ import pytest
 from acceptance.fleet import cluster, drifted, free, planned, running, said, taken, worker
 from acceptance.test_candidates import marked
 from builders import LARGE, NOON, node, nodepool, stamped
-from dovetail.core.disruption.allowance import NodeCounts, allowance, count_nodes, read_budgets
+from dovetail.core.disruption.allowance import NodeCounts, allowance, count_nodes
 from dovetail.core.disruption.context import Context
+from dovetail.model.pool_budgets import read_budgets
 from dovetail.model.reason import VOLUNTARY, Reason
 from dovetail.model.snapshot import ClusterNode
 
@@ -174,6 +175,9 @@ def test_a_window_longer_than_its_recurrence_never_shuts():
         {"nodes": "5", "schedule": "@dailyxyz", "duration": "1h"},
         {"nodes": "5", "schedule": "0 0 30 2 *", "duration": "1h"},
         {"nodes": "5", "schedule": "0 0 * * tue-mon", "duration": "1h"},
+        {"nodes": "5", "schedule": "@daily", "duration": "0m"},
+        {"nodes": "5", "schedule": "@daily", "duration": "-1h"},
+        {"nodes": "5", "schedule": "@daily", "duration": "1ns"},
         {"nodes": "5", "schedule": "@daily"},
         {"nodes": "5", "duration": "1h"},
         {"nodes": "some"},

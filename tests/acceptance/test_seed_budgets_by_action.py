@@ -147,3 +147,131 @@ def test_a_cluster_that_would_consolidate_waits_for_the_control():
         "until 2026-01-05T12:20:00Z"
         in said(cluster(nodes, pools=pools, types=(SMALL, LARGE)), "single-node", "a").message
     )
+
+
+TEN_PERCENT = [{"nodes": "10%"}]
+"""What the CRD writes where nobody wrote anything."""
+
+
+def by_action(budgets, **entries):
+    """The ceilings at noon of a pool with these entries, each a list of budgets."""
+    controls = {"actionControls": {action: {"budgets": written} for action, written in entries.items()}}
+    own = {} if budgets is None else {"budgets": budgets}
+    return {str(reason): limit for reason, limit in limits(nodepool(disruption={**controls, **own}), NOON).items()}
+
+
+@pytest.mark.parametrize("budgets", [None, TEN_PERCENT], ids=["absent", "written by the CRD"])
+@pytest.mark.parametrize(
+    ("entries", "expected"),
+    [
+        ({}, (10, 10, 10, 10)),
+        ({"Drift": [{"nodes": 40}]}, (10, 10, 40, 10)),
+        ({"Consolidation": [{"nodes": 40}]}, (40, 40, 10, 10)),
+        ({"Emptiness": [{"nodes": 40}]}, (40, 10, 10, 10)),
+        ({"Emptiness": [{"nodes": 40}], "Consolidation": [{"nodes": 5}]}, (40, 5, 10, 10)),
+        ({"Emptiness": [{"nodes": 2}], "Consolidation": [{"nodes": 50}]}, (2, 50, 10, 10)),
+        ({"All": [{"nodes": 40}]}, (40, 40, 40, 40)),
+        ({"All": [{"nodes": 40}], "Drift": [{"nodes": 50}]}, (40, 40, 50, 40)),
+        ({"All": [{"nodes": 40}], "Consolidation": [{"nodes": 50}]}, (50, 50, 40, 40)),
+        ({"All": [{"nodes": 40}], "Emptiness": [{"nodes": 50}]}, (50, 40, 40, 40)),
+        ({"Drift": [{"nodes": 40}, {"nodes": "3%"}]}, (10, 10, 3, 10)),
+        ({"Drift": []}, (10, 10, None, 10)),
+    ],
+)
+def test_approach_b_the_most_specific_entry_governs_and_ten_percent_only_what_nothing_else_does(
+    budgets, entries, expected
+):
+    found = by_action(budgets, **entries)
+    assert tuple(found[each] for each in ("Empty", "Underutilized", "Drifted", "Expired")) == expected
+
+
+@pytest.mark.parametrize(
+    ("ceiling", "drifted", "others"),
+    [
+        ([{"nodes": 5}], 5, 5),
+        ([{"nodes": "10%", "action": "All"}], 10, 10),
+        ([{"nodes": "10%"}, {"nodes": "10%"}], 10, 10),
+        ([{"nodes": 60}], 40, 60),
+        ([{"nodes": 5, "action": "Drift"}], 5, None),
+        ([], 40, None),
+    ],
+)
+def test_approach_b_any_other_list_of_budgets_is_a_ceiling_for_all(ceiling, drifted, others):
+    found = by_action(ceiling, Drift=[{"nodes": 40}])
+    assert found == {"Drifted": drifted, "Empty": others, "Expired": others, "Underutilized": others}
+
+
+@pytest.mark.parametrize("at", [NOON, MIDNIGHT])
+def test_approach_b_an_entry_governs_its_action_outside_its_windows_too(at):
+    """An action with budgets of its own is not the default's any more: with no window open, it has no ceiling."""
+    window = {"nodes": 2, "schedule": "0 0 1 * *", "duration": "1h"}
+    pool = nodepool(disruption={"actionControls": {"Drift": {"budgets": [window]}, "All": {"budgets": [{"nodes": 7}]}}})
+    assert allowance(pool, Reason.DRIFTED, HUNDRED, at).limit == (2 if at == MIDNIGHT else None)
+    assert allowance(pool, Reason.EMPTY, HUNDRED, at).limit == 7
+
+
+def test_approach_b_as_written_leaves_expiration_to_the_ten_percent():
+    """The example: Consolidation and Drift have budgets of their own, Expiration has an entry without any."""
+    pool = nodepool(disruption=APPROACH_B)
+    inside = {Reason.DRIFTED: 10, Reason.EMPTY: 20, Reason.EXPIRED: 10, Reason.UNDERUTILIZED: 20}
+    assert limits(pool, MIDNIGHT) == inside
+    outside = {Reason.DRIFTED: None, Reason.EMPTY: None, Reason.EXPIRED: 10, Reason.UNDERUTILIZED: None}
+    assert limits(pool, MIDNIGHT + 3 * HOUR) == outside
+
+
+@pytest.mark.parametrize("inside", [{"action": "Emptiness"}, {"reasons": ["Empty"]}])
+def test_approach_b_a_budget_under_an_action_that_names_another_blocks_the_pool(inside):
+    written = {"actionControls": {"Drift": {"budgets": [{"nodes": 5, **inside}]}}}
+    found = cluster(worker("a"), pools=[nodepool(disruption=written)])
+    assert taken(found) == []
+    assert "actionControls.Drift: budgets under an action are for that action" in said(found, "emptiness", "a").message
+
+
+@pytest.mark.parametrize(
+    ("controls", "consolidation", "emptiness", "drift"),
+    [
+        ({"All": "1h"}, 60, 60, 60),
+        ({"All": "1h", "Drift": "2h"}, 60, 60, 120),
+        ({"All": "1h", "Consolidation": "30m"}, 30, 30, 60),
+        ({"All": "1h", "Emptiness": "5m"}, 60, 5, 60),
+        ({"Consolidation": "30m", "Emptiness": "5m"}, 30, 5, 0),
+        ({"Consolidation": "30m", "Emptiness": "2h"}, 30, 120, 0),
+        ({"All": "1h", "Drift": None}, 60, 60, 60),
+    ],
+)
+def test_approach_b_disrupt_after_of_the_most_specific_entry_counts_and_all_is_the_default(
+    controls, consolidation, emptiness, drift
+):
+    """An entry that leaves `disruptAfter` out takes it from `All`, as it does with budgets."""
+    entries = {
+        action: {"budgets": [{"nodes": 1}]} if after is None else {"disruptAfter": after}
+        for action, after in controls.items()
+    }
+    pool, node = nodepool(disruption={"actionControls": entries}), drifted("a", since=timedelta())
+    claim = worker("a", status={"lastPodEventTime": stamped(NOON)}).claim
+    waits = [(consolidation_wait, claim), (emptiness_wait, claim), (drift_wait, node.claim)]
+    for (wait, of), minutes in zip(waits, (consolidation, emptiness, drift), strict=True):
+        end = NOON + timedelta(minutes=minutes)
+        assert wait(pool, of, end).over
+        assert not minutes or wait(pool, of, NOON).until == end
+
+
+@pytest.mark.parametrize("delay", ["Never", "100h"])
+def test_approach_b_a_wait_for_expiration_takes_the_place_of_the_assumed_720_hours(delay):
+    """It is another spelling of `disruption.expireAfter`: nodes are replaced with care, or never."""
+    pool = nodepool(disruption={"actionControls": {"Expiration": {"disruptAfter": delay}}})
+    assert pool.hard_expire_after.never
+
+
+def test_all_does_not_make_nodes_expire():
+    pool = nodepool(disruption={"actionControls": {"All": {"disruptAfter": "1h"}}})
+    assert expiration_wait(pool, worker("a", age=timedelta(days=9)).claim, NOON).never
+    assert str(pool.hard_expire_after) == "720h"
+
+
+def test_a_cluster_disrupts_by_the_budget_of_each_action():
+    """Ten empty nodes: one by the implicit 10 %, four by the budget of their own action."""
+    nodes = [worker(name) for name in "abcdefghij"]
+    assert len(taken(cluster(*nodes, pools=[nodepool(disruption={})]))) == 1
+    own = {"budgets": TEN_PERCENT, "actionControls": {"Emptiness": {"budgets": [{"nodes": 4}]}}}
+    assert len(taken(cluster(*nodes, pools=[nodepool(disruption=own)]))) == 4

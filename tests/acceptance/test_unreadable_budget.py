@@ -47,6 +47,9 @@ FAULTY = {
     "spec.disruption.budgets[0].action": {"budgets": [{"nodes": "5", "action": "Boredom"}]},
     "spec.disruption.budgets[0].reasons": {"budgets": [{"nodes": "5", "reasons": []}]},
     "spec.disruption.budgets[0].duration": {"budgets": [{"nodes": "5", "schedule": "@daily", "duration": "soon"}]},
+    "spec.disruption.budgets[0].duration: 'duration' must be longer than zero": {
+        "budgets": [{"nodes": "5", "schedule": "@daily", "duration": "0m"}]
+    },
     "spec.disruption.budgets[0]": {"budgets": [{"nodes": "5", "action": "Drift", "reasons": ["Drifted"]}]},
     "spec.disruption.budgets[0]:": {"budgets": [{"nodes": "5", "schedule": "@daily"}]},
     "spec.disruption.actionControls": {"actionControls": {"Boredom": {"disruptAfter": "1h"}}},

@@ -156,6 +156,8 @@ BUDGETS = [
     Case("50 budgets", budgeted(*[{"nodes": "1"}] * 50)),
     Case("51 budgets", budgeted(*[{"nodes": "1"}] * 51), "at most 50"),
     *_each("duration", lambda v: budgeted(window(duration=v)), ["2h20m", "10h5m0s", "90m", "8h"]),
+    *_each("duration", lambda v: budgeted(window(duration=v)), ["0m", "00h", "0h0m", "0m0s"], "longer than zero"),
+    *_each("duration", lambda v: budgeted(window(duration=v)), ["1m", "0h1m", "10m0s", "01h"]),
     *_each("duration", lambda v: budgeted(window(duration=v)), ["30s", "5m10h", "-20m", "Never", "1d"], FORM),
     *_each(
         "schedule",

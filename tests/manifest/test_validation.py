@@ -101,7 +101,6 @@ def test_unknown_fields_are_warned_of_with_a_guess(document, warning):
         (budgeted({"nodes": "1", "reasons": ["Empty"]}), "leaves Drifted or Underutilized without any limit"),
         (budgeted(window()), "limits Drifted or Empty or Underutilized only inside windows"),
         (budgeted(), "is empty, so nothing limits"),
-        (budgeted(window(duration="0m"), {}), "duration: is zero"),
         (
             disrupted("v1beta1", budgets=[{"nodes": "1", "action": "Consolidation"}]),
             "leaves Drifted or Expired without",

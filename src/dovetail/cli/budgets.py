@@ -103,16 +103,19 @@ def _from_manifest(name: str, source: str, nodes: int | None) -> Measured:
     if name not in pools:
         unknown("nodepool", name, pools)
     pool = pools[name]
-    shares = [budget for budget in _written(pool) if budget.endswith("%")]
-    if shares and nodes is None:
-        fail(f"{shares[0]} of how many nodes? A manifest does not say; add --nodes")
+    if nodes is None and (share := _first_share(pool)):
+        fail(f"{share} of how many nodes? A manifest does not say; add --nodes")
     return Measured(pool, nodes or 0, datetime.now(UTC))
 
 
-def _written(pool: "NodePool") -> list[str]:
-    """The `nodes` of every budget, as they stand there."""
-    controls = (each.budgets or () for each in pool.action_controls.values())
-    return [str(budget.nodes) for group in (pool.budgets, *controls) for budget in group]
+def _first_share(pool: "NodePool") -> str:
+    """The first percentage among the budgets in use, as it is written; empty if there is none."""
+    from dovetail.model.pool_budgets import read_budgets
+
+    try:
+        return next((str(each.spec.nodes) for each in read_budgets(pool) if each.percent is not None), "")
+    except ValueError:
+        return ""  # the calendar says what is wrong
 
 
 def _pools_in(source: str) -> "dict[str, NodePool]":

@@ -5,21 +5,16 @@ Works on the parsed value, so it is only asked when there are no faults. Nothing
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import Any
 
-from dovetail.model.budget import DEFAULT_BUDGETS, Budget, parse_budget
+from dovetail.model.budget import Budget
 from dovetail.model.labels import CAPACITY_TYPE, CAPACITY_TYPES, DO_NOT_DISRUPT
 from dovetail.model.nodepool import NodePool
-from dovetail.model.reason import Action, Reason
+from dovetail.model.pool_budgets import read_budgets
+from dovetail.model.reason import Reason
 from dovetail.model.wire import Fault
 
 _BUDGETS = "spec.disruption.budgets"
-
-
-class _Placed(NamedTuple):
-    path: str
-    budget: Budget
 
 
 def advice_for(pool: NodePool) -> Iterator[Fault]:
@@ -45,33 +40,14 @@ def _budget_advice(pool: NodePool) -> Iterator[Fault]:
             _BUDGETS, "is empty, so nothing limits how many nodes are away at once", None, "leave it out for 10%"
         )
         return
-    placed = list(_placed(pool))
-    for path, budget in placed:
-        window = budget.window
-        if window is not None and window.duration <= timedelta(0):
-            yield Fault(
-                f"{path}.duration",
-                "is zero, so the budget never comes into force",
-                str(budget.spec.duration),
-                "lengthen it",
-            )
+    budgets = read_budgets(pool)
     reasons_by_worry: dict[Fault, list[Reason]] = {}
     for reason in _reasons_at_work(pool):
-        worry = _worry([each for each in placed if reason in each.budget.reasons])
+        worry = _worry([each for each in budgets if reason in each.reasons])
         if worry is not None:
             reasons_by_worry.setdefault(worry, []).append(reason)
     for worry, reasons in reasons_by_worry.items():
         yield worry._replace(problem=worry.problem.format(" or ".join(sorted(reasons))))
-
-
-def _placed(pool: NodePool) -> Iterator[_Placed]:
-    written = pool.spec.disruption.budgets
-    for index, spec in enumerate(DEFAULT_BUDGETS if written is None else written):
-        yield _Placed(f"{_BUDGETS}[{index}]", parse_budget(spec))
-    name = "actionControls" if pool.spec.disruption.action_controls else "genericPerActionControls"
-    for action, controls in pool.action_controls.items():
-        for index, spec in enumerate(controls.budgets or ()):
-            yield _Placed(f"spec.disruption.{name}.{action}.budgets[{index}]", parse_budget(spec, Action(action)))
 
 
 def _reasons_at_work(pool: NodePool) -> list[Reason]:
@@ -89,15 +65,15 @@ def _reasons_at_work(pool: NodePool) -> list[Reason]:
     return reasons
 
 
-def _worry(budgets: list[_Placed]) -> Fault | None:
+def _worry(budgets: list[Budget]) -> Fault | None:
     """What is odd about all the budgets of one reason; the problem leaves room for its name."""
-    always = [each for each in budgets if each.budget.window is None or each.budget.window.never_closes]
-    shut = next((each for each in always if not (each.budget.count or each.budget.percent)), None)
+    always = [each for each in budgets if each.window is None or each.window.never_closes]
+    shut = next((each for each in always if not (each.count or each.percent)), None)
     if shut is not None:
-        why = "" if shut.budget.window is None else " (its window never closes)"
+        why = "" if shut.window is None else " (its window never closes)"
         problem = "allows no node to be disrupted as {}, at any time" + why
         remedy = "such nodes stay for ever; allow at least 1, or give it a window"
-        return Fault(shut.path, problem, f"nodes: {shut.budget.spec.nodes}", remedy)
+        return Fault(shut.path, problem, f"nodes: {shut.spec.nodes}", remedy)
     if not budgets:
         problem = "leaves {} without any limit: every such node may be away at once"
         return Fault(_BUDGETS, problem, None, "add a budget for it, or one for all reasons")

@@ -151,11 +151,13 @@ BUDGET: Mapping[str, Field] = {
 _BUDGETS = {"maxItems": 50, **_ATOMIC}
 ACTION_CONTROLS: Mapping[str, Field] = {
     "disrupt_after": Field(
-        about="How long to wait before this action is taken, or Never. The longer of this and the older field counts.",
+        about="How long to wait before this action is taken, or Never. Absent: that of a broader entry, or of All."
+        " The longer of this and the older field counts.",
         limits=_DELAY,
     ),
     "budgets": Field(
-        about="Budgets for this action; they join spec.disruption.budgets.",
+        about="Budgets for this action. Absent: those of a broader entry (Consolidation for Emptiness), of All, or 10%."
+        " spec.disruption.budgets, unless it is the default, is a ceiling besides.",
         limits=_BUDGETS,
         rules=(rules.BUDGETS_OF_ONE_ACTION,),
     ),
@@ -184,7 +186,7 @@ DISRUPTION: Mapping[str, Field] = {
         limits=_BUDGETS,
     ),
     "action_controls": Field(
-        about="Waits and budgets by action; All is for actions without an entry.",
+        about="Waits and budgets by action; All is the default for what the entry of an action leaves out.",
         limits=_BY_ACTION,
         rules=(rules.KNOWN_ACTIONS,),
     ),
@@ -244,7 +246,7 @@ POOL_FIELDS: Mapping[type, Mapping[str, Field]] = {
 RULES_OF_TYPE: Mapping[type, tuple[Rule, ...]] = {
     NodePoolSpec: (rules.STATIC_LIMITS, rules.STATIC_WEIGHT, rules.STATIC_FOREVER),
     Disruption: (rules.ONE_SPELLING_OF_CONTROLS, rules.NO_WAIT_WHEN_UNDERUTILIZED, rules.WAIT_WHEN_EMPTY),
-    BudgetSpec: (rules.SCHEDULE_WITH_DURATION, rules.ACTION_OR_REASONS),
+    BudgetSpec: (rules.SCHEDULE_WITH_DURATION, rules.DURATION_ABOVE_ZERO, rules.ACTION_OR_REASONS),
     NodeSelectorRequirement: (rules.IN_NEEDS_VALUES, rules.BOUND_IS_AN_INTEGER, rules.ENOUGH_VALUES),
     NodeClassRef: (
         rules.GROUP_GIVEN,

@@ -51,6 +51,13 @@ SCHEDULE_WITH_DURATION = Rule(
     holds=lambda budget: ("schedule" in budget) == ("duration" in budget),
     remedy="add the missing one, or leave out both for a budget that always applies",
 )
+DURATION_ABOVE_ZERO = Rule(
+    cel="!has(self.duration) || self.duration.matches('[1-9]')",
+    message="'duration' must be longer than zero: the budget would never come into force",
+    at="duration",
+    holds=lambda budget: not set(budget.get("duration", "1")).isdisjoint("123456789"),
+    remedy="write how long the window stays open, such as 8h, or leave out schedule and duration",
+)
 ACTION_OR_REASONS = Rule(
     cel="!(has(self.action) && has(self.reasons))",
     message="'action' and 'reasons' are two spellings of one thing; keep one of them",

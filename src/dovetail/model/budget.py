@@ -67,6 +67,7 @@ class Budget:
     percent: int | None
     reasons: frozenset[Reason]
     window: Window | None
+    path: str = ""  # where it stands in the NodePool
 
     def governs(self, reason: Reason, now: datetime) -> bool:
         """Whether this budget is in force for `reason` at `now`."""
@@ -91,8 +92,8 @@ class Budget:
         return -(-total * (self.percent or 0) // 100)
 
 
-def parse_budget(spec: BudgetSpec, default_action: Action = Action.ALL) -> Budget:
-    """Understand one budget. `default_action` is the action control it stands under."""
+def parse_budget(spec: BudgetSpec) -> Budget:
+    """Understand one budget."""
     text = str(spec.nodes)
     percent = int(text[:-1]) if text.endswith("%") and text[:-1].isdigit() else None
     if percent is None and not text.isdigit():
@@ -101,19 +102,19 @@ def parse_budget(spec: BudgetSpec, default_action: Action = Action.ALL) -> Budge
         spec=spec,
         count=None if percent is not None else int(text),
         percent=percent,
-        reasons=_reasons(spec, default_action),
+        reasons=_reasons(spec),
         window=_window(spec),
     )
 
 
-def _reasons(spec: BudgetSpec, default_action: Action) -> frozenset[Reason]:
+def _reasons(spec: BudgetSpec) -> frozenset[Reason]:
     if spec.reasons is not None and spec.action is not None:
         raise ValueError("'action' and 'reasons' are two spellings of one thing; keep one of them")
     if spec.reasons is not None:
         if not spec.reasons or not VOLUNTARY.issuperset(spec.reasons):
             raise ValueError(f"reasons {list(spec.reasons)} must name at least one of {', '.join(sorted(VOLUNTARY))}")
         return frozenset(Reason(reason) for reason in spec.reasons)
-    return REASONS_BY_ACTION[read_action(spec.action) if spec.action is not None else default_action]
+    return REASONS_BY_ACTION[read_action(spec.action) if spec.action is not None else Action.ALL]
 
 
 def read_action(text: str) -> Action:
@@ -131,4 +132,6 @@ def _window(spec: BudgetSpec) -> Window | None:
     schedule = Schedule.parse(spec.schedule)
     if schedule.never_fires:
         raise ValueError(f"schedule {spec.schedule!r} can never fire")
+    if spec.duration.span <= timedelta():
+        raise ValueError(f"duration {spec.duration} must be longer than zero; the budget would never come into force")
     return Window(schedule, spec.duration.span)

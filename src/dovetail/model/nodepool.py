@@ -13,6 +13,7 @@ from dovetail.model.budget import DEFAULT_BUDGETS, BudgetSpec
 from dovetail.model.duration import Delay, Duration
 from dovetail.model.pod import NodeSelectorRequirement
 from dovetail.model.quantity import Quantity
+from dovetail.model.reason import Action
 from dovetail.model.requirement import Requirement
 from dovetail.model.requirements import Requirements
 from dovetail.model.taints import Taint
@@ -165,9 +166,13 @@ class NodePool(KubeObject, frozen=True, kw_only=True):
         written = self.spec.template.spec.expire_after
         if written is not None:
             return written
-        if self.spec.disruption.expire_after is not None:
-            return Delay.parse("Never")
-        return Delay.parse("720h")
+        return Delay.parse("Never") if self.soft_expiration else Delay.parse("720h")
+
+    @property
+    def soft_expiration(self) -> bool:
+        """Whether a place says when nodes are replaced because of their age, be it never."""
+        entry = self.action_controls.get(Action.EXPIRATION)
+        return self.spec.disruption.expire_after is not None or (entry is not None and entry.disrupt_after is not None)
 
     @property
     def consolidation_policy(self) -> str:

@@ -36,3 +36,11 @@ REASONS_BY_ACTION = {
     Action.EMPTINESS: frozenset({Reason.EMPTY}),
 }
 """Empty-node consolidation is one of consolidation's mechanisms, so Consolidation covers it; Emptiness is it alone."""
+
+ACTIONS_BY_REASON = {
+    Reason.EXPIRED: (Action.EXPIRATION, Action.ALL),
+    Reason.DRIFTED: (Action.DRIFT, Action.ALL),
+    Reason.EMPTY: (Action.EMPTINESS, Action.CONSOLIDATION, Action.ALL),
+    Reason.UNDERUTILIZED: (Action.CONSOLIDATION, Action.ALL),
+}
+"""The actions that cover a reason, the most specific first: where several have a control, the first one counts."""

@@ -4,13 +4,14 @@ Arithmetic over budgets, two counts and one instant. The tightest budget in forc
 pool with a budget that cannot be understood is blocked for every reason: fail closed.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
-from dovetail.model.budget import Budget, BudgetSpec, parse_budget, read_action
+from dovetail.model.budget import Budget
 from dovetail.model.nodepool import NodePool
-from dovetail.model.reason import Action, Reason
+from dovetail.model.pool_budgets import read_budgets
+from dovetail.model.reason import Reason
 from dovetail.model.snapshot import ClusterNode
 
 
@@ -45,32 +46,6 @@ def count_nodes(nodes: Iterable[ClusterNode]) -> NodeCounts:
     """Count the nodes of a pool as its budgets do."""
     busy = [node.busy for node in nodes if node.counted]
     return NodeCounts(total=len(busy), disrupting=sum(busy))
-
-
-def read_budgets(pool: NodePool) -> tuple[Budget, ...]:
-    """All budgets of a pool, those of its action controls included; ValueError if any cannot be understood."""
-    disruption = pool.spec.disruption
-    if disruption.action_controls is not None and disruption.generic_per_action_controls is not None:
-        twice = "'actionControls' and 'genericPerActionControls' are two spellings of one thing; keep one"
-        raise ValueError(f"spec.disruption: {twice}")
-    budgets = list(_read(pool.budgets, Action.ALL, "spec.disruption"))
-    spelled = "actionControls" if disruption.action_controls is not None else "genericPerActionControls"
-    for written, controls in sorted(pool.action_controls.items()):
-        path = f"spec.disruption.{spelled}"
-        try:
-            action = read_action(written)
-        except ValueError as error:
-            raise ValueError(f"{path}: {error}") from None
-        budgets.extend(_read(controls.budgets or (), action, f"{path}.{written}"))
-    return tuple(budgets)
-
-
-def _read(written: Iterable[BudgetSpec], action: Action, path: str) -> Iterator[Budget]:
-    for number, spec in enumerate(written):
-        try:
-            yield parse_budget(spec, action)
-        except ValueError as error:
-            raise ValueError(f"{path}.budgets[{number}]: {error}") from None
 
 
 def allowance(pool: NodePool, reason: Reason, counts: NodeCounts, now: datetime) -> Allowance:

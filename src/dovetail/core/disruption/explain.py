@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from dovetail.core.disruption.allowance import Allowance, NodeCounts, count_nodes, read_budgets
+from dovetail.core.disruption.allowance import Allowance, NodeCounts, count_nodes
 from dovetail.core.disruption.candidates import Candidate, build_candidate, node_refusals, pod_blocks
 from dovetail.core.disruption.command import Command
 from dovetail.core.disruption.context import Context
@@ -20,6 +20,7 @@ from dovetail.core.disruption.notices import unreadable_objects
 from dovetail.core.disruption.planner import consider
 from dovetail.model.budget import Budget
 from dovetail.model.nodepool import NodePool
+from dovetail.model.pool_budgets import read_budgets
 from dovetail.model.protection import protection
 from dovetail.model.reason import Reason
 from dovetail.model.refusal import Refusal

@@ -3,12 +3,13 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from dovetail.core.disruption.allowance import Allowance, NodeCounts, count_nodes, read_budgets
+from dovetail.core.disruption.allowance import Allowance, NodeCounts, count_nodes
 from dovetail.core.disruption.context import Context
 from dovetail.core.disruption.notices import unreadable_objects
 from dovetail.core.disruption.windows import ACTION_BY_REASON
 from dovetail.model.budget import Budget
 from dovetail.model.nodepool import NodePool
+from dovetail.model.pool_budgets import read_budgets
 from dovetail.model.quantity import Quantity
 from dovetail.model.reason import Reason
 from dovetail.model.snapshot import ClusterNode

@@ -8,9 +8,9 @@ here, so whoever relies on this looks again now and then all the same.
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 
-from dovetail.core.disruption.allowance import read_budgets
 from dovetail.core.disruption.waits import consolidation_wait, drift_wait, emptiness_wait, expiration_wait, grace_wait
 from dovetail.model.nodepool import NodePool
+from dovetail.model.pool_budgets import read_budgets
 from dovetail.model.protection import protection
 from dovetail.model.reason import Reason
 from dovetail.model.snapshot import ClusterNode, Snapshot

@@ -11,7 +11,7 @@ from dovetail.model.duration import Delay
 from dovetail.model.instants import add
 from dovetail.model.nodeclaim import DRIFTED, NodeClaim
 from dovetail.model.nodepool import NodePool
-from dovetail.model.reason import Action
+from dovetail.model.reason import ACTIONS_BY_REASON, Reason
 
 ZERO = timedelta()
 
@@ -35,11 +35,11 @@ NEVER = Wait(over=False)
 UNSTARTED = Wait(over=False, started=False)
 
 
-def control(pool: NodePool, action: Action) -> Delay | None:
-    """The wait an action control asks for; `All` speaks for actions without an entry of their own."""
-    controls = pool.action_controls
-    entry = controls.get(action) or controls.get(Action.ALL)
-    return entry.disrupt_after if entry is not None else None
+def control(pool: NodePool, reason: Reason) -> Delay | None:
+    """The wait that the most specific action control with one asks for; `All` is the default of all actions."""
+    entries = pool.action_controls
+    waits = (entries[action].disrupt_after for action in ACTIONS_BY_REASON[reason] if action in entries)
+    return next((wait for wait in waits if wait is not None), None)
 
 
 def longer(*delays: Delay | None) -> timedelta | None:
@@ -72,7 +72,7 @@ def consolidation_wait(pool: NodePool, claim: NodeClaim, now: datetime) -> Wait:
 
 def consolidation_span(pool: NodePool) -> timedelta | None:
     """How long a node of the pool must have been quiet; None for ever."""
-    return longer(pool.spec.disruption.consolidate_after, control(pool, Action.CONSOLIDATION))
+    return longer(pool.spec.disruption.consolidate_after, control(pool, Reason.UNDERUTILIZED))
 
 
 def has_grace(pool: NodePool) -> bool:
@@ -89,11 +89,8 @@ def consolidation_window(pool: NodePool) -> timedelta:
 
 
 def emptiness_wait(pool: NodePool, claim: NodeClaim, now: datetime) -> Wait:
-    """The same for empty nodes, with the action control for Emptiness on top."""
-    own = control(pool, Action.EMPTINESS)
-    shared = pool.action_controls.get(Action.CONSOLIDATION)
-    after = shared.disrupt_after if shared is not None else None
-    return elapsed(claim.quiet_since, longer(pool.spec.disruption.consolidate_after, own, after), now)
+    """`consolidateAfter`, and the action control for Emptiness, or else that for Consolidation."""
+    return elapsed(claim.quiet_since, longer(pool.spec.disruption.consolidate_after, control(pool, Reason.EMPTY)), now)
 
 
 def grace_wait(pool: NodePool, claim: NodeClaim, now: datetime) -> Wait:
@@ -106,16 +103,14 @@ def grace_wait(pool: NodePool, claim: NodeClaim, now: datetime) -> Wait:
 
 def expiration_wait(pool: NodePool, claim: NodeClaim, now: datetime) -> Wait:
     """Soft expiration: `disruption.expireAfter`, and the action control for Expiration. Neither written: never."""
-    written = pool.spec.disruption.expire_after
-    asked = pool.action_controls.get(Action.EXPIRATION)
-    own = asked.disrupt_after if asked is not None else None
-    if written is None and own is None:
+    if not pool.soft_expiration:
         return NEVER
-    return elapsed(claim.metadata.creation_timestamp, longer(written, own, control(pool, Action.EXPIRATION)), now)
+    span = longer(pool.spec.disruption.expire_after, control(pool, Reason.EXPIRED))
+    return elapsed(claim.metadata.creation_timestamp, span, now)
 
 
 def drift_wait(pool: NodePool, claim: NodeClaim, now: datetime) -> Wait:
     """The action control for Drift, from when the node was found to have drifted."""
     drifted = find(claim.status.conditions, DRIFTED)
     since = drifted.last_transition_time if drifted is not None and drifted.status == "True" else None
-    return elapsed(since, longer(control(pool, Action.DRIFT)), now)
+    return elapsed(since, longer(control(pool, Reason.DRIFTED)), now)

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from dovetail.core.disruption.allowance import read_budgets
 from dovetail.model.budget import Budget, Window
 from dovetail.model.instants import add, subtract
 from dovetail.model.nodepool import NodePool
+from dovetail.model.pool_budgets import read_budgets
 from dovetail.model.reason import Action, Reason
 
 HOUR = timedelta(hours=1)

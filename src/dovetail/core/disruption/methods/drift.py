@@ -10,7 +10,7 @@ from dovetail.core.disruption.methods.replacing import propose_replacing
 from dovetail.core.disruption.waits import control, drift_wait
 from dovetail.model.conditions import find
 from dovetail.model.nodeclaim import DRIFTED
-from dovetail.model.reason import Action, Reason
+from dovetail.model.reason import Reason
 from dovetail.model.refusal import Refusal
 
 
@@ -36,7 +36,7 @@ class Drift:
             yield Refusal("Static", about, why, permanent=True)
         if not drift_reason(candidate.claim, candidate.pool, context.snapshot):
             yield Refusal("NotDrifted", about, "not drifted: it is what its NodePool asks for")
-        elif control(candidate.pool, Action.DRIFT) is not None:
+        elif control(candidate.pool, Reason.DRIFTED) is not None:
             wait = drift_wait(candidate.pool, candidate.claim, context.snapshot.at)
             left_alone = waiting(candidate, "drifted, and left alone", wait)
             if left_alone is not None:

@@ -5,8 +5,8 @@ for longer than anyone could have missed, must be within the loosest budget that
 decided.
 """
 
-from dovetail.core.disruption.allowance import read_budgets
 from dovetail.model.nodeclaim import NodeClaim
+from dovetail.model.pool_budgets import read_budgets
 from dovetail.model.reason import Reason
 from dovetail.sim.faults.history import STALE, ClaimStory, counted, voluntarily
 from dovetail.sim.faults.laws.base import Law
