@@ -14,6 +14,7 @@ from dovetail.core.lifecycle.repair import RepairTerms
 from dovetail.core.lifecycle.stage import stage_of
 from dovetail.dashboard.tiles import Plain, stamp
 from dovetail.model.command import REPLACES_ANNOTATION, Record, read_record
+from dovetail.model.instants import FIRST_INSTANT
 from dovetail.model.nodeclaim import INITIALIZED
 from dovetail.model.snapshot import Snapshot
 
@@ -79,6 +80,7 @@ def said_in(plan: Mapping[str, Any]) -> dict[str, Plain]:
 def _drain(told: DrainView) -> Plain:
     """The pod that holds it up most; else how many have to go; else what comes after the pods."""
     held = [each for each in told.waiting if each.state in (PodState.PROTECTED, PodState.BLOCKED)]
+    held.sort(key=lambda each: each.until or FIRST_INSTANT, reverse=True)
     worst = next(iter([*told.stuck, *held]), None)
     if worst is not None:
         stuck = "drain is stuck" if worst.permanent else "drain waits"

@@ -4,11 +4,12 @@ A duration runs from the pod's creation and is over at equality. What cannot be 
 told: when in doubt, do not disrupt. Only active pods are protected; daemon and static pods are pods like any other.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
 from dovetail.model.duration import Duration
-from dovetail.model.instants import add
+from dovetail.model.instants import LAST_INSTANT, add
 from dovetail.model.labels import DO_NOT_DISRUPT
 from dovetail.model.pod import Pod
 
@@ -42,3 +43,9 @@ def protection(pod: Pod, now: datetime) -> Protection:
         return Protection(active=True, fault=f"duration {written!r} must be longer than nothing")
     until = add(created_at, span)
     return Protection(active=now < until, until=until)
+
+
+def longest_first(pods: Iterable[Pod], now: datetime) -> list[tuple[Pod, Protection]]:
+    """The pods that are protected now with their protections, the one that lasts longest first."""
+    held = [(pod, protected) for pod in pods if (protected := protection(pod, now)).active]
+    return sorted(held, key=lambda each: each[1].until or LAST_INSTANT, reverse=True)

@@ -18,7 +18,7 @@ from dovetail.model.lazy import lazy
 from dovetail.model.nodeclaim import NodeClaim
 from dovetail.model.nodepool import NodePool
 from dovetail.model.pod import Pod
-from dovetail.model.protection import protection
+from dovetail.model.protection import longest_first, protection
 from dovetail.model.refusal import Refusal
 from dovetail.model.snapshot import ClusterNode, Snapshot
 
@@ -138,7 +138,7 @@ def _pool_refusals(node: ClusterNode, snapshot: Snapshot, about: str) -> Iterato
 
 
 def pod_blocks(node: ClusterNode, snapshot: Snapshot) -> list[Refusal]:
-    """Everything the node's pods have against it, annotations first, then budgets; first come, first told."""
+    """Everything the node's pods have against it: annotations, the longest protection first; then PDBs."""
     return _blocks(_facts(node, snapshot), snapshot)
 
 
@@ -151,11 +151,10 @@ def _facts(node: ClusterNode, snapshot: Snapshot) -> Facts:
 def _blocks(facts: Facts, snapshot: Snapshot) -> list[Refusal]:
     about = f"node/{facts.node.name}"
     blocks = []
+    for pod, protected in longest_first(facts.annotated, snapshot.at):
+        why = f'pod has "{DO_NOT_DISRUPT}" annotation (Pod={pod.key})'
+        blocks.append(Refusal("DoNotDisruptPod", about, why, protected.until, permanent=protected.until is None))
     for pod in facts.annotated:
-        protected = protection(pod, snapshot.at)
-        if protected.active:
-            why = f'pod has "{DO_NOT_DISRUPT}" annotation (Pod={pod.key})'
-            blocks.append(Refusal("DoNotDisruptPod", about, why, protected.until, permanent=protected.until is None))
         if pod.spec.resource_claims and pod.reschedulable:
             why = f"pod asks for devices by resourceClaims, which no simulation here knows (Pod={pod.key})"
             blocks.append(Refusal("UnknownDevices", about, why, permanent=True))

@@ -21,13 +21,15 @@ from dovetail.core.disruption.planner import consider
 from dovetail.model.budget import Budget
 from dovetail.model.nodepool import NodePool
 from dovetail.model.pool_budgets import read_budgets
-from dovetail.model.protection import protection
+from dovetail.model.protection import longest_first
 from dovetail.model.reason import Reason
 from dovetail.model.refusal import Refusal
 from dovetail.model.snapshot import ClusterNode, Snapshot
 
 _OF_OTHERS = frozenset({"NextPass", "NoSet", "NotTheBest"})
 """What a method says because of other nodes; asked about one node alone, it has no meaning."""
+MOST_WINDOWS = 2_000
+"""So many windows that close one after the other are followed; if one is still open then, no instant is named."""
 _OWN_STATE = frozenset({"AlreadyDisrupting", "Deleting", "NodeMissing", "NotInitialized"})
 """What is wrong with the node itself, so that a simulation of it would tell nothing."""
 
@@ -98,7 +100,11 @@ def _look(node: ClusterNode, method: Method, context: Context, proposal: Proposa
     if not obstacles:
         said = (each for each in proposal.refusals if each.about == f"node/{node.name}")
         obstacles = [_from_refusal(refusal) for refusal in said]
-    return MethodView(method.name, method.reason, tuple(obstacles))
+    view = MethodView(method.name, method.reason, tuple(obstacles))
+    pool = context.snapshot.nodepools.get(node.nodepool_name)
+    if view.lifts_at is None or pool is None:
+        return view
+    return replace(view, obstacles=(*obstacles, *_opening_meanwhile(pool, method.reason, view.lifts_at, context)))
 
 
 def _obstacles(node: ClusterNode, method: Method, context: Context) -> Iterator[Obstacle]:
@@ -135,12 +141,10 @@ def _simulated(candidate: Candidate, method: Method, context: Context) -> Iterat
 
 
 def _of_pods(node: ClusterNode, snapshot: Snapshot) -> Iterator[Obstacle]:
-    for pod in node.pods:
-        protected = protection(pod, snapshot.at)
-        if protected.active:
-            fault = f", whose annotation cannot be understood: {protected.fault}" if protected.fault else ""
-            message = f"protected by pod {pod.key}{fault}"
-            yield Obstacle("DoNotDisruptPod", message, protected.until, permanent=protected.until is None)
+    for pod, protected in longest_first(node.pods, snapshot.at):
+        fault = f", whose annotation cannot be understood: {protected.fault}" if protected.fault else ""
+        message = f"protected by pod {pod.key}{fault}"
+        yield Obstacle("DoNotDisruptPod", message, protected.until, permanent=protected.until is None)
     for block in pod_blocks(node, snapshot):
         if block.code != "DoNotDisruptPod":
             yield _from_refusal(block)
@@ -163,6 +167,27 @@ def budget_obstacles(pool: NodePool, reason: Reason, context: Context) -> Iterat
         counted = max(counts.total, 1)  # a node that does not count yet will, before it could go
         if budget.governs(reason, now) and counts.disrupting >= budget.limit(counted):
             yield _spent(budget, (number, len(budgets)), counts, now)
+
+
+def _opening_meanwhile(pool: NodePool, reason: Reason, lifts_at: datetime, context: Context) -> Iterator[Obstacle]:
+    """Budgets of zero in force when all else has lifted, until when no such budget is; one after the other."""
+    counts, budgets = count_nodes(context.snapshot.nodes_by_pool.get(pool.name, ())), read_budgets(pool)
+    shut = {each: place for place, each in enumerate(budgets, start=1) if each.limit(max(counts.total, 1)) == 0}
+    closing: dict[Budget, datetime | None] = {}
+    for _ in range(MOST_WINDOWS):
+        blocking = next((each for each in shut if each.governs(reason, lifts_at)), None)
+        if blocking is None:
+            break
+        closes_at = closing[blocking] = blocking.closes_at(lifts_at)
+        if closes_at is None:
+            break
+        lifts_at = closes_at
+    else:
+        closing = dict.fromkeys(closing)
+    for budget, until in closing.items():
+        name = f"budget {shut[budget]} of {len(budgets)} ({budget.spec.nodes!r})"
+        message = f"{name} will be in force by then and allows 0 of {counts.total} nodes"
+        yield Obstacle("Budget", message, until)
 
 
 def _spent(budget: Budget, place: tuple[int, int], counts: NodeCounts, now: datetime) -> Obstacle:

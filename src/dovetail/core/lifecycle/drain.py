@@ -19,7 +19,7 @@ from dovetail.model import instants
 from dovetail.model.labels import DO_NOT_DISRUPT, EXCLUDE_FROM_LOAD_BALANCERS
 from dovetail.model.node import Node
 from dovetail.model.pod import Pod
-from dovetail.model.protection import protection
+from dovetail.model.protection import longest_first, protection
 from dovetail.model.quantity import ZERO
 from dovetail.model.requests import spec_requests
 from dovetail.model.resources import CPU, MEMORY
@@ -152,10 +152,10 @@ def waiting_words(drain: Drain, now: datetime) -> str:
     """How many pods are waited for, and the one whose own protection lasts longest: for a time, or for ever."""
     number = len(drain.waiting)
     words = f"Failed to drain node, {number} {'pods are' if number > 1 else 'pod is'} waiting to be evicted"
-    held = [(protection(pod, now), pod) for pod in drain.waiting if protection(pod, now).active]
+    held = longest_first(drain.waiting, now)
     if not held or drain.evicts_protected:
         return words
-    lasting, pod = max(held, key=lambda each: each[0].until or instants.LAST_INSTANT)
+    pod, lasting = held[0]
     until = f"until {lasting.until:%Y-%m-%dT%H:%M:%SZ}" if lasting.until else "permanent: somebody has to change it"
     return f"{words}, {len(held)} protected by {DO_NOT_DISRUPT} (Pod={pod.key}, {until})"
 
