@@ -15,7 +15,7 @@ from dovetail.cli.app import app
 from dovetail.cli.view.budgets import draw_map
 from dovetail.core.disruption.windows import draw_calendar
 from dovetail.manifest.snapshot_file import snapshot_bytes
-from manifest.corpus import budgeted
+from manifest.corpus import budgeted, disrupted, pool
 
 OFFICE = {"nodes": "0", "schedule": "0 9 * * mon-fri", "duration": "8h30m"}
 
@@ -42,15 +42,18 @@ def test_a_manifest_hour_by_hour_with_actions_that_are_alike_together(manifest):
         "NodePool default: how many of 40 nodes may go at once",
         "From Fri 09 Jan 2026, by the hour, in UTC",
         "",
-        "Expiration, Emptiness, Consolidation",
-        "       00 01 02 03 04 05 06 07 08 09 10 11 12 13 14 15 16 17 18 19 20 21 22 23",
-        "Fri 09  8  8  8  8  8  8  8  8  8  0  0  0  0  0  0  0  0 0+  8  8  8  8  8  8",
-        "Sat 10  8  8  8  8  8  8  8  8  8  8  8  8  8  8  8  8  8  8  8  8  8  8  8  8",
-        "",
         "Drift",
         "       00 01 02 03 04 05 06 07 08 09 10 11 12 13 14 15 16 17 18 19 20 21 22 23",
         "Fri 09  5  5  5  5  5  5  5  5  5  0  0  0  0  0  0  0  0 0+  5  5  5  5  5  5",
         "Sat 10  5  5  5  5  5  5  5  5  5  5  5  5  5  5  5  5  5  5  5  5  5  5  5  5",
+        "",
+        "Emptiness, Consolidation",
+        "       00 01 02 03 04 05 06 07 08 09 10 11 12 13 14 15 16 17 18 19 20 21 22 23",
+        "Fri 09  8  8  8  8  8  8  8  8  8  0  0  0  0  0  0  0  0 0+  8  8  8  8  8  8",
+        "Sat 10  8  8  8  8  8  8  8  8  8  8  8  8  8  8  8  8  8  8  8  8  8  8  8  8",
+        "",
+        "Expiration",
+        "  hard at 720h: budgets do not apply",
         "",
         "+ more in a part of the hour",
     ]
@@ -119,3 +122,45 @@ def test_a_terminal_shows_what_is_allowed_in_colours_and_fits_80_columns():
     plain = io.StringIO()
     draw_map(Console(file=plain, width=80), "default", draw_calendar(pool, 9, datetime(2026, 1, 5, tzinfo=UTC), 24))
     assert max(map(len, plain.getvalue().splitlines())) <= 80
+
+
+def hours_of(document, tmp_path):
+    path = tmp_path / "pool.yaml"
+    path.write_text(yaml.safe_dump(document), encoding="utf-8")
+    result = budgets("default", "-f", path, "--nodes", 40, "--days", 1, "-o", "json")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+@pytest.mark.parametrize(
+    ("document", "words"),
+    [
+        (budgeted({"nodes": "5"}), "hard at 720h: budgets do not apply"),
+        (pool(template={"expireAfter": "48h"}), "hard at 48h: budgets do not apply"),
+        (
+            pool(template={"expireAfter": "48h"}, disruption={"expireAfter": "Never"}),
+            "hard at 48h: budgets do not apply",
+        ),
+        (pool(template={"expireAfter": "Never"}), "nodes never expire"),
+        (disrupted(actionControls={"Expiration": {"disruptAfter": "Never"}}), "nodes never expire"),
+    ],
+)
+def test_no_ceiling_is_shown_for_expiration_where_no_budget_applies_to_it(document, words, tmp_path):
+    told = hours_of(document, tmp_path)
+    assert told["withoutBudgets"] == {"Expiration": words}
+    assert sorted(told["actions"]) == ["Consolidation", "Drift", "Emptiness"]
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        disrupted(expireAfter="24h", budgets=[{"nodes": "5"}]),
+        disrupted("v1beta1", budgets=[{"nodes": "5"}]),  # soft, 720h, by its default
+        disrupted(actionControls={"Expiration": {"disruptAfter": "24h"}}, budgets=[{"nodes": "5"}]),
+        pool(template={"expireAfter": "48h"}, disruption={"expireAfter": "24h", "budgets": [{"nodes": "5"}]}),
+    ],
+)
+def test_soft_expiration_has_the_ceiling_of_its_budgets(document, tmp_path):
+    told = hours_of(document, tmp_path)
+    assert told["withoutBudgets"] == {}
+    assert {hour["least"] for hour in told["actions"]["Expiration"]} == {5}

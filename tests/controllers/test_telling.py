@@ -158,6 +158,13 @@ def test_a_pool_whose_budget_allows_nothing_is_told_for_which_reason():
     assert said == {("NodePool", "No allowed disruptions for disruption reason Drifted due to blocking budget")}
 
 
+@pytest.mark.parametrize(("expiry", "blocked"), [({}, False), ({"expireAfter": "9h"}, True)])
+def test_a_budget_is_not_said_to_block_expiration_where_none_applies_to_it(expiry, blocked):
+    found = cluster(worker("a"), pools=[nodepool(disruption={"budgets": [{"nodes": "0"}], **expiry})])
+    said = {message.split()[6] for _, message in told(found).said("DisruptionBlocked")}
+    assert said == {"Drifted", "Empty", "Underutilized", *(["Expired"] if blocked else [])}
+
+
 def test_a_pool_without_nodes_is_told_nothing():
     assert not told(cluster(pools=[nodepool(disruption={"budgets": [{"nodes": "0"}]})])).notices
 

@@ -145,7 +145,8 @@ def test_what_only_the_simulation_knows_is_told_too():
 
 
 def test_a_budget_that_cannot_be_understood_is_an_obstacle_for_every_method():
-    pool = budgets({"nodes": "1", "action": "Drift", "reasons": ["Drifted"]})
+    unreadable = {"nodes": "1", "action": "Drift", "reasons": ["Drifted"]}
+    pool = nodepool(disruption={"budgets": [unreadable], "expireAfter": "99h"})
     for view in views(cluster(worker("a"), pools=[pool])).values():
         assert "BudgetUnreadable" in codes(view)
 
@@ -157,10 +158,17 @@ def test_a_drain_that_is_bounded_does_not_wait_for_pods_when_drifted():
     assert "DoNotDisruptPod" in codes(found["single-node"])
 
 
-def test_without_soft_expiration_a_node_never_expires():
+def test_without_any_expiration_a_node_never_expires():
     (obstacle,) = views(cluster(worker("a")))["expiration"].obstacles
     assert obstacle.permanent
     assert obstacle.message.startswith("never expires")
+
+
+def test_hard_expiration_is_told_with_its_instant_and_no_budget_stands_in_its_way():
+    hard = worker("a", age=20 * HOUR, claim={"spec": {"expireAfter": "24h"}})
+    (obstacle,) = views(cluster(hard, pools=[budgets({"nodes": "0"})]))["expiration"].obstacles
+    assert obstacle.message == "not expired: hard at 24h, budgets do not apply"
+    assert (obstacle.code, obstacle.until) == ("Never", NOON + 4 * HOUR)
 
 
 def test_every_method_either_takes_a_node_or_has_an_obstacle_as_the_plan_has_a_refusal():
@@ -277,7 +285,7 @@ def test_a_calendar_has_the_tightest_budget_of_each_action_in_each_hour():
 
 def test_hours_without_a_budget_have_no_ceiling():
     pool = budgets({"nodes": "1", "schedule": "0 9 * * *", "duration": "30m"})
-    hours = draw_calendar(pool, 4, MONDAY, 24).hours_by_action[Action.EXPIRATION]
+    hours = draw_calendar(pool, 4, MONDAY, 24).hours_by_action[Action.DRIFT]
     assert hours[8] == Allowed(None, None)
     assert hours[9] == Allowed(1, None)
 

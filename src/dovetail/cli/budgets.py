@@ -120,7 +120,10 @@ def _first_share(pool: "NodePool") -> str:
 
 def _pools_in(source: str) -> "dict[str, NodePool]":
     from dovetail.manifest.codec import from_plain
+    from dovetail.manifest.defaults import with_defaults
     from dovetail.manifest.documents import read_documents
+    from dovetail.manifest.schema import schema_of
+    from dovetail.manifest.validation import scope_of
     from dovetail.model.kinds import NODE_POOL
     from dovetail.model.wire import Unreadable
 
@@ -135,7 +138,8 @@ def _pools_in(source: str) -> "dict[str, NodePool]":
         content = document.content
         if not isinstance(content, dict) or content.get("kind") != NODE_POOL.name:
             continue
-        read = from_plain(NODE_POOL, content)
+        scope = scope_of(str(content.get("apiVersion")), NODE_POOL.name)
+        read = from_plain(NODE_POOL, with_defaults(schema_of(scope), content) if scope is not None else content)
         if isinstance(read, Unreadable):
             fail(f"{source}: NodePool {read.metadata.name}: {read.faults[0]}; dovetail validate says more")
         pools[read.name] = read

@@ -26,6 +26,7 @@ from dovetail.core.disruption.notices import (
     unreadable_budget,
     unreadable_objects,
 )
+from dovetail.core.disruption.waits import budgets_apply
 from dovetail.model.kinds import NODE, NODE_CLAIM, NODE_POOL
 from dovetail.model.pause import UNREAD
 from dovetail.model.reason import Reason
@@ -89,6 +90,8 @@ class Telling:
     def budgets(self, reason: Reason, look: Pass) -> None:
         """Pools whose budgets allow nothing for a reason, or cannot be understood."""
         for name, pool in look.snapshot.nodepools.items():
+            if not budgets_apply(pool, reason):
+                continue
             allowed = look.allowance(name, reason)
             if allowed.fault:
                 self._publish(Notice(NODE_POOL, pool, BLOCKED, unreadable_budget(allowed.fault), warning=True))

@@ -31,6 +31,7 @@ def calendar_document(pool: str, calendar: Calendar) -> dict[str, Any]:
         "nodes": calendar.total,
         "from": stamp(calendar.start),
         "fault": calendar.fault or None,
+        "withoutBudgets": {str(action): note for action, note in calendar.without_budgets.items()},
         "actions": {
             str(action): [
                 {"hour": stamp(add(calendar.start, HOUR * number)), "least": each.least, "most": each.most}
@@ -56,6 +57,10 @@ def draw_map(console: Console, pool: str, calendar: Calendar) -> None:
         console.print()
         console.print(", ".join(actions), style="bold cyan")
         _print_grid(console, calendar, hours)
+    for action, note in calendar.without_budgets.items():
+        console.print()
+        console.print(str(action), style="bold cyan")
+        console.print(f"  {note}")
     _print_notes(console, [each for hours in alike for each in hours])
 
 

@@ -16,7 +16,7 @@ from dovetail.core.disruption.explain_pool import BudgetView, PoolExplanation
 from dovetail.core.disruption.pdbs import never_allows
 from dovetail.core.disruption.windows import ACTION_BY_REASON
 from dovetail.model.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
-from dovetail.model.reason import VOLUNTARY
+from dovetail.model.reason import VOLUNTARY, Reason
 
 
 def print_node(told: NodeExplanation, output: str) -> None:
@@ -110,15 +110,7 @@ def pool_document(told: PoolExplanation) -> dict[str, Any]:
         "nodes": {"total": told.counts.total, "disrupting": told.counts.disrupting},
         "fault": told.fault or None,
         "unreadable": told.unreadable or None,
-        "allowed": [
-            {
-                "reason": str(reason),
-                "limit": allowed.limit,
-                "left": allowed.left,
-                "changesAt": _stamp(told.changes_at[reason]),
-            }
-            for reason, allowed in told.allowances.items()
-        ],
+        "allowed": [_allowed_document(reason, told) for reason in told.allowances],
         "budgets": [
             {
                 "number": each.number,
@@ -138,6 +130,13 @@ def pool_document(told: PoolExplanation) -> dict[str, Any]:
         ],
         "members": [node.name for node in told.nodes],
     }
+
+
+def _allowed_document(reason: Reason, told: PoolExplanation) -> dict[str, Any]:
+    if reason is Reason.EXPIRED and told.expires:
+        return {"reason": str(reason), "limit": None, "left": None, "changesAt": None, "note": told.expires}
+    allowed, change = told.allowances[reason], _stamp(told.changes_at[reason])
+    return {"reason": str(reason), "limit": allowed.limit, "left": allowed.left, "changesAt": change, "note": None}
 
 
 def _stamp(instant: datetime | None) -> str | None:
@@ -173,6 +172,9 @@ def _pool_text(console: Console, told: PoolExplanation) -> None:
 def _allowed_text(console: Console, told: PoolExplanation) -> None:
     table = plain_table("FOR", "ALLOWED", "LEFT", "NEXT CHANGE")
     for reason, allowed in told.allowances.items():
+        if reason is Reason.EXPIRED and told.expires:
+            table.add_row(f"{ACTION_BY_REASON[reason]} ({reason})", "-", "-", told.expires)
+            continue
         change = told.changes_at[reason]
         limit = "no limit" if allowed.limit is None else str(allowed.limit)
         left = "all" if allowed.left is None else str(allowed.left)

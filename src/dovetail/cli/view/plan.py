@@ -13,6 +13,7 @@ from dovetail.cli.view.printing import counted, moment, plain_table, print_docum
 from dovetail.core.disruption.command import HOURS_PER_MONTH, Command
 from dovetail.core.disruption.methods import METHODS
 from dovetail.core.disruption.planner import Plan
+from dovetail.core.disruption.waits import budgets_apply
 from dovetail.model.refusal import Refusal
 from dovetail.model.snapshot import Snapshot
 
@@ -47,7 +48,7 @@ def plan_document(plan: Plan, snapshot: Snapshot) -> dict[str, Any]:
         "nodes": len(managed),
         "savingPerMonth": round(plan.saving * HOURS_PER_MONTH, 2),
         "commands": [_command(command, plan) for command in plan.commands],
-        "budgets": list(_budgets(plan)),
+        "budgets": list(_budgets(plan, snapshot)),
         "leftAlone": list(_left_alone(plan, {node.name for node in managed})),
     }
 
@@ -78,8 +79,10 @@ def _used(command: Command, plan: Plan) -> Iterable[dict[str, Any]]:
         yield {"nodepool": pool, "used": allowed.disrupting + nodes, "limit": allowed.limit}
 
 
-def _budgets(plan: Plan) -> Iterable[dict[str, Any]]:
+def _budgets(plan: Plan, snapshot: Snapshot) -> Iterable[dict[str, Any]]:
     for (pool, reason), allowed in sorted(plan.allowances.items()):
+        if not budgets_apply(snapshot.nodepools[pool], reason):
+            continue
         yield {
             "nodepool": pool,
             "reason": str(reason),

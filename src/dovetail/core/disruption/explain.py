@@ -18,6 +18,7 @@ from dovetail.core.disruption.methods import METHODS
 from dovetail.core.disruption.methods.base import Method, Proposal, expecting
 from dovetail.core.disruption.notices import unreadable_objects
 from dovetail.core.disruption.planner import consider
+from dovetail.core.disruption.waits import budgets_apply
 from dovetail.model.budget import Budget
 from dovetail.model.nodepool import NodePool
 from dovetail.model.pool_budgets import read_budgets
@@ -102,7 +103,7 @@ def _look(node: ClusterNode, method: Method, context: Context, proposal: Proposa
         obstacles = [_from_refusal(refusal) for refusal in said]
     view = MethodView(method.name, method.reason, tuple(obstacles))
     pool = context.snapshot.nodepools.get(node.nodepool_name)
-    if view.lifts_at is None or pool is None:
+    if view.lifts_at is None or pool is None or not budgets_apply(pool, method.reason):
         return view
     return replace(view, obstacles=(*obstacles, *_opening_meanwhile(pool, method.reason, view.lifts_at, context)))
 
@@ -125,7 +126,8 @@ def _obstacles(node: ClusterNode, method: Method, context: Context) -> Iterator[
     expected = expecting(method, candidate, context)
     disinterest = (*method.refusals(candidate, context), *((expected,) if expected is not None else ()))
     yield from map(_from_refusal, disinterest)
-    yield from budget_obstacles(candidate.pool, method.reason, context)
+    if budgets_apply(candidate.pool, method.reason):
+        yield from budget_obstacles(candidate.pool, method.reason, context)
     if not any(each.until is None for each in disinterest) and _OWN_STATE.isdisjoint(each.code for each in own):
         yield from _simulated(candidate, method, context)
 

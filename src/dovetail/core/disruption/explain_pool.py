@@ -6,6 +6,7 @@ from datetime import datetime
 from dovetail.core.disruption.allowance import Allowance, NodeCounts, count_nodes
 from dovetail.core.disruption.context import Context
 from dovetail.core.disruption.notices import unreadable_objects
+from dovetail.core.disruption.waits import expiration_without_budgets
 from dovetail.core.disruption.windows import ACTION_BY_REASON
 from dovetail.model.budget import Budget
 from dovetail.model.nodepool import NodePool
@@ -48,6 +49,7 @@ class PoolExplanation:
     changes_at: dict[Reason, datetime | None]
     limits: tuple[Limit, ...]
     nodes: tuple[ClusterNode, ...]
+    expires: str = ""  # how nodes expire where no budget applies to it
     fault: str = ""
     unreadable: str = ""  # what holds every pool: objects nobody can read
 
@@ -72,6 +74,7 @@ def explain_pool(pool: NodePool, context: Context) -> PoolExplanation:
             Limit(name, limit, used.get(name, Quantity.of(0))) for name, limit in sorted(pool.spec.limits.items())
         ),
         nodes=nodes,
+        expires=expiration_without_budgets(pool),
         fault=fault,
         unreadable=unreadable_objects(snapshot.unreadable) if snapshot.unreadable else "",
     )

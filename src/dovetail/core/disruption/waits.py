@@ -105,8 +105,25 @@ def expiration_wait(pool: NodePool, claim: NodeClaim, now: datetime) -> Wait:
     """Soft expiration: `disruption.expireAfter`, and the action control for Expiration. Neither written: never."""
     if not pool.soft_expiration:
         return NEVER
-    span = longer(pool.spec.disruption.expire_after, control(pool, Reason.EXPIRED))
-    return elapsed(claim.metadata.creation_timestamp, span, now)
+    return elapsed(claim.metadata.creation_timestamp, expiration_span(pool), now)
+
+
+def expiration_span(pool: NodePool) -> timedelta | None:
+    """The age at which nodes of a pool with soft expiration are replaced; None for never."""
+    return longer(pool.spec.disruption.expire_after, control(pool, Reason.EXPIRED))
+
+
+def expiration_without_budgets(pool: NodePool) -> str:
+    """How nodes of the pool expire, where no budget applies to it; empty where they are replaced within budgets."""
+    if pool.soft_expiration and expiration_span(pool) is not None:
+        return ""
+    hard = pool.hard_expire_after
+    return "nodes never expire" if hard.never else f"hard at {hard}: budgets do not apply"
+
+
+def budgets_apply(pool: NodePool, reason: Reason) -> bool:
+    """Whether nodes of the pool that go for this reason go within budgets."""
+    return reason is not Reason.EXPIRED or not expiration_without_budgets(pool)
 
 
 def drift_wait(pool: NodePool, claim: NodeClaim, now: datetime) -> Wait:

@@ -1,10 +1,11 @@
 """What budgets allow, hour by hour. Arithmetic over schedules; nothing here reads a clock."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
+from dovetail.core.disruption.waits import expiration_without_budgets
 from dovetail.model.budget import Budget, Window
 from dovetail.model.instants import add, subtract
 from dovetail.model.nodepool import NodePool
@@ -40,15 +41,20 @@ class Calendar:
     total: int
     hours_by_action: dict[Action, tuple[Allowed, ...]]
     fault: str = ""
+    without_budgets: Mapping[Action, str] = field(default_factory=dict)
+    """Actions that no budget applies to, which have no hours, and what happens instead."""
 
 
 def draw_calendar(pool: NodePool, total: int, start: datetime, hours: int) -> Calendar:
     """The ceiling for each action in each hour, for a pool of `total` nodes; a faulty pool allows nothing at all."""
+    note = expiration_without_budgets(pool)
+    without = {Action.EXPIRATION: note} if note else {}
+    actions = {reason: action for reason, action in ACTION_BY_REASON.items() if action not in without}
     try:
         budgets = read_budgets(pool)
     except ValueError as error:
         nothing = (Allowed(0, 0),) * hours
-        return Calendar(start, total, dict.fromkeys(ACTION_BY_REASON.values(), nothing), fault=str(error))
+        return Calendar(start, total, dict.fromkeys(actions.values(), nothing), str(error), without)
     known: dict[tuple[_Pattern, ...], dict[Reason, Allowed]] = {}
     drawn = []
     for hour in (add(start, HOUR * number) for number in range(hours)):
@@ -56,8 +62,8 @@ def draw_calendar(pool: NodePool, total: int, start: datetime, hours: int) -> Ca
         if patterns not in known:
             known[patterns] = _hour(budgets, patterns, total)
         drawn.append(known[patterns])
-    by_action = {action: tuple(each[reason] for each in drawn) for reason, action in ACTION_BY_REASON.items()}
-    return Calendar(start, total, by_action)
+    by_action = {action: tuple(each[reason] for each in drawn) for reason, action in actions.items()}
+    return Calendar(start, total, by_action, without_budgets=without)
 
 
 class _Pattern(NamedTuple):

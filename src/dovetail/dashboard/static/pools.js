@@ -35,7 +35,7 @@ function draw({ pool, budgets, cost }, only) {
     pool.fault && h("p", { class: "fault", role: "alert" }, `Blocked: a budget cannot be understood, so nothing is disrupted: ${pool.fault}`),
     h("div", { class: "columns" },
       h("div", {}, h(heading, { class: "minor" }, "Allowed now"), table(`What ${pool.nodepool} allows now`, ["For", "Allowed", "Left", "Next change"],
-        pool.allowed.map((each) => [each.reason, each.limit ?? "no limit", h("b", { class: each.left === 0 ? "none" : "some" }, each.left ?? "all"), each.changesAt ? time(each.changesAt, now) : "never"]), { numeric: [1, 2] })),
+        pool.allowed.map((each) => each.note ? [each.reason, "-", "-", each.note] : [each.reason, each.limit ?? "no limit", h("b", { class: each.left === 0 ? "none" : "some" }, each.left ?? "all"), each.changesAt ? time(each.changesAt, now) : "never"]), { numeric: [1, 2] })),
       h("div", {}, h(heading, { class: "minor" }, "Budgets"), pool.budgets.length ? table(`Budgets of ${pool.nodepool}`, ["Budget", "Nodes", "Is", "For", "Now"],
         pool.budgets.map((each) => [each.number, each.nodes, each.limit, each.reasons.length > 3 ? "everything" : each.reasons.join(", "), force(each, now)]), { numeric: [2] })
         : h("p", { class: "quiet" }, "No budget: no ceiling."),
@@ -63,7 +63,8 @@ function heat(budgets, now) {
     const key = JSON.stringify(hours);
     alike.set(key, [...(alike.get(key) ?? []), action]);
   }
-  return h("div", { class: "heats" }, [...alike].map(([key, actions]) => map(actions.join(", "), JSON.parse(key), budgets, now)));
+  return h("div", { class: "heats" }, [...alike].map(([key, actions]) => map(actions.join(", "), JSON.parse(key), budgets, now)),
+    Object.entries(budgets.withoutBudgets).map(([action, note]) => h("p", { "data-figure": "without-budgets" }, h("b", {}, action), `: ${note}`)));
 }
 
 function map(caption, hours, budgets, now) {

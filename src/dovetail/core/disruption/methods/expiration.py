@@ -7,6 +7,7 @@ from dovetail.core.disruption.context import Context
 from dovetail.core.disruption.methods.base import Proposal, waiting
 from dovetail.core.disruption.methods.replacing import propose_replacing
 from dovetail.core.disruption.waits import expiration_wait
+from dovetail.core.lifecycle.expiration import expires_at
 from dovetail.model.reason import Reason
 from dovetail.model.refusal import Refusal
 
@@ -24,10 +25,7 @@ class Expiration:
         pool = candidate.pool
         wait = expiration_wait(pool, candidate.claim, context.snapshot.at)
         if wait.never and wait.started:
-            written = pool.spec.disruption.expire_after is not None
-            says = "Never for" if written else "no"
-            why = f"never expires: nodepool {pool.name} sets {says} expireAfter under disruption"
-            return Refusal("Never", f"node/{candidate.name}", why, permanent=True)
+            return _without_budgets(candidate)
         return waiting(candidate, "not expired: its lifetime runs", wait)
 
     def refusals(self, candidate: Candidate, context: Context) -> Iterator[Refusal]:
@@ -40,3 +38,15 @@ class Expiration:
         """Oldest first."""
         oldest = sorted(candidates, key=lambda each: (str(each.claim.metadata.creation_timestamp), each.name))
         return propose_replacing(oldest, context, self.name, self.reason)
+
+
+def _without_budgets(candidate: Candidate) -> Refusal:
+    """A node that is not replaced because of its age: it is deleted at an age, or it never expires."""
+    pool, about = candidate.pool, f"node/{candidate.name}"
+    due_at = expires_at(candidate.claim)
+    if due_at is not None:
+        why = f"not expired: hard at {candidate.claim.spec.expire_after}, budgets do not apply"
+        return Refusal("Never", about, f"{why} until {due_at:%Y-%m-%dT%H:%M:%SZ}", due_at)
+    says = "Never for" if pool.spec.disruption.expire_after is not None else "no"
+    why = f"never expires: nodepool {pool.name} sets {says} expireAfter under disruption"
+    return Refusal("Never", about, why, permanent=True)
