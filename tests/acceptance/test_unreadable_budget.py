@@ -84,3 +84,21 @@ def test_the_pool_is_blocked_and_says_so_and_the_others_go_on(path):
     pools = [node_pool(name, disruption=FREELY) for name in ("red", "blue")]
     loads = [deployment(name, 3, nodeSelector={NODEPOOL: name}) for name in ("red", "blue")]
     live(story, node_class(), *pools, *loads, settings=ACTING, validate=unvalidated)
+
+
+@pytest.mark.parametrize("window", [("@yearly", "8784h"), ("@daily", "100000h")], ids=str)
+def test_a_window_that_never_closes_holds_its_own_pool_and_no_other(window):
+    schedule, duration = window
+
+    async def story(life):
+        await life.until(lambda: life.running(6) and life.settled())
+        kept = len(of_pool(life, "red"))
+        for name in ("red", "blue"):
+            life.world.apply(deployment(name, 0, nodeSelector={NODEPOOL: name}))
+        await life.until(lambda: not of_pool(life, "blue"))
+        assert len(of_pool(life, "red")) == kept > 0
+
+    shut = {**FREELY, "budgets": [{"nodes": "0", "schedule": schedule, "duration": duration}]}
+    pools = [node_pool("red", disruption=shut), node_pool("blue", disruption=FREELY)]
+    loads = [deployment(name, 3, nodeSelector={NODEPOOL: name}) for name in ("red", "blue")]
+    live(story, node_class(), *pools, *loads, settings=ACTING)
