@@ -58,6 +58,7 @@ def test_a_window_closes_at_the_first_gap_however_far_away(schedule, duration, c
 
 def test_a_window_that_would_close_beyond_the_calendar_never_closes():
     assert window("0 0 31 12 *", "48h").closes_at(LAST_DAY) is None
+    assert window("0 0,23 31 12 *", "2h").closes_at(LAST_DAY.replace(hour=23)) is None
     assert window("@daily", "2562047h").closes_at(FIRST_DAY) is None
 
 

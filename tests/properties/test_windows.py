@@ -59,6 +59,7 @@ def some(low, high):
 FIELDS = st.tuples(*(some(*bounds) for bounds in BOUNDS)).map(Fields)
 SECONDS = st.one_of(
     st.integers(1, 300),
+    st.integers(1, 70).map(lambda minutes: minutes * 60),
     st.integers(1, 3000).map(lambda minutes: minutes * 60),
     st.integers(1, 24 * 800).map(lambda hours: hours * 3600),
     st.sampled_from([8760, 8784, 35064, 100_000, 2_540_400, 2_562_047]).map(lambda hours: hours * 3600),
@@ -111,6 +112,9 @@ class Reference:
 @example(of([59], [23], [31], [12], None), 2_562_047 * 3600, LAST_MINUTE, 59)
 @example(of([0], [0], None, None, None), 2_562_047 * 3600, 0, 0)
 @example(of([5], [7], None, None, [1]), 168 * 3600, 3, 0)
+@example(of(range(0, 60, 7), None, None, None, None), 5 * 60, 1_065_000_000, 0)
+@example(of([0, 59], [0, 23], None, None, None), 60, 1_065_000_959, 0)  # 23:59, and again a minute later
+@example(of([0], [0, 23], None, None, None), 7200, LAST_MINUTE - 30, 0)
 @example(of([0], [0], [1], [3], None), 100 * 3600, LAST_MINUTE - 300 * 24 * 60, 0)
 def test_law_a_window_opens_and_closes_where_stepping_minute_by_minute_says(fields, seconds, minute, second):
     schedule = Schedule.parse(fields.text)
