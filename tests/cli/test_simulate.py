@@ -98,7 +98,7 @@ def test_interruptions_and_failures_take_nodes_and_others_come(tmp_path):
 
 LOST_IN_THE_DRAIN = """
   workloads:
-    - {name: steady, cpu: 2500m, memory: 1Gi, replicas: 1, annotations: {karpenter.sh/do-not-disrupt: "true"}}
+    - {name: steady, cpu: 2500m, memory: 1Gi, replicas: 1, maxUnavailable: 0}
   happenings:
     - {at: 5m, deleteNodes: {nodes: 1}}
     - {at: 10m, fail: {nodes: 1, draining: true}}
@@ -106,7 +106,7 @@ LOST_IN_THE_DRAIN = """
 
 
 def test_a_machine_can_fail_in_the_middle_of_a_drain(tmp_path):
-    """Its protected pod would have held the drain for ever; what is lost holds nothing."""
+    """A budget that never opens would have held the drain for ever; what is lost holds nothing."""
     scenario = tmp_path / "lost.yaml"
     scenario.write_text(
         (EXAMPLES / "grace-period.yaml").read_text().partition("  workloads:")[0] + LOST_IN_THE_DRAIN.lstrip("\n")
