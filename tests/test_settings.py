@@ -1,6 +1,7 @@
 """Settings from text: every fault at once with flag, variable and remedy; names that collide with nobody's."""
 
 from dataclasses import fields
+from datetime import timedelta
 
 import pytest
 
@@ -58,3 +59,9 @@ def test_every_setting_has_a_default_that_reads_as_itself():
     for each in fields(Settings):
         if isinstance(each.default, (bool, int, float)):
             assert getattr(read_settings({each.name: str(each.default).lower()}), each.name) == each.default
+
+
+def test_a_bound_below_the_pace_of_bookmarks_is_refused():
+    with pytest.raises(ValueError, match=r"--watch-stale-after .*must be at least 1m30s, got 1m0s;"):
+        read_settings({"watch_stale_after": "1m"})
+    assert read_settings({"watch_stale_after": "90s"}).watch_stale_after == timedelta(seconds=90)

@@ -46,6 +46,7 @@ KARPENTERS = frozenset(
 )
 """Settings that Karpenter has, too: their environment variables keep its names. All others have our prefix."""
 
+SHORTEST_STALE_AFTER = timedelta(seconds=90)
 MAY_BE_ZERO = frozenset({"vm_memory_overhead_percent", "reserved_enis"})
 
 
@@ -130,6 +131,11 @@ class Settings:
     )
     kube_client_qps: float = _knob(200.0, "Requests per second to the API server, on average.")
     kube_client_burst: int = _knob(300, "Requests to the API server that may be made at once.")
+    watch_stale_after: timedelta = _knob(
+        timedelta(minutes=2, seconds=30),
+        "A cache that no event, bookmark or list has confirmed for this long is stale: it is listed again, and until"
+        " that succeeds nothing new is disrupted and `/readyz` fails. Bookmarks come about once a minute.",
+    )
     metrics_port: int = _knob(8080, "Where `/metrics` is served for Prometheus; 0 for nowhere.")
     health_probe_port: int = _knob(8081, "Where `/healthz` and `/readyz` are served; 0 for nowhere.")
     dashboard_port: int = _knob(8088, "Where the page is served; 0 for nowhere.")
@@ -214,6 +220,10 @@ def read_settings(written: Mapping[str, str]) -> Settings:
         idle, longest = Duration.of(settings.batch_idle_duration), Duration.of(settings.batch_max_duration)
         why = f"a pause of {idle} is longer than the {longest} of --batch-max-duration; make it shorter"
         faults.append(f"--batch-idle-duration (BATCH_IDLE_DURATION): {why}")
+    if settings.watch_stale_after < SHORTEST_STALE_AFTER:
+        given, least = Duration.of(settings.watch_stale_after), Duration.of(SHORTEST_STALE_AFTER)
+        why = f"must be at least {least}, got {given}; bookmarks come about once a minute, quiet caches would be stale"
+        faults.append(f"--watch-stale-after ({PREFIX}WATCH_STALE_AFTER): {why}")
     if faults:
         raise ValueError("\n".join(faults))
     return settings

@@ -80,13 +80,18 @@ class Disruption:
                 await self._rest(began, seen)
 
     async def _rest(self, began: datetime, seen: int) -> None:
-        """Wait while nothing has changed and no clock has run out since the pass began, but not for ever."""
+        """Wait while nothing has changed and no clock has run out since the pass began, but not for ever.
+
+        Stale caches hear of no change: the next pass says so.
+        """
         state, clock = self._context.state, self._context.clock
         if self._restless or state.revision != seen:
             return
         offered, latest = await self._catalogs(), began + LONGEST_REST
         latest = min(latest, next_turn(state.snapshot(began, offered), self._backing_off(), self._turns) or latest)
         while state.revision == seen and (now := clock.now()) < latest and await self._catalogs() == offered:
+            if state.stale():
+                return
             with suppress(TimeoutError):
                 async with asyncio.timeout(min(latest - now, REST).total_seconds()):
                     await state.moved_on(seen)

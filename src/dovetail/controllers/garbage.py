@@ -1,8 +1,9 @@
 """Finds what is left over when an instance, a NodeClaim or a Node went behind our back, and cleans it up.
 
 They are compared every ten seconds at first, when a crash may have left something, and then every two minutes. A
-provider that cannot be listed stops the comparison: nothing is deleted on half an answer. What fails for one claim,
-instance or node keeps no other; a round in which something failed is soon followed by the next.
+provider that cannot be listed stops the comparison, and so does a stale cache: nothing is deleted on half an answer.
+What fails for one claim, instance or node keeps no other; a round in which something failed is soon followed by the
+next.
 """
 
 import asyncio
@@ -62,6 +63,8 @@ class GarbageCollection:
         One list of instances serves both ways. Claims read before it cannot lose what is being launched, and what
         claims read after it do not have, nobody has. What fitted together and has not changed is not compared again.
         """
+        if self._context.state.stale():
+            return False
         before = self._held()
         instances = await guarded("nodeclaim.garbagecollection", self._context.cloud.list)
         if instances is None:

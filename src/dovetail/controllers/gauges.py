@@ -52,6 +52,7 @@ class Gauges:
     async def refresh(self) -> None:
         """Show how things stand now."""
         context = self._context
+        self._caches()  # first: they matter most when the rest cannot be found out
         pools = list(context.state.nodepools.items.values())
         snapshot = context.state.snapshot(context.clock.now(), await find_catalogs(context.cloud, pools))
         self._cluster(snapshot)
@@ -68,6 +69,12 @@ class Gauges:
         running = Counter(each.record.reason for each in running_commands(context.state.claims.items.values()).values())
         commands: Rows = {(reason,): float(number) for reason, number in running.items()}
         context.metrics.show("dovetail_commands_running", commands)
+
+    def _caches(self) -> None:
+        show, caches = self._context.metrics.show, [each for each in self._context.state.caches if each.synced.is_set()]
+        show("dovetail_cache_age_seconds", {(each.kind.name,): each.age for each in caches})
+        show("dovetail_cache_stale", {(each.kind.name,): float(each.stale) for each in caches})
+        show("dovetail_cache_unreadable_objects", {(each.kind.name,): float(len(each.unreadable)) for each in caches})
 
     def _cluster(self, snapshot: Snapshot) -> None:
         show, missing = self._context.metrics.show, bool(self._context.state.unsynced())

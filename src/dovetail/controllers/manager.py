@@ -35,7 +35,10 @@ class Manager:
 
     def __init__(self, ports: Ports, settings: Settings) -> None:
         state = ClusterState(
-            ports.cluster, ports.cloud.well_known_labels, settings.leader_election_namespace or "default"
+            ports.cluster,
+            ports.cloud.well_known_labels,
+            settings.leader_election_namespace or "default",
+            settings.watch_stale_after,
         )
         given = {each.name: getattr(ports, each.name) for each in fields(Ports)}
         context = Context(**given, state=state, settings=settings)

@@ -29,7 +29,10 @@ class NodeClasses:
         self._keeper = keeper
         self._changed = changed
         self._redefined = redefined
-        self.informer: Informer[KubeObject] = Informer(context.cluster, keeper.node_class_kind)
+        self.informer: Informer[KubeObject] = Informer(
+            context.cluster, keeper.node_class_kind, stale_after=context.state.stale_after.total_seconds()
+        )
+        context.state.caches.append(self.informer)
         self.reconciler: Reconciler[Key] = Reconciler("nodeclass", self.reconcile)
         self.informer.listen(self._class_changed)
         context.state.claims.listen(self._claim_changed)

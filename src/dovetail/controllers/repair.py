@@ -26,6 +26,7 @@ from dovetail.runtime.reconciler import Reconciler
 
 log = logging.getLogger(__name__)
 BLOCKED_SECONDS = 300.0
+STALE_SECONDS = 10.0
 
 
 class NodeRepair:
@@ -89,6 +90,8 @@ class NodeRepair:
         wait = (ailments[0].due_at - context.clock.now()).total_seconds()
         if wait > 0:
             return wait
+        if context.state.stale():
+            return STALE_SECONDS  # it may have recovered since
         breaker = read_breaker(self._fellows(claim.nodepool_name), self._terms.statements)
         if breaker.open:
             self._tell_blocked(node, claim, breaker)

@@ -5,7 +5,7 @@ An event replaces what changed and leaves the rest shared, so a snapshot costs l
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from operator import attrgetter
 from typing import Any, TypeVar
 
@@ -38,8 +38,8 @@ from dovetail.model.pod import Pod
 from dovetail.model.snapshot import ClusterNode, Snapshot
 from dovetail.model.storage import Storage, VolumeAttachment, attach_limits
 from dovetail.model.wire import Key, KubeObject
-from dovetail.ports.cluster import Cluster, ListOptions
-from dovetail.runtime.informer import Informer
+from dovetail.ports.cluster import EVERYTHING, Cluster, ListOptions
+from dovetail.runtime.informer import STALE_AFTER, Informer
 
 T = TypeVar("T", bound=KubeObject)
 
@@ -47,21 +47,30 @@ T = TypeVar("T", bound=KubeObject)
 class ClusterState:
     """The cluster as last heard of."""
 
-    def __init__(self, cluster: Cluster, well_known: frozenset[str] = frozenset(), namespace: str = "default") -> None:
-        self.pods = Informer(cluster, POD)
-        self.nodes = Informer(cluster, NODE)
-        self.claims = Informer(cluster, NODE_CLAIM)
-        self.nodepools = Informer(cluster, NODE_POOL)
-        self.daemon_sets = Informer(cluster, DAEMON_SET)
-        self.namespaces = Informer(cluster, NAMESPACE)
-        self.volume_claims = Informer(cluster, PERSISTENT_VOLUME_CLAIM)
-        self.volumes = Informer(cluster, PERSISTENT_VOLUME)
-        self.storage_classes = Informer(cluster, STORAGE_CLASS)
-        self.csi_nodes = Informer(cluster, CSI_NODE)
-        self.pdbs = Informer(cluster, POD_DISRUPTION_BUDGET)
-        self.attachments = Informer(cluster, VOLUME_ATTACHMENT)
+    def __init__(
+        self,
+        cluster: Cluster,
+        well_known: frozenset[str] = frozenset(),
+        namespace: str = "default",
+        stale_after: timedelta = timedelta(seconds=STALE_AFTER),
+    ) -> None:
+        self.caches: list[Informer[Any]] = []
+        """Every informer whose staleness counts; a controller that runs one of its own adds it."""
+        self.stale_after = stale_after
+        self.pods = self._cache(cluster, POD)
+        self.nodes = self._cache(cluster, NODE)
+        self.claims = self._cache(cluster, NODE_CLAIM)
+        self.nodepools = self._cache(cluster, NODE_POOL)
+        self.daemon_sets = self._cache(cluster, DAEMON_SET)
+        self.namespaces = self._cache(cluster, NAMESPACE)
+        self.volume_claims = self._cache(cluster, PERSISTENT_VOLUME_CLAIM)
+        self.volumes = self._cache(cluster, PERSISTENT_VOLUME)
+        self.storage_classes = self._cache(cluster, STORAGE_CLASS)
+        self.csi_nodes = self._cache(cluster, CSI_NODE)
+        self.pdbs = self._cache(cluster, POD_DISRUPTION_BUDGET)
+        self.attachments = self._cache(cluster, VOLUME_ATTACHMENT)
         switch = ListOptions(namespace=namespace, field_selector=f"metadata.name={SWITCH}")
-        self.switch = Informer(cluster, CONFIG_MAP, switch)
+        self.switch = self._cache(cluster, CONFIG_MAP, switch)
         """Where everything is paused. Nobody waits for it: until it is known, disruption is paused."""
         self._nominated_until: dict[str, datetime] = {}
         self._well_known = WELL_KNOWN | well_known
@@ -77,6 +86,9 @@ class ClusterState:
         """Grows with every change that means something; a heartbeat does not."""
         self._news = asyncio.Event()
         self._informer_by_kind = {each.kind.name: each for each in self.informers}
+        self._listen()
+
+    def _listen(self) -> None:
         for informer in (*self.informers, self.switch):
             if informer is not self.claims:
                 informer.listen(self._changed)
@@ -84,6 +96,11 @@ class ClusterState:
         self.nodes.listen(self._node_changed)
         self.claims.listen(self._claim_changed)
         self.attachments.listen(self._attachment_changed)
+
+    def _cache(self, cluster: Cluster, kind: Kind[T], options: ListOptions = EVERYTHING) -> Informer[T]:
+        made = Informer(cluster, kind, options, stale_after=self.stale_after.total_seconds())
+        self.caches.append(made)
+        return made
 
     @property
     def informers(self) -> tuple[Informer[Any], ...]:
@@ -110,6 +127,10 @@ class ClusterState:
     def unsynced(self) -> tuple[str, ...]:
         """The kinds not listed yet, as a sentence each."""
         return tuple(f"{each.kind.plural} are not listed yet" for each in self.informers if not each.synced.is_set())
+
+    def stale(self) -> tuple[Informer[Any], ...]:
+        """The caches that may no longer be true; while there are any, nothing new is disrupted."""
+        return tuple(each for each in self.caches if each.stale)
 
     def observe(self, kind: Kind[T], value: T) -> T:
         """Take in the answer to a write of our own."""

@@ -23,6 +23,7 @@ from dovetail.core.disruption.notices import (
     considered,
     refused,
     rejected,
+    stale_caches,
     unreadable_budget,
     unreadable_objects,
 )
@@ -68,16 +69,26 @@ class Telling:
                 self._on_node(node, *said)
 
     def blind(self, look: Pass) -> bool:
-        """Whether pods or their budgets cannot be read: a node may be neither as empty nor as free as it looks."""
+        """Whether too little is known: a node may be neither as empty nor as free as it looks.
+
+        Caches are stale, or there are pods or budgets that cannot be read.
+        """
         state = self._context.state
+        if stale := [informer.kind.plural for informer in state.stale()]:
+            self._blocked(stale_caches(stale), look)
+            return True
         odd = [
             f"{informer.kind.name} {key} ({bad.faults[0] if bad.faults else 'no reason known'})"
             for informer in (state.pods, state.pdbs)
             for key, bad in sorted(informer.unreadable.items())
         ]
-        for pool in look.snapshot.nodepools.values() if odd else ():
-            self._publish(Notice(NODE_POOL, pool, BLOCKED, unreadable_objects(odd), warning=True))
+        if odd:
+            self._blocked(unreadable_objects(odd), look)
         return bool(odd)
+
+    def _blocked(self, why: str, look: Pass) -> None:
+        for pool in look.snapshot.nodepools.values():
+            self._publish(Notice(NODE_POOL, pool, BLOCKED, why, warning=True))
 
     def paused(self, look: Pass) -> None:
         """Pools whose nodes are left alone because people said so."""

@@ -172,6 +172,13 @@ _SCHEDULER = (
 )
 _CLUSTER = (
     _gauge("karpenter_cluster_state_node_count", "", "Nodes and NodeClaims known."),
+    _gauge(
+        "dovetail_cache_age_seconds",
+        "kind",
+        "Since an event, a bookmark or a list of the API server confirmed the cache.",
+    ),
+    _gauge("dovetail_cache_stale", "kind", "1 while that is too long ago: nothing new is disrupted."),
+    _gauge("dovetail_cache_unreadable_objects", "kind", "Objects that cannot be read and are left out."),
     _gauge("karpenter_cluster_state_synced", "", "1 once everything has been listed."),
     _gauge("karpenter_cluster_state_unsynced_time_seconds", "", "How long the state has not been complete."),
     _gauge("karpenter_cluster_utilization_percent", "resource_type", "Requests of pods as a share of allocatable."),

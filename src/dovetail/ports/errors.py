@@ -42,12 +42,16 @@ class Denied(ApiError):
     """Not authenticated, or not allowed."""
 
 
+LONGEST_RETRY_AFTER = 30.0
+"""Seconds. A server that asks for more is asked again after this: one bad header must not blind us for a day."""
+
+
 class Throttled(ApiError):
     """The API server asks to come back later."""
 
     def __init__(self, message: str, retry_after: float | None = None) -> None:
         super().__init__(message)
-        self.retry_after = retry_after
+        self.retry_after = min(retry_after, LONGEST_RETRY_AFTER) if retry_after is not None else None
 
 
 class EvictionBlocked(ApiError):
@@ -60,6 +64,10 @@ class EvictionImpossible(ApiError):
 
 class Unavailable(ApiError):
     """The API server is down, overloaded or broken; nothing was written."""
+
+
+class Corrupted(Unavailable):
+    """The answer was cut or mangled on the way; the same request may well get the same answer."""
 
 
 class OutcomeUnknown(ApiError):

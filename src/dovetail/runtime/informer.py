@@ -3,6 +3,14 @@
 Written once over the `Cluster` port, so the simulated world exercises the same resume and relist paths as a real API
 server. A watch that ends is resumed where it stopped; when that point is no longer kept, everything is listed again and
 the difference is told, deletions included. Listeners hear each change once, in order, and must not wait.
+
+A watch may stay open and say nothing. The API server sends a bookmark about once a minute, so a cache that neither an
+event, a bookmark nor a list has confirmed for `stale_after` is stale: its watch is abandoned, everything is listed
+again, and the cache stays stale until a list succeeds. A watch that only fails is treated alike. What arrives late but
+steadily cannot be detected here.
+
+Nothing but an assertion ends the loop: an answer that cannot be read is one more failure, and a listener that breaks
+keeps the change from no other listener.
 """
 
 import asyncio
@@ -14,8 +22,9 @@ from typing import Generic, TypeVar
 from dovetail.model.kinds import Kind
 from dovetail.model.wire import Key, KubeObject, Unreadable
 from dovetail.ports.cluster import EVERYTHING, Change, Cluster, ListOptions
-from dovetail.ports.errors import ApiError, Denied, Gone
+from dovetail.ports.errors import ApiError, Corrupted, Denied, Gone
 from dovetail.runtime.backoff import Backoff
+from dovetail.settings import Settings
 
 log = logging.getLogger(__name__)
 T = TypeVar("T", bound=KubeObject)
@@ -23,12 +32,22 @@ Listener = Callable[[T | None, T | None], None]
 """Called with the object before and after the change; None where it did not or does not exist."""
 
 REMEMBERED_DELETIONS = 4096
+STALE_AFTER = Settings().watch_stale_after.total_seconds()
+RELIST_SECONDS = 5.0
+"""The shortest wait before a list that follows on data that could not be read: lists are expensive."""
 
 
 class Informer(Generic[T]):
     """The objects of one kind, by key; all of them, or those that the options choose."""
 
-    def __init__(self, cluster: Cluster, kind: Kind[T], options: ListOptions = EVERYTHING) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        kind: Kind[T],
+        options: ListOptions = EVERYTHING,
+        *,
+        stale_after: float = STALE_AFTER,
+    ) -> None:
         self.kind = kind
         self.items: dict[Key, T] = {}
         self.unreadable: dict[Key, Unreadable] = {}
@@ -40,6 +59,28 @@ class Informer(Generic[T]):
         self._deleted_uids: OrderedDict[str, None] = OrderedDict()
         self._listing = False
         self._own_writes: set[Key] = set()  # while a list was under way
+        self._stale_after = stale_after
+        self._loop: asyncio.AbstractEventLoop | None = None  # once it runs: to ask for it is a system call
+        self._version = ""  # where the watch resumes; empty: list first
+        self._confirmed_at = 0.0  # loop time of the last event, bookmark or list
+        self._alarm: asyncio.TimerHandle | None = None  # when the cache would turn stale
+        self._reported_stale = False
+
+    @property
+    def age(self) -> float:
+        """Seconds since the cache was last confirmed; 0 before the first list."""
+        if self._loop is None or not self.synced.is_set():
+            return 0.0
+        return self._loop.time() - self._confirmed_at
+
+    @property
+    def stale(self) -> bool:
+        """Whether the cache was listed once and has not been confirmed for too long."""
+        return self._loop is not None and self.synced.is_set() and self._loop.time() >= self._stale_at
+
+    @property
+    def _stale_at(self) -> float:
+        return self._confirmed_at + self._stale_after
 
     def listen(self, listener: Listener[T]) -> None:
         """Call `listener` with every change from now on."""
@@ -59,36 +100,78 @@ class Informer(Generic[T]):
 
     async def run(self) -> None:
         """List and watch until cancelled."""
+        loop = self._loop = asyncio.get_running_loop()
+        self._version = ""
         backoff = Backoff(first=0.5, limit=30.0)
-        version = ""
         while True:
             try:
-                if not version:
-                    version = await self._relist()
-                began = version
-                async for change in self._cluster.watch(self.kind, version, self._options):
-                    version = change.resource_version or version
+                if not self._version or self.stale:
+                    self._report_stale()
+                    self._version = await self._relist(loop)
+                    self._report_stale()
+                if await self._watch(loop, backoff):
+                    continue
+                delay = backoff.next()  # nothing was said at all: do not ask again at once
+            except AssertionError:
+                raise
+            except Exception as error:  # noqa: BLE001 - whatever is wrong with one answer, the next may be right
+                delay = self._failed(error, backoff)
+            await asyncio.sleep(delay)
+
+    async def _watch(self, loop: asyncio.AbstractEventLoop, backoff: Backoff) -> bool:
+        """Follow the changes until the server ends the watch, or until it is stale; says whether to go on at once."""
+        began = self._version
+        try:
+            async with asyncio.timeout(None) as silence:
+                self._guard(loop, silence)
+                async for change in self._cluster.watch(self.kind, began, self._options):
+                    self._confirmed_at = loop.time()
+                    self._version = change.resource_version or self._version
                     self._apply(change)
                     backoff.reset()
-                if version == began:  # nothing was said at all: do not ask again at once
-                    await asyncio.sleep(backoff.next())
-            except Gone:
-                version = ""
-                await asyncio.sleep(backoff.next())
-            except ApiError as error:
-                delay = max(backoff.next(), getattr(error, "retry_after", None) or 0.0)
-                self._report(error, delay)
-                await asyncio.sleep(delay)
+        except TimeoutError:
+            if not silence.expired():
+                raise
+            return True
+        finally:
+            if self._alarm is not None:
+                self._alarm.cancel()
+        return self._version != began
 
-    def _report(self, error: ApiError, delay: float) -> None:
-        facts = {"kind": self.kind.name, "error": str(error), "retry_seconds": delay}
+    def _guard(self, loop: asyncio.AbstractEventLoop, silence: asyncio.Timeout) -> None:
+        """End the watch if the cache is stale, else check again when it could be. One timer outlasts many changes."""
+        if self.stale:
+            silence.reschedule(loop.time())
+        else:
+            self._alarm = loop.call_at(self._stale_at, self._guard, loop, silence)
+
+    def _failed(self, error: Exception, backoff: Backoff) -> float:
+        """Report an error; returns how long to wait before the next attempt."""
+        delay = max(backoff.next(), getattr(error, "retry_after", None) or 0.0)
+        expected = isinstance(error, ApiError)
+        if isinstance(error, Gone):
+            self._version = ""
+            return delay
+        if isinstance(error, Corrupted) or not expected:  # to resume would bring the same answer again
+            self._version = ""
+            delay = max(delay, RELIST_SECONDS)
+        facts = {"kind": self.kind.name, "error": str(error) or type(error).__name__, "retry_seconds": delay}
         if isinstance(error, Denied):
             remedy = f"grant get, list and watch on {self.kind.plural} (apiGroup {self.kind.group!r})"
             log.error("not allowed to watch", extra={**facts, "remedy": remedy})
         else:
-            log.warning("watch failed", extra=facts)
+            log.warning("watch failed", extra=facts, exc_info=None if expected else error)
+        return delay
 
-    async def _relist(self) -> str:
+    def _report_stale(self) -> None:
+        """One line when the cache turns stale, one when it is fresh again."""
+        if self.stale == self._reported_stale:
+            return
+        self._reported_stale = self.stale
+        facts = {"kind": self.kind.name, "age_seconds": round(self.age), "stale_after_seconds": self._stale_after}
+        log.warning("cache is stale: listing again" if self.stale else "cache is fresh again", extra=facts)
+
+    async def _relist(self, loop: asyncio.AbstractEventLoop) -> str:
         """Take in a whole list. Only what we wrote while it was under way may be newer than what it has."""
         self._own_writes.clear()
         self._listing = True
@@ -107,6 +190,7 @@ class Informer(Generic[T]):
             known = self.items.get(item.key)
             if item.key not in newer and (known is None or _version(known) != _version(item)):
                 self._put(item.key, item)
+        self._confirmed_at = loop.time()
         self.synced.set()
         return listing.resource_version
 
@@ -177,7 +261,14 @@ class Informer(Generic[T]):
 
     def _tell(self, before: T | None, after: T | None) -> None:
         for listener in self._listeners:
-            listener(before, after)
+            try:
+                listener(before, after)
+            except AssertionError:
+                raise
+            except Exception:  # one object that a listener cannot handle is kept from nobody else
+                about = after if after is not None else before
+                name = str(about.key) if about is not None else ""
+                log.exception("listener broke", extra={"kind": self.kind.name, "object": name})
 
 
 def _version(found: KubeObject | Unreadable) -> str:
@@ -188,4 +279,10 @@ def _later(version: str, other: str) -> bool:
     """Whether a resource version is later than another; where they are not numbers, any other one counts as later."""
     if version == other:
         return False
-    return int(version) > int(other) if version.isdigit() and other.isdigit() else True
+    if not (_is_number(version) and _is_number(other)):
+        return True
+    return (len(version), version) > (len(other), other)  # as numbers, however many digits they have
+
+
+def _is_number(version: str) -> bool:
+    return version.isascii() and version.isdigit() and version[0] != "0"

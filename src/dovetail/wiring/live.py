@@ -181,7 +181,9 @@ async def watched(
         cluster = LenientCluster(found.cluster, gate)
         supplier = find_supply(cluster, found.clock, settings).supplier
         try:
-            state = ClusterState(cluster, supplier.well_known_labels, own_namespace(settings))
+            state = ClusterState(
+                cluster, supplier.well_known_labels, own_namespace(settings), settings.watch_stale_after
+            )
             yield state, partial(look, state, supplier, found.clock)
         finally:
             await supplier.aclose()

@@ -55,8 +55,12 @@ class Parts:
         return self.supplier
 
     def missing(self) -> tuple[str, ...]:
-        """What is not there yet to act upon. One that stands by is ready: it has to be there, not to know."""
-        return self.manager.state.unsynced() if self.dry or self.gate.is_open else ()
+        """What is not there yet to act upon, or no longer. One that stands by is ready: it need not know anything."""
+        if not (self.dry or self.gate.is_open):
+            return ()
+        state = self.manager.state
+        stale = (f"{each.kind.plural} are stale: not confirmed for {each.age:.0f} s" for each in state.stale())
+        return (*state.unsynced(), *stale)
 
     async def _recover(self) -> None:
         """Take up what the process before this one had begun, as soon as the API server lets us look."""

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,8 @@ Progress = Callable[[float], None]
 """Called now and then with the virtual seconds lived through."""
 
 DAY = 86_400.0
+NO_WATCH_FAILS = timedelta(days=1)
+"""A bookmark a minute for each of a dozen quiet watches would cost more than the rest of a quiet night."""
 SAMPLES = 60
 STEPS = tuple(minutes * 60.0 for minutes in (1, 2, 5, 10, 15, 30, 60))
 """How far apart two looks at the cluster are: the longest of which a story has so many."""
@@ -111,7 +114,8 @@ async def _live(scenario: Scenario, trace: tuple[Arrival, ...], progress: Progre
         bookmark_every=1800.0,  # nor has watches that end for the sake of it
         watch_lifetime=(3600.0, 7200.0),
     )
-    async with embedded(options, settings_of(scenario), seen=False) as cluster:
+    settings = replace(settings_of(scenario), watch_stale_after=NO_WATCH_FAILS)
+    async with embedded(options, settings, seen=False) as cluster:
         loop = asyncio.get_running_loop()
         meter = Meter(_price)
         meter.watch(cluster.world, loop.time)

@@ -71,6 +71,12 @@ def unreadable_objects(odd: Sequence[str]) -> str:
     return f"No node is disrupted while this cannot be read, correct or delete it: {'; '.join(odd[:_SHOWN])}{more}"
 
 
+def stale_caches(kinds: Sequence[str]) -> str:
+    """What NodePools are told while the cluster is not known well enough."""
+    what = f"the cache of {', '.join(kinds)} is" if len(kinds) == 1 else f"the caches of {', '.join(kinds)} are"
+    return f"No node is disrupted while {what} stale: the API server has confirmed nothing for too long"
+
+
 def considered(command: Command, node: str) -> str:
     """What the node of a replacement is told before it is looked at again."""
     return f"Consolidation candidate: {_short(command, node)} {_savings(command)}"

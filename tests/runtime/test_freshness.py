@@ -1,0 +1,264 @@
+"""A cache that nothing confirms any more is stale: its watch is given up, it is listed again, and it says so."""
+
+import asyncio
+
+import pytest
+
+from builders import build
+from dovetail.model.kinds import NODE
+from dovetail.model.wire import Key
+from dovetail.ports.cluster import Change, Listing
+from dovetail.ports.errors import Corrupted, NotFound, Throttled, Unavailable
+from dovetail.runtime.gate import Gate
+from dovetail.runtime.informer import Informer
+from dovetail.runtime.lenient import LenientCluster
+from dovetail.sim.loop import run
+from dovetail.sim.world import World, WorldOptions
+
+BOUND = 150.0
+
+
+def node(name, version="5"):
+    return build(NODE, {"metadata": {"name": name, "uid": name, "resourceVersion": version}})
+
+
+class Server:
+    """Lists what it is given, and watches as told: each watch takes the next script, then stays silent."""
+
+    def __init__(self, *watches):
+        self.watches = list(watches)
+        self.listing = Listing((node("a"),), "5")
+        self.refusal = None
+        self.lists = 0
+        self.open = 0
+
+    async def list(self, _kind, _options=None):
+        if self.refusal is not None:
+            raise self.refusal
+        self.lists += 1
+        return self.listing
+
+    async def watch(self, _kind, _since, _options=None):
+        if self.refusal is not None:
+            raise self.refusal
+        self.open += 1
+        try:
+            for wait, said in self.watches.pop(0) if self.watches else ():
+                await asyncio.sleep(wait)
+                if isinstance(said, Exception):
+                    raise said
+                yield said
+            await asyncio.Event().wait()
+        finally:
+            self.open -= 1
+
+
+def followed(story, server, *listeners):
+    async def main():
+        informer = Informer(server, NODE, stale_after=BOUND)
+        for listener in listeners:
+            informer.listen(listener)
+        running = asyncio.get_running_loop().create_task(informer.run())
+        await asyncio.sleep(1)
+        await story(informer)
+        assert not running.done(), running.exception()
+        running.cancel()
+        await asyncio.wait([running])
+
+    run(main())
+
+
+BOOKMARK = Change("BOOKMARK", "6")
+
+
+def test_a_silent_watch_is_given_up_and_everything_is_listed_again():
+    server = Server()
+
+    async def story(informer):
+        server.listing = Listing((node("b", "9"),), "9")
+        await asyncio.sleep(BOUND - 2)
+        assert set(informer.items) == {Key("", "a")}
+        await asyncio.sleep(2)
+        assert set(informer.items) == {Key("", "b")}
+        assert not informer.stale
+        assert server.open == 1
+
+    followed(story, server)
+
+
+def test_bookmarks_keep_a_quiet_cache_fresh():
+    server = Server([(60.0, BOOKMARK)] * 100)
+
+    async def story(informer):
+        for _ in range(100):
+            await asyncio.sleep(50)
+            assert not informer.stale
+            assert informer.age < 61
+        assert server.lists == 1
+
+    followed(story, server)
+
+
+def test_a_silent_watch_whose_list_fails_too_is_stale_until_a_list_succeeds():
+    server = Server()
+
+    async def story(informer):
+        server.refusal = Unavailable("down")
+        await asyncio.sleep(BOUND - 2)
+        assert not informer.stale
+        await asyncio.sleep(600)
+        assert informer.stale
+        assert informer.age > BOUND
+        server.refusal = None
+        await asyncio.sleep(31)
+        assert not informer.stale
+
+    followed(story, server)
+
+
+def test_a_watch_that_keeps_failing_is_stale_after_the_bound_and_listed_again():
+    server = Server(*[[(0.0, Unavailable("down"))]] * 100)
+
+    async def story(informer):
+        await asyncio.sleep(BOUND - 5)
+        assert server.lists == 1
+        assert not informer.stale
+        await asyncio.sleep(40)
+        assert server.lists >= 2
+        assert not informer.stale
+
+    followed(story, server)
+
+
+def test_a_day_of_retry_after_costs_half_a_minute():
+    server = Server([(0.0, Throttled("later", 86_400.0))])
+
+    async def story(informer):
+        await asyncio.sleep(31)
+        assert server.open == 1
+        assert not informer.stale
+
+    followed(story, server)
+
+
+def test_a_line_that_cannot_be_read_leads_to_a_list_and_not_to_the_same_line_again():
+    server = Server([(1.0, Corrupted("what is this"))])
+
+    async def story(informer):
+        server.listing = Listing((node("b", "9"),), "9")
+        await asyncio.sleep(10)
+        assert set(informer.items) == {Key("", "b")}
+        assert server.lists == 2
+
+    followed(story, server)
+
+
+def test_lists_because_of_lines_that_cannot_be_read_are_few():
+    server = Server(
+        *[[(0.0, Change("MODIFIED", str(n), node("a", str(n)))), (0.0, Corrupted("?"))] for n in range(900)]
+    )
+
+    async def story(_informer):
+        await asyncio.sleep(60)
+        assert server.lists <= 14
+
+    followed(story, server)
+
+
+@pytest.mark.parametrize("error", [ValueError("odd"), RecursionError(), KeyError("x"), TimeoutError(), MemoryError()])
+def test_whatever_a_watch_raises_the_informer_goes_on(error):
+    server = Server([(1.0, error)])
+
+    async def story(informer):
+        server.listing = Listing((node("b", "9"),), "9")
+        await asyncio.sleep(10)
+        assert set(informer.items) == {Key("", "b")}
+
+    followed(story, server)
+
+
+def test_a_listener_that_breaks_keeps_nothing_from_the_others_and_does_not_end_the_watch(caplog):
+    heard = []
+
+    def broken(_before, after):
+        if after is not None and after.name == "bad":
+            raise KeyError("no such thing")
+
+    def hears(_before, after):
+        heard.append(after.name)
+
+    server = Server([(1.0, Change("ADDED", "6", node("bad", "6"))), (1.0, Change("ADDED", "7", node("good", "7")))])
+
+    async def story(informer):
+        await asyncio.sleep(10)
+        assert set(informer.items) == {Key("", "a"), Key("", "bad"), Key("", "good")}
+
+    followed(story, server, broken, hears)
+    assert heard == ["a", "bad", "good"]
+    said = [record for record in caplog.records if record.getMessage() == "listener broke"]
+    assert [(each.kind, each.object) for each in said] == [("Node", "bad")]
+
+
+def test_an_assertion_still_ends_everything():
+    async def main():
+        informer = Informer(Server(), NODE, stale_after=BOUND)
+
+        def wrong(_before, _after):
+            raise AssertionError("we are wrong")
+
+        informer.listen(wrong)
+        with pytest.raises(AssertionError):
+            await informer.run()
+
+    run(main())
+
+
+@pytest.mark.parametrize("version", ["²", "9" * 5000, "x", ""])
+def test_any_text_may_stand_for_a_version(version):
+    server = Server([(1.0, Change("MODIFIED", version, node("a", version)))])
+
+    async def story(informer):
+        await asyncio.sleep(10)
+        assert informer.items[Key("", "a")].metadata.resource_version == version
+        assert server.lists == 1
+
+    followed(story, server)
+
+
+def test_a_kind_that_is_not_installed_is_never_stale():
+    async def main():
+        world = World(WorldOptions())
+
+        class Absent:
+            async def list(self, _kind, _options=None):
+                raise NotFound("the server could not find the requested resource")
+
+            watch = world.watch
+
+        gate = Gate()
+        gate.close("only looking")
+        informer = Informer(LenientCluster(Absent(), gate), NODE, stale_after=BOUND)
+        running = asyncio.get_running_loop().create_task(informer.run())
+        await informer.synced.wait()
+        for _ in range(300):
+            await asyncio.sleep(7)
+            assert not informer.stale
+        running.cancel()
+        await asyncio.wait([running])
+
+    run(main())
+
+
+def test_the_watches_of_the_world_bring_bookmarks_often_enough():
+    async def main():
+        informer = Informer(World(WorldOptions()), NODE, stale_after=BOUND)
+        running = asyncio.get_running_loop().create_task(informer.run())
+        await informer.synced.wait()
+        for _ in range(2000):
+            await asyncio.sleep(7)
+            assert not informer.stale
+            assert informer.age < 125  # a watch may end just before its next bookmark
+        running.cancel()
+        await asyncio.wait([running])
+
+    run(main())
