@@ -6,6 +6,7 @@ import podcorpus
 from decode_measure import Meter, chunks, run
 from dovetail.kube.call import Call
 from dovetail.kube.decode import Gathering, Lines, change_of
+from dovetail.kube.transport import DEFAULT_LIMITS
 from dovetail.manifest.sharing import Sharing
 from dovetail.model.kinds import POD
 
@@ -20,7 +21,7 @@ def measure_list(corpus: Path) -> dict[str, float]:
 
 
 def measure_watch(corpus: Path) -> dict[str, float]:
-    meter, lines, sharing, pods = Meter(), Lines(), Sharing(), list[object]()
+    meter, lines, sharing, pods = Meter(), Lines(DEFAULT_LIMITS.most_bytes), Sharing(), list[object]()
 
     def feed(chunk: bytes) -> None:
         pods.extend(change_of(POD, line, WATCH, sharing).object for line in lines.feed(chunk))

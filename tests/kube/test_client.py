@@ -187,7 +187,7 @@ def test_leases_do_not_wait_for_their_turn():
 
     async def main():
         limits = Limits(qps=0.001, burst=1, deadline=5)
-        async with serving(reply({}), limits=limits) as (cluster, stub):
+        async with serving(reply({"metadata": {"resourceVersion": "1"}}), limits=limits) as (cluster, stub):
             await cluster.list(NODE)
             for _ in range(3):
                 await cluster.patch(LEASE, Key("kube-system", "leader"), Patch({"spec": {}}))

@@ -209,3 +209,16 @@ def test_every_notice_is_accounted_for(notices):
         assert sum(event.count for event in await events(cluster, recorder)) == counts.written
 
     lived(story, room=4)
+
+
+def test_one_event_that_cannot_be_written_for_whatever_reason_does_not_stop_the_others(caplog):
+    async def story(cluster, recorder):
+        odd = Node(metadata=ObjectMeta(name="\ud800", uid="u-odd"))  # no text that could be sent
+        recorder.publish(Notice(NODE, odd, "Disrupted", "gone"))
+        recorder.publish(about_node())
+        (written,) = await events(cluster, recorder)
+        assert written.involved_object.name == "a"
+        assert recorder.counts.failed == 1
+
+    lived(story)
+    assert any(record.getMessage() == "event broke" for record in caplog.records)

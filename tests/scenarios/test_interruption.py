@@ -326,3 +326,35 @@ def test_a_label_put_on_with_a_patch_is_as_good_as_any():
         await replaced(life, node, 1, within=60)
 
     live(story, node_class(), POOL, deployment(replicas=1))
+
+
+class Odd:
+    """A source that first answers with what nobody has thought of."""
+
+    shared = True
+
+    def __init__(self, source):
+        self._source = source
+        self.asked = 0
+        self.acknowledge = source.acknowledge
+
+    async def receive(self):
+        self.asked += 1
+        if self.asked == 1:
+            raise KeyError("Messages")
+        return await self._source.receive()
+
+
+def test_a_source_that_breaks_in_an_unexpected_way_is_asked_again():
+    async def story(life):
+        manager = life.parts.manager
+        (source,) = manager.interruptions._context.interruptions
+        odd = Odd(source)
+        object.__setattr__(manager.interruptions._context, "interruptions", (odd,))
+        await settled(life, 3)
+        (node,) = life.nodes
+        life.world.mishaps.warn(node.name)
+        await replaced(life, node, 3, within=400)
+        assert odd.asked > 1
+
+    live(story, node_class(), POOL, deployment(replicas=3))

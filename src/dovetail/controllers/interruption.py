@@ -64,11 +64,9 @@ class Interruptions:
         async with asyncio.TaskGroup() as tasks:
             while True:
                 await slots.acquire()
-                try:
-                    deliveries = await source.receive()
-                except WorldError as error:
+                deliveries = await guarded("interruption.receive", source.receive)
+                if deliveries is None:
                     slots.release()
-                    log.warning("no interruptions received", extra={"error": str(error)})
                     await asyncio.sleep(backoff.next())
                     continue
                 backoff.reset()

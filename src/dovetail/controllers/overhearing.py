@@ -12,9 +12,9 @@ from dovetail.controllers.context import Context
 from dovetail.controllers.interruption import Interruptions
 from dovetail.core.lifecycle.interruption import drain_by, respond
 from dovetail.model.reason import Reason
-from dovetail.ports.errors import WorldError
 from dovetail.ports.interruption import Interruption, InterruptionSource
 from dovetail.runtime.backoff import Backoff
+from dovetail.runtime.guard import guarded
 
 log = logging.getLogger(__name__)
 REMEMBERED = 10_000
@@ -41,10 +41,8 @@ class Overhearing:
     async def _listen(self, source: InterruptionSource) -> None:
         backoff = Backoff(first=1.0, limit=30.0)
         while True:
-            try:
-                deliveries = await source.receive()
-            except WorldError as error:
-                log.warning("no interruptions received", extra={"error": str(error)})
+            deliveries = await guarded("interruption.receive", source.receive)
+            if deliveries is None:
                 await asyncio.sleep(backoff.next())
                 continue
             backoff.reset()

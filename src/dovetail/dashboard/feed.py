@@ -62,7 +62,7 @@ class Feed:
     def since(self, mark: str) -> list[tuple[int, bytes]] | None:
         """The frames after that one; None if they are not there any more, or never were."""
         run, _, number = mark.rpartition("-")
-        if run != self.run or not number.isdigit():
+        if run != self.run or not (number.isascii() and number.isdigit() and len(number) < 19):
             return None
         seen = int(number)
         oldest = self._frames[0][0] if self._frames else self.number + 1

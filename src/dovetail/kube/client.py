@@ -11,7 +11,6 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 import aiohttp
-import msgspec
 
 from dovetail.kube.call import (
     Call,
@@ -26,6 +25,7 @@ from dovetail.kube.call import (
 from dovetail.kube.decode import Gathering, Lines, change_of
 from dovetail.kube.transport import Transport
 from dovetail.manifest.codec import decode
+from dovetail.manifest.json_parts import UNDECODABLE
 from dovetail.manifest.sharing import Sharing
 from dovetail.model.kinds import POD, Kind
 from dovetail.model.pod import Pod
@@ -81,7 +81,7 @@ class KubeCluster:
         limits = self._transport.limits
         seconds = self._random.randint(*limits.watch_seconds)
         call = watch_call(kind, since, options, seconds)
-        lines = Lines()
+        lines = Lines(limits.most_bytes)
         async with self._transport.stream(call) as content:
             while chunk := await _chunk(call, content, seconds + limits.watch_grace):
                 for line in lines.feed(chunk):
@@ -124,14 +124,14 @@ async def _chunk(call: Call, content: aiohttp.StreamReader, seconds: float) -> b
             return await content.readany()
     except TimeoutError as error:
         raise Unavailable(f"{call}: silent for {seconds:g} s") from error
-    except (aiohttp.ClientError, OSError) as error:
+    except Exception as error:
         raise Unavailable(f"{call}: connection broken: {str(error) or type(error).__name__}") from error
 
 
 def _decoded(kind: Kind[T], call: Call, data: bytes) -> T | Unreadable:
     try:
         return decode(kind, data)
-    except msgspec.DecodeError as error:
+    except UNDECODABLE as error:
         problem = f"{call}: the answer is not what a {kind} looks like: {error}"
         raise (OutcomeUnknown(problem) if call.writes else Unavailable(problem)) from error
 

@@ -65,7 +65,7 @@ class StaticSource:
         try:
             headers = self.headers + self._token()
             certificate = self._certificate()
-        except OSError as error:
+        except (OSError, UnicodeError) as error:
             raise Denied(f"credentials cannot be read: {error}") from error
         return Credential(headers, certificate, now + REREAD_AFTER if self._from_files else None)
 

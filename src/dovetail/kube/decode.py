@@ -1,7 +1,9 @@
 """Bytes of lists and watches to values of the port, straight into the model's types.
 
-One object that cannot be understood never loses the others: it arrives as `Unreadable`. What is not JSON at all means
-that the answer was cut or mangled on the way, and is `Unavailable`.
+One object that cannot be understood never loses the others: it arrives as `Unreadable`, even where the decoder gives
+up on the whole text (see `manifest.json_parts`). What is not JSON at all means that the answer was cut or mangled on
+the way, and is `Corrupted`; so is a line of a watch about an object whose name cannot be read, because nobody can tell
+which object is out of date from there on. Whoever watches lists again.
 """
 
 from collections.abc import Iterator
@@ -13,11 +15,12 @@ import msgspec
 from dovetail.kube.call import Call
 from dovetail.kube.status import error_of, read_status
 from dovetail.manifest.codec import decode
+from dovetail.manifest.json_parts import UNDECODABLE, no_json, parts
 from dovetail.manifest.sharing import Sharing
 from dovetail.model.kinds import Kind
-from dovetail.model.wire import KubeObject, Unreadable
+from dovetail.model.wire import Fault, KubeObject, ObjectMeta, Unreadable
 from dovetail.ports.cluster import Change, ChangeType
-from dovetail.ports.errors import Unavailable
+from dovetail.ports.errors import Corrupted
 
 T = TypeVar("T", bound=KubeObject)
 
@@ -64,53 +67,88 @@ class Gathering:
     meta: PageMeta = field(default_factory=PageMeta)
 
     def add(self, data: bytes) -> None:
-        """Read one more page."""
+        """Read one more page. A real list has a version; what has none would look like an empty cluster."""
         try:
-            page = _PAGES.decode(data)
+            page = _page(data)
+            if not page.metadata.resource_version:
+                raise ValueError("it has no resourceVersion")
             for raw in page.items or ():
-                value = decode(self.kind, raw)
-                if isinstance(value, Unreadable):
-                    self.unreadable.append(value)
-                else:
-                    self.sharing.apply(value)
-                    self.items.append(value)
-        except msgspec.DecodeError as error:
-            raise Unavailable(f"list of {self.kind}: the answer is not what a list looks like: {error}") from error
+                self._take(raw)
+        except UNDECODABLE as error:
+            raise Corrupted(f"list of {self.kind}: the answer is not what a list looks like: {error}") from error
         self.meta = page.metadata
+
+    def _take(self, raw: msgspec.Raw) -> None:
+        try:
+            value = decode(self.kind, raw)
+        except UNDECODABLE as error:
+            if no_json(error):
+                raise
+            value = Unreadable(metadata=ObjectMeta(), faults=(Fault("$", f"cannot be decoded: {error}"),))
+        if isinstance(value, Unreadable):
+            self.unreadable.append(value)
+        else:
+            self.sharing.apply(value)
+            self.items.append(value)
+
+
+def _page(data: bytes) -> _Page:
+    try:
+        return _PAGES.decode(data)
+    except RecursionError:
+        members = dict(parts(data))
+        items = [msgspec.Raw(item) for _, item in parts(members.get(b"items", b""))]
+        return _Page(msgspec.json.decode(members.get(b"metadata", b""), type=PageMeta), items)
+
+
+def _event(line: bytes) -> _Event:
+    try:
+        return _EVENTS.decode(line)
+    except RecursionError:
+        members = dict(parts(line))
+        return _Event(
+            msgspec.json.decode(members.get(b"type", b""), type=str), msgspec.Raw(members.get(b"object", b""))
+        )
 
 
 def change_of(kind: Kind[T], line: bytes, call: Call, sharing: Sharing) -> Change[T]:
     """One line of a watch. An ERROR event is raised: `Gone` when the watch is too far behind."""
     try:
-        event = _EVENTS.decode(line)
+        event = _event(line)
         if event.type == "BOOKMARK":
             return Change("BOOKMARK", _BOOKMARKS.decode(event.object).metadata.resource_version)
         change = _CHANGES.get(event.type)
         if change is None:
             raise error_of(call, read_status(event.object))
         value = decode(kind, event.object)
-    except msgspec.DecodeError as error:
-        raise Unavailable(f"{call}: a line of the watch is not what an event looks like: {error}") from error
+    except UNDECODABLE as error:
+        raise Corrupted(f"{call}: a line of the watch is not what an event looks like: {error}") from error
     if not isinstance(value, Unreadable):
         sharing.apply(value)
     return Change(change, value.metadata.resource_version, value)
 
 
 class Lines:
-    """Cuts a stream of chunks into lines, in time linear in their size however long a line is."""
+    """Cuts a stream of chunks into lines, in time linear in their size; a line beyond the limit is `Corrupted`."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int) -> None:
+        self._most = most
         self._begun: list[bytes] = []
+        self._length = 0  # of what is begun
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
         """The lines that this chunk completes, without empty ones."""
-        first, newline, rest = chunk.partition(b"\n")
-        self._begun.append(first)
-        if not newline:
-            return
-        line, self._begun = b"".join(self._begun), []
-        if line.strip():
-            yield line
-        *whole, last = rest.split(b"\n")
-        yield from (line for line in whole if line.strip())
-        self._begun = [last] if last else []
+        first, *rest = chunk.split(b"\n")
+        self._begin(first)
+        for piece in rest:
+            line, self._begun, self._length = b"".join(self._begun), [], 0
+            if line.strip():
+                yield line
+            self._begin(piece)
+
+    def _begin(self, piece: bytes) -> None:
+        self._length += len(piece)
+        if self._length > self._most:
+            raise Corrupted(f"a line of the watch is longer than {self._most} bytes")
+        if piece:
+            self._begun.append(piece)

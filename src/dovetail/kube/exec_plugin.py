@@ -16,6 +16,7 @@ import msgspec
 
 from dovetail.kube.credentials import Credential, Headers, bearer
 from dovetail.kube.endpoint import ClientCertificate, Endpoint
+from dovetail.manifest.json_parts import UNDECODABLE
 from dovetail.ports.errors import Denied
 
 GROUP = "client.authentication.k8s.io"
@@ -93,7 +94,7 @@ class ExecSource:
     def _read(self, out: bytes) -> _Status:
         try:
             answer = msgspec.json.decode(out, type=_Answer)
-        except msgspec.DecodeError as error:
+        except UNDECODABLE as error:
             raise self._denied(f"did not print an ExecCredential: {error}") from error
         if answer.kind != "ExecCredential" or answer.api_version != self.api_version:
             said = f"{answer.api_version or 'no apiVersion'} {answer.kind or 'no kind'}"

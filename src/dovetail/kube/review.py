@@ -14,6 +14,7 @@ from dovetail.kube.access import Access
 from dovetail.kube.call import Call
 from dovetail.kube.credentials import Credentials
 from dovetail.kube.transport import Limits, Transport
+from dovetail.manifest.json_parts import UNDECODABLE
 from dovetail.ports.clock import Clock
 from dovetail.ports.errors import Unavailable
 from dovetail.ports.review import Standing
@@ -89,7 +90,7 @@ class KubeReviewer:
         call = Call(method="POST", path=path, body=msgspec.json.encode(body))
         try:
             return msgspec.json.decode(await self._transport.fetch(call), type=answer)
-        except msgspec.DecodeError as error:
+        except UNDECODABLE as error:
             raise Unavailable(f"{call}: the answer is not what a {kind} looks like") from error
 
 

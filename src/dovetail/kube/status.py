@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from dovetail.kube.call import Call
+from dovetail.manifest.json_parts import UNDECODABLE
 from dovetail.model.wire import Fault
 from dovetail.ports.errors import (
     AlreadyExists,
@@ -62,7 +63,7 @@ def read_status(body: bytes | msgspec.Raw, code: int = 0) -> Status:
     """The Status in an answer; proxies in between answer in their own words, which are kept as the message."""
     try:
         status = msgspec.json.decode(body, type=Status)
-    except msgspec.DecodeError:
+    except UNDECODABLE:
         return Status(code=code, message=bytes(body)[:_SHOWN].decode("utf-8", "replace").strip())
     status.code = status.code or code
     return status
@@ -90,9 +91,13 @@ def _too_many(status: Status, message: str, headers: Mapping[str, str]) -> ApiEr
     budgets = [cause.message for cause in status.causes if cause.reason == "DisruptionBudget"]
     if budgets:
         return EvictionBlocked(f"{message}: {'; '.join(budgets)}")
-    header = headers.get("Retry-After", "")
-    wait = float(header) if header.isdigit() else float(status.details.retry_after_seconds if status.details else 0)
-    return Throttled(message, wait or None)
+    wait = _seconds(headers.get("Retry-After", "")) or (status.details.retry_after_seconds if status.details else 0)
+    return Throttled(message, wait if wait > 0 else None)
+
+
+def _seconds(header: str) -> int:
+    """A number of seconds; a date, or whatever else stands there, is 0. So many digits are more than anybody waits."""
+    return int(header[:9]) if header.isascii() and header.isdigit() else 0
 
 
 def _broken(call: Call, status: Status, message: str) -> ApiError:

@@ -42,6 +42,8 @@ class Limits:
     watch_seconds: tuple[int, int] = (300, 600)  # the server ends a watch after a random time in between
     watch_grace: float = 30.0  # seconds of silence allowed beyond that
     page_size: int = 500
+    most_bytes: int = 16 * 1024 * 1024  # of one object or line of a watch: ten times what etcd stores
+    most_bytes_of_list: int = 512 * 1024 * 1024  # of one page, or of a whole list once pages expire: 25,000 pods
     in_flight: int = 64  # calls under way at once, watches and leases left out
 
 
@@ -89,13 +91,13 @@ class Transport:
     async def fetch(self, call: Call) -> bytes:
         """Make the call and return its whole answer."""
         seconds = self.limits.bulk_deadline if call.bulk else self.limits.deadline
+        most = self.limits.most_bytes_of_list if call.bulk else self.limits.most_bytes
         async with self._within(call, seconds) as attempt, nullcontext() if call.urgent else self._slots:
             response = await self._send(call, attempt)
             try:
-                body = await response.read()
+                return await _body(response, most)
             finally:
                 response.release()
-        return body
 
     @asynccontextmanager
     async def stream(self, call: Call) -> AsyncIterator[aiohttp.StreamReader]:
@@ -121,21 +123,30 @@ class Transport:
             raise Unavailable(f"{call}: cannot connect to {self._endpoint.server}: {_cause(error)}") from error
         except TimeoutError as error:
             raise _lost(call, attempt, f"no answer within {seconds:g} s") from error
-        except (aiohttp.ClientError, OSError) as error:
+        except (ApiError, AssertionError):
+            raise
+        except Exception as error:  # aiohttp's own errors, but also those of compression, headers and more
             raise _lost(call, attempt, f"connection broken: {str(error) or type(error).__name__}") from error
 
     async def _send(self, call: Call, attempt: _Attempt) -> aiohttp.ClientResponse:
         credential = await self._credentials.current()
         response = await self._request(call, credential, attempt)
         if response.status == 401:
-            refusal = await _error(call, response)
+            refusal = await self._error(call, response)
             renewed = await self._credentials.renewed(credential)
             if renewed.same_as(credential):
                 raise refusal
             response = await self._request(call, renewed, attempt)
         if response.status >= 300:
-            raise await _error(call, response)
+            raise await self._error(call, response)
         return response
+
+    async def _error(self, call: Call, response: aiohttp.ClientResponse) -> ApiError:
+        try:
+            body = await _body(response, self.limits.most_bytes)
+        finally:
+            response.release()
+        return error_of(call, read_status(body, response.status), response.headers)
 
     async def _request(self, call: Call, credential: Credential, attempt: _Attempt) -> aiohttp.ClientResponse:
         headers = [*credential.headers, ("Accept-Encoding", "gzip" if call.bulk else "identity")]
@@ -175,12 +186,14 @@ class Transport:
         return made
 
 
-async def _error(call: Call, response: aiohttp.ClientResponse) -> ApiError:
-    try:
-        body = await response.read()
-    finally:
-        response.release()
-    return error_of(call, read_status(body, response.status), response.headers)
+async def _body(response: aiohttp.ClientResponse, most: int) -> bytes:
+    chunks, size = [], 0
+    async for chunk in response.content.iter_any():
+        size += len(chunk)
+        if size > most:
+            raise ValueError(f"the answer is larger than {most} bytes")
+        chunks.append(chunk)
+    return b"".join(chunks)
 
 
 def _lost(call: Call, attempt: _Attempt, problem: str) -> ApiError:

@@ -1,7 +1,8 @@
 """Bytes, or plain data, to model values and back.
 
 The real adapter and the simulated world decode through here, so both see the same values. An object that does not fit
-its model becomes `Unreadable` with the place and the reason; it is never dropped and never half-read.
+its model, or cannot be decoded at all, becomes `Unreadable` with the place and the reason; it is never dropped and
+never half-read.
 """
 
 from collections.abc import Mapping
@@ -10,6 +11,7 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
+from dovetail.manifest.json_parts import UNDECODABLE, identity, no_json
 from dovetail.model.duration import Delay, Duration
 from dovetail.model.kinds import Kind
 from dovetail.model.quantity import Quantity
@@ -55,18 +57,28 @@ def decoder(wanted: Any) -> msgspec.json.Decoder[Any]:
 
 
 def decode(kind: Kind[T], data: bytes | memoryview | msgspec.Raw) -> T | Unreadable:
-    """One object from JSON bytes."""
+    """One object from JSON bytes; `UNDECODABLE` if it is no JSON, or if not even its name can be read."""
     try:
         return cast("T", decoder(kind.model).decode(data))
-    except (msgspec.ValidationError, ValueError) as error:
-        return _unreadable(decoder(_MetadataOnly).decode(data).metadata, error)
+    except UNDECODABLE as error:
+        if no_json(error):
+            raise
+        return _unreadable(_named(data), error)
+
+
+def _named(data: bytes | memoryview | msgspec.Raw) -> ObjectMeta:
+    """The metadata of an object that is wrong somewhere; if it is wrong there, no more than its name."""
+    try:
+        return cast("ObjectMeta", decoder(_MetadataOnly).decode(data).metadata)
+    except UNDECODABLE:
+        return identity(bytes(data))
 
 
 def from_plain(kind: Kind[T], data: Mapping[str, Any]) -> T | Unreadable:
     """One object from dicts and lists, as YAML and the simulated world hold it."""
     try:
         return msgspec.convert(data, kind.model, dec_hook=decode_hook)
-    except (msgspec.ValidationError, ValueError) as error:
+    except UNDECODABLE as error:
         return _unreadable(_metadata(data), error)
 
 

@@ -52,7 +52,7 @@ def read_record(claim: NodeClaim) -> Record | None:
         return None
     try:
         return msgspec.json.decode(written, type=Record)
-    except msgspec.DecodeError:
+    except (ValueError, RecursionError):
         return None
 
 

@@ -146,6 +146,11 @@ class EventRecorder:
                 self._failed(notice, error)
             except WorldError as error:
                 self._failed(notice, error)
+            except AssertionError:
+                raise
+            except Exception:  # noqa: BLE001 - one event that cannot be written must not stop the others
+                self._note("failed")
+                _log.exception("event broke", extra={"reason": notice.reason, "about": notice.about.name})
             else:
                 self._note("written")
             return

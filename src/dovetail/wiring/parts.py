@@ -1,6 +1,7 @@
 """Puts provider, recorder and controllers together over one cluster, whichever it is."""
 
 import asyncio
+import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,13 +16,14 @@ from dovetail.observe.measured_cloud import MeasuredCloud
 from dovetail.observe.metrics import PrometheusMetrics, UnseenMetrics
 from dovetail.ports.clock import Clock
 from dovetail.ports.cluster import Cluster
-from dovetail.ports.errors import ApiError
 from dovetail.ports.ledger import Ledger, NoLedger
 from dovetail.runtime.backoff import Backoff
 from dovetail.runtime.gate import Gate, GatedCloud, GatedCluster
 from dovetail.runtime.lenient import LenientCluster
 from dovetail.settings import Settings
 from dovetail.wiring.supply import Supplier, find_supply
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -67,11 +69,12 @@ class Parts:
         backoff = Backoff(first=1.0, limit=60.0)
         while True:
             try:
-                await self.supplier.recover()
-            except ApiError:
-                await asyncio.sleep(backoff.next())
-            else:
-                return
+                return await self.supplier.recover()
+            except AssertionError:
+                raise
+            except Exception as error:  # noqa: BLE001 - whatever is wrong now, the others go on meanwhile
+                log.warning("not recovered yet", extra={"error": str(error) or type(error).__name__})
+            await asyncio.sleep(backoff.next())
 
 
 def assemble(

@@ -51,7 +51,6 @@ from dovetail.ports.clock import Clock
 from dovetail.ports.cloud import NodeClassState
 from dovetail.ports.cluster import Cluster
 from dovetail.ports.errors import (
-    CloudError,
     InstanceNotFound,
     InsufficientCapacity,
     LaunchFailed,
@@ -281,7 +280,9 @@ class AwsProvider:
                     await self.parts.templates.adopt()
                     self._adopting = False
                 await self.parts.templates.sweep()
-            except CloudError as error:
+            except AssertionError:
+                raise
+            except Exception as error:  # noqa: BLE001 - the others go on meanwhile
                 log.warning("launch templates are left for later", extra={"error": str(error)})
 
     async def aclose(self) -> None:

@@ -201,10 +201,10 @@ def share(written: int | str, total: int) -> int | None:
     """How many of `total` a number or a percentage means, at least one where any is meant; None if it means nothing."""
     if isinstance(written, int):
         return max(0, written)
-    if re.fullmatch(r"\d{1,3}%", written):
+    if re.fullmatch(r"[0-9]{1,3}%", written):
         percent = int(written[:-1])
         return -(-total * percent // 100)
-    return int(written) if written.isdigit() else None
+    return int(written) if re.fullmatch(r"[0-9]{1,18}", written) else None
 
 
 def header_faults(written: Mapping[str, Any], api_version: str, kind: str) -> Iterable[Fault]:

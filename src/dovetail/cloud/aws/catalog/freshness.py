@@ -4,8 +4,6 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from dovetail.ports.errors import CloudError
-
 log = logging.getLogger(__name__)
 REFRESH_SECONDS = 12 * 3600.0
 RETRY_SECONDS = 60.0
@@ -17,8 +15,13 @@ async def keep_fresh(what: str, refresh: Callable[[], Awaitable[None]]) -> None:
     while True:
         try:
             await refresh()
-        except CloudError as error:
-            log.warning("not refreshed", extra={"what": what, "error": str(error), "retry_seconds": wait})
+        except AssertionError:
+            raise
+        except Exception as error:  # noqa: BLE001 - AWS may answer anything; what was known before still serves
+            log.warning(
+                "not refreshed",
+                extra={"what": what, "error": str(error) or type(error).__name__, "retry_seconds": wait},
+            )
             delay, wait = wait, min(wait * 2, REFRESH_SECONDS)
         else:
             delay, wait = REFRESH_SECONDS, RETRY_SECONDS
