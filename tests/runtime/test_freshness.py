@@ -6,7 +6,7 @@ import pytest
 
 from builders import build
 from dovetail.model.kinds import NODE
-from dovetail.model.wire import Key
+from dovetail.model.wire import Fault, Key, Unreadable
 from dovetail.ports.cluster import Change, Listing
 from dovetail.ports.errors import Corrupted, NotFound, Throttled, Unavailable
 from dovetail.runtime.gate import Gate
@@ -211,6 +211,50 @@ def test_an_assertion_still_ends_everything():
             await informer.run()
 
     run(main())
+
+
+def unreadable(name, version="6"):
+    return Unreadable(metadata=node(name, version).metadata, faults=(Fault("$", "is odd"),))
+
+
+def test_an_object_that_was_mangled_on_the_way_is_read_again_half_a_minute_later():
+    server = Server([(1.0, Change("MODIFIED", "6", unreadable("a"))), *[(60.0, BOOKMARK)] * 9])
+
+    async def story(informer):
+        await asyncio.sleep(5)
+        assert set(informer.unreadable) == {Key("", "a")}
+        server.listing = Listing((node("a", "6"),), "6")
+        await asyncio.sleep(30)
+        assert not informer.unreadable
+        assert informer.items[Key("", "a")].metadata.resource_version == "6"
+        await asyncio.sleep(140)
+        assert server.lists == 2
+
+    followed(story, server)
+
+
+def test_an_object_that_stays_unreadable_is_read_less_and_less_often():
+    server = Server(*[[(60.0, BOOKMARK)] * 1000] * 100)
+    server.listing = Listing((node("a"),), "5", (unreadable("b"),))
+
+    async def story(informer):
+        await asyncio.sleep(24 * 3600)
+        assert set(informer.unreadable) == {Key("", "b")}
+        assert 48 < server.lists < 60
+
+    followed(story, server)
+
+
+def test_an_object_that_can_be_read_by_then_is_not_listed_again():
+    mended = Change("MODIFIED", "7", node("a", "7"))
+    server = Server([(1.0, Change("MODIFIED", "6", unreadable("a"))), (1.0, mended), *[(60.0, BOOKMARK)] * 9])
+
+    async def story(informer):
+        await asyncio.sleep(120)
+        assert not informer.unreadable
+        assert server.lists == 1
+
+    followed(story, server)
 
 
 @pytest.mark.parametrize("version", ["²", "9" * 5000, "x", ""])

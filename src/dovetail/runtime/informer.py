@@ -10,7 +10,8 @@ again, and the cache stays stale until a list succeeds. A watch that only fails 
 steadily cannot be detected here.
 
 Nothing but an assertion ends the loop: an answer that cannot be read is one more failure, and a listener that breaks
-keeps the change from no other listener.
+keeps the change from no other listener. An object that cannot be read may have been mangled on the way: everything is
+listed again half a minute later, and less and less often while the object stays unreadable.
 """
 
 import asyncio
@@ -65,6 +66,10 @@ class Informer(Generic[T]):
         self._confirmed_at = 0.0  # loop time of the last event, bookmark or list
         self._alarm: asyncio.TimerHandle | None = None  # when the cache would turn stale
         self._reported_stale = False
+        self._silence: asyncio.Timeout | None = None  # ends the watch that is open
+        self._wants_list = False
+        self._rechecks = Backoff(first=30.0, limit=1800.0)
+        self._recheck: asyncio.TimerHandle | None = None
 
     @property
     def age(self) -> float:
@@ -105,7 +110,7 @@ class Informer(Generic[T]):
         backoff = Backoff(first=0.5, limit=30.0)
         while True:
             try:
-                if not self._version or self.stale:
+                if not self._version or self._wants_list or self.stale:
                     self._report_stale()
                     self._version = await self._relist(loop)
                     self._report_stale()
@@ -123,6 +128,7 @@ class Informer(Generic[T]):
         began = self._version
         try:
             async with asyncio.timeout(None) as silence:
+                self._silence = silence
                 self._guard(loop, silence)
                 async for change in self._cluster.watch(self.kind, began, self._options):
                     self._confirmed_at = loop.time()
@@ -134,6 +140,7 @@ class Informer(Generic[T]):
                 raise
             return True
         finally:
+            self._silence = None
             if self._alarm is not None:
                 self._alarm.cancel()
         return self._version != began
@@ -144,6 +151,17 @@ class Informer(Generic[T]):
             silence.reschedule(loop.time())
         else:
             self._alarm = loop.call_at(self._stale_at, self._guard, loop, silence)
+
+    def _check_again(self) -> None:
+        """Have everything listed again after a while if there is something that cannot be read, and not yet planned."""
+        if self._loop is not None and self._recheck is None and self.unreadable:
+            self._recheck = self._loop.call_later(self._rechecks.next(), self._list_soon, self._loop)
+
+    def _list_soon(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._recheck = None
+        self._wants_list = bool(self.unreadable)
+        if self._wants_list and self._silence is not None:
+            self._silence.reschedule(loop.time())
 
     def _failed(self, error: Exception, backoff: Backoff) -> float:
         """Report an error; returns how long to wait before the next attempt."""
@@ -190,8 +208,11 @@ class Informer(Generic[T]):
             known = self.items.get(item.key)
             if item.key not in newer and (known is None or _version(known) != _version(item)):
                 self._put(item.key, item)
-        self._confirmed_at = loop.time()
+        self._confirmed_at, self._wants_list = loop.time(), False
         self.synced.set()
+        if not self.unreadable:
+            self._rechecks.reset()
+        self._check_again()
         return listing.resource_version
 
     def _apply(self, change: Change[T]) -> None:
@@ -238,6 +259,7 @@ class Informer(Generic[T]):
         known = self.unreadable.get(bad.key)
         self._forget(bad.key)
         self.unreadable[bad.key] = bad
+        self._check_again()
         if known is None or known.faults != bad.faults:
             for listener in self._unreadable_listeners:
                 listener(bad)
