@@ -8,7 +8,7 @@ from builders import build
 from dovetail.model.kinds import NODE
 from dovetail.model.wire import Fault, Key, Unreadable
 from dovetail.ports.cluster import Change, Listing
-from dovetail.ports.errors import Corrupted, NotFound, Throttled, Unavailable
+from dovetail.ports.errors import Corrupted, Invalid, NotFound, Throttled, Unavailable
 from dovetail.runtime.gate import Gate
 from dovetail.runtime.informer import Informer
 from dovetail.runtime.lenient import LenientCluster
@@ -29,7 +29,9 @@ class Server:
         self.watches = list(watches)
         self.listing = Listing((node("a"),), "5")
         self.refusal = None
+        self.objects = {}
         self.lists = 0
+        self.gets = 0
         self.open = 0
 
     async def list(self, _kind, _options=None):
@@ -37,6 +39,13 @@ class Server:
             raise self.refusal
         self.lists += 1
         return self.listing
+
+    async def get(self, _kind, key):
+        self.gets += 1
+        found = self.objects.get(key, NotFound("not there"))
+        if isinstance(found, Exception):
+            raise found
+        return found
 
     async def watch(self, _kind, _since, _options=None):
         if self.refusal is not None:
@@ -223,24 +232,49 @@ def test_an_object_that_was_mangled_on_the_way_is_read_again_half_a_minute_later
     async def story(informer):
         await asyncio.sleep(5)
         assert set(informer.unreadable) == {Key("", "a")}
-        server.listing = Listing((node("a", "6"),), "6")
+        server.objects = {Key("", "a"): node("a", "6")}
         await asyncio.sleep(30)
         assert not informer.unreadable
         assert informer.items[Key("", "a")].metadata.resource_version == "6"
-        await asyncio.sleep(140)
-        assert server.lists == 2
+        await asyncio.sleep(100)
+        assert (server.lists, server.gets) == (1, 1)
 
     followed(story, server)
 
 
-def test_an_object_that_stays_unreadable_is_read_less_and_less_often():
-    server = Server(*[[(60.0, BOOKMARK)] * 1000] * 100)
+def test_an_object_that_stays_unreadable_costs_one_read_every_half_minute():
+    server = Server(*[[(1.0, BOOKMARK)] * 1000] * 1000)
     server.listing = Listing((node("a"),), "5", (unreadable("b"),))
+    server.objects = {Key("", "b"): Invalid("cannot be read")}
 
     async def story(informer):
-        await asyncio.sleep(24 * 3600)
+        await asyncio.sleep(3610)
         assert set(informer.unreadable) == {Key("", "b")}
-        assert 48 < server.lists < 60
+        assert (server.lists, server.gets) == (1, 120)
+
+    followed(story, server)
+
+
+def test_an_unreadable_object_that_is_gone_is_forgotten():
+    server = Server([(1.0, Change("MODIFIED", "6", unreadable("a")))])
+
+    async def story(informer):
+        await asyncio.sleep(40)
+        assert not informer.unreadable
+        assert not informer.items
+
+    followed(story, server)
+
+
+def test_an_unreadable_object_without_a_name_is_looked_for_with_a_list():
+    server = Server()
+    server.listing = Listing((), "5", (unreadable(""),))
+
+    async def story(informer):
+        server.listing = Listing((node("a"),), "6")
+        await asyncio.sleep(31)
+        assert not informer.unreadable
+        assert set(informer.items) == {Key("", "a")}
 
     followed(story, server)
 

@@ -179,6 +179,7 @@ class Disruption:
         for command in commands:
             checked = await self._checked(command, started)
             if self._telling.blind(context):
+                self._restless = True  # it may pass without a word: the next pass comes soon
                 break
             if isinstance(checked, Refusal):
                 count_rejected(self._context.metrics, command, checked)

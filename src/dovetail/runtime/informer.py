@@ -10,8 +10,8 @@ again, and the cache stays stale until a list succeeds. A watch that only fails 
 steadily cannot be detected here.
 
 Nothing but an assertion ends the loop: an answer that cannot be read is one more failure, and a listener that breaks
-keeps the change from no other listener. An object that cannot be read may have been mangled on the way: everything is
-listed again half a minute later, and less and less often while the object stays unreadable.
+keeps the change from no other listener. An object that cannot be read may have been mangled on the way: it is read
+again every half minute or so.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from typing import Generic, TypeVar
 from dovetail.model.kinds import Kind
 from dovetail.model.wire import Key, KubeObject, Unreadable
 from dovetail.ports.cluster import EVERYTHING, Change, Cluster, ListOptions
-from dovetail.ports.errors import ApiError, Corrupted, Denied, Gone
+from dovetail.ports.errors import ApiError, Corrupted, Denied, Gone, NotFound
 from dovetail.runtime.backoff import Backoff
 from dovetail.settings import Settings
 
@@ -36,6 +36,9 @@ REMEMBERED_DELETIONS = 4096
 STALE_AFTER = Settings().watch_stale_after.total_seconds()
 RELIST_SECONDS = 5.0
 """The shortest wait before a list that follows on data that could not be read: lists are expensive."""
+RECHECK_SECONDS = 30.0
+MOST_RECHECKED = 20
+"""So many objects that cannot be read are read again one by one, more of them with a list."""
 
 
 class Informer(Generic[T]):
@@ -68,8 +71,7 @@ class Informer(Generic[T]):
         self._reported_stale = False
         self._silence: asyncio.Timeout | None = None  # ends the watch that is open
         self._wants_list = False
-        self._rechecks = Backoff(first=30.0, limit=1800.0)
-        self._recheck: asyncio.TimerHandle | None = None
+        self._recheck: asyncio.Task[None] | None = None  # reads again what could not be read
 
     @property
     def age(self) -> float:
@@ -105,8 +107,15 @@ class Informer(Generic[T]):
 
     async def run(self) -> None:
         """List and watch until cancelled."""
-        loop = self._loop = asyncio.get_running_loop()
+        self._loop = asyncio.get_running_loop()
         self._version = ""
+        try:
+            await self._follow(self._loop)
+        finally:
+            if self._recheck is not None:
+                self._recheck.cancel()
+
+    async def _follow(self, loop: asyncio.AbstractEventLoop) -> None:
         backoff = Backoff(first=0.5, limit=30.0)
         while True:
             try:
@@ -152,16 +161,22 @@ class Informer(Generic[T]):
         else:
             self._alarm = loop.call_at(self._stale_at, self._guard, loop, silence)
 
-    def _check_again(self) -> None:
-        """Have everything listed again after a while if there is something that cannot be read, and not yet planned."""
-        if self._loop is not None and self._recheck is None and self.unreadable:
-            self._recheck = self._loop.call_later(self._rechecks.next(), self._list_soon, self._loop)
-
-    def _list_soon(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._recheck = None
-        self._wants_list = bool(self.unreadable)
-        if self._wants_list and self._silence is not None:
-            self._silence.reschedule(loop.time())
+    async def _read_again(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Read again what could not be read, beside the watch: one by one, or all with a list if that does not do."""
+        while self.unreadable:
+            await asyncio.sleep(RECHECK_SECONDS)
+            if len(self.unreadable) > MOST_RECHECKED or not all(key.name for key in self.unreadable):
+                self._wants_list = True
+                if self._silence is not None:
+                    self._silence.reschedule(loop.time())
+                continue
+            for key in list(self.unreadable):
+                try:
+                    self.observe(await self._cluster.get(self.kind, key))
+                except NotFound:
+                    self._drop(key)
+                except Exception:  # noqa: BLE001, S112 - it still cannot be read
+                    continue
 
     def _failed(self, error: Exception, backoff: Backoff) -> float:
         """Report an error; returns how long to wait before the next attempt."""
@@ -210,9 +225,6 @@ class Informer(Generic[T]):
                 self._put(item.key, item)
         self._confirmed_at, self._wants_list = loop.time(), False
         self.synced.set()
-        if not self.unreadable:
-            self._rechecks.reset()
-        self._check_again()
         return listing.resource_version
 
     def _apply(self, change: Change[T]) -> None:
@@ -259,7 +271,8 @@ class Informer(Generic[T]):
         known = self.unreadable.get(bad.key)
         self._forget(bad.key)
         self.unreadable[bad.key] = bad
-        self._check_again()
+        if self._loop is not None and (self._recheck is None or self._recheck.done()):
+            self._recheck = self._loop.create_task(self._read_again(self._loop), name=f"recheck:{self.kind.plural}")
         if known is None or known.faults != bad.faults:
             for listener in self._unreadable_listeners:
                 listener(bad)
