@@ -243,7 +243,7 @@ def test_an_object_that_was_mangled_on_the_way_is_read_again_half_a_minute_later
 
 
 def test_an_object_that_stays_unreadable_costs_one_read_every_half_minute():
-    server = Server(*[[(1.0, BOOKMARK)] * 1000] * 1000)
+    server = Server([(60.0, BOOKMARK)] * 100)
     server.listing = Listing((node("a"),), "5", (unreadable("b"),))
     server.objects = {Key("", "b"): Invalid("cannot be read")}
 
