@@ -91,3 +91,22 @@ def test_a_command_that_waits_for_its_second_look_is_not_started_once_a_cache_is
         await life.until(lambda: not life.nodes, within=90)
 
     deaf(story, node_class(), pool(), deployment(replicas=3))
+
+
+def test_a_cache_that_is_stale_for_a_moment_delays_a_command_and_does_not_lose_it():
+    """Nothing changes when a cache is fresh again: a second look that met a stale one must not lead to a long rest."""
+
+    async def story(life):
+        await life.until(lambda: life.running(3) and life.settled())
+        budgets = life.parts.manager.state.pdbs
+        await life.until(lambda: budgets.age < 1)
+        life.world.silent = {"PodDisruptionBudget"}
+        await life.until(lambda: budgets.age >= 20)
+        life.world.apply(deployment(replicas=0))  # a candidate two minutes later; looked at again 15 s after that
+        await life.until(lambda: budgets.age >= 156)
+        assert not any(claim.deleting for claim in life.claims)
+        life.world.silent = set()
+        await life.until(lambda: not budgets.stale, within=7)
+        await life.until(lambda: not life.nodes, within=60)
+
+    deaf(story, node_class(), pool(consolidateAfter="2m"), deployment(replicas=3))
