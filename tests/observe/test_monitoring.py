@@ -76,6 +76,7 @@ def test_what_is_alerted_about_can_be_found_in_the_dashboard():
     assert silent <= {
         "karpenter_build_info",
         "karpenter_cluster_state_synced",
+        "dovetail_cache_stale",
         "dovetail_ledger_failing",
         "dovetail_metrics_rejected_total",
         "dovetail_disruption_unevaluated_nodes",

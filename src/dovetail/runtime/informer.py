@@ -23,7 +23,7 @@ from typing import Generic, TypeVar
 from dovetail.model.kinds import Kind
 from dovetail.model.wire import Key, KubeObject, Unreadable
 from dovetail.ports.cluster import EVERYTHING, Change, Cluster, ListOptions
-from dovetail.ports.errors import ApiError, Corrupted, Denied, Gone, NotFound
+from dovetail.ports.errors import ApiError, Corrupted, Denied, Gone
 from dovetail.runtime.backoff import Backoff
 from dovetail.settings import Settings
 
@@ -172,11 +172,18 @@ class Informer(Generic[T]):
                 continue
             for key in list(self.unreadable):
                 try:
-                    self.observe(await self._cluster.get(self.kind, key))
-                except NotFound:
-                    self._drop(key)
+                    await self._read_one(key)
                 except Exception:  # noqa: BLE001, S112 - it still cannot be read
                     continue
+
+    async def _read_one(self, key: Key) -> None:
+        """Read one object with a list, which we are permitted to; get we may not be."""
+        only = ListOptions(namespace=key.namespace, field_selector=f"metadata.name={key.name}")
+        listing = await self._cluster.list(self.kind, only)
+        for item in listing.items:
+            self.observe(item)
+        if not listing.items and not listing.unreadable:
+            self._drop(key)
 
     def _failed(self, error: Exception, backoff: Backoff) -> float:
         """Report an error; returns how long to wait before the next attempt."""
