@@ -16,6 +16,7 @@ from dovetail.cli.app import app
 from dovetail.cli.view.plan import draw_plan, plan_document
 from dovetail.core.disruption.planner import plan_disruption
 from dovetail.manifest.snapshot_file import snapshot_bytes
+from dovetail.model.unread import Unread
 
 
 def plan(*arguments, stdin=None):
@@ -130,8 +131,8 @@ def test_in_a_narrow_terminal_commands_stand_one_below_the_other():
 
 
 def test_a_file_of_a_cluster_with_pods_nobody_can_read_is_planned_like_the_cluster(kept):
-    odd = replace(one_goes(), unreadable=("Pod shop/web-1 (spec: expected object)",))
-    path = kept(odd)
+    bad = Unread(kind="Pod", namespace="shop", name="web-1", problem="spec: expected object", everywhere=True)
+    path = kept(replace(one_goes(), unreadable=(bad,)))
     text = plan("--snapshot", path).stdout
     assert "COMMAND" not in text
     assert "shop/web-1" in text
@@ -140,6 +141,11 @@ def test_a_file_of_a_cluster_with_pods_nobody_can_read_is_planned_like_the_clust
         assert "shop/web-1" in " ".join(told.stdout.split())
         document = CliRunner().invoke(app, ["explain", *asked, "--snapshot", str(path), "-o", "json"])
         assert "shop/web-1" in document.stdout
+    told = CliRunner().invoke(app, ["explain", "pod", "shop/web-1", "--snapshot", str(path)])
+    assert told.exit_code != 0
+    assert "no node is disrupted until it is corrected or deleted: spec: expected object" in " ".join(
+        told.output.split()
+    )
 
 
 @pytest.mark.parametrize("command", ["plan", "explain", "drain", "budgets", "snapshot"])

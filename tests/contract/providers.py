@@ -16,8 +16,14 @@ from dovetail.model.catalog import Instance
 from dovetail.model.kinds import NODE_CLAIM
 from dovetail.model.labels import CAPACITY_TYPE, INSTANCE_TYPE, NODEPOOL, WELL_KNOWN, ZONE
 from dovetail.model.nodeclaim import ClaimResources, NodeClaim, NodeClaimSpec, NodeClaimStatus
-from dovetail.model.nodepool import NodeClaimTemplate, NodeClaimTemplateSpec, NodeClassRef, NodePool, NodePoolSpec
-from dovetail.model.pod import NodeSelectorRequirement
+from dovetail.model.nodepool import (
+    NodeClaimTemplate,
+    NodeClaimTemplateSpec,
+    NodeClassRef,
+    NodePool,
+    NodePoolSpec,
+    NodeRequirement,
+)
 from dovetail.model.quantity import Quantity
 from dovetail.model.resources import fits
 from dovetail.model.wire import ObjectMeta
@@ -52,7 +58,7 @@ class Supply(ABC):
         template = NodeClaimTemplate(spec=NodeClaimTemplateSpec(node_class_ref=self.ref))
         return NodePool(metadata=ObjectMeta(name="pool"), spec=NodePoolSpec(template=template))
 
-    async def ask(self, *requirements: NodeSelectorRequirement, cpu: str = "1") -> NodeClaim:
+    async def ask(self, *requirements: NodeRequirement, cpu: str = "1") -> NodeClaim:
         """A claim as the API server holds it."""
         self._claims += 1
         spec = NodeClaimSpec(
@@ -63,7 +69,7 @@ class Supply(ABC):
         meta = ObjectMeta(name=f"pool-{self._claims}", labels={NODEPOOL: "pool"})
         return await self.cluster.create(NODE_CLAIM, NodeClaim(metadata=meta, spec=spec))
 
-    async def launched(self, *requirements: NodeSelectorRequirement) -> tuple[NodeClaim, Instance]:
+    async def launched(self, *requirements: NodeRequirement) -> tuple[NodeClaim, Instance]:
         """A claim with its instance written down."""
         claim = await self.ask(*requirements)
         instance = await self.provider.launch(claim)
@@ -81,9 +87,9 @@ def recorded(claim: NodeClaim, instance: Instance) -> NodeClaim:
     return msgspec.structs.replace(claim, metadata=metadata, status=status)
 
 
-def wants(key: str, *values: str) -> NodeSelectorRequirement:
+def wants(key: str, *values: str) -> NodeRequirement:
     """One requirement."""
-    return NodeSelectorRequirement(key=key, operator="In", values=values)
+    return NodeRequirement(key=key, operator="In", values=values)
 
 
 async def raises(error: type[Exception], call: Awaitable[Any]) -> Exception:

@@ -80,13 +80,15 @@ def test_an_object_that_cannot_be_read_is_left_out_and_named(caplog):
         with caplog.at_level(logging.ERROR):
             taken = await list_snapshot(life.world, life.parts.provider, life.world.clock)
         assert taken.unbound_pods == ()
-        assert "left out Pod default/odd" in caplog.text
+        assert "Pod default/odd cannot be read" in caplog.text
+        (bad,) = taken.unreadable
+        assert (bad.kind, str(bad.key), bad.node, bad.everywhere) == ("Pod", "default/odd", "", False)
 
     live(story)
 
 
-def test_a_plan_of_a_cluster_with_a_pod_nobody_can_read_disrupts_nothing():
-    """The controllers would do nothing either: the pod may run on the node that looks empty."""
+def test_a_plan_leaves_the_node_of_a_pod_nobody_can_read_alone():
+    """The controllers do so, too: the node is not as empty as it looks."""
     container = {"name": "main", "image": "app", "resources": {"requests": {"cpu": "about-two"}}}
 
     async def story(life):
@@ -96,11 +98,14 @@ def test_a_plan_of_a_cluster_with_a_pod_nobody_can_read_disrupts_nothing():
         await asyncio.sleep(60)
         asked = (life.world, life.parts.provider, life.world.clock)
         assert plan_disruption(await list_snapshot(*asked)).commands
-        meta = {"name": "odd", "namespace": "default"}
-        life.world.apply({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": {"containers": [container]}})
+        meta, node = {"name": "odd", "namespace": "default"}, life.nodes[0].name
+        spec = {"containers": [container], "nodeName": node}
+        life.world.apply({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
         plan = plan_disruption(await list_snapshot(*asked))
         assert not plan.commands
-        assert all("Pod default/odd" in each.message for each in plan.refusals_by_method["emptiness"])
+        (refusal,) = plan.refusals_by_method["emptiness"]
+        assert refusal.code == "Unreadable"
+        assert "Pod default/odd" in refusal.message
 
     pool = node_pool(disruption={"consolidateAfter": "0s"})
     live(story, node_class(), pool, deployment(replicas=3))

@@ -21,6 +21,7 @@ from dovetail.model.duration import Duration
 from dovetail.model.reason import Action, Reason
 from dovetail.model.schedule import Schedule
 from dovetail.model.snapshot import ClusterNode
+from dovetail.model.unread import Unread
 from dovetail.model.wire import Key
 
 HOUR = timedelta(hours=1)
@@ -349,8 +350,8 @@ def test_a_pod_without_a_node_says_why(waiting, words):
 
 
 def test_what_nobody_can_read_holds_every_node_and_is_told_first():
-    odd = ("Pod shop/web-1 (spec: expected object)",)
-    found = replace(cluster(worker("a"), worker("b", shielded("x", "b"))), unreadable=odd)
+    odd = Unread(kind="Pod", namespace="shop", name="web-1", problem="spec: expected object", everywhere=True)
+    found = replace(cluster(worker("a"), worker("b", shielded("x", "b"))), unreadable=(odd,))
     for name in ("a", "b"):
         for view in views(found, name).values():
             assert view.command is None
@@ -358,4 +359,12 @@ def test_what_nobody_can_read_holds_every_node_and_is_told_first():
             assert view.obstacles[0].permanent
             assert "shop/web-1" in view.obstacles[0].message
     assert "shop/web-1" in told_of(found, "x").unreadable
+    assert "shop/web-1" in explain_pool(found.nodepools["default"], Context(found)).unreadable
+
+
+def test_what_nobody_can_read_holds_no_node_but_its_own():
+    odd = Unread(kind="Pod", namespace="shop", name="web-1", problem="spec: expected object", node="b")
+    found = replace(cluster(worker("a"), worker("b")), unreadable=(odd,))
+    assert all("Unreadable" not in codes(view) for view in views(found, "a").values())
+    assert all(codes(view)[0] == "Unreadable" for view in views(found, "b").values())
     assert "shop/web-1" in explain_pool(found.nodepools["default"], Context(found)).unreadable

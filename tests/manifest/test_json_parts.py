@@ -6,7 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dovetail.manifest.json_parts import identity, parts
+from dovetail.manifest.codec import decode
+from dovetail.manifest.json_parts import UNDECODED, loose, parts
+from dovetail.model.kinds import POD
+from dovetail.model.wire import Unreadable
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=8),
@@ -39,15 +42,29 @@ def test_what_is_neither_object_nor_array_or_is_cut_is_refused(text):
         list(parts(text))
 
 
-def test_the_identity_is_read_whatever_stands_beside_it():
-    text = b'{"spec":{"a":"\xff"},"metadata":{"labels":[],"name":"a","namespace":"b","uid":"u","resourceVersion":"5"}}'
-    found = identity(text)
-    assert (found.name, found.namespace, found.uid, found.resource_version) == ("a", "b", "u", "5")
+def test_what_can_be_decoded_is_read_whatever_stands_beside_it():
+    text = b'{"spec":{"a":"\xff","nodeName":"n"},"metadata":{"labels":[],"name":"a","namespace":"b","uid":"u"}}'
+    assert loose(text) == {
+        "spec": {"a": UNDECODED, "nodeName": "n"},
+        "metadata": {"labels": [], "name": "a", "namespace": "b", "uid": "u"},
+    }
+
+
+@pytest.mark.parametrize("bad", [b'"\xff"', b"[" * 5_000 + b"]" * 5_000], ids=["no UTF-8", "deep"])
+def test_an_object_that_cannot_be_decoded_keeps_its_identity_and_its_node(bad):
+    metadata = b'{"name":"a","namespace":"b","uid":"u","resourceVersion":"5","annotations":{"x":' + bad + b"}}"
+    found = decode(POD, b'{"metadata":' + metadata + b',"spec":{"nodeName":"n"}}')
+    assert isinstance(found, Unreadable)
+    known = found.metadata
+    assert (known.name, known.namespace, known.uid, known.resource_version) == ("a", "b", "u", "5")
+    assert found.partial.spec.node_name == "n"
+    assert found.knows("spec.nodeName")
+    assert not found.knows("metadata.annotations.x")
 
 
 @pytest.mark.parametrize(
     "text", [b"{}", b'{"metadata":{}}', b'{"metadata":{"name":5}}', b'{"metadata":{"name":"\xff"}}']
 )
-def test_without_a_name_there_is_no_identity(text):
+def test_without_a_name_that_can_be_read_there_is_no_object(text):
     with pytest.raises(ValueError, match=r".+"):
-        identity(text)
+        decode(POD, text.replace(b"{", b'{"spec":5,', 1).replace(b",}", b"}"))

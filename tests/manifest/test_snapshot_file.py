@@ -22,6 +22,7 @@ from dovetail.manifest.snapshot_file import (
 from dovetail.model.inventory import Inventory, build_snapshot, take_apart
 from dovetail.model.kinds import DAEMON_SET, NODE, NODE_CLAIM, POD, POD_DISRUPTION_BUDGET
 from dovetail.model.snapshot import ClusterNode, Snapshot
+from dovetail.model.unread import Unread
 from reference.clusters import random_cluster
 
 PDB = {
@@ -97,9 +98,15 @@ def test_budgets_of_pods_and_nominations_are_kept():
 
 
 def test_what_could_not_be_read_is_kept_in_its_order():
-    odd = ("Pod shop/b (spec: expected object)", "Pod shop/a (spec: expected object)")
+    odd = tuple(Unread(kind="Pod", namespace="shop", name=name, problem="spec: bad", node="b") for name in "ba")
     assert load_snapshot(dump_snapshot(small(unreadable=odd))).unreadable == odd
     assert "unreadable" not in dump_snapshot(small())
+
+
+def test_what_an_older_snapshot_could_not_read_may_concern_any_node():
+    (odd,) = load_snapshot({**dump_snapshot(small()), "unreadable": ["Pod shop/a (spec: bad)"]}).unreadable
+    assert odd.everywhere
+    assert "Pod shop/a" in str(odd)
 
 
 def test_a_shared_catalogue_is_written_once_and_shared_again():

@@ -12,6 +12,7 @@ from dovetail.cli.reading import (
     OutputOption,
     SnapshotOption,
     context_of,
+    fail,
     read_snapshot,
     unknown,
 )
@@ -77,6 +78,7 @@ def _node(name: str, context: "Context", output: Output, settings: Settings) -> 
             repair = explain_repair(node, context.snapshot, terms)
             print_node(replace(explain_node(node, context), repair=repair), output)
             return
+    _fail_if_unreadable("Node", name, context)
     unknown("node", name, (node.name for node in nodes))
 
 
@@ -86,6 +88,7 @@ def _nodepool(name: str, context: "Context", output: Output) -> None:
 
     pools = context.snapshot.nodepools
     if name not in pools:
+        _fail_if_unreadable("NodePool", name, context)
         unknown("nodepool", name, pools)
     print_pool(explain_pool(pools[name], context), output)
 
@@ -96,8 +99,19 @@ def _pod(name: str, context: "Context", output: Output) -> None:
     from dovetail.model.wire import Key
 
     namespace, slash, own = name.rpartition("/")
-    found = find_pod(context.snapshot, Key(namespace if slash else "default", own))
+    key = Key(namespace if slash else "default", own)
+    found = find_pod(context.snapshot, key)
     if found is None:
+        _fail_if_unreadable("Pod", str(key), context)
         bound = (pod for node in context.snapshot.nodes for pod in node.pods)
         unknown("pod", name, (str(pod.key) for pod in (*bound, *context.snapshot.unbound_pods)))
     print_pod(explain_pod(*found, context), output)
+
+
+def _fail_if_unreadable(kind: str, name: str, context: "Context") -> None:
+    """End the command if the object is there and cannot be read: what is wrong with it is the explanation."""
+    from dovetail.core.disruption.notices import unreadable_consequence
+
+    for bad in context.snapshot.unreadable:
+        if (bad.kind, str(bad.key)) == (kind, name):
+            fail(f"{kind} {name}: {unreadable_consequence(bad)}")

@@ -21,4 +21,8 @@ async def find_catalogs(cloud: CloudProvider, pools: Iterable[NodePool]) -> dict
             catalogs[pool.name] = await cloud.instance_types(pool)
         except WorldError as error:
             log.warning("no catalogue for nodepool", extra={"nodepool": pool.name, "error": str(error)})
+        except AssertionError:
+            raise
+        except Exception:
+            log.exception("no catalogue for nodepool", extra={"nodepool": pool.name})
     return catalogs

@@ -14,13 +14,13 @@ from dovetail.core.disruption.context import Context as Pass
 from dovetail.core.disruption.context import Gates
 from dovetail.core.disruption.recheck import find_obstacles
 from dovetail.model.command import CommandState
-from dovetail.model.kinds import NODE, NODE_POOL, POD_DISRUPTION_BUDGET
+from dovetail.model.kinds import NODE, NODE_POOL, POD, POD_DISRUPTION_BUDGET
 from dovetail.model.node import Node
 from dovetail.model.nodeclaim import NodeClaim
 from dovetail.model.pod import Pod
 from dovetail.model.refusal import Refusal
 from dovetail.model.snapshot import ClusterNode, Snapshot
-from dovetail.model.wire import Unreadable
+from dovetail.model.unread import completed, unread
 from dovetail.model.workload import PodDisruptionBudget
 from dovetail.ports.cluster import Listing
 from dovetail.ports.errors import NotFound
@@ -41,8 +41,7 @@ class CommitCheck:
     ) -> dict[str, Refusal]:
         """What keeps candidates of a command, by NodeClaim name. Raises where the API server does not answer."""
         context = self._context
-        for pool in (await context.cluster.list(NODE_POOL)).items:
-            context.state.observe(NODE_POOL, pool)
+        context.state.observe_all(NODE_POOL, await context.cluster.list(NODE_POOL))
         pdbs = await context.cluster.list(POD_DISRUPTION_BUDGET)
         fresh: _Fresh = {}
 
@@ -57,9 +56,8 @@ class CommitCheck:
         found = find_obstacles(state, look, planned_pods)
         for claim in state.candidates:
             for node in context.state.nodes_of(claim):
-                fault = _find_unreadable(fresh[node.name][1], pdbs) if node.name in fresh else ""
-                if fault:
-                    found[claim.name] = Refusal("Unreadable", f"node/{node.name}", fault)
+                for bad in fresh[node.name][1].unreadable if node.name in fresh else ():
+                    found[claim.name] = Refusal("Unreadable", f"node/{node.name}", str(unread(POD, bad)))
         return found
 
     async def is_unused(self, claim: NodeClaim) -> bool:
@@ -75,7 +73,8 @@ class CommitCheck:
         catalogs = await find_catalogs(context.cloud, context.state.nodepools.items.values())
         cached = context.state.snapshot(context.clock.now(), catalogs)
         nodes = [_refreshed(node, fresh) for node in cached.nodes]
-        return replace(cached, nodes=tuple(nodes), pdbs=tuple(sorted(pdbs.items, key=lambda pdb: pdb.key)))
+        known = completed(POD_DISRUPTION_BUDGET, sorted(pdbs.items, key=lambda pdb: pdb.key), pdbs.unreadable)
+        return replace(cached, nodes=tuple(nodes), pdbs=known)
 
 
 def _refreshed(cached: ClusterNode, fresh: _Fresh) -> ClusterNode:
@@ -83,18 +82,3 @@ def _refreshed(cached: ClusterNode, fresh: _Fresh) -> ClusterNode:
         return cached
     node, pods = fresh[cached.node.name]
     return replace(cached, node=node, pods=pods.items)
-
-
-def _find_unreadable(pods: Listing[Pod], pdbs: Listing[PodDisruptionBudget]) -> str:
-    """A pod of the node, or a PodDisruptionBudget that may select one, which cannot be understood."""
-    for bad in pods.unreadable:
-        return f"pod {bad.key} cannot be read: {_first_fault(bad)}"
-    namespaces = {pod.metadata.namespace for pod in pods.items}
-    for bad in pdbs.unreadable:
-        if bad.metadata.namespace in namespaces:
-            return f"PodDisruptionBudget {bad.key} cannot be read: {_first_fault(bad)}"
-    return ""
-
-
-def _first_fault(bad: Unreadable) -> str:
-    return str(bad.faults[0]) if bad.faults else "no reason known"

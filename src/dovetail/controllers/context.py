@@ -74,8 +74,7 @@ class Context(Ports):
         Pods the cache did not know are added to it, so that the drain evicts them like the others.
         """
         listing = await self.cluster.list(POD, ListOptions(field_selector=f"spec.nodeName={node_name}"))
-        for pod in listing.items:
-            self.state.observe(POD, pod)
+        self.state.observe_all(POD, listing)
         return listing
 
     async def refresh_claims(self) -> None:
@@ -94,8 +93,7 @@ class Context(Ports):
             except ApiError:
                 await asyncio.sleep(backoff.next())
             else:
-                for each in listing.items:
-                    self.state.observe(NODE_CLAIM, each)
+                self.state.observe_all(NODE_CLAIM, listing)
                 return
 
     async def patch_node(self, node: Node, body: dict[str, Any]) -> Node:

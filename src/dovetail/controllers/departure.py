@@ -50,7 +50,7 @@ class Departure:
         now, deadline = self._context.clock.now(), read_deadline(claim) if claim is not None else None
         drain = plan_drain(self._joined(node), now, deadline)
         wait = self._drained(node, claim, drain, deadline)
-        wait = self._unread(node, deadline, self._context.state.pods.unreadable) if wait is None else wait
+        wait = self._unread(node, deadline, self._context.state.hidden.pods_on(node.name)) if wait is None else wait
         if wait is not None:
             await self.judge(claim, [DRAINING])
             return wait
@@ -132,10 +132,10 @@ class Departure:
         return add(_began_at(claim) or now, MINIMUM_DRAIN) - now
 
     def _unread(self, node: Node, deadline: datetime | None, odd: Collection[Key]) -> float | None:
-        """A pod nobody can read may run on this very node: it stays until that is cleared up, or its deadline is."""
+        """A pod that cannot be read runs, or may run, on this node: it stays until that is corrected, or is due."""
         if not odd or (deadline is not None and self._context.clock.now() >= deadline):
             return None
-        message = f"Failed to drain node, it may run pods that cannot be read ({named(map(str, sorted(odd)))})"
+        message = f"Failed to drain node, it may run pods that cannot be read ({named(map(str, odd))})"
         self._tell(node, "FailedDraining", message, warning=True, dedupe=(node.metadata.uid, "unreadable"))
         return self._until(deadline)
 
@@ -146,7 +146,7 @@ class Departure:
         state = self._context.state
         found = state.attachments_of(node.name)
         attached = find_attached(self._joined(node), found, state.volume_claims.items, now) if found else ()
-        return (*attached, *(key.name for key in sorted(state.attachments.unreadable)))  # those may be of any node
+        return (*attached, *(key.name for key in state.hidden.attachments_of(node.name)))
 
     def _until(self, instant: datetime | None) -> float:
         left = LOOK_AGAIN if instant is None else min(LOOK_AGAIN, instant - self._context.clock.now())
@@ -163,7 +163,6 @@ class Departure:
         if claim is None or not verdicts or all(_stands(claim, verdict) for verdict in verdicts):
             return
         created_at = claim.metadata.creation_timestamp
-        assert created_at is not None, "an object of the API has a creation timestamp"
         now, was_drained = self._context.clock.now(), claim.has(DRAINED)
         listed = ConditionList(claim.status.conditions, DEPENDENTS, created_at, claim.metadata.generation, now)
         try:

@@ -34,6 +34,7 @@ from dovetail.model.catalog import InstanceType
 from dovetail.model.reason import Reason
 from dovetail.model.refusal import Refusal
 from dovetail.model.snapshot import Snapshot
+from dovetail.model.unread import UnreadIndex
 from dovetail.ports.ledger import NoLedger
 from dovetail.runtime.guard import guarded
 
@@ -65,7 +66,7 @@ class Disruption:
         self._turns = Turns()
         self._figures = PassFigures(context.metrics)
         self._telling = Telling(context)
-        self._restless = False  # the last pass met what ends without a word: nominations, or objects nobody can read
+        self._restless = False  # the last pass met what ends without a word: nominations
         self._gates = read_gates(context.settings.feature_gates, context.settings.preference_policy)
 
     async def run(self) -> None:
@@ -194,9 +195,19 @@ class Disruption:
 
     async def _checked(self, command: Command, started: Collection[Command]) -> Command | Refusal:
         """Whether it still holds; what was started a moment ago is under way, whatever is seen of it yet."""
+        hidden = self._hidden(command)
+        if hidden is not None:
+            return hidden
         if command.reason not in VALIDATED:
             return command
         return revalidate(command, await self._pass(), started)
+
+    def _hidden(self, command: Command) -> Refusal | None:
+        """Whether an object that became unreadable since concerns one of its nodes."""
+        unread = UnreadIndex(self._context.state.hidden.unread())
+        found = (unread.of(each.node.node, each.claim) or unread.everywhere for each in command.candidates)
+        bad = next((each for each in found if each is not None), None)
+        return Refusal("Unreadable", f"node/{command.candidates[0].name}", str(bad)) if bad is not None else None
 
     async def _pass(self) -> Pass:
         return Pass(await self._snapshot(), self._gates, self._backing_off(), self._simulations, self._book)

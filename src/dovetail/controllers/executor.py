@@ -233,7 +233,6 @@ class Executor:
 
     async def _set_reason(self, claim: NodeClaim, record: Record) -> None:
         created_at = claim.metadata.creation_timestamp
-        assert created_at is not None, "an object of the API has a creation timestamp"
         conditions = ConditionList(
             claim.status.conditions, DEPENDENTS, created_at, claim.metadata.generation, self._context.clock.now()
         ).set(Verdict(DISRUPTION_REASON, reason=record.reason, message=f"{record.reason}, command {record.id}"))

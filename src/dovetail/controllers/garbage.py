@@ -69,6 +69,8 @@ class GarbageCollection:
         instances = await guarded("nodeclaim.garbagecollection", self._context.cloud.list)
         if instances is None:
             return False
+        if not self._context.state.hidden.instances_known:
+            return True  # one that cannot be read may be the owner of any of them
         held = replace(before, instances=instances)
         if before == self._held() and (held == self._fitting or self._fits(held)):
             self._fitting = held
@@ -79,7 +81,8 @@ class GarbageCollection:
 
     def _fits(self, held: Holdings) -> bool:
         """Whether no later look could find anything, either, as long as nothing changes."""
-        unread = self._context.state.claims.unreadable
+        state = self._context.state
+        unread = state.claims.unreadable or state.nodes.unreadable
         return not unread and nothing_is_left(self._ours(held), self._context.clock.now())
 
     async def _collect_claims(self, holdings: Holdings) -> bool:
@@ -95,8 +98,6 @@ class GarbageCollection:
 
     async def _collect_instances(self, instances: tuple[Instance, ...]) -> bool:
         """Terminate instances nobody claims, and delete nodes that have nothing."""
-        if self._context.state.claims.unreadable:
-            return True  # what they claim cannot be told, so nothing counts as unclaimed
         leaked = self._leaked(instances)
         if leaked:  # the NodeClaim cache may be behind, and an instance that is terminated does not come back
             await self._context.refresh_claims()
@@ -118,7 +119,13 @@ class GarbageCollection:
 
     def _held(self) -> Holdings:
         state = self._context.state
-        return Holdings(tuple(state.claims.items.values()), tuple(state.nodes.items.values()), ())
+        return Holdings(
+            claims=tuple(state.claims.items.values()),
+            nodes=tuple(state.nodes.items.values()),
+            instances=(),
+            hidden_claims=state.hidden.claims,
+            hidden_nodes=state.hidden.nodes,
+        )
 
     def _ours(self, held: Holdings) -> Holdings:
         """With the nodes alone that are this provider's."""

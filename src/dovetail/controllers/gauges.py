@@ -66,6 +66,8 @@ class Gauges:
         self._conditions(snapshot.at)
         depths: Rows = {(each.name,): float(each.depth) for each in self._reconcilers}
         context.metrics.show("workqueue_depth", depths)
+        unread: Rows = {(each.kind.name,): float(len(each.unreadable)) for each in context.state.informers}
+        context.metrics.show("dovetail_unreadable_objects", {row: number for row, number in unread.items() if number})
         running = Counter(each.record.reason for each in running_commands(context.state.claims.items.values()).values())
         commands: Rows = {(reason,): float(number) for reason, number in running.items()}
         context.metrics.show("dovetail_commands_running", commands)

@@ -197,7 +197,6 @@ class Lifecycle:
     async def _judge(self, claim: NodeClaim, *verdicts: Verdict, **status: Any) -> NodeClaim:
         """Write conditions, with whatever status goes with it; nothing is sent when nothing changes."""
         created_at = claim.metadata.creation_timestamp
-        assert created_at is not None, "an object of the API has a creation timestamp"
         conditions = ConditionList(
             claim.status.conditions, DEPENDENTS, created_at, claim.metadata.generation, self._context.clock.now()
         ).set(*verdicts)

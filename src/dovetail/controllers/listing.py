@@ -10,10 +10,11 @@ from typing import Any
 
 from dovetail.controllers.catalogs import find_catalogs
 from dovetail.model.inventory import INVENTORY, Inventory, build_snapshot
-from dovetail.model.kinds import CONFIG_MAP, NODE_POOL, POD, POD_DISRUPTION_BUDGET, Kind
+from dovetail.model.kinds import CONFIG_MAP, NODE_POOL, Kind
 from dovetail.model.labels import WELL_KNOWN
 from dovetail.model.pause import PAUSE, SWITCH
 from dovetail.model.snapshot import Snapshot
+from dovetail.model.unread import completed, unread
 from dovetail.ports.clock import Clock
 from dovetail.ports.cloud import CloudProvider
 from dovetail.ports.cluster import Cluster, Listing, ListOptions
@@ -26,19 +27,16 @@ _INSTALL = "install the custom resources with:  dovetail crds | kubectl apply --
 async def list_snapshot(cluster: Cluster, cloud: CloudProvider, clock: Clock, namespace: str = "default") -> Snapshot:
     """The cluster as it is now. Needs no more than permission to list. Nothing in it is younger than its instant."""
     listings = {kind: await _list(cluster, kind) for kind in INVENTORY}
-    inventory = Inventory({kind: listing.items for kind, listing in listings.items()})
+    inventory = Inventory(
+        {kind: completed(kind, listing.items, listing.unreadable) for kind, listing in listings.items()}
+    )
     catalogs = await find_catalogs(cloud, inventory.of(NODE_POOL))
     built = build_snapshot(inventory, clock.now(), catalogs, WELL_KNOWN | cloud.well_known_labels)
-    odd = [
-        f"{kind.name} {bad.key} ({bad.faults[0] if bad.faults else 'no reason known'})"
-        for kind in (POD, POD_DISRUPTION_BUDGET)
-        for bad in listings[kind].unreadable
-    ]
     return replace(
         built,
         pause=await _pause(cluster, namespace),
         repair_statements=cloud.repair_statements(),
-        unreadable=tuple(odd),
+        unreadable=tuple(unread(kind, bad) for kind, listing in listings.items() for bad in listing.unreadable),
     )
 
 
@@ -59,5 +57,5 @@ async def _list(cluster: Cluster, kind: Kind[Any]) -> Listing[Any]:
     except NotFound:
         raise NotFound(f"the cluster has no {kind.plural}.{kind.group}; {_INSTALL}") from None
     for bad in listing.unreadable:
-        log.error("left out %s %s, which cannot be read: %s", kind, bad.key, "; ".join(map(str, bad.faults)))
+        log.error("%s %s cannot be read: %s", kind, bad.key, "; ".join(map(str, bad.faults)))
     return listing

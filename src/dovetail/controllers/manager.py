@@ -26,6 +26,7 @@ from dovetail.controllers.repair import NodeRepair
 from dovetail.controllers.state import ClusterState
 from dovetail.controllers.termination import Termination
 from dovetail.controllers.transitions import Transitions, count_reconciles
+from dovetail.controllers.unreadable import UnreadableNotices
 from dovetail.runtime.reconciler import Reconciler
 from dovetail.settings import Settings
 
@@ -55,6 +56,7 @@ class Manager:
         self.hydration = Hydration(context)
         self.marking = Marking(context)
         self.protection_notices = ProtectionNotices(context)
+        self.unreadable_notices = UnreadableNotices(context)
         self.executor = Executor(context)
         self.disruption = Disruption(context, self.executor)
         self.bookkeeper = Bookkeeper(context)
@@ -70,6 +72,7 @@ class Manager:
         if self.node_classes is not None:
             self.transitions.follow(self.node_classes.informer)
             self.gauges.follow(self.node_classes.informer)
+            self.unreadable_notices.follow(self.node_classes.informer)
         for reconciler in self._reconcilers() if ports.seen else ():
             reconciler.told = count_reconciles(context)
         self.advisor = Advisor(context, self.nodepools, self.marking)
@@ -96,6 +99,7 @@ class Manager:
             self.hydration.run,
             self.marking.run,
             self.protection_notices.run,
+            self.unreadable_notices.run,
             self.bookkeeper.run,
         )
         if self.node_classes is not None:

@@ -69,13 +69,22 @@ class NodeClasses:
         node_class = self.informer.items.get(key)
         if node_class is None:
             return None
-        if node_class.deleting and self._context.state.claims.unreadable:
-            return UNREADABLE_SECONDS  # one of them may refer to it
+        if node_class.deleting and self._may_be_used(node_class):
+            return UNREADABLE_SECONDS
         kept: Kept = await self._keeper.keep(node_class, self._claims_of(node_class))
         if kept.waiting_for:
             reason = "WaitingOnNodeClaimTermination"
             self._context.recorder.publish(Notice(self.informer.kind, node_class, reason, kept.waiting_for))
         return kept.after
+
+    def _may_be_used(self, node_class: KubeObject) -> bool:
+        """Whether a claim that cannot be read refers to it, or may."""
+        return any(
+            not bad.knows("spec.nodeClassRef.name")
+            or not isinstance(bad.partial, NodeClaim)
+            or bad.partial.spec.node_class_ref.name == node_class.name
+            for bad in self._context.state.claims.unreadable.values()
+        )
 
     def _claims_of(self, node_class: KubeObject) -> tuple[NodeClaim, ...]:
         claims = self._context.state.claims.items.values()

@@ -54,7 +54,7 @@ class NodePools:
         self._validity: dict[Key, tuple[Written, Verdict]] = {}  # and what it was judged by
         self.reconciler: Reconciler[Key] = Reconciler("nodepool", self.reconcile)
         context.state.nodepools.listen(self._pool_changed)
-        context.state.nodepools.listen_unreadable(lambda bad: self.reconciler.add(bad.key))
+        context.state.nodepools.listen_unreadable(self._pool_unreadable)
         context.state.claims.listen(self._claim_changed)
         context.state.nodes.listen(self._node_changed)
 
@@ -64,6 +64,10 @@ class NodePools:
         elif before is not None:
             self.reconciler.forget(before.key)
             self._validity.pop(before.key, None)
+
+    def _pool_unreadable(self, before: Unreadable | None, after: Unreadable | None) -> None:
+        if after is not None and (before is None or before.faults != after.faults):
+            self.reconciler.add(after.key)
 
     def _claim_changed(self, before: NodeClaim | None, after: NodeClaim | None) -> None:
         if before is not None and after is not None and _claims_count_alike(before, after):
@@ -213,7 +217,6 @@ class NodePools:
         health = self._health[pool.name]
         health.restart((pool.metadata.generation, class_generation))
         created_at = pool.metadata.creation_timestamp
-        assert created_at is not None, "an object of the API has a creation timestamp"
         verdicts = (self._valid(pool), class_verdict, health.verdict())
         return ConditionList(
             pool.status.conditions, DEPENDENTS, created_at, pool.metadata.generation, self._context.clock.now()

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from dovetail.controllers.hidden import Hidden
 from dovetail.model.catalog import InstanceType
 from dovetail.model.conditions import without
 from dovetail.model.kinds import (
@@ -37,8 +38,9 @@ from dovetail.model.pause import PAUSE, SWITCH, UNREAD
 from dovetail.model.pod import Pod
 from dovetail.model.snapshot import ClusterNode, Snapshot
 from dovetail.model.storage import Storage, VolumeAttachment, attach_limits
-from dovetail.model.wire import Key, KubeObject
-from dovetail.ports.cluster import EVERYTHING, Cluster, ListOptions
+from dovetail.model.unread import completed
+from dovetail.model.wire import Key, KubeObject, Unreadable
+from dovetail.ports.cluster import EVERYTHING, Cluster, Listing, ListOptions
 from dovetail.runtime.informer import STALE_AFTER, Informer
 
 T = TypeVar("T", bound=KubeObject)
@@ -72,6 +74,7 @@ class ClusterState:
         switch = ListOptions(namespace=namespace, field_selector=f"metadata.name={SWITCH}")
         self.switch = self._cache(cluster, CONFIG_MAP, switch)
         """Where everything is paused. Nobody waits for it: until it is known, disruption is paused."""
+        self.hidden = Hidden(self.informers)
         self._nominated_until: dict[str, datetime] = {}
         self._well_known = WELL_KNOWN | well_known
         self._pods_by_node: dict[str, dict[Key, Pod]] = {}
@@ -92,6 +95,7 @@ class ClusterState:
         for informer in (*self.informers, self.switch):
             if informer is not self.claims:
                 informer.listen(self._changed)
+            informer.listen_unreadable(self._unreadable_changed)
         self.pods.listen(self._pod_changed)
         self.nodes.listen(self._node_changed)
         self.claims.listen(self._claim_changed)
@@ -139,8 +143,23 @@ class ClusterState:
             informer.observe(value)
         return value
 
+    def observe_all(self, kind: Kind[T], listing: Listing[T]) -> None:
+        """Take in a list that was asked for, with what in it cannot be read."""
+        for each in (*listing.items, *listing.unreadable):
+            self._informer_by_kind[kind.name].observe(each)
+
     def _changed(self, before: KubeObject | None, after: KubeObject | None) -> None:
         if before is None or after is None or not _alike(before, after):
+            self._move_on()
+
+    def _unreadable_changed(self, before: Unreadable | None, after: Unreadable | None) -> None:
+        self._everything = None
+        if (
+            before is None
+            or after is None
+            or before.faults != after.faults
+            or not _alike(before.partial, after.partial)
+        ):
             self._move_on()
 
     def _move_on(self) -> None:
@@ -156,7 +175,7 @@ class ClusterState:
     @property
     def pause(self) -> str | None:
         """What the annotation that pauses everything says."""
-        if not self.switch.synced.is_set():
+        if not self.switch.synced.is_set() or self.switch.unreadable:
             return UNREAD
         return next((each.metadata.annotations.get(PAUSE) for each in self.switch.items.values()), None)
 
@@ -211,6 +230,8 @@ class ClusterState:
                 if claim.name not in self._alone:
                     self._alone[claim.name] = ClusterNode(None, claim)
                 joined.append(self._alone[claim.name])
+        if self.nodes.unreadable or self.claims.unreadable:
+            joined = self.hidden.join(joined, self.pods_on)
         self._everything = tuple(sorted(joined, key=_name_of))
         return self._everything
 
@@ -226,9 +247,14 @@ class ClusterState:
             well_known=self._well_known,
             storage=self._storage(),
             namespaces={key.name: each.metadata.labels for key, each in self.namespaces.items.items()},
-            pdbs=tuple(value for _, value in sorted(self.pdbs.items.items())),
+            pdbs=completed(
+                POD_DISRUPTION_BUDGET,
+                (value for _, value in sorted(self.pdbs.items.items())),
+                (bad for _, bad in sorted(self.pdbs.unreadable.items())),
+            ),
             nominated=self._nominated(now),
             pause=self.pause,
+            unreadable=self.hidden.unread(),
         )
 
     def nominate(self, name: str, until: datetime) -> None:

@@ -25,7 +25,6 @@ from dovetail.core.disruption.notices import (
     rejected,
     stale_caches,
     unreadable_budget,
-    unreadable_objects,
 )
 from dovetail.core.disruption.waits import budgets_apply
 from dovetail.model.kinds import NODE, NODE_CLAIM, NODE_POOL
@@ -69,26 +68,11 @@ class Telling:
                 self._on_node(node, *said)
 
     def blind(self, look: Pass) -> bool:
-        """Whether too little is known: a node may be neither as empty nor as free as it looks.
-
-        Caches are stale, or there are pods or budgets that cannot be read.
-        """
-        state = self._context.state
-        if stale := [informer.kind.plural for informer in state.stale()]:
-            self._blocked(stale_caches(stale), look)
-            return True
-        odd = [
-            f"{informer.kind.name} {key} ({bad.faults[0] if bad.faults else 'no reason known'})"
-            for informer in (state.pods, state.pdbs)
-            for key, bad in sorted(informer.unreadable.items())
-        ]
-        if odd:
-            self._blocked(unreadable_objects(odd), look)
-        return bool(odd)
-
-    def _blocked(self, why: str, look: Pass) -> None:
-        for pool in look.snapshot.nodepools.values():
-            self._publish(Notice(NODE_POOL, pool, BLOCKED, why, warning=True))
+        """Whether caches are stale: a node may be neither as empty nor as free as it looks."""
+        stale = [informer.kind.plural for informer in self._context.state.stale()]
+        for pool in look.snapshot.nodepools.values() if stale else ():
+            self._publish(Notice(NODE_POOL, pool, BLOCKED, stale_caches(stale), warning=True))
+        return bool(stale)
 
     def paused(self, look: Pass) -> None:
         """Pools whose nodes are left alone because people said so."""

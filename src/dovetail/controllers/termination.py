@@ -206,8 +206,8 @@ class Termination:
         claim = context.state.claim_of(node)  # several for one instance count as none: nobody's to terminate
         if context.cloud.node_class_label not in node.metadata.labels or (claim and not context.manages(claim)):
             return None
-        if claim is None and context.state.claims.unreadable:
-            return UNREADABLE_SECONDS  # one of them may be its claim, without which its instance would be left behind
+        if claim is None and context.state.hidden.claims_of(node):
+            return UNREADABLE_SECONDS  # without its claim its instance would be left behind
         if claim is None and await self._has_no_claim(node):
             await self._let_node_go(node)  # garbage collection ends the instance
             return None

@@ -1,8 +1,8 @@
 """Bytes, or plain data, to model values and back.
 
 The real adapter and the simulated world decode through here, so both see the same values. An object that does not fit
-its model, or cannot be decoded at all, becomes `Unreadable` with the place and the reason; it is never dropped and
-never half-read.
+its model, or cannot be decoded at all, becomes `Unreadable` with the place and the reason, and with what of it can be
+read; it is never dropped, and never taken for a whole one.
 """
 
 from collections.abc import Mapping
@@ -11,17 +11,14 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
-from dovetail.manifest.json_parts import UNDECODABLE, identity, no_json
+from dovetail.manifest.json_parts import loose, no_json
+from dovetail.manifest.salvage import UNFIT, Salvage
 from dovetail.model.duration import Delay, Duration
 from dovetail.model.kinds import Kind
 from dovetail.model.quantity import Quantity
-from dovetail.model.wire import Fault, KubeObject, ObjectMeta, Unreadable
+from dovetail.model.wire import Fault, KubeObject, Unreadable
 
 T = TypeVar("T", bound=KubeObject)
-
-
-class _MetadataOnly(msgspec.Struct):
-    metadata: ObjectMeta = ObjectMeta()
 
 
 def decode_hook(wanted: type, value: Any) -> Any:
@@ -60,38 +57,33 @@ def decode(kind: Kind[T], data: bytes | memoryview | msgspec.Raw) -> T | Unreada
     """One object from JSON bytes; `UNDECODABLE` if it is no JSON, or if not even its name can be read."""
     try:
         return cast("T", decoder(kind.model).decode(data))
-    except UNDECODABLE as error:
+    except UNFIT as error:
         if no_json(error):
             raise
-        return _unreadable(_named(data), error)
-
-
-def _named(data: bytes | memoryview | msgspec.Raw) -> ObjectMeta:
-    """The metadata of an object that is wrong somewhere; if it is wrong there, no more than its name."""
-    try:
-        return cast("ObjectMeta", decoder(_MetadataOnly).decode(data).metadata)
-    except UNDECODABLE:
-        return identity(bytes(data))
+        bad = _unreadable(kind, loose(bytes(data)), error)
+        if not bad.metadata.name:
+            raise ValueError("has no name") from error
+        return bad
 
 
 def from_plain(kind: Kind[T], data: Mapping[str, Any]) -> T | Unreadable:
     """One object from dicts and lists, as YAML and the simulated world hold it."""
     try:
-        return msgspec.convert(data, kind.model, dec_hook=decode_hook)
-    except UNDECODABLE as error:
-        return _unreadable(_metadata(data), error)
+        return cast("T", _convert(data, kind.model))
+    except UNFIT as error:
+        return _unreadable(kind, data, error)
 
 
-def _metadata(data: Mapping[str, Any]) -> ObjectMeta:
-    """The metadata of an object that is wrong somewhere; if it is wrong there, no more than its name."""
-    try:
-        return msgspec.convert(data, _MetadataOnly).metadata
-    except msgspec.ValidationError:
-        written = data.get("metadata")
-        name, namespace = (
-            written.get(key, "") if isinstance(written, Mapping) else "" for key in ("name", "namespace")
-        )
-        return ObjectMeta(name=str(name), namespace=str(namespace))
+def _convert(data: Any, wanted: Any) -> Any:
+    return msgspec.convert(data, wanted, dec_hook=decode_hook)
+
+
+def _unreadable(kind: Kind[Any], data: object, error: Exception) -> Unreadable:
+    salvage = Salvage(_convert)
+    partial = salvage.read(kind.model, data)
+    place, problem = place_of(error)
+    faults = (Fault(place or "$", problem),)
+    return Unreadable(metadata=partial.metadata, faults=faults, partial=partial, lost=tuple(salvage.lost))
 
 
 def to_plain(kind: Kind[T], value: T) -> dict[str, Any]:
@@ -114,8 +106,3 @@ def place_of(error: Exception) -> tuple[str, str]:
     """Where a value did not fit (empty: as a whole), and why."""
     problem, _, place = str(error).partition(" - at `")
     return place.rstrip("`").removeprefix("$").removeprefix("."), problem
-
-
-def _unreadable(metadata: ObjectMeta, error: Exception) -> Unreadable:
-    place, problem = place_of(error)
-    return Unreadable(metadata=metadata, faults=(Fault(place or "$", problem),))

@@ -32,11 +32,11 @@ from dovetail.model.nodepool import (
     NodeClaimTemplateSpec,
     NodeClassRef,
     NodePoolSpec,
+    NodeRequirement,
     Repair,
     RepairPolicy,
     TemplateMetadata,
 )
-from dovetail.model.pod import NodeSelectorRequirement
 from dovetail.model.reason import VOLUNTARY
 from dovetail.model.requirement import OPERATORS
 from dovetail.model.taints import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, Taint
@@ -235,7 +235,7 @@ POOL_FIELDS: Mapping[type, Mapping[str, Field]] = {
     TemplateMetadata: TEMPLATE_METADATA,
     NodeClaimTemplateSpec: INSTANCE,
     NodeClassRef: NODE_CLASS_REF,
-    NodeSelectorRequirement: REQUIREMENT,
+    NodeRequirement: REQUIREMENT,
     Taint: TAINT,
     Disruption: DISRUPTION,
     ActionControls: ACTION_CONTROLS,
@@ -247,7 +247,7 @@ RULES_OF_TYPE: Mapping[type, tuple[Rule, ...]] = {
     NodePoolSpec: (rules.STATIC_LIMITS, rules.STATIC_WEIGHT, rules.STATIC_FOREVER),
     Disruption: (rules.ONE_SPELLING_OF_CONTROLS, rules.NO_WAIT_WHEN_UNDERUTILIZED, rules.WAIT_WHEN_EMPTY),
     BudgetSpec: (rules.SCHEDULE_WITH_DURATION, rules.DURATION_ABOVE_ZERO, rules.ACTION_OR_REASONS),
-    NodeSelectorRequirement: (rules.IN_NEEDS_VALUES, rules.BOUND_IS_AN_INTEGER, rules.ENOUGH_VALUES),
+    NodeRequirement: (rules.IN_NEEDS_VALUES, rules.BOUND_IS_AN_INTEGER, rules.ENOUGH_VALUES),
     NodeClassRef: (
         rules.GROUP_GIVEN,
         rules.KIND_GIVEN,

@@ -8,17 +8,17 @@ decoder has failed, and not meant for text that is no JSON: where a bracket or q
 
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
-
-from dovetail.model.wire import ObjectMeta
 
 UNDECODABLE = (ValueError, RecursionError)
 """What decoding may raise: errors of msgspec and bad UTF-8 are ValueErrors; nesting too deep is a RecursionError."""
 LONGEST = 64 * 1024 * 1024
 """Bytes. A longer text would hold up everything else for more than a few seconds."""
 _TOKENS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\],:]', re.DOTALL)
-_IDENTITY = frozenset({b"name", b"namespace", b"uid", b"resourceVersion"})
+UNDECODED = object()
+"""In place of a value that cannot be decoded. It fits no type."""
 
 
 def no_json(error: Exception) -> bool:
@@ -52,10 +52,17 @@ def parts(text: bytes) -> Iterator[tuple[bytes, bytes]]:
     raise ValueError("is cut off")
 
 
-def identity(text: bytes) -> ObjectMeta:
-    """Name, namespace, uid and version of an object that cannot be decoded; ValueError if it has no name to read."""
-    metadata = parts(dict(parts(text)).get(b"metadata", b""))
-    found = {name.decode(): msgspec.json.decode(part, type=str) for name, part in metadata if name in _IDENTITY}
-    if not found.get("name"):
-        raise ValueError("has no name")
-    return msgspec.convert(found, ObjectMeta)
+def loose(text: bytes, depth: int = 3) -> Any:
+    """The value of a text that cannot be decoded as a whole; what cannot be decoded in it is `UNDECODED`.
+
+    Members of objects are tried one by one, down to a depth at which names, labels and `spec.nodeName` are found.
+    """
+    try:
+        return msgspec.json.decode(text)
+    except UNDECODABLE:
+        if depth == 0 or text.lstrip()[:1] != b"{":
+            return UNDECODED
+    try:
+        return {name.decode(): loose(part, depth - 1) for name, part in parts(text)}
+    except UNDECODABLE:
+        return UNDECODED

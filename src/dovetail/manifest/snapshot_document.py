@@ -19,6 +19,7 @@ from dovetail.model.inventory import INVENTORY, Inventory, build_snapshot, take_
 from dovetail.model.kinds import DAEMON_SET, NODE, NODE_CLAIM, NODE_POOL, POD, Kind
 from dovetail.model.labels import WELL_KNOWN
 from dovetail.model.snapshot import Snapshot
+from dovetail.model.unread import Unread
 from dovetail.model.wire import Fault, KubeObject, Unreadable
 
 API_VERSION = "dovetail.sh/v1alpha1"
@@ -70,7 +71,7 @@ def dump_snapshot(snapshot: Snapshot) -> Plain:
         "nominated": sorted(snapshot.nominated),
         **({"pause": snapshot.pause} if snapshot.pause is not None else {}),
         **dump_statements(snapshot.repair_statements),
-        **({"unreadable": list(snapshot.unreadable)} if snapshot.unreadable else {}),
+        **({"unreadable": [ordered(each) for each in snapshot.unreadable]} if snapshot.unreadable else {}),
         "wellKnownLabels": sorted(snapshot.well_known),
         "objects": [_dump_object(kind, each) for kind in _ORDER for each in inventory.of(kind)],
         "catalogs": dump_catalogs(snapshot.catalogs),
@@ -112,7 +113,7 @@ def load_snapshot(document: Any) -> Snapshot:
     catalogs = load_catalogs(document.get("catalogs", []), faults)
     well_known = _load_names(document.get("wellKnownLabels", sorted(WELL_KNOWN)), "wellKnownLabels", faults)
     nominated = _load_names(document.get("nominated", []), "nominated", faults)
-    unreadable = _load_names(document.get("unreadable", []), "unreadable", faults)
+    unreadable = _load_unreadable(document.get("unreadable", []), faults)
     statements = load_statements(document.get("repairStatements", []), faults)
     pause = document.get("pause")
     if not isinstance(pause, str | None):
@@ -156,6 +157,17 @@ def _load_names(names: Any, path: str, faults: list[Fault]) -> tuple[str, ...]:
         return tuple(names)
     faults.append(Fault(path, "is not a list of names", names, "write a list of text"))
     return ()
+
+
+def _load_unreadable(entries: Any, faults: list[Fault]) -> tuple[Unread, ...]:
+    """A plain text is how older snapshots name a Pod or a PodDisruptionBudget: it may concern any node."""
+    if isinstance(entries, list):
+        entries = [{"kind": each, "everywhere": True} if isinstance(each, str) else each for each in entries]
+    try:
+        return msgspec.convert(entries, tuple[Unread, ...])
+    except msgspec.ValidationError as error:
+        faults.append(Fault("unreadable", f"does not list objects: {error}", None, _AGAIN))
+        return ()
 
 
 def _load_objects(entries: Any, faults: list[Fault]) -> Inventory:

@@ -4,14 +4,13 @@ A command is recorded on the NodeClaims it touches before anything is done, so t
 take it back. The record is small: what it is called, why, when it began, and how many replacements it needs.
 """
 
-from datetime import datetime
 from typing import NamedTuple
 
 import msgspec
 
 from dovetail.model.nodeclaim import NodeClaim
 from dovetail.model.reason import Reason
-from dovetail.model.wire import Wire
+from dovetail.model.wire import Instant, Wire
 
 RECORD_ANNOTATION = "dovetail.sh/command"
 REPLACES_ANNOTATION = "dovetail.sh/replaces"
@@ -22,7 +21,7 @@ class Record(Wire, frozen=True, kw_only=True):
 
     id: str
     reason: Reason
-    started_at: datetime
+    started_at: Instant
     candidates: int
     replacements: int
     committed: bool = False

@@ -54,7 +54,7 @@ class ConditionList:
 
     conditions: tuple[Condition, ...]
     dependents: tuple[str, ...]
-    created_at: datetime
+    created_at: datetime | None
     generation: int
     now: datetime
 
@@ -76,7 +76,7 @@ class ConditionList:
             status="Unknown",
             reason=AWAITING.reason,
             message=AWAITING.message,
-            last_transition_time=self.created_at,
+            last_transition_time=self.created_at or self.now,
             observed_generation=self.generation,
         )
 

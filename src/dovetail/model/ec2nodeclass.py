@@ -5,12 +5,11 @@ instance profile. Both versions of the API become this one value. Nothing here a
 """
 
 from collections.abc import Mapping
-from datetime import datetime
 
 import msgspec
 
-from dovetail.model.pod import NodeSelectorRequirement
-from dovetail.model.wire import Condition, KubeObject, Wire
+from dovetail.model.nodepool import NodeRequirement
+from dovetail.model.wire import Condition, Instant, KubeObject, Wire
 
 GROUP = "karpenter.k8s.aws"
 NODE_CLASS_KIND = "EC2NodeClass"
@@ -190,7 +189,7 @@ class ResolvedAMI(Wire, frozen=True, kw_only=True):
     id: str
     name: str = ""
     deprecated: bool = False
-    requirements: tuple[NodeSelectorRequirement, ...] = ()
+    requirements: tuple[NodeRequirement, ...] = ()
 
 
 class ResolvedCapacityReservation(Wire, frozen=True, kw_only=True):
@@ -204,7 +203,7 @@ class ResolvedCapacityReservation(Wire, frozen=True, kw_only=True):
     reservation_type: str = ""
     interruptible: bool = False
     state: str = ""
-    end_time: datetime | None = None
+    end_time: Instant | None = None
 
 
 class EC2NodeClassStatus(Wire, frozen=True, kw_only=True):

@@ -8,12 +8,11 @@ import msgspec
 from dovetail.model.conditions import find
 from dovetail.model.duration import Delay, Duration
 from dovetail.model.labels import NODEPOOL
-from dovetail.model.nodepool import NodeClassRef, read_requirements
-from dovetail.model.pod import NodeSelectorRequirement
+from dovetail.model.nodepool import NodeClassRef, NodeRequirement, read_requirements
 from dovetail.model.quantity import Quantity
 from dovetail.model.requirements import Requirements
 from dovetail.model.taints import Taint
-from dovetail.model.wire import Condition, KubeObject, Wire
+from dovetail.model.wire import Condition, Instant, KubeObject, Wire
 
 LAUNCHED = "Launched"
 REGISTERED = "Registered"
@@ -41,7 +40,7 @@ class NodeClaimSpec(Wire, frozen=True, kw_only=True):
 
     taints: tuple[Taint, ...] = ()
     startup_taints: tuple[Taint, ...] = ()
-    requirements: tuple[NodeSelectorRequirement, ...] = ()
+    requirements: tuple[NodeRequirement, ...] = ()
     resources: ClaimResources = ClaimResources()
     node_class_ref: NodeClassRef = NodeClassRef()
     termination_grace_period: Duration | None = None
@@ -58,7 +57,7 @@ class NodeClaimStatus(Wire, frozen=True, kw_only=True):
     capacity: Mapping[str, Quantity] = {}
     allocatable: Mapping[str, Quantity] = {}
     conditions: tuple[Condition, ...] = ()
-    last_pod_event_time: datetime | None = None
+    last_pod_event_time: Instant | None = None
 
 
 class NodeClaim(KubeObject, frozen=True, kw_only=True):

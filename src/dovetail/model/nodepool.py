@@ -42,6 +42,14 @@ class NodeClassRef(Wire, frozen=True, kw_only=True):
         return f"{self.api_group}/{self.kind.lower()}"
 
 
+class NodeRequirement(NodeSelectorRequirement, frozen=True, kw_only=True):
+    """A requirement on a label of the nodes."""
+
+    # One that cannot be understood cannot be made: it is found when the object is decoded, not in a decision.
+    def __post_init__(self) -> None:
+        Requirement.of(self.key, self.operator, self.values, self.min_values)
+
+
 class TemplateMetadata(Wire, frozen=True, kw_only=True):
     """Labels and annotations every node of the pool gets."""
 
@@ -54,7 +62,7 @@ class NodeClaimTemplateSpec(Wire, frozen=True, kw_only=True):
 
     taints: tuple[Taint, ...] = ()
     startup_taints: tuple[Taint, ...] = ()
-    requirements: tuple[NodeSelectorRequirement, ...] = ()
+    requirements: tuple[NodeRequirement, ...] = ()
     node_class_ref: NodeClassRef = NodeClassRef()
     termination_grace_period: Duration | None = None
     expire_after: Delay | None = None

@@ -4,13 +4,12 @@ The predicates keep Karpenter's meaning of each word (terminal, active, provisio
 """
 
 from collections.abc import Mapping
-from datetime import datetime
 
 import msgspec
 
 from dovetail.model.quantity import Quantity
 from dovetail.model.taints import Toleration
-from dovetail.model.wire import Condition, KubeObject, LabelSelector, ObjectMeta, Wire
+from dovetail.model.wire import Condition, Instant, KubeObject, LabelSelector, ObjectMeta, Wire
 
 OVER = frozenset({"Failed", "Succeeded"})
 """The phases of a pod that ran to its end."""
@@ -195,7 +194,7 @@ class PodStatus(Wire, frozen=True, kw_only=True):
     reason: str = ""
     conditions: tuple[Condition, ...] = ()
     nominated_node_name: str = ""
-    start_time: datetime | None = None
+    start_time: Instant | None = None
 
 
 class Pod(KubeObject, frozen=True, kw_only=True):

@@ -28,6 +28,7 @@ from dovetail.model.requirements import Requirements
 from dovetail.model.resources import NODES, Resources, add, subtract
 from dovetail.model.storage import Storage
 from dovetail.model.taints import CORDON, Taint, is_ephemeral
+from dovetail.model.unread import Unread, UnreadIndex
 from dovetail.model.workload import DaemonSet, PodDisruptionBudget
 
 
@@ -250,8 +251,8 @@ class Snapshot:
     """What the annotation that pauses everything says, if it is there."""
     repair_statements: tuple[RepairStatement, ...] = ()
     """The node conditions that the provider calls unhealthy."""
-    unreadable: tuple[str, ...] = ()
-    """Pods and their budgets that cannot be understood: a node may be neither as empty nor as free as it looks."""
+    unreadable: tuple[Unread, ...] = ()
+    """Objects that cannot be read. Nodes and NodeClaims among them are in `nodes` with what is known of them."""
 
     def pause_of(self, pool: str) -> Pause | None:
         """The pause in force for a pool, its own or everybody's."""
@@ -259,6 +260,15 @@ class Snapshot:
         if everywhere is not None or pool not in self.nodepools:
             return everywhere
         return read_pause(self.nodepools[pool].metadata.annotations.get(PAUSE), f"NodePool {pool}", self.at)
+
+    @lazy
+    def unread(self) -> UnreadIndex:
+        """The unreadable objects by what they concern."""
+        return UnreadIndex(self.unreadable)
+
+    def unread_on(self, node: ClusterNode) -> Unread | None:
+        """An unreadable object that concerns this node: what runs on it or what room it has is not known; or None."""
+        return self.unread.of(node.node, node.claim) if self.unreadable else None
 
     @lazy
     def nodes_by_pool(self) -> Mapping[str, tuple[ClusterNode, ...]]:

@@ -7,9 +7,10 @@ effect agree: the value is not compared. Which effects matter for which decision
 import operator
 import re
 from collections.abc import Callable, Iterable, Sequence
-from datetime import datetime
 
 import msgspec
+
+from dovetail.model.wire import Instant
 
 NO_SCHEDULE = "NoSchedule"
 PREFER_NO_SCHEDULE = "PreferNoSchedule"
@@ -25,7 +26,7 @@ class Taint(msgspec.Struct, frozen=True, rename="camel", gc=False, omit_defaults
     key: str
     value: str = ""
     effect: str = ""
-    time_added: datetime | None = None
+    time_added: Instant | None = None
 
     def matches(self, other: "Taint") -> bool:
         """Whether both are the same taint, whatever their values."""

@@ -6,9 +6,12 @@ reads. Unknown fields are skipped when decoding and are therefore never written 
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
+
+Instant = Annotated[datetime, msgspec.Meta(tz=True)]
+"""A point in time. Without a zone it cannot be compared with now, so such a value cannot be read."""
 
 
 class Wire(msgspec.Struct, frozen=True, rename="camel", gc=False, omit_defaults=True, kw_only=True):
@@ -48,8 +51,8 @@ class ObjectMeta(Wire, frozen=True, kw_only=True):
     uid: str = ""
     resource_version: str = ""
     generation: int = 0
-    creation_timestamp: datetime | None = None
-    deletion_timestamp: datetime | None = None
+    creation_timestamp: Instant | None = None
+    deletion_timestamp: Instant | None = None
     deletion_grace_period_seconds: int | None = None
     labels: Mapping[str, str] = {}
     annotations: Mapping[str, str] = {}
@@ -64,8 +67,8 @@ class Condition(Wire, frozen=True, kw_only=True):
     status: str
     reason: str = ""
     message: str = ""
-    last_transition_time: datetime | None = None
-    last_heartbeat_time: datetime | None = None
+    last_transition_time: Instant | None = None
+    last_heartbeat_time: Instant | None = None
     observed_generation: int = 0
 
 
@@ -98,12 +101,20 @@ class KubeObject(Wire, frozen=True, kw_only=True):
         return False
 
 
+SELECTOR_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
+
+
 class LabelSelectorRequirement(Wire, frozen=True, kw_only=True):
-    """One expression of a label selector."""
+    """One expression of a label selector; one with an unknown operator cannot be made."""
 
     key: str
     operator: str
     values: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.operator not in SELECTOR_OPERATORS:
+            known = ", ".join(SELECTOR_OPERATORS)
+            raise ValueError(f"label selector operator {self.operator!r} is unknown; use one of {known}")
 
 
 class LabelSelector(Wire, frozen=True, kw_only=True):
@@ -129,10 +140,8 @@ def _expression_holds(expression: LabelSelectorRequirement, labels: Mapping[str,
             return value is None or value not in expression.values
         case "Exists":
             return value is not None
-        case "DoesNotExist":
+        case _:
             return value is None
-        case other:
-            raise ValueError(f"label selector operator {other!r} is unknown; use In, NotIn, Exists or DoesNotExist")
 
 
 class Fault(NamedTuple):
@@ -153,8 +162,21 @@ class Unreadable(msgspec.Struct, frozen=True, kw_only=True):
 
     metadata: ObjectMeta
     faults: tuple[Fault, ...]
+    partial: KubeObject = KubeObject()
+    """The object with those of its fields that can be read; the others have their defaults."""
+    lost: tuple[str, ...] = ("",)
+    """The paths of the fields that cannot be read. Empty text stands for the whole object."""
 
     @property
     def key(self) -> Key:
         """Namespace and name."""
         return Key(self.metadata.namespace, self.metadata.name)
+
+    @property
+    def problem(self) -> str:
+        """What is wrong with it, in a sentence."""
+        return str(self.faults[0]) if self.faults else "no reason is known"
+
+    def knows(self, path: str) -> bool:
+        """Whether the field at this path could be read, or is not set."""
+        return not any(not lost or path == lost or path.startswith(f"{lost}.") for lost in self.lost)

@@ -1,9 +1,7 @@
 """The objects around pods: who makes them, who protects them, who ranks them, and what is said about them."""
 
-from datetime import datetime
-
 from dovetail.model.pod import PodTemplate
-from dovetail.model.wire import Condition, KubeObject, LabelSelector, Wire
+from dovetail.model.wire import Condition, Instant, KubeObject, LabelSelector, Wire
 
 
 class DaemonSetSpec(Wire, frozen=True, kw_only=True):
@@ -59,8 +57,8 @@ class LeaseSpec(Wire, frozen=True, kw_only=True):
 
     holder_identity: str | None = None
     lease_duration_seconds: int | None = None
-    acquire_time: datetime | None = None
-    renew_time: datetime | None = None
+    acquire_time: Instant | None = None
+    renew_time: Instant | None = None
     lease_transitions: int | None = None
 
 
@@ -94,8 +92,8 @@ class Event(KubeObject, frozen=True, kw_only=True):
     reason: str = ""
     message: str = ""
     count: int = 0
-    first_timestamp: datetime | None = None
-    last_timestamp: datetime | None = None
+    first_timestamp: Instant | None = None
+    last_timestamp: Instant | None = None
     source: EventSource = EventSource()
     reporting_component: str = ""
 

@@ -157,6 +157,7 @@ _DISRUPTION = (
     _gauge("dovetail_disruption_refusals", "method code", "Nodes left alone in the last pass, and why."),
     _gauge("dovetail_disruption_unevaluated_nodes", "", "Managed nodes the last pass did not look at. Should be 0."),
     _gauge("dovetail_commands_running", "reason", "Commands under way."),
+    _gauge("dovetail_unreadable_objects", "kind", "Objects that cannot be read. What they may concern is left alone."),
     _counter("dovetail_commands_ended_total", "reason outcome", "Commands that ended, and how."),
     _counter(
         "dovetail_disruption_saving_dollars_per_hour_total",

@@ -18,6 +18,7 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import partial
 from typing import Generic, TypeVar
 
 from dovetail.model.kinds import Kind
@@ -31,6 +32,8 @@ log = logging.getLogger(__name__)
 T = TypeVar("T", bound=KubeObject)
 Listener = Callable[[T | None, T | None], None]
 """Called with the object before and after the change; None where it did not or does not exist."""
+UnreadableListener = Callable[[Unreadable | None, Unreadable | None], None]
+"""The same for an unreadable object; None where it was or is readable, or did not or does not exist."""
 
 REMEMBERED_DELETIONS = 4096
 STALE_AFTER = Settings().watch_stale_after.total_seconds()
@@ -59,7 +62,7 @@ class Informer(Generic[T]):
         self._cluster = cluster
         self._options = options
         self._listeners: list[Listener[T]] = []
-        self._unreadable_listeners: list[Callable[[Unreadable], None]] = []
+        self._unreadable_listeners: list[UnreadableListener] = []
         self._deleted_uids: OrderedDict[str, None] = OrderedDict()
         self._listing = False
         self._own_writes: set[Key] = set()  # while a list was under way
@@ -93,15 +96,15 @@ class Informer(Generic[T]):
         """Call `listener` with every change from now on."""
         self._listeners.append(listener)
 
-    def listen_unreadable(self, listener: Callable[[Unreadable], None]) -> None:
-        """Call `listener` with every object that turns out to be unreadable."""
+    def listen_unreadable(self, listener: UnreadableListener) -> None:
+        """Call `listener` when an object becomes unreadable, changes while it is, and when it no longer is."""
         self._unreadable_listeners.append(listener)
 
-    def observe(self, value: T) -> None:
-        """Take in the answer to a write of our own, so that the next decision already sees it."""
+    def observe(self, value: T | Unreadable) -> None:
+        """Take in the answer to a write or read of our own, so that the next decision already sees it."""
         key = value.key
         if value.metadata.uid not in self._deleted_uids and self._news(key, value):
-            self._put(key, value)
+            self._take(value)
             if self._listing:
                 self._own_writes.add(key)
 
@@ -261,7 +264,7 @@ class Informer(Generic[T]):
         return known is not None and _later(_version(known), version)
 
     def _put(self, key: Key, value: T) -> None:
-        self.unreadable.pop(key, None)
+        self._clear_unreadable(key)
         before = self.items.get(key)
         if before is not None and before.metadata.uid != value.metadata.uid:
             self._drop(key)
@@ -275,14 +278,13 @@ class Informer(Generic[T]):
                 "object cannot be read",
                 extra={"kind": self.kind.name, "object": str(bad.key), "faults": [str(fault) for fault in bad.faults]},
             )
-        known = self.unreadable.get(bad.key)
-        self._forget(bad.key)
+        before, known = self.items.pop(bad.key, None), self.unreadable.get(bad.key)
         self.unreadable[bad.key] = bad
         if self._loop is not None and (self._recheck is None or self._recheck.done()):
             self._recheck = self._loop.create_task(self._read_again(self._loop), name=f"recheck:{self.kind.plural}")
-        if known is None or known.faults != bad.faults:
-            for listener in self._unreadable_listeners:
-                listener(bad)
+        if before is not None:
+            self._tell(before, None)
+        self._tell_unreadable(known, bad)
 
     def _drop(self, key: Key, uid: str = "") -> None:
         """It is deleted. A deletion that comes late may be that of an earlier object of the same name."""
@@ -296,21 +298,33 @@ class Informer(Generic[T]):
             self._forget(key)
 
     def _forget(self, key: Key) -> None:
-        self.unreadable.pop(key, None)
+        self._clear_unreadable(key)
         before = self.items.pop(key, None)
         if before is not None:
             self._tell(before, None)
 
+    def _clear_unreadable(self, key: Key) -> None:
+        known = self.unreadable.pop(key, None)
+        if known is not None:
+            self._tell_unreadable(known, None)
+
     def _tell(self, before: T | None, after: T | None) -> None:
         for listener in self._listeners:
-            try:
-                listener(before, after)
-            except AssertionError:
-                raise
-            except Exception:  # one object that a listener cannot handle is kept from nobody else
-                about = after if after is not None else before
-                name = str(about.key) if about is not None else ""
-                log.exception("listener broke", extra={"kind": self.kind.name, "object": name})
+            self._guarded(partial(listener, before, after), after or before)
+
+    def _tell_unreadable(self, before: Unreadable | None, after: Unreadable | None) -> None:
+        for listener in self._unreadable_listeners:
+            self._guarded(partial(listener, before, after), after or before)
+
+    def _guarded(self, tell: Callable[[], None], about: KubeObject | Unreadable | None) -> None:
+        """What a listener cannot handle keeps neither the others nor the watch from going on."""
+        try:
+            tell()
+        except AssertionError:
+            raise
+        except Exception:
+            name = str(about.key) if about is not None else ""
+            log.exception("listener broke", extra={"kind": self.kind.name, "object": name})
 
 
 def _version(found: KubeObject | Unreadable) -> str:

@@ -6,13 +6,14 @@ allowed eviction is taken off `disruptionsAllowed` at once, before the controlle
 
 from dataclasses import dataclass
 
+from dovetail.model import kinds
 from dovetail.model.wire import Key
+from dovetail.model.workload import PodDisruptionBudget
 from dovetail.ports.cluster import Deletion
 from dovetail.ports.errors import Conflict, EvictionBlocked, EvictionImpossible
 from dovetail.sim.apiserver import ApiServer, with_condition
 from dovetail.sim.kinds import PDB, POD
 from dovetail.sim.patching import Plain
-from dovetail.sim.selectors import read_selector
 from dovetail.sim.store import Record, Store
 
 
@@ -92,11 +93,12 @@ def _spend(api: ApiServer, budget: Record, pod: Record) -> None:
 
 
 def budgets_of(store: Store, pod: Record) -> list[Record]:
-    """The PodDisruptionBudgets that select a pod."""
+    """The PodDisruptionBudgets that select a pod; one with an invalid selector selects none, as in the API server."""
     labels = pod.meta.get("labels") or {}
     found = []
     for budget in store.all(PDB):
-        selector = read_selector((budget.plain.get("spec") or {}).get("selector"))
+        value = budget.value(kinds.POD_DISRUPTION_BUDGET)
+        selector = value.spec.selector if isinstance(value, PodDisruptionBudget) else None
         if budget.key.namespace == pod.key.namespace and selector is not None and selector.matches(labels):
             found.append(budget)
     return found

@@ -4,7 +4,6 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from dovetail.model.wire import LabelSelector, LabelSelectorRequirement
 from dovetail.sim.patching import Plain
 
 Selects = Callable[[Plain], bool]
@@ -63,20 +62,3 @@ def _field(plain: Mapping[str, Any], path: list[str]) -> str:
     for name in path:
         place = place.get(name) if isinstance(place, Mapping) else None
     return "" if place is None else str(place)
-
-
-def read_selector(plain: Mapping[str, Any] | None) -> LabelSelector | None:
-    """The selector of a workload or budget as a value; None selects nothing."""
-    if plain is None:
-        return None
-    return LabelSelector(
-        match_labels=plain.get("matchLabels") or {},
-        match_expressions=tuple(
-            LabelSelectorRequirement(
-                key=expression["key"],
-                operator=expression["operator"],
-                values=tuple(expression.get("values") or ()),
-            )
-            for expression in plain.get("matchExpressions") or ()
-        ),
-    )

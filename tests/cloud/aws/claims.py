@@ -5,8 +5,7 @@ import itertools
 from dovetail.cloud.aws.provider import AwsProvider, assemble_aws
 from dovetail.model.kinds import NODE_CLAIM
 from dovetail.model.nodeclaim import ClaimResources, NodeClaim, NodeClaimSpec, NodeClaimStatus
-from dovetail.model.nodepool import NodeClassRef
-from dovetail.model.pod import NodeSelectorRequirement
+from dovetail.model.nodepool import NodeClassRef, NodeRequirement
 from dovetail.model.quantity import Quantity
 from dovetail.model.wire import ObjectMeta
 
@@ -15,7 +14,7 @@ _NUMBERS = itertools.count(1)
 
 
 def wants(key, *values, operator="In", **more):
-    return NodeSelectorRequirement(key=key, operator=operator, values=values, **more)
+    return NodeRequirement(key=key, operator=operator, values=values, **more)
 
 
 ON_DEMAND = wants("karpenter.sh/capacity-type", "on-demand")

@@ -2,8 +2,7 @@
 
 from dovetail.cloud.kwok.instance_type import Blueprint, build, offering
 from dovetail.model.nodeclaim import ClaimResources, NodeClaim, NodeClaimSpec
-from dovetail.model.nodepool import NodeClassRef
-from dovetail.model.pod import NodeSelectorRequirement
+from dovetail.model.nodepool import NodeClassRef, NodeRequirement
 from dovetail.model.quantity import Quantity
 from dovetail.model.wire import ObjectMeta
 
@@ -11,7 +10,7 @@ CLASS_REF = NodeClassRef(group="karpenter.kwok.sh", kind="KWOKNodeClass", name="
 
 
 def requirement(key, *values, operator="In"):
-    return NodeSelectorRequirement(key=key, operator=operator, values=values)
+    return NodeRequirement(key=key, operator=operator, values=values)
 
 
 def claim(name="pool-a1", *requirements, uid="u1", cpu="1", ref=CLASS_REF):

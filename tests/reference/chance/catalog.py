@@ -9,6 +9,7 @@ from dovetail.model.nodepool import (
     NodePool,
     NodePoolSpec,
     NodePoolStatus,
+    NodeRequirement,
     TemplateMetadata,
 )
 from dovetail.model.pod import NodeSelectorRequirement
@@ -104,10 +105,10 @@ def _limits(dice: Dice) -> dict[str, Quantity]:
     return {name: Quantity.of(every[name]) for name in dice.some(tuple(every))}
 
 
-def _pool_requirements(dice: Dice, types: tuple[InstanceType, ...]) -> list[NodeSelectorRequirement]:
+def _pool_requirements(dice: Dice, types: tuple[InstanceType, ...]) -> list[NodeRequirement]:
     found = []
     if dice.maybe(0.3):
-        found.append(expression(RACK, "In", *dice.some(("r1", "r2", "r3"))))
+        found.append(requirement(RACK, "In", *dice.some(("r1", "r2", "r3"))))
     if dice.about("minvalues", 0.7):
         found.append(_wide_requirement(dice, types))
     if dice.about("requirements", 0.9):
@@ -115,7 +116,7 @@ def _pool_requirements(dice: Dice, types: tuple[InstanceType, ...]) -> list[Node
     return found
 
 
-def _wide_requirement(dice: Dice, types: tuple[InstanceType, ...]) -> NodeSelectorRequirement:
+def _wide_requirement(dice: Dice, types: tuple[InstanceType, ...]) -> NodeRequirement:
     key, operator, values, least = dice.pick(
         (
             (INSTANCE_TYPE, "Exists", (), 2),
@@ -125,32 +126,36 @@ def _wide_requirement(dice: Dice, types: tuple[InstanceType, ...]) -> NodeSelect
             (CPUS, "Gt", ("1",), 2),
         )
     )
-    return NodeSelectorRequirement(key=key, operator=operator, values=values, min_values=least)
+    return NodeRequirement(key=key, operator=operator, values=values, min_values=least)
 
 
-def _zones(dice: Dice) -> NodeSelectorRequirement:
-    return expression(ZONE, dice.pick(("In", "NotIn")), *dice.some(ZONES)[:2])
+def _zones(dice: Dice) -> NodeRequirement:
+    return requirement(ZONE, dice.pick(("In", "NotIn")), *dice.some(ZONES)[:2])
 
 
-def _ways_to_pay(dice: Dice) -> NodeSelectorRequirement:
-    return expression(CAPACITY_TYPE, dice.pick(("In", "In", "NotIn")), *dice.some(tuple(FACTORS))[:2])
+def _ways_to_pay(dice: Dice) -> NodeRequirement:
+    return requirement(CAPACITY_TYPE, dice.pick(("In", "In", "NotIn")), *dice.some(tuple(FACTORS))[:2])
 
 
-def _numbers(dice: Dice) -> NodeSelectorRequirement:
+def _numbers(dice: Dice) -> NodeRequirement:
     operator, bound = dice.pick((("Gt", "1"), ("Lt", "8"), ("Gte", "2"), ("Lte", "4")))
-    return expression(CPUS, operator, bound)
+    return requirement(CPUS, operator, bound)
 
 
-def _others(dice: Dice) -> NodeSelectorRequirement:
+def _others(dice: Dice) -> NodeRequirement:
     return dice.pick(
         (
-            expression(FAMILY, "Exists"),
-            expression(RACK, "Exists"),
-            expression(RESERVATION, "DoesNotExist"),
-            expression(FAMILY, "NotIn", "c"),
-            expression(ARCH, "In", "amd64"),
+            requirement(FAMILY, "Exists"),
+            requirement(RACK, "Exists"),
+            requirement(RESERVATION, "DoesNotExist"),
+            requirement(FAMILY, "NotIn", "c"),
+            requirement(ARCH, "In", "amd64"),
         )
     )
+
+
+def requirement(key: str, operator: str, *values: str) -> NodeRequirement:
+    return NodeRequirement(key=key, operator=operator, values=values)
 
 
 def expression(key: str, operator: str, *values: str) -> NodeSelectorRequirement:

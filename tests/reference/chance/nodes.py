@@ -16,12 +16,11 @@ from dovetail.model.labels import (
 )
 from dovetail.model.node import Node, NodeSpec, NodeStatus
 from dovetail.model.nodeclaim import ClaimResources, NodeClaim, NodeClaimSpec, NodeClaimStatus
-from dovetail.model.nodepool import NodePool
-from dovetail.model.pod import NodeSelectorRequirement
+from dovetail.model.nodepool import NodePool, NodeRequirement
 from dovetail.model.snapshot import ClusterNode
 from dovetail.model.taints import Taint
 from dovetail.model.wire import Condition, ObjectMeta
-from reference.chance.catalog import STARTUP_TAINT, TAINTS, amounts, expression
+from reference.chance.catalog import STARTUP_TAINT, TAINTS, amounts, requirement
 from reference.chance.dice import CPUS, FAMILY, RACK, TEAM, ZONES, Dice
 from reference.chance.workloads import NOON
 
@@ -158,13 +157,13 @@ def _unlaunched(dice: Dice, machine: Machine) -> NodeClaim:
     )
 
 
-def _open_requirements(dice: Dice, machine: Machine) -> list[NodeSelectorRequirement]:
+def _open_requirements(dice: Dice, machine: Machine) -> list[NodeRequirement]:
     every = (
-        expression(ZONE, "In", *dice.some(ZONES)[:2]),
-        expression(CAPACITY_TYPE, "In", *dice.some(("on-demand", "spot"))),
-        expression(INSTANCE_TYPE, "In", machine.type.name),
-        expression(ARCH, "In", machine.labels[ARCH]),
-        dice.pick((expression(CPUS, "Gt", "1"), expression(CPUS, "Gte", "4"), expression(CPUS, "In", "2", "4"))),
-        dice.pick((expression(RACK, "NotIn", "r1"), expression(RACK, "Exists"), expression(RACK, "In", "r2"))),
+        requirement(ZONE, "In", *dice.some(ZONES)[:2]),
+        requirement(CAPACITY_TYPE, "In", *dice.some(("on-demand", "spot"))),
+        requirement(INSTANCE_TYPE, "In", machine.type.name),
+        requirement(ARCH, "In", machine.labels[ARCH]),
+        dice.pick((requirement(CPUS, "Gt", "1"), requirement(CPUS, "Gte", "4"), requirement(CPUS, "In", "2", "4"))),
+        dice.pick((requirement(RACK, "NotIn", "r1"), requirement(RACK, "Exists"), requirement(RACK, "In", "r2"))),
     )
     return dice.some(every, 3)

@@ -12,6 +12,7 @@ from rich.text import Text
 from dovetail.cli.view.printing import counted, moment, plain_table, print_document, stamp, worth
 from dovetail.core.disruption.command import HOURS_PER_MONTH, Command
 from dovetail.core.disruption.methods import METHODS
+from dovetail.core.disruption.notices import unreadable_consequence
 from dovetail.core.disruption.planner import Plan
 from dovetail.core.disruption.waits import budgets_apply
 from dovetail.model.refusal import Refusal
@@ -50,6 +51,10 @@ def plan_document(plan: Plan, snapshot: Snapshot) -> dict[str, Any]:
         "commands": [_command(command, plan) for command in plan.commands],
         "budgets": list(_budgets(plan, snapshot)),
         "leftAlone": list(_left_alone(plan, {node.name for node in managed})),
+        "unreadable": [
+            {"kind": each.kind, "name": str(each.key), "message": unreadable_consequence(each)}
+            for each in snapshot.unreadable
+        ],
     }
 
 
@@ -144,6 +149,8 @@ def draw_plan(console: Console, document: Mapping[str, Any]) -> None:
     if document["leftAlone"]:
         console.print()
         console.print(_left_alone_table(document["leftAlone"], datetime.fromisoformat(document["at"])))
+    for each in document["unreadable"]:
+        console.print(f"\n{each['kind']} {each['name']}: {each['message']}", style="red")
 
 
 def _print_commands(console: Console, commands: Sequence[Mapping[str, Any]]) -> None:

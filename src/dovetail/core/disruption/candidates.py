@@ -6,11 +6,13 @@ node of a NodePool ends as a Candidate or as a Refusal; none is dropped silently
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from operator import attrgetter
 
 from dovetail.core.disruption.cost import BASE_COST, ages, lifetime_left
 from dovetail.core.disruption.facts import FactBook, Facts
 from dovetail.core.disruption.pdbs import find_block
+from dovetail.core.failure import attempt
 from dovetail.model.catalog import InstanceType
 from dovetail.model.command import REPLACES_ANNOTATION
 from dovetail.model.labels import CAPACITY_TYPE, DO_NOT_DISRUPT, INSTANCE_TYPE, NODEPOOL, ZONE
@@ -79,19 +81,25 @@ def find_candidates(
     refusals: list[Refusal] = []
     pools = {name for name in snapshot.nodepools if name in snapshot.catalogs and snapshot.pause_of(name) is None}
     giving = {(place,) for place, each in enumerate(snapshot.pdbs) if each.status.disruptions_allowed > 0}
+
+    def judge(node: ClusterNode, claim: NodeClaim) -> Candidate | Refusal:
+        facts = book.of(node)
+        free = facts.sound and node.nodepool_name in pools and node.name not in snapshot.nominated
+        free = free and not snapshot.unread.everywhere and snapshot.unread_on(node) is None
+        refusal = None if free else node_refusal(node, snapshot)
+        if refusal is None and not (eventual and claim.spec.termination_grace_period is not None):
+            blocks = _blocks(facts, snapshot) if facts.annotated or not facts.guards <= giving else ()
+            refusal = blocks[0] if blocks else None
+        return refusal or _candidate(facts, snapshot, book)
+
     for node in nodes:
         if node.claim is None:
             continue
-        facts = book.of(node)
-        free = facts.sound and node.nodepool_name in pools and node.name not in snapshot.nominated
-        refusal = None if free else node_refusal(node, snapshot)
-        if refusal is None and not (eventual and node.claim.spec.termination_grace_period is not None):
-            blocks = _blocks(facts, snapshot) if facts.annotated or not facts.guards <= giving else ()
-            refusal = blocks[0] if blocks else None
-        if refusal is not None:
-            refusals.append(refusal)
+        judged = attempt(f"node/{node.name}", partial(judge, node, node.claim))
+        if isinstance(judged, Refusal):
+            refusals.append(judged)
         else:
-            candidates.append(_candidate(facts, snapshot, book))
+            candidates.append(judged)
     return candidates, refusals
 
 
@@ -105,6 +113,9 @@ def node_refusals(node: ClusterNode, snapshot: Snapshot) -> Iterator[Refusal]:
     claim = node.claim
     assert claim is not None, "only managed nodes are asked"
     about = f"node/{node.name}"
+    bad = snapshot.unread_on(node) or snapshot.unread.everywhere
+    if bad is not None:
+        yield Refusal("Unreadable", about, f"{bad}: correct or delete it", permanent=True)
     record = node.record
     if record is not None and not claim.deleting:
         yield Refusal("AlreadyDisrupting", about, f"candidate is already being disrupted (Command={record.id})")
@@ -129,6 +140,9 @@ def _pool_refusals(node: ClusterNode, snapshot: Snapshot, about: str) -> Iterato
     if not node.nodepool_name:
         why = f"node doesn't have required label (label={NODEPOOL})"
         yield Refusal("NoNodePool", about, why, permanent=True)
+    elif node.nodepool_name in snapshot.unread.pools:
+        why = f"{snapshot.unread.pools[node.nodepool_name]}: correct it"
+        yield Refusal("Unreadable", about, why, permanent=True)
     elif node.nodepool_name not in snapshot.nodepools or node.nodepool_name not in snapshot.catalogs:
         why = f"NodePool not found (NodePool={node.nodepool_name})"
         yield Refusal("NodePoolMissing", about, why, permanent=True)

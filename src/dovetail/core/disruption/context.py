@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 
 from dovetail.core.disruption.allowance import Allowance, NodeCounts, allowance, count_nodes
 from dovetail.core.disruption.candidates import Candidate, find_candidates, node_price
@@ -11,6 +12,7 @@ from dovetail.core.disruption.facts import FactBook
 from dovetail.core.disruption.said import Terms
 from dovetail.core.disruption.simulations import Simulations, View
 from dovetail.core.disruption.waits import consolidation_window, has_grace
+from dovetail.core.failure import attempt
 from dovetail.core.provisioning.eligibility import displaced_pods, provisionable_pods
 from dovetail.core.scheduling.rooms import still_standing
 from dovetail.core.scheduling.sweep import Sweep
@@ -57,9 +59,15 @@ class Context:
     def allowance(self, pool: str, reason: Reason) -> Allowance:
         """What a pool can still spend on a reason before this pass does anything."""
         if (pool, reason) not in self._allowances:
-            found = self.snapshot.nodepools[pool]
-            self._allowances[pool, reason] = allowance(found, reason, self.counts(pool), self.snapshot.at)
+            self._allowances[pool, reason] = self._allow(pool, reason)
         return self._allowances[pool, reason]
+
+    def _allow(self, pool: str, reason: Reason) -> Allowance:
+        found, counts = self.snapshot.nodepools[pool], self.counts(pool)
+        allowed = attempt(pool, partial(allowance, found, reason, counts, self.snapshot.at))
+        if isinstance(allowed, Refusal):
+            return Allowance(limit=0, disrupting=counts.disrupting, fault=allowed.message)
+        return allowed
 
     def counts(self, pool: str) -> NodeCounts:
         """The nodes of a pool as its budgets count them."""

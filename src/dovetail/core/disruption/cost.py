@@ -3,6 +3,7 @@
 Least disruption first: fewer pods, soon to expire, lower priority. Ties by name, so every decision is reproducible.
 """
 
+import math
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
@@ -20,6 +21,7 @@ def eviction_cost(pod: Pod) -> float:
         deletion = float(pod.metadata.annotations.get(DELETION_COST, "0"))
     except ValueError:
         deletion = 0.0
+    deletion = deletion if math.isfinite(deletion) else 0.0
     return min(10.0, max(-10.0, 1.0 + deletion / 2**27 + pod.spec.priority / 2**25))
 
 

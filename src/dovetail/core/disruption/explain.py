@@ -16,7 +16,6 @@ from dovetail.core.disruption.draining import DrainView, explain_drain
 from dovetail.core.disruption.explain_repair import RepairView
 from dovetail.core.disruption.methods import METHODS
 from dovetail.core.disruption.methods.base import Method, Proposal, expecting
-from dovetail.core.disruption.notices import unreadable_objects
 from dovetail.core.disruption.planner import consider
 from dovetail.core.disruption.waits import budgets_apply
 from dovetail.model.budget import Budget
@@ -31,7 +30,7 @@ _OF_OTHERS = frozenset({"NextPass", "NoSet", "NotTheBest"})
 """What a method says because of other nodes; asked about one node alone, it has no meaning."""
 MOST_WINDOWS = 2_000
 """So many windows that close one after the other are followed; if one is still open then, no instant is named."""
-_OWN_STATE = frozenset({"AlreadyDisrupting", "Deleting", "NodeMissing", "NotInitialized"})
+_OWN_STATE = frozenset({"AlreadyDisrupting", "Deleting", "NodeMissing", "NotInitialized", "Unreadable"})
 """What is wrong with the node itself, so that a simulation of it would tell nothing."""
 
 
@@ -114,8 +113,6 @@ def _obstacles(node: ClusterNode, method: Method, context: Context) -> Iterator[
     """
     snapshot = context.snapshot
     assert node.claim is not None
-    if snapshot.unreadable:
-        yield Obstacle("Unreadable", unreadable_objects(snapshot.unreadable), permanent=True)
     own = tuple(node_refusals(node, snapshot))
     yield from map(_from_refusal, own)
     if not (method.eventual and node.claim.spec.termination_grace_period is not None):

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from dovetail.core.disruption.context import Context
-from dovetail.core.disruption.notices import unreadable_objects
 from dovetail.core.disruption.pdbs import Block, find_block, matching
 from dovetail.core.provisioning.plan import plan_provisioning
 from dovetail.model.pod import Pod
@@ -25,7 +24,7 @@ class PodExplanation:
     protection: Protection
     pdbs: tuple[PodDisruptionBudget, ...]
     block: Block | None
-    unreadable: str = ""  # what holds every node: objects nobody can read
+    unreadable: str = ""  # an object that cannot be read, because of which its node is not disrupted
 
 
 def find_pod(snapshot: Snapshot, key: Key) -> tuple[Pod, ClusterNode | None] | None:
@@ -48,7 +47,7 @@ def explain_pod(pod: Pod, node: ClusterNode | None, context: Context) -> PodExpl
         protection=protection(pod, snapshot.at),
         pdbs=tuple(matching(pod, snapshot.pdbs)),
         block=find_block(pod, snapshot.pdbs),
-        unreadable=unreadable_objects(snapshot.unreadable) if snapshot.unreadable else "",
+        unreadable=str((snapshot.unread_on(node) if node is not None else None) or snapshot.unread.everywhere or ""),
     )
 
 

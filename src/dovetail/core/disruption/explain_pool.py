@@ -13,7 +13,7 @@ from dovetail.model.nodepool import NodePool
 from dovetail.model.pool_budgets import read_budgets
 from dovetail.model.quantity import Quantity
 from dovetail.model.reason import Reason
-from dovetail.model.snapshot import ClusterNode
+from dovetail.model.snapshot import ClusterNode, Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class PoolExplanation:
     nodes: tuple[ClusterNode, ...]
     expires: str = ""  # how nodes expire where no budget applies to it
     fault: str = ""
-    unreadable: str = ""  # what holds every pool: objects nobody can read
+    unreadable: str = ""  # objects that cannot be read, because of which nodes of the pool are not disrupted
 
 
 def explain_pool(pool: NodePool, context: Context) -> PoolExplanation:
@@ -76,8 +76,13 @@ def explain_pool(pool: NodePool, context: Context) -> PoolExplanation:
         nodes=nodes,
         expires=expiration_without_budgets(pool),
         fault=fault,
-        unreadable=unreadable_objects(snapshot.unreadable) if snapshot.unreadable else "",
+        unreadable=_unreadable(nodes, snapshot),
     )
+
+
+def _unreadable(nodes: tuple[ClusterNode, ...], snapshot: Snapshot) -> str:
+    found = (snapshot.unread_on(node) or snapshot.unread.everywhere for node in nodes)
+    return unreadable_objects([str(each) for each in dict.fromkeys(found) if each is not None])
 
 
 def _views(pool: NodePool, total: int, now: datetime) -> list[BudgetView]:

@@ -8,10 +8,13 @@ from collections.abc import Sequence
 
 from dovetail.core.disruption.balance import THRESHOLD, Balance
 from dovetail.core.disruption.command import Command
+from dovetail.core.failure import INTERNAL_ERROR
+from dovetail.model.kinds import DAEMON_SET, NODE, NODE_CLAIM, POD, POD_DISRUPTION_BUDGET
 from dovetail.model.labels import INSTANCE_TYPE
 from dovetail.model.reason import Reason
 from dovetail.model.refusal import Refusal
 from dovetail.model.snapshot import ClusterNode
+from dovetail.model.unread import Unread
 
 BLOCKED = "DisruptionBlocked"
 PAUSED = "DisruptionPaused"
@@ -22,7 +25,17 @@ APPROVED = "ConsolidationApproved"
 
 _SHOWN = 3
 _OF_THE_NODE = frozenset(
-    {"NodeMissing", "NotInitialized", "Deleting", "Nominated", "DoNotDisruptNode", "NoNodePool", "NodePoolMissing"}
+    {
+        "Unreadable",
+        INTERNAL_ERROR,
+        "NodeMissing",
+        "NotInitialized",
+        "Deleting",
+        "Nominated",
+        "DoNotDisruptNode",
+        "NoNodePool",
+        "NodePoolMissing",
+    }
 )
 _OF_PODS = frozenset({"DoNotDisruptPod", "PodDisruptionBudget", "UnknownDevices"})
 _BLOCKING = _OF_THE_NODE | _OF_PODS
@@ -66,9 +79,22 @@ def unreadable_budget(fault: str) -> str:
 
 
 def unreadable_objects(odd: Sequence[str]) -> str:
-    """What NodePools are told while pods or PodDisruptionBudgets cannot be understood."""
+    """What is said of a NodePool with nodes that are left alone because of unreadable objects; empty without any."""
     more = f" and {len(odd) - _SHOWN} more" if len(odd) > _SHOWN else ""
-    return f"No node is disrupted while this cannot be read, correct or delete it: {'; '.join(odd[:_SHOWN])}{more}"
+    return f"nodes are not disrupted while {'; '.join(odd[:_SHOWN])}{more}: correct or delete it" if odd else ""
+
+
+def unreadable_consequence(bad: Unread) -> str:
+    """What is said on an object that cannot be read: what follows from it, what is wrong, and what to do."""
+    follows = {
+        NODE.name: "it is neither disrupted nor given new pods",
+        NODE_CLAIM.name: "it is neither launched nor terminated, and its node is neither disrupted nor given new pods",
+        POD_DISRUPTION_BUDGET.name: "it is taken to allow no disruption of any pod in its namespace",
+        DAEMON_SET.name: "no room is kept for its pods on new nodes",
+        POD.name: f"its node {bad.node} is neither disrupted nor given new pods" if bad.node else "it gets no node",
+    }.get(bad.kind, "it is taken to be missing")
+    follows = "no node is disrupted" if bad.everywhere else follows
+    return f"Cannot be read, so {follows} until it is corrected or deleted: {bad.problem}"
 
 
 def stale_caches(kinds: Sequence[str]) -> str:

@@ -3,8 +3,10 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from dovetail.model.conditions import find
 from dovetail.model.pod import Pod
 from dovetail.model.taints import DISRUPTED_TAINT, DISRUPTION_TAINT, tolerates
+from dovetail.model.unread import UNREADABLE
 from dovetail.model.workload import PodDisruptionBudget
 
 
@@ -37,6 +39,13 @@ def find_block(pod: Pod, budgets: Iterable[PodDisruptionBudget]) -> Block | None
     if not pod.active or pod.mirror or tolerates_disruption(pod):
         return None
     found = matching(pod, budgets)
+    for budget in found:
+        fault = unreadable_fault(budget)
+        if fault:
+            message = (
+                f"pdb cannot be read, so it is taken to allow nothing (PodDisruptionBudget=[{budget.key}]: {fault})"
+            )
+            return Block(message, permanent=True)
     if len(found) > 1:
         names = " ".join(sorted(str(budget.key) for budget in found))
         return Block(f"eviction does not support multiple PDBs (PodDisruptionBudget(s)=[{names}])", permanent=True)
@@ -47,6 +56,12 @@ def find_block(pod: Pod, budgets: Iterable[PodDisruptionBudget]) -> Block | None
             message = f"pdb prevents pod evictions (PodDisruptionBudget=[{budget.key}])"
             return Block(message, permanent=never_allows(budget))
     return None
+
+
+def unreadable_fault(budget: PodDisruptionBudget) -> str:
+    """What is wrong with a budget that stands for one that cannot be read; empty for a real one."""
+    marked = find(budget.status.conditions, UNREADABLE)
+    return marked.message if marked is not None else ""
 
 
 def _unready(pod: Pod) -> bool:

@@ -4,18 +4,22 @@ Methods are asked in order and the first with a command acts. With `thorough`, a
 can be told what each method thinks of it; only the first with a command counts as what would be done.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
+
+import msgspec
 
 from dovetail.core.disruption.allowance import Allowance
+from dovetail.core.disruption.candidates import Candidate
 from dovetail.core.disruption.command import Command
 from dovetail.core.disruption.context import Context, Gates
 from dovetail.core.disruption.facts import FactBook
 from dovetail.core.disruption.methods import METHODS
 from dovetail.core.disruption.methods.base import Method, Proposal, expecting
-from dovetail.core.disruption.notices import unreadable_objects
 from dovetail.core.disruption.simulations import Simulations
+from dovetail.core.failure import attempt
 from dovetail.model.reason import Reason
 from dovetail.model.refusal import Refusal
 from dovetail.model.snapshot import Snapshot
@@ -86,10 +90,6 @@ def plan_pass(context: Context, *, thorough: bool = False, methods: Sequence[Met
 def consider(method: Method, context: Context) -> Proposal:
     """Ask one method about every managed node: each ends in a command or with a refusal."""
     candidates, refusals = context.candidates(eventual=method.eventual)
-    if context.snapshot.unreadable:
-        why = unreadable_objects(context.snapshot.unreadable)
-        blind = (Refusal("Unreadable", f"node/{each.name}", why, permanent=True) for each in candidates)
-        return Proposal((), (*refusals, *blind))
     interesting = []
     said = list(refusals)
     name, awaited = method.name, bool(context.waiting)
@@ -97,12 +97,39 @@ def consider(method: Method, context: Context) -> Proposal:
         if name in known:
             refusal = known[name]
         else:
-            refusal = known[name] = method.refusal(candidate, context)
+            refusal = attempt(f"node/{candidate.name}", partial(method.refusal, candidate, context))
+            known[name] = refusal
         if refusal is None and awaited:
-            refusal = expecting(method, candidate, context)
+            refusal = attempt(f"node/{candidate.name}", partial(expecting, method, candidate, context))
         if refusal is None:
             interesting.append(candidate)
         else:
             said.append(refusal)
-    proposal = method.propose(interesting, context) if interesting else Proposal()
+    proposal = _propose(method, interesting, context) if interesting else Proposal()
     return Proposal(proposal.commands, (*said, *proposal.refusals), len(interesting))
+
+
+def _propose(method: Method, candidates: Sequence[Candidate], context: Context) -> Proposal:
+    """What a method proposes. If it breaks, pools are asked one by one: one at which it breaks is left alone."""
+    proposal = attempt("", partial(method.propose, candidates, context))
+    if isinstance(proposal, Proposal):
+        return proposal
+    commands: tuple[Command, ...] = ()
+    refusals: list[Refusal] = []
+    for pool in sorted({each.pool.name for each in candidates}):
+        own = [each for each in candidates if each.pool.name == pool]
+        if commands:
+            refusals += _refused(own, Refusal("NextPass", "", "another nodepool goes first"))
+            continue
+        alone = attempt("", partial(method.propose, own, context))
+        if isinstance(alone, Proposal):
+            commands = alone.commands
+            refusals += alone.refusals
+        else:
+            refusals += _refused(own, alone)
+    return Proposal(commands, tuple(refusals))
+
+
+def _refused(candidates: Iterable[Candidate], refusal: Refusal) -> list[Refusal]:
+    """The same refusal for each of some nodes."""
+    return [msgspec.structs.replace(refusal, about=f"node/{each.name}") for each in candidates]

@@ -60,6 +60,10 @@ def _node_obstacle(node: ClusterNode, context: Context, record: Record) -> Refus
     if node.node is not None and node.node.metadata.annotations.get(DO_NOT_DISRUPT) == "true":
         why = f'disruption is blocked through the "{DO_NOT_DISRUPT}" annotation'
         return Refusal("DoNotDisruptNode", about, why, permanent=True)
+    snapshot = context.snapshot
+    bad = snapshot.unread_on(node) or snapshot.unread.everywhere or snapshot.unread.pools.get(node.nodepool_name)
+    if bad is not None:
+        return Refusal("Unreadable", about, str(bad), permanent=True)
     if node.nodepool_name not in context.snapshot.nodepools:
         return None  # the NodePool was deleted: its nodes go whatever the command does
     method = next((each for each in METHODS if each.name == record.method), None)

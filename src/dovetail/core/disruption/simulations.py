@@ -163,6 +163,7 @@ def _comparable(before: View, after: View) -> bool:
         and old.storage == new.storage
         and old.namespaces == new.namespaces
         and old.well_known == new.well_known
+        and old.unreadable == new.unreadable
     )
 
 

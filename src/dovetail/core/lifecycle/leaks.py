@@ -19,11 +19,21 @@ YOUNG = timedelta(seconds=30)
 
 @dataclass(frozen=True, slots=True)
 class Holdings:
-    """Everything at one instant: all claims, the nodes that are the provider's, and the instances it has."""
+    """Everything at one instant: all claims, the nodes that are the provider's, and the instances it has.
+
+    Claims and nodes that cannot be read are never left over themselves, and keep the instances they name.
+    """
 
     claims: tuple[NodeClaim, ...]
     nodes: tuple[Node, ...]
     instances: tuple[Instance, ...]
+    hidden_claims: tuple[NodeClaim, ...] = ()
+    hidden_nodes: tuple[Node, ...] = ()
+
+    @property
+    def all_claims(self) -> tuple[NodeClaim, ...]:
+        """Those that cannot be read included."""
+        return (*self.claims, *self.hidden_claims)
 
 
 def lost_claims(holdings: Holdings) -> tuple[NodeClaim, ...]:
@@ -31,6 +41,7 @@ def lost_claims(holdings: Holdings) -> tuple[NodeClaim, ...]:
     alive = {instance.provider_id for instance in holdings.instances if not instance.terminating}
     missed = [claim for claim in holdings.claims if claim.status.provider_id not in alive]  # as a rule none, or few
     ready = {node.provider_id for node in holdings.nodes if node.ready} if missed else set()
+    ready.update(node.provider_id for node in holdings.hidden_nodes)  # they may be
     return tuple(
         claim
         for claim in missed
@@ -40,9 +51,10 @@ def lost_claims(holdings: Holdings) -> tuple[NodeClaim, ...]:
 
 def leaked_instances(holdings: Holdings, now: datetime) -> tuple[Instance, ...]:
     """Instances that no claim has and none can be about to have."""
-    claimed = {claim.status.provider_id for claim in holdings.claims}
+    claimed = {claim.status.provider_id for claim in holdings.all_claims}
+    claimed.update(node.provider_id for node in holdings.hidden_nodes)  # what runs there is not known
     unclaimed = [instance for instance in holdings.instances if instance.provider_id not in claimed]
-    unlaunched = [claim for claim in holdings.claims if not claim.provider_id] if unclaimed else []
+    unlaunched = [claim for claim in holdings.all_claims if not claim.provider_id] if unclaimed else []
     return tuple(
         instance
         for instance in unclaimed
@@ -54,7 +66,7 @@ def leaked_instances(holdings: Holdings, now: datetime) -> tuple[Instance, ...]:
 
 def orphaned_nodes(holdings: Holdings, now: datetime) -> tuple[Node, ...]:
     """Nodes that have neither claim nor instance, and say themselves that they are not ready."""
-    claimed = {claim.status.provider_id for claim in holdings.claims}
+    claimed = {claim.status.provider_id for claim in holdings.all_claims}
     known = claimed.union([each.provider_id for each in holdings.instances])
     unknown = [node for node in holdings.nodes if node.spec.provider_id not in known]
     return tuple(
@@ -81,7 +93,7 @@ def _old_enough(since: datetime | None, now: datetime) -> bool:
 def _may_be_of(claim: NodeClaim, instance: Instance) -> bool:
     """Whether the instance may have been launched for a claim that has not been told of it."""
     created_at, launched_at = claim.metadata.creation_timestamp, instance.launched_at
-    same_pool = instance.labels.get(NODEPOOL, claim.nodepool_name) == claim.nodepool_name
+    same_pool = not claim.nodepool_name or instance.labels.get(NODEPOOL, claim.nodepool_name) == claim.nodepool_name
     return same_pool and (created_at is None or launched_at is None or launched_at >= created_at)
 
 

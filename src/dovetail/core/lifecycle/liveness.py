@@ -25,16 +25,15 @@ def judge_liveness(claim: NodeClaim, now: datetime) -> Liveness:
         return Liveness()
     waits = []
     if not claim.has(LAUNCHED):
-        waits.append((add(_since(claim, LAUNCHED), LAUNCH_TIMEOUT) - now, "launch_timeout"))
-    waits.append((add(_since(claim, REGISTERED), REGISTRATION_TIMEOUT) - now, "registration_timeout"))
+        waits.append((add(_since(claim, LAUNCHED, now), LAUNCH_TIMEOUT) - now, "launch_timeout"))
+    waits.append((add(_since(claim, REGISTERED, now), REGISTRATION_TIMEOUT) - now, "registration_timeout"))
     for wait, reason in waits:
         if wait <= timedelta():
             return Liveness(reason=reason)
     return Liveness(wait=min(wait for wait, _ in waits))
 
 
-def _since(claim: NodeClaim, condition: str) -> datetime:
+def _since(claim: NodeClaim, condition: str, now: datetime) -> datetime:
+    """Since when it waits; a claim that does not say when it was created has only just begun to."""
     found = find(claim.status.conditions, condition)
-    since = (found.last_transition_time if found is not None else None) or claim.metadata.creation_timestamp
-    assert since is not None, "an object of the API has a creation timestamp"
-    return since
+    return (found.last_transition_time if found is not None else None) or claim.metadata.creation_timestamp or now

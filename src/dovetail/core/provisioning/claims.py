@@ -21,7 +21,7 @@ from dovetail.model.labels import (
     TERMINATION_FINALIZER,
 )
 from dovetail.model.nodeclaim import ClaimResources, NodeClaim, NodeClaimSpec
-from dovetail.model.pod import NodeSelectorRequirement
+from dovetail.model.nodepool import NodeRequirement
 from dovetail.model.quantity import Quantity
 from dovetail.model.requirement import Requirement
 from dovetail.model.requirements import Requirements
@@ -52,15 +52,15 @@ def claim_for(draft: Draft) -> NodeClaim:
     )
 
 
-def _requirements(draft: Draft, types: list[InstanceType]) -> tuple[NodeSelectorRequirement, ...]:
+def _requirements(draft: Draft, types: list[InstanceType]) -> tuple[NodeRequirement, ...]:
     sold_as = _capacity_types(draft, types)
     narrowed = draft.requirements.add(Requirements.of([Requirement.of(CAPACITY_TYPE, "In", sorted(sold_as))]))
     written = [
-        msgspec.convert(entry, NodeSelectorRequirement)
+        msgspec.convert(entry, NodeRequirement)
         for entry in narrowed.to_wire()
         if entry["key"] not in NEVER_ON_CLAIMS and entry["key"] != INSTANCE_TYPE
     ]
-    by_price = NodeSelectorRequirement(
+    by_price = NodeRequirement(
         key=INSTANCE_TYPE,
         operator="In",
         values=tuple(each.name for each in types),

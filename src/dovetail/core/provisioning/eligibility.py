@@ -2,8 +2,10 @@
 
 from collections.abc import Iterable
 from datetime import timedelta
+from functools import partial
 
 from dovetail.core.disruption.pdbs import find_block, fully_blocks, matching
+from dovetail.core.failure import attempt
 from dovetail.core.lifecycle.deadline import read_deadline
 from dovetail.core.lifecycle.manual_deletion import evicts_protected
 from dovetail.model.conditions import READY, is_true
@@ -28,7 +30,7 @@ def provisionable_pods(snapshot: Snapshot) -> tuple[list[Pod], list[Refusal]]:
     refusals: list[Refusal] = []
     for pod in snapshot.unbound_pods:
         if pod.provisionable:
-            refusal = find_refusal(pod)
+            refusal = attempt(f"pod/{pod.key}", partial(find_refusal, pod))
             if refusal is None:
                 pods.append(pod)
             else:

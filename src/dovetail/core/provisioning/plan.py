@@ -1,8 +1,10 @@
 """What to launch for the pods that wait: the whole provisioning decision over one snapshot."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
+from dovetail.core.failure import find_culprits, internal_error
 from dovetail.core.provisioning.claims import claim_for
 from dovetail.core.provisioning.eligibility import displaced_pods, provisionable_pods, usable_pools
 from dovetail.core.provisioning.held import revise
@@ -41,9 +43,26 @@ def plan_provisioning(
 ) -> ProvisioningPlan:
     """Find homes for every pod that waits, and for those whose node is going. A `register` of plans before helps."""
     waiting, invalid = provisionable_pods(snapshot)
+    plan = partial(_plan, snapshot, respect_preferences=respect_preferences)
+    try:
+        planned = plan(waiting, register=register)
+    except AssertionError:
+        raise
+    except Exception:  # noqa: BLE001 - one of the pods may be the cause: the others are planned for
+        broken = find_culprits(waiting, plan)
+        invalid += [internal_error(f"pod/{pod.key}", error) for pod, error in broken]
+        keys = {pod.key for pod, _ in broken}
+        planned = plan([pod for pod in waiting if pod.key not in keys])
+    return replace(planned, refusals=(*invalid, *planned.refusals))
+
+
+def _plan(
+    snapshot: Snapshot, waiting: Sequence[Pod], *, respect_preferences: bool, register: Register | None = None
+) -> ProvisioningPlan:
+    """The plan for these of the pods that wait, and for those whose node is going."""
     pods = [*waiting, *displaced_pods(snapshot)]
     if not pods:
-        return ProvisioningPlan(refusals=tuple(invalid))
+        return ProvisioningPlan()
     pools = usable_pools(snapshot)
     base = Base(snapshot, pods, pools, register=register)
     placement = place_all(base, respect_preferences=respect_preferences)
@@ -51,7 +70,7 @@ def plan_provisioning(
     return ProvisioningPlan(
         launches=tuple(Launch(claim_for(draft), tuple(draft.pods)) for draft in placement.drafts),
         node_by_pod=tuple(sorted(placement.node_by_pod.items())),
-        refusals=(*invalid, *(placement.refusals[key] for key in sorted(placement.refusals))),
+        refusals=tuple(placement.refusals[key] for key in sorted(placement.refusals)),
         pool_refusals=tuple(_without_types(snapshot, pools)),
     )
 

@@ -141,6 +141,8 @@ class Base:
     def _unclaimed(self, row: int) -> list[int]:
         """What residents leave of a room, less what daemons need beyond those already there."""
         node = self.rooms.nodes[row]
+        if self.snapshot.unread_on(node) is not None:
+            return [-1] * len(self.units.names)  # what is left of it is not known
         some_move = node.name in self._moving_from
         left = left_of(node, self.residents[row], self.units) if some_move else self._lodgings.left(node)
         coming = list(self._expected[row]) if self._daemons else []

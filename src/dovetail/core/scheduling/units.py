@@ -8,6 +8,10 @@ Need = tuple[tuple[int, int], ...]
 """Columns and amounts of what is asked for; zeros left out."""
 
 
+MOST = 1 << 56
+"""Larger amounts count as this much: they and their sums fit into 64 bits, as arrays need it."""
+
+
 class Units:
     """The resources somebody asks for, as columns."""
 
@@ -23,7 +27,8 @@ class Units:
         for name, quantity in resources.items():
             index = self.column.get(name)
             if index is not None:
-                row[index] = quantity.milli if name == CPU else quantity.units
+                amount = quantity.milli if name == CPU else quantity.units
+                row[index] = min(max(amount, 0), MOST)
         return row
 
     def need(self, resources: Resources) -> Need:

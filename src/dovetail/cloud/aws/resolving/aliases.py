@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from dovetail.cloud.aws import labels
 from dovetail.model.ec2nodeclass import LATEST, AMISelectorTerm
 from dovetail.model.labels import ARCH
-from dovetail.model.pod import NodeSelectorRequirement
+from dovetail.model.nodepool import NodeRequirement
 
 _EKS = "/aws/service/eks/optimized-ami"
 _BOTTLEROCKET = "/aws/service/bottlerocket"
@@ -27,22 +27,22 @@ class AliasedImage:
     variant: str = STANDARD
 
     @property
-    def requirements(self) -> tuple[NodeSelectorRequirement, ...]:
+    def requirements(self) -> tuple[NodeRequirement, ...]:
         """Architecture and devices, as requirements on an instance type."""
         return (
-            NodeSelectorRequirement(key=ARCH, operator="In", values=(self.architecture,)),
+            NodeRequirement(key=ARCH, operator="In", values=(self.architecture,)),
             *variant_of(self.variant),
         )
 
 
-def variant_of(variant: str) -> tuple[NodeSelectorRequirement, ...]:
+def variant_of(variant: str) -> tuple[NodeRequirement, ...]:
     """What the variant of an image asks of a machine's devices."""
     gpu = "Exists" if variant == NVIDIA else "DoesNotExist"
     accelerator = "Exists" if variant == NEURON else "DoesNotExist"
     wanted = {labels.INSTANCE_GPU_COUNT: gpu, labels.INSTANCE_ACCELERATOR_COUNT: accelerator}
     if variant != STANDARD:
         wanted = {key: operator for key, operator in wanted.items() if operator == "Exists"}
-    return tuple(NodeSelectorRequirement(key=key, operator=operator) for key, operator in wanted.items())
+    return tuple(NodeRequirement(key=key, operator=operator) for key, operator in wanted.items())
 
 
 def aliased_images(term: AMISelectorTerm, kubernetes: str) -> tuple[AliasedImage, ...]:

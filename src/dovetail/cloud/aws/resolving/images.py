@@ -16,8 +16,7 @@ from dovetail.cloud.aws.resolving.selecting import key_of, named, tagged
 from dovetail.cloud.aws.session import Aws
 from dovetail.model.ec2nodeclass import AMISelectorTerm, EC2NodeClassSpec, ResolvedAMI
 from dovetail.model.labels import ARCH
-from dovetail.model.nodepool import read_requirements
-from dovetail.model.pod import NodeSelectorRequirement
+from dovetail.model.nodepool import NodeRequirement, read_requirements
 from dovetail.model.requirements import Requirements
 from dovetail.ports.clock import Clock
 
@@ -36,7 +35,7 @@ class Image:
     name: str
     created_at: datetime
     deprecated: bool
-    requirements: tuple[NodeSelectorRequirement, ...]
+    requirements: tuple[NodeRequirement, ...]
 
     @property
     def rank(self) -> tuple[bool, datetime, str]:
@@ -55,7 +54,7 @@ def image_for(machine: Requirements, amis: Iterable[ResolvedAMI]) -> ResolvedAMI
 
 
 @lru_cache(maxsize=256)
-def _wanted(requirements: tuple[NodeSelectorRequirement, ...]) -> Requirements:
+def _wanted(requirements: tuple[NodeRequirement, ...]) -> Requirements:
     return read_requirements(requirements)
 
 
@@ -118,7 +117,7 @@ class Images:
 
     def _image(self, said: Mapping[str, Any]) -> Image:
         deprecated_at = _instant(said.get("DeprecationTime"))
-        architecture = NodeSelectorRequirement(key=ARCH, operator="In", values=(_ARCHITECTURES[said["Architecture"]],))
+        architecture = NodeRequirement(key=ARCH, operator="In", values=(_ARCHITECTURES[said["Architecture"]],))
         return Image(
             said["ImageId"],
             said.get("Name", ""),

@@ -1,0 +1,60 @@
+"""An exception met while one object is judged, as a refusal of that object.
+
+Objects are checked when they are decoded, so this is the second line: an error nobody foresaw fails the node, pod or
+pool it was met at, closed, and not the pass for all the others. Assertions are not caught: they say that we are wrong.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import PurePath
+from typing import TypeVar
+
+from dovetail.model.refusal import Refusal
+
+INTERNAL_ERROR = "InternalError"
+R = TypeVar("R")
+T = TypeVar("T")
+
+
+def attempt(about: str, judge: Callable[[], R]) -> R | Refusal:
+    """What `judge` returns; if it breaks, the refusal that says so."""
+    try:
+        return judge()
+    except AssertionError:
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever it is, it concerns this object alone
+        return internal_error(about, error)
+
+
+def internal_error(about: str, error: Exception) -> Refusal:
+    """The refusal for an object at which an error was met."""
+    return Refusal(INTERNAL_ERROR, about, f"an internal error keeps it as it is: {_words(error)}", permanent=True)
+
+
+def _words(error: Exception) -> str:
+    trace, place = error.__traceback__, "?"
+    while trace is not None:
+        place, trace = f"{PurePath(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}", trace.tb_next
+    return f"{type(error).__name__} at {place}: {error}"
+
+
+def find_culprits(items: Sequence[T], work: Callable[[Sequence[T]], object]) -> list[tuple[T, Exception]]:
+    """Those of some items that make `work` fail, found by halving: about log2(n) calls for each of them.
+
+    Raises what `work` raises without any item: then none of them is the cause.
+    """
+    work(())
+    found: list[tuple[T, Exception]] = []
+    pending = [items]
+    while pending:
+        some = pending.pop()
+        try:
+            work(some)
+        except AssertionError:
+            raise
+        except Exception as error:  # noqa: BLE001 - as above
+            if len(some) == 1:
+                found.append((some[0], error))
+            else:
+                half = len(some) // 2
+                pending += [some[half:], some[:half]]
+    return found
