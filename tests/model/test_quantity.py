@@ -1,5 +1,6 @@
 import gzip
 import json
+import sys
 from fractions import Fraction
 from pathlib import Path
 
@@ -127,3 +128,11 @@ def test_zero_is_falsy_equal_amounts_hash_alike_and_binary_amounts_are_capped():
     assert len({Quantity.parse("1"), Quantity.parse("1000m"), Quantity.parse("1e0")}) == 1
     assert Quantity.parse("100Ei").units == (1 << 63) - 1
     assert Quantity.parse("1") != 1
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("1500m", 1.5), ("2Ki", 2048.0), ("1e400", sys.float_info.max), ("-1e400", -sys.float_info.max)],
+)
+def test_as_a_figure_every_amount_is_a_number(text, number):
+    assert Quantity.parse(text).number == number

@@ -250,7 +250,7 @@ def _limits(pods: Iterable[Pod]) -> Resources:
 def _figures(resources: Resources) -> dict[str, float]:
     """Amounts as numbers: cores, bytes, pieces; the same names for everybody, and not more than can be charted."""
     kinds = sorted(resources, key=lambda kind: ("/" in kind, kind))[:RESOURCE_TYPES]
-    return {kind: resources[kind].nano / 1e9 for kind in kinds}
+    return {kind: resources[kind].number for kind in kinds}
 
 
 def _longest(since: Iterable[datetime | None], now: datetime) -> float:

@@ -46,4 +46,4 @@ def _types(snapshot: Snapshot, wanted: str) -> Iterator[InstanceType]:
 
 def _amount(instance_type: InstanceType, resource: str) -> float:
     amount = instance_type.capacity.get(resource)
-    return amount.nano / 1e9 if amount is not None else 0.0
+    return amount.number if amount is not None else 0.0

@@ -226,4 +226,4 @@ def _required(pod: Pod) -> NodeSelector | None:
 def _number(name: str, amounts: Resources) -> float:
     """An amount in units of like size, which solvers prefer: cores, GiB, pods."""
     amount = amounts.get(name)
-    return 0.0 if amount is None else amount.nano / 1e9 / (2**30 if name == MEMORY else 1)
+    return 0.0 if amount is None else amount.number / (2**30 if name == MEMORY else 1)

@@ -35,7 +35,7 @@ def price_of(each: ClusterNode, snapshot: Snapshot) -> float:
 def amount(name: str, amounts: Resources) -> float:
     """Cores, bytes or pods as a number."""
     found = amounts.get(name)
-    return 0.0 if found is None else round(found.nano / 1e9, 3)
+    return 0.0 if found is None else round(found.number, 3)
 
 
 def stamp(instant: datetime | None) -> str | None:

@@ -5,6 +5,7 @@ zero, as Kubernetes does, so that a tiny request never becomes none. Which resou
 """
 
 import re
+import sys
 from functools import lru_cache
 from typing import Final, Self
 
@@ -53,6 +54,14 @@ class Quantity:
     def units(self) -> int:
         """Whole units, rounded up (away from zero)."""
         return _rounded_up(self.nano, _NANO)
+
+    @property
+    def number(self) -> float:
+        """In units, for figures; an amount that no float can hold is the largest one."""
+        try:
+            return self.nano / _NANO
+        except OverflowError:
+            return sys.float_info.max if self.nano > 0 else -sys.float_info.max
 
     def __add__(self, other: Self) -> "Quantity":
         return Quantity(self.nano + other.nano, binary=self.binary if self.nano else other.binary)

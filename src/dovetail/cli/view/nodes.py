@@ -109,7 +109,7 @@ def _share(each: ClusterNode, resource: str) -> float:
     """How much of a resource its pods ask for. A claim without instance has no size yet."""
     total = each.allocatable.get(resource) if each.launched else None
     used = each.requested.get(resource)
-    return used.nano / total.nano if total and used else 0.0
+    return used.number / total.number if total and used else 0.0
 
 
 def bar(share: float, length: int, *, unicode: bool) -> Text:
