@@ -74,11 +74,17 @@ def test_the_annotation_of_the_node_decides(value, names):
     assert taken(cluster(held, pools=never())) == names
 
 
-def test_a_protected_pod_stops_drift_unless_the_claim_bounds_its_drain_and_nothing_is_bought_for_it():
-    pod = shielded("x", "a", cpu="3500m")
-    assert taken(cluster(drifted("a", pod), pools=never())) == []
-    plan = plan_disruption(cluster(drifted("a", pod, claim=TERMINATION), pools=never()))
-    assert [command.replacements for command in plan.commands] == [()]
+@pytest.mark.parametrize("bound", [{}, TERMINATION], ids=["unbounded", "bounded"])
+def test_a_protected_pod_stops_drift_whether_or_not_the_claim_bounds_its_drain(bound):
+    found = cluster(drifted("a", shielded("x", "a", cpu="3500m"), claim=bound), pools=never())
+    assert taken(found) == []
+    assert said(found, "drift", "a").code == "DoNotDisruptPod"
+
+
+def test_a_protected_pod_is_named_where_a_budget_that_yields_stands_before_it():
+    pods = running("w", "a"), shielded("x", "a")
+    found = cluster(drifted("a", *pods, claim=TERMINATION), pdbs=[pdb()], pools=never())
+    assert said(found, "drift", "a").code == "DoNotDisruptPod"
 
 
 @pytest.mark.parametrize("budgets", [[pdb(**BLOCKING)], [pdb("one", 1), pdb("two", 1)]], ids=["blocking", "several"])

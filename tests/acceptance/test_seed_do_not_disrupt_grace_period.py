@@ -84,20 +84,17 @@ def test_use_case_protects_normal_execution_and_a_stuck_pod_blocks_no_longer(use
     assert go(value, 24 * HOUR), use_case
 
 
-@pytest.mark.parametrize(
-    ("hours", "graceful", "eventual"),
-    [(0, False, False), (3.99, False, False), (4, True, True), (71, True, True)],
-)
-def test_layering_timeline_as_far_as_decisions_go(hours, graceful, eventual):
-    """Four hours of the pod's own, a drain bounded by 72 hours. Within the four hours consolidation leaves the node
-    alone; drift may begin, because the drain itself waits for the pod until the claim's bound."""
+@pytest.mark.parametrize(("hours", "eligible"), [(0, False), (3.99, False), (4, True), (71, True)])
+def test_layering_timeline_as_far_as_decisions_go(hours, eligible):
+    """Four hours of the pod's own, a drain bounded by 72 hours: until then neither consolidation nor drift."""
     bounded = {"claim": {"spec": {"terminationGracePeriod": "72h"}}, "age": timedelta(days=900)}
     at = TEN + hours * HOUR
     pools = [free(template=ON_DEMAND)]
     consolidated = cluster(worker("a", pod("4h"), **bounded), pools=pools, at=at, types=(SMALL, LARGE))
-    assert (planned(consolidated) == [("single-node", ["a"])]) is graceful
-    unbounded = cluster(drifted("a", pod("4h"), age=timedelta(days=900)), pools=pools, at=at, types=(LARGE,))
-    assert (planned(unbounded) == [("drift", ["a"])]) is eventual
+    assert (planned(consolidated) == [("single-node", ["a"])]) is eligible
+    for bound in ({}, bounded["claim"]):
+        node = drifted("a", pod("4h"), age=timedelta(days=900), claim=bound)
+        assert (planned(cluster(node, pools=pools, at=at, types=(LARGE,))) == [("drift", ["a"])]) is eligible
 
 
 def test_layering_timeline_after_the_protection_budgets_still_count():
@@ -126,14 +123,11 @@ def test_several_pods_with_different_grace_periods_on_one_node():
     assert not any(each.permanent for each in blocks)
 
 
-@pytest.mark.parametrize(
-    ("feature", "scope_pod", "other_blocked"),
-    [("annotation", True, True), ("terminationGracePeriod", False, False)],
-)
-def test_comparison_table_the_annotation_is_the_pods_and_the_bound_is_the_nodes(feature, scope_pod, other_blocked):
-    """A second pod, protected for ever, keeps a node after the first one's time is over; a bound on the claim's drain
-    covers all pods of the node, for methods that are eventual."""
-    pods = pod("4h"), pod("true", "y")
-    claim = {} if scope_pod else {"claim": {"spec": {"terminationGracePeriod": "1h"}}}
-    found = cluster(drifted("a", *pods, **claim), at=TEN + 5 * HOUR, pools=[free(consolidateAfter="Never")])
-    assert (taken(found) == []) is other_blocked, feature
+@pytest.mark.parametrize("bound", [{}, {"spec": {"terminationGracePeriod": "1h"}}], ids=["unbounded", "bounded"])
+def test_comparison_table_the_annotation_is_the_pods_own(bound):
+    """A second pod, protected for ever, keeps a node after the first one's time is over. A bound on the claim's drain
+    begins to count when the drain does."""
+    pools = [free(consolidateAfter="Never")]
+    for second, expected in (("true", []), ("4h", ["a"])):
+        node = drifted("a", pod("4h"), pod(second, "y"), claim=bound)
+        assert taken(cluster(node, at=TEN + 5 * HOUR, pools=pools)) == expected

@@ -152,11 +152,13 @@ def test_a_budget_that_cannot_be_understood_is_an_obstacle_for_every_method():
         assert "BudgetUnreadable" in codes(view)
 
 
-def test_a_drain_that_is_bounded_does_not_wait_for_pods_when_drifted():
+def test_where_a_drain_is_bounded_drift_waits_for_protected_pods_and_not_for_budgets():
     bounded = {"spec": {"terminationGracePeriod": "1h"}}
-    found = views(cluster(drifted("a", shielded("x", "a"), claim=bounded)))
-    assert "DoNotDisruptPod" not in codes(found["drift"])
-    assert "DoNotDisruptPod" in codes(found["single-node"])
+    node = drifted("a", shielded("x", "a"), running("y", "a"), claim=bounded)
+    found = views(cluster(node, pdbs=[pdb()]))
+    assert "DoNotDisruptPod" in codes(found["drift"])
+    assert "PodDisruptionBudget" not in codes(found["drift"])
+    assert {"DoNotDisruptPod", "PodDisruptionBudget"} <= {*codes(found["single-node"])}
 
 
 def test_without_any_expiration_a_node_never_expires():

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from datetime import datetime, timedelta
+from functools import partial
 
 from dovetail.controllers.catalogs import find_catalogs
 from dovetail.controllers.context import Context
@@ -78,7 +79,7 @@ class Disruption:
             acted = await guarded("disruption", self.run_pass)
             await asyncio.sleep(0.1 if acted else IDLE_SECONDS)
             if acted is False:
-                await self._rest(began, seen)
+                await guarded("disruption", partial(self._rest, began, seen))
 
     async def _rest(self, began: datetime, seen: int) -> None:
         """Wait while nothing has changed and no clock has run out since the pass began, but not for ever.

@@ -74,7 +74,8 @@ def find_candidates(
 ) -> tuple[list[Candidate], list[Refusal]]:
     """Each of some nodes that are managed as a candidate or a refusal.
 
-    With `eventual`, pods do not stand in the way of a node whose claim bounds its own drain: the drain waits for them.
+    With `eventual`, of what its pods have against it only do-not-disrupt counts where a claim bounds its own drain: the
+    drain deals with the rest.
     """
     book.turn_to(snapshot)
     candidates: list[Candidate] = []
@@ -87,9 +88,10 @@ def find_candidates(
         free = facts.sound and node.nodepool_name in pools and node.name not in snapshot.nominated
         free = free and not snapshot.unread.everywhere and snapshot.unread_on(node) is None
         refusal = None if free else node_refusal(node, snapshot)
-        if refusal is None and not (eventual and claim.spec.termination_grace_period is not None):
-            blocks = _blocks(facts, snapshot) if facts.annotated or not facts.guards <= giving else ()
-            refusal = blocks[0] if blocks else None
+        bounded = eventual and claim.spec.termination_grace_period is not None
+        if refusal is None and (facts.annotated or not (bounded or facts.guards <= giving)):
+            blocks = (block for block in _blocks(facts, snapshot) if stands(block, bounded=bounded))
+            refusal = next(blocks, None)
         return refusal or _candidate(facts, snapshot, book)
 
     for node in nodes:
@@ -149,6 +151,11 @@ def _pool_refusals(node: ClusterNode, snapshot: Snapshot, about: str) -> Iterato
     paused = snapshot.pause_of(node.nodepool_name)
     if paused is not None:
         yield Refusal("Paused", about, str(paused), paused.until, permanent=paused.until is None)
+
+
+def stands(block: Refusal, *, bounded: bool) -> bool:
+    """Whether what a pod has against a disruption counts, where a claim may bound its own drain."""
+    return not bounded or block.code == "DoNotDisruptPod"
 
 
 def pod_blocks(node: ClusterNode, snapshot: Snapshot) -> list[Refusal]:

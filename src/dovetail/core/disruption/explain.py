@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from dovetail.core.disruption.allowance import Allowance, NodeCounts, count_nodes
-from dovetail.core.disruption.candidates import Candidate, build_candidate, node_refusals, pod_blocks
+from dovetail.core.disruption.candidates import Candidate, build_candidate, node_refusals, pod_blocks, stands
 from dovetail.core.disruption.command import Command
 from dovetail.core.disruption.context import Context
 from dovetail.core.disruption.draining import DrainView, explain_drain
@@ -115,8 +115,8 @@ def _obstacles(node: ClusterNode, method: Method, context: Context) -> Iterator[
     assert node.claim is not None
     own = tuple(node_refusals(node, snapshot))
     yield from map(_from_refusal, own)
-    if not (method.eventual and node.claim.spec.termination_grace_period is not None):
-        yield from _of_pods(node, snapshot)
+    bounded = method.eventual and node.claim.spec.termination_grace_period is not None
+    yield from _of_pods(node, snapshot, bounded=bounded)
     if node.nodepool_name not in snapshot.nodepools or node.nodepool_name not in snapshot.catalogs:
         return
     candidate = build_candidate(node, snapshot)
@@ -139,13 +139,13 @@ def _simulated(candidate: Candidate, method: Method, context: Context) -> Iterat
             yield _from_refusal(refusal)
 
 
-def _of_pods(node: ClusterNode, snapshot: Snapshot) -> Iterator[Obstacle]:
+def _of_pods(node: ClusterNode, snapshot: Snapshot, *, bounded: bool) -> Iterator[Obstacle]:
     for pod, protected in longest_first(node.pods, snapshot.at):
         fault = f", whose annotation cannot be understood: {protected.fault}" if protected.fault else ""
         message = f"protected by pod {pod.key}{fault}"
         yield Obstacle("DoNotDisruptPod", message, protected.until, permanent=protected.until is None)
     for block in pod_blocks(node, snapshot):
-        if block.code != "DoNotDisruptPod":
+        if block.code != "DoNotDisruptPod" and stands(block, bounded=bounded):
             yield _from_refusal(block)
 
 

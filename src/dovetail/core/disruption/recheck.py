@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from dovetail.core.disruption.allowance import NodeCounts, allowance
-from dovetail.core.disruption.candidates import build_candidate, pod_blocks
+from dovetail.core.disruption.candidates import build_candidate, pod_blocks, stands
 from dovetail.core.disruption.context import Context
 from dovetail.core.disruption.methods import METHODS
 from dovetail.core.disruption.methods.base import Method
@@ -67,9 +67,9 @@ def _node_obstacle(node: ClusterNode, context: Context, record: Record) -> Refus
     if node.nodepool_name not in context.snapshot.nodepools:
         return None  # the NodePool was deleted: its nodes go whatever the command does
     method = next((each for each in METHODS if each.name == record.method), None)
-    blocks = pod_blocks(node, context.snapshot)
-    if method is not None and method.eventual and node.claim is not None and node.claim.spec.termination_grace_period:
-        blocks = [each for each in blocks if each.code == "DoNotDisruptPod"]  # the deadline ends a PDB's hold
+    bound = node.claim.spec.termination_grace_period if node.claim is not None else None
+    bounded = method is not None and method.eventual and bound is not None
+    blocks = [each for each in pod_blocks(node, context.snapshot) if stands(each, bounded=bounded)]
     if blocks or method is None:
         return blocks[0] if blocks else None
     return _no_longer_wanted(node, context, method, record)

@@ -26,7 +26,7 @@ class Method(Protocol):
 
     name: str
     reason: Reason
-    eventual: bool  # pods do not stand in the way of a node whose claim bounds its own drain
+    eventual: bool  # PodDisruptionBudgets do not stand in the way of a node whose claim bounds its own drain
     gives_way: bool  # a node is left alone while pods that need a place will run on it
 
     def refusal(self, candidate: Candidate, context: Context) -> Refusal | None:

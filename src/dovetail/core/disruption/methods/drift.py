@@ -15,7 +15,7 @@ from dovetail.model.refusal import Refusal
 
 
 class Drift:
-    """Works whatever the consolidation policy; a claim that bounds its own drain does not wait for protected pods."""
+    """Works whatever the consolidation policy; PodDisruptionBudgets do not hold a claim that bounds its drain."""
 
     name = "drift"
     reason = Reason.DRIFTED

@@ -1,7 +1,7 @@
 """Protected pods are never evicted, and nodes that carry them, or are protected themselves, never chosen.
 
-Outside the forced paths: a drain with a deadline takes every pod in the end, drift does not wait for pods where the
-claim bounds its own drain, and a Node that somebody deletes by hand cannot be delayed.
+Outside the forced paths: a drain with a deadline takes every pod in the end, and a Node that somebody deletes by hand
+cannot be delayed.
 """
 
 from dovetail.model import kinds
@@ -10,7 +10,6 @@ from dovetail.model.labels import DO_NOT_DISRUPT
 from dovetail.model.nodeclaim import NodeClaim
 from dovetail.model.pod import Pod
 from dovetail.model.protection import protection
-from dovetail.model.reason import Reason
 from dovetail.sim.faults.history import STALE, History, voluntarily
 from dovetail.sim.faults.laws.base import Law
 from dovetail.sim.world import Call
@@ -53,8 +52,6 @@ class ProtectedPodsStay(Law):
             return
         if story.value.metadata.annotations.get(DO_NOT_DISRUPT) == "true" and self._old_news(story.value.metadata):
             self.broken(f"{after.name} is marked {reason}, and its node is protected")
-        if reason is Reason.DRIFTED and after.spec.termination_grace_period is not None:
-            return
         for record in self.history.world.store.pods_on(story.value.name):
             pod = record.value(kinds.POD)
             if isinstance(pod, Pod) and self._protected(pod) and self._bound_long_ago(pod):
