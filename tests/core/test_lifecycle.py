@@ -8,7 +8,7 @@ from builders import NOON, claim, node, nodepool, pod
 from dovetail.core.lifecycle.hashing import template_hash
 from dovetail.core.lifecycle.initialization import judge_initialization
 from dovetail.core.lifecycle.liveness import judge_liveness
-from dovetail.core.lifecycle.podevents import pod_event_at, worth_writing
+from dovetail.core.lifecycle.podevents import pod_event_at, write_at
 from dovetail.core.lifecycle.pools import RegistrationHealth, count, judge_node_class
 from dovetail.core.lifecycle.registration import plan_registration
 from dovetail.model.conditions import ConditionList, Verdict, find
@@ -114,19 +114,25 @@ def test_a_restart_does_not_restart_the_clock():
     old = pod(on="n", status={"phase": "Running", "startTime": "2026-01-05T09:00:00Z"})
     seen_at = pod_event_at(None, old, NOON)
     assert seen_at == NOON - timedelta(hours=3)
-    assert not worth_writing(claim(status={"lastPodEventTime": "2026-01-05T09:30:00Z"}), seen_at)
+    assert write_at(claim(status={"lastPodEventTime": "2026-01-05T09:30:00Z"}), seen_at) is None
 
 
-@pytest.mark.parametrize(("seconds", "written"), [(7, False), (10, True), (12, True)])
-def test_frequent_events_are_thinned_out(seconds, written):
+@pytest.mark.parametrize("seconds", [1, 7, 10, 12])
+def test_frequent_events_are_written_once_in_ten_seconds_and_none_is_lost(seconds):
     stored = claim(status={"lastPodEventTime": "2026-01-05T12:00:00Z"})
-    assert worth_writing(stored, NOON + timedelta(seconds=seconds)) is written
+    assert write_at(stored, NOON + timedelta(seconds=seconds)) == NOON + timedelta(seconds=10)
+
+
+@pytest.mark.parametrize("seconds", [-1, 0, 0.9])
+def test_an_event_that_is_written_already_is_no_news(seconds):
+    stored = claim(status={"lastPodEventTime": "2026-01-05T12:00:00Z"})
+    assert write_at(stored, NOON + timedelta(seconds=seconds)) is None
 
 
 def test_how_long_a_node_on_its_way_out_has_been_quiet_is_not_kept():
     going = claim(metadata={"deletionTimestamp": "2026-01-05T11:59:00Z"})
-    assert worth_writing(claim(), NOON)
-    assert not worth_writing(going, NOON)
+    assert write_at(claim(), NOON) == NOON
+    assert write_at(going, NOON) is None
 
 
 @pytest.mark.parametrize(

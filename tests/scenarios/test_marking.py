@@ -236,3 +236,20 @@ def test_a_duration_is_told_while_it_runs_and_when_it_is_over():
         assert len(life.events("DoNotDisruptGracePeriodElapsed")) == 1
 
     live(story, node_class(), pool(), deployment(replicas=3))
+
+
+def test_the_last_pod_event_of_a_burst_is_recorded_within_ten_seconds():
+    async def story(life):
+        await life.until(lambda: life.running(3) and life.settled())
+        await asyncio.sleep(60)
+        for left in (2, 1, 0):
+            life.world.apply(deployment(replicas=left))
+            await life.until(lambda left=left: len([pod for pod in life.pods if not pod.deleting]) == left)
+            last_at = life.world.clock.now()
+            await asyncio.sleep(3)
+        await asyncio.sleep(10)
+        (claim,) = life.claims
+        assert abs((claim.status.last_pod_event_time - last_at).total_seconds()) <= 2
+
+    quiet = node_pool(disruption={"consolidateAfter": "1h"})
+    live(story, node_class(), quiet, deployment(replicas=3))

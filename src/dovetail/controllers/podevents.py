@@ -7,7 +7,7 @@ from datetime import datetime
 from dovetail.controllers.context import Context
 from dovetail.core.disruption.marking import disturbed
 from dovetail.core.lifecycle.patches import conditions_patch
-from dovetail.core.lifecycle.podevents import pod_event_at, worth_writing
+from dovetail.core.lifecycle.podevents import pod_event_at, write_at
 from dovetail.model.conditions import without
 from dovetail.model.kinds import NODE_CLAIM
 from dovetail.model.nodeclaim import CONSOLIDATABLE, NodeClaim
@@ -54,9 +54,15 @@ class PodEvents:
         event_at = self._events.get(node_name)
         node = self._context.state.nodes.items.get(Key("", node_name))
         claim = self._context.state.claim_of(node) if node is not None else None
-        if event_at is None or claim is None or not self._context.manages(claim) or not worth_writing(claim, event_at):
+        if event_at is None or claim is None or not self._context.manages(claim):
             self._events.pop(node_name, None)
             return None
+        due_at, now = write_at(claim, event_at), self._context.clock.now()
+        if due_at is None:
+            self._events.pop(node_name, None)
+            return None
+        if due_at > now:
+            return (due_at - now).total_seconds()
         try:
             await self._write(claim, event_at)
         except NotFound:

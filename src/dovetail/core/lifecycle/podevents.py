@@ -7,6 +7,7 @@ instant it was bound, not from now.
 from datetime import datetime, timedelta
 
 from dovetail.model.conditions import find
+from dovetail.model.duration import shifted
 from dovetail.model.nodeclaim import NodeClaim
 from dovetail.model.pod import Pod
 
@@ -21,7 +22,8 @@ def pod_event_at(before: Pod | None, after: Pod | None, now: datetime) -> dateti
     if after is None:
         return now if before is not None and before.active else None
     if before is None:
-        return bound_at(after) if after.active else None
+        since = bound_at(after) if after.active else None
+        return min(since, now) if since is not None else None
     became_bound = not before.node_name
     ended = before.active and not after.active
     return now if became_bound or ended else None
@@ -37,10 +39,13 @@ def bound_at(pod: Pod) -> datetime | None:
     )
 
 
-def worth_writing(claim: NodeClaim, event_at: datetime) -> bool:
-    """Whether the stored time is old enough to be replaced; frequent events are thinned out.
+def write_at(claim: NodeClaim, event_at: datetime) -> datetime | None:
+    """When to write the time of an event down, or None for one that is no news.
 
-    Of a claim on its way out nobody asks any more how long its node has been quiet.
+    At most one write in ten seconds: of a burst the first event is written at once and the last one when the ten
+    seconds are over. Of a claim on its way out nobody asks any more how long its node has been quiet.
     """
     stored = claim.status.last_pod_event_time
-    return not claim.deleting and (stored is None or event_at - stored >= DEDUPE)
+    if claim.deleting or (stored is not None and event_at.replace(microsecond=0) <= stored):
+        return None
+    return event_at if stored is None else shifted(stored, DEDUPE)
