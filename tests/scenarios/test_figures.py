@@ -6,8 +6,8 @@ from dataclasses import replace
 from prometheus_client.parser import text_string_to_metric_families
 
 from dovetail.model.kinds import NODE_CLAIM
-from dovetail.model.labels import INSTANCE_TYPE
-from stories import ACTING, FREELY, ON_DEMAND, deployment, live, node_class, node_pool, pool
+from dovetail.model.labels import DO_NOT_DISRUPT, INSTANCE_TYPE
+from stories import ACTING, FREELY, ON_DEMAND, budget, deployment, live, node_class, node_pool, pool
 
 POOL = {"nodepool": "default"}
 
@@ -185,3 +185,37 @@ def test_what_is_over_is_not_remembered():
     assert not bookkeeper._opened
     assert not bookkeeper._moving
     assert not bookkeeper._facts
+
+
+def test_protection_for_a_time_is_told_by_how_it_protects():
+    def annotated(name, value):
+        manifest = deployment(name, 1, cpu="100m")
+        manifest["spec"]["template"]["metadata"]["annotations"] = {DO_NOT_DISRUPT: value}
+        return manifest
+
+    def protected(samples, protection):
+        return figure(samples, "dovetail_pods_do_not_disrupt", protection=protection, **POOL)
+
+    async def story(life):
+        await life.until(lambda: life.running(5) and life.settled())
+        return await refreshed(life), await asyncio.sleep(3600), await refreshed(life)
+
+    pods = [annotated(f"pod-{at}", value) for at, value in enumerate(("true", "2h", "30m", "soon", "false"))]
+    before, _, after = live(story, node_class(), pool(consolidationGracePeriod="30m"), *pods)
+    kinds = ("permanent", "grace_period", "elapsed", "invalid")
+    assert [protected(before, kind) for kind in kinds] == [1, 2, 0, 1]
+    assert [protected(after, kind) for kind in kinds] == [1, 1, 1, 1]
+    left = "dovetail_pods_do_not_disrupt_remaining_seconds"
+    assert 7000 < figure(before, left, **POOL) <= 7200
+    assert 3400 < figure(after, left, **POOL) <= 3600
+    inside = "dovetail_nodepools_nodes_in_consolidation_grace_period"
+    assert (figure(before, inside, **POOL), figure(after, inside, **POOL)) == (1, 0)
+
+
+def test_objects_that_cannot_be_read_are_counted_by_kind():
+    async def story(life):
+        life.world.apply({**budget(), "spec": {"selector": 5}})
+        await asyncio.sleep(5)
+        return await refreshed(life)
+
+    assert figure(live(story), "dovetail_unreadable_objects", kind="PodDisruptionBudget") == 1

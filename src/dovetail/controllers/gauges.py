@@ -12,6 +12,7 @@ from typing import Any
 
 from dovetail.controllers.catalogs import find_catalogs
 from dovetail.controllers.context import Context
+from dovetail.controllers.grace_figures import grace_figures
 from dovetail.controllers.offering_figures import offering_figures
 from dovetail.controllers.transitions import Transitions
 from dovetail.core.disruption.allowance import allowance, count_nodes
@@ -59,7 +60,8 @@ class Gauges:
         self._pools(snapshot)
         await asyncio.sleep(0)  # on large clusters the others want their turn
         await self._nodes(snapshot)
-        for metric, rows in offering_figures(snapshot, context.settings.instance_type_metrics).items():
+        offered = offering_figures(snapshot, context.settings.instance_type_metrics)
+        for metric, rows in {**offered, **grace_figures(snapshot)}.items():
             context.metrics.show(metric, rows)
         self._pods(snapshot)
         await asyncio.sleep(0)

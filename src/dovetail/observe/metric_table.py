@@ -94,6 +94,16 @@ _PODS = (
     _gauge("karpenter_pods_state", "phase scheduled nodepool capacity_type zone", "How many pods are in which state."),
     _histogram("karpenter_pods_startup_duration_seconds", "", "From creation to running."),
     _histogram("karpenter_pods_bound_duration_seconds", "", "From creation to a node."),
+    _gauge(
+        "dovetail_pods_do_not_disrupt",
+        "nodepool protection",
+        "Pods with karpenter.sh/do-not-disrupt: permanent, grace_period, elapsed, or invalid (which protects).",
+    ),
+    _gauge(
+        "dovetail_pods_do_not_disrupt_remaining_seconds",
+        "nodepool",
+        "How long the longest do-not-disrupt grace period of a running pod still lasts.",
+    ),
     _gauge("karpenter_pods_unstarted_time_seconds", "", "How long the longest waiting pod has not been running."),
     _gauge("karpenter_pods_unbound_time_seconds", "", "How long the longest waiting pod has had no node."),
     _histogram(
@@ -116,6 +126,11 @@ _POOLS = (
     _gauge("karpenter_nodepools_usage", "nodepool resource_type", "What the nodes of a pool have together."),
     _gauge("karpenter_nodepools_limit", "nodepool resource_type", "What a pool may have at most."),
     _gauge("karpenter_nodepools_cost_total", "nodepool", "What the nodes of a pool cost an hour, in dollars."),
+    _gauge(
+        "dovetail_nodepools_nodes_in_consolidation_grace_period",
+        "nodepool",
+        "Nodes that consolidation leaves alone because of consolidationGracePeriod.",
+    ),
     _gauge("dovetail_nodepools_unpriced_nodes", "nodepool", "Nodes whose price is not known; their cost counts as 0."),
     _gauge(
         "karpenter_nodepools_allowed_disruptions",
