@@ -164,6 +164,8 @@ class Disruption:
         if self._context.seen:
             self._telling.budgets(method.reason, context)
             self._telling.refused(method.name, refused, context)
+            if method.name == SingleNode.name:
+                self._telling.preferring(refused, context)
             for command in commands:
                 self._telling.considered(command, context)
         return {method.name: refused}

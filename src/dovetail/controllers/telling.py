@@ -4,6 +4,7 @@ What still holds is told again after a while, because the API server forgets eve
 that a large cluster that is at rest is quiet. Decides nothing.
 """
 
+import logging
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
@@ -16,6 +17,7 @@ from dovetail.core.disruption.notices import (
     BLOCKED,
     CANDIDATE,
     PAUSED,
+    PREFERENCE,
     REJECTED,
     TOLD,
     approved,
@@ -26,8 +28,9 @@ from dovetail.core.disruption.notices import (
     stale_caches,
     unreadable_budget,
 )
+from dovetail.core.disruption.preferring import PREVENTED, find_preferring
 from dovetail.core.disruption.waits import budgets_apply
-from dovetail.model.kinds import NODE, NODE_CLAIM, NODE_POOL
+from dovetail.model.kinds import NODE, NODE_CLAIM, NODE_POOL, POD
 from dovetail.model.pause import UNREAD
 from dovetail.model.reason import Reason
 from dovetail.model.refusal import Refusal
@@ -40,6 +43,9 @@ RENAME = timedelta(minutes=15)
 """Which pod has no other place changes all the time; within this one of them is enough."""
 _NAMING = frozenset({"Unschedulable", "CantReplace", "DrainWouldStall"})
 REMEMBERED = 200_000
+PREFERENCES = timedelta(minutes=10)
+"""How often it is looked for pods whose preferences keep nodes: that takes a simulation of all nodes."""
+log = logging.getLogger(__name__)
 
 
 class Telling:
@@ -48,6 +54,7 @@ class Telling:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._told_at: dict[tuple[str, ...], datetime] = {}
+        self._preferences_at: datetime | None = None
 
     def refused(self, method: str, refusals: Iterable[Refusal], look: Pass) -> None:
         """What stands in the way of a method, on each node."""
@@ -73,6 +80,20 @@ class Telling:
         for pool in look.snapshot.nodepools.values() if stale else ():
             self._publish(Notice(NODE_POOL, pool, BLOCKED, stale_caches(stale), warning=True))
         return bool(stale)
+
+    def preferring(self, refusals: Iterable[Refusal], look: Pass) -> None:
+        """Pods whose preferences keep nodes from being consolidated, looked for every ten minutes at most."""
+        now = self._context.clock.now()
+        if self._preferences_at is not None and now - self._preferences_at < PREFERENCES:
+            return
+        held = [each for each in refusals if each.code in PREVENTED]
+        self._preferences_at = now if held else None
+        for each in find_preferring(held, look):
+            said = str(each)
+            if self._is_news((PREFERENCE, each.pod.metadata.uid, each.node), now):
+                facts = {"pod": str(each.pod.key), "prefers": " and ".join(each.kinds), "node": each.node}
+                log.info("pod has a preference which prevents consolidation", extra=facts)
+                self._context.recorder.publish(Notice(POD, each.pod, PREFERENCE, said[:1].upper() + said[1:]))
 
     def paused(self, look: Pass) -> None:
         """Pools whose nodes are left alone because people said so."""

@@ -16,7 +16,9 @@ from dovetail.core.disruption.draining import DrainView, explain_drain
 from dovetail.core.disruption.explain_repair import RepairView
 from dovetail.core.disruption.methods import METHODS
 from dovetail.core.disruption.methods.base import Method, Proposal, expecting
+from dovetail.core.disruption.methods.single_node import SingleNode
 from dovetail.core.disruption.planner import consider
+from dovetail.core.disruption.preferring import find_preferring
 from dovetail.core.disruption.waits import budgets_apply
 from dovetail.model.budget import Budget
 from dovetail.model.nodepool import NodePool
@@ -100,11 +102,19 @@ def _look(node: ClusterNode, method: Method, context: Context, proposal: Proposa
     if not obstacles:
         said = (each for each in proposal.refusals if each.about == f"node/{node.name}")
         obstacles = [_from_refusal(refusal) for refusal in said]
+    if method.name == SingleNode.name:
+        obstacles += _preferences(node, obstacles, context)
     view = MethodView(method.name, method.reason, tuple(obstacles))
     pool = context.snapshot.nodepools.get(node.nodepool_name)
     if view.lifts_at is None or pool is None or not budgets_apply(pool, method.reason):
         return view
     return replace(view, obstacles=(*obstacles, *_opening_meanwhile(pool, method.reason, view.lifts_at, context)))
+
+
+def _preferences(node: ClusterNode, obstacles: list[Obstacle], context: Context) -> list[Obstacle]:
+    """Whether what the simulation says comes from preferences alone."""
+    said = (Refusal(each.code, f"node/{node.name}", each.message) for each in obstacles)
+    return [Obstacle("Preference", str(each)) for each in find_preferring(said, context)]
 
 
 def _obstacles(node: ClusterNode, method: Method, context: Context) -> Iterator[Obstacle]:

@@ -19,6 +19,7 @@ from dovetail.model.unread import Unread
 BLOCKED = "DisruptionBlocked"
 PAUSED = "DisruptionPaused"
 UNCONSOLIDATABLE = "Unconsolidatable"
+PREFERENCE = "PreferencePreventsConsolidation"
 CANDIDATE = "ConsolidationCandidate"
 REJECTED = "ConsolidationRejected"
 APPROVED = "ConsolidationApproved"

@@ -7,7 +7,7 @@ instant it was bound, not from now.
 from datetime import datetime, timedelta
 
 from dovetail.model.conditions import find
-from dovetail.model.duration import shifted
+from dovetail.model.instants import add
 from dovetail.model.nodeclaim import NodeClaim
 from dovetail.model.pod import Pod
 
@@ -48,4 +48,4 @@ def write_at(claim: NodeClaim, event_at: datetime) -> datetime | None:
     stored = claim.status.last_pod_event_time
     if claim.deleting or (stored is not None and event_at.replace(microsecond=0) <= stored):
         return None
-    return event_at if stored is None else shifted(stored, DEDUPE)
+    return event_at if stored is None else add(stored, DEDUPE)

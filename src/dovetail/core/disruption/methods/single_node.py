@@ -111,6 +111,12 @@ def _outcome(candidate: Candidate, removal: Removal, context: Context) -> float 
     return known.value
 
 
+def could_go(candidate: Candidate, context: Context) -> bool:
+    """Whether a node could be deleted, or replaced by something cheaper, were budgets and all others out of the way."""
+    sweep = context.sweep(consolidating=True)
+    return not isinstance(_worked_out(candidate, sweep.remove(sweep.row(candidate.name)), context), Refusal)
+
+
 def _worked_out(candidate: Candidate, removal: Removal, context: Context) -> float | Refusal:
     about = f"node/{candidate.name}"
     if removal.kind == "stay" and removal.blocker is not None:
