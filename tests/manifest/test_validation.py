@@ -110,6 +110,10 @@ def test_unknown_fields_are_warned_of_with_a_guess(document, warning):
             "is set beside spec.template.spec.expireAfter",
         ),
         (pool(repair={"policies": [{"conditionType": "Ready", "toleration": "1m"}] * 2}), "has 2 policies for Ready"),
+        (
+            pool(repair={"policies": [{"conditionType": "KernelReady", "toleration": "1m"}]}),
+            "policies[0].conditionType: has no effect: the provider of karpenter.kwok.sh reports no such condition",
+        ),
         (pool(metadata={"annotations": {"karpenter.sh/do-not-disrupt": "4h"}}), 'on nodes only "true" counts'),
         (pool(replicas=1, disruption={"consolidateAfter": "1m"}), "has no effect on a static pool"),
         (disrupted(consolidationPolicy="WhenUnderutilized"), "is the v1beta1 spelling"),
@@ -253,3 +257,21 @@ def test_a_pool_from_the_server_is_validated_as_a_value():
 def test_a_pool_written_as_v1beta1_is_not_held_to_the_rules_of_v1():
     assert validate_nodepool(made(Disruption(), NodeClassRef(name="default"))) == ()
     assert validate_nodepool(read(pool("v1beta1"))[1]) == ()
+
+
+@pytest.mark.parametrize(
+    ("group", "condition", "warned"),
+    [
+        ("karpenter.k8s.aws", "KernelReady", False),
+        ("karpenter.k8s.aws", "Ready", False),
+        ("karpenter.k8s.aws", "Cozy", True),
+        ("karpenter.kwok.sh", "KernelDeadlock", False),
+        ("karpenter.kwok.sh", "Cozy", True),
+        ("example.com", "Cozy", False),
+    ],
+)
+def test_a_repair_policy_is_held_against_the_provider_of_its_node_class(group, condition, warned):
+    ref = {"group": group, "kind": "EC2NodeClass", "name": "default"}
+    policies = [{"conditionType": condition, "toleration": "1m"}]
+    document = pool(repair={"policies": policies}, template={"nodeClassRef": ref})
+    assert any("reports no such condition" in each for each in warnings(document)) is warned

@@ -310,3 +310,15 @@ def test_only_a_claim_that_goes_is_given_a_deadline():
         assert diary.deletions[0][0] <= diary.deadlines[0][0]
 
     live(story, node_class(), pool({}), deployment(replicas=1))
+
+
+def test_a_policy_for_a_condition_the_provider_does_not_report_is_warned_of_on_the_pool():
+    async def story(life):
+        await asyncio.sleep(60)
+        return life.events("RepairPolicyWithoutEffect")
+
+    policies = [{"conditionType": each, "toleration": "5m"} for each in ("Ready", "KernelReady")]
+    (event,) = live(story, node_class(), node_pool(repair={"policies": policies}))
+    assert (event.type, event.involved_object.kind, event.involved_object.name) == ("Warning", "NodePool", "default")
+    assert "KernelReady" in event.message
+    assert "reports Ready" not in event.message.partition("reports no such condition")[0]

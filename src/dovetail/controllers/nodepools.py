@@ -27,6 +27,7 @@ from dovetail.model.labels import REGISTERED as REGISTERED_LABEL
 from dovetail.model.node import Node
 from dovetail.model.nodeclaim import DRIFTED, INITIALIZED, INSTANCE_TERMINATING, REGISTERED, NodeClaim
 from dovetail.model.nodepool import NodePool, NodePoolSpec
+from dovetail.model.repair import policies_without_effect
 from dovetail.model.snapshot import ClusterNode
 from dovetail.model.wire import Condition, Key, Unreadable
 from dovetail.ports.cluster import Notice, Patch
@@ -122,6 +123,9 @@ class NodePools:
         if pool is None or not self._context.cloud.supports(pool.node_class_ref):
             return None
         pool = await self._stamp(pool)
+        for fault in policies_without_effect(pool, self._context.cloud.repair_statements()):
+            notice = Notice(NODE_POOL, pool, "RepairPolicyWithoutEffect", str(fault), warning=True)
+            self._context.recorder.publish(notice)
         await self._report(pool)
         return RECHECK_SECONDS
 

@@ -12,6 +12,7 @@ from dovetail.model.labels import CAPACITY_TYPE, CAPACITY_TYPES, DO_NOT_DISRUPT
 from dovetail.model.nodepool import NodePool
 from dovetail.model.pool_budgets import read_budgets
 from dovetail.model.reason import Reason
+from dovetail.model.repair import STATEMENTS_BY_GROUP, policies_without_effect
 from dovetail.model.wire import Fault
 
 _BUDGETS = "spec.disruption.budgets"
@@ -23,6 +24,8 @@ def advice_for(pool: NodePool) -> Iterator[Fault]:
     yield from _expiry_advice(pool)
     yield from _requirement_advice(pool)
     yield from _ignored_fields(pool)
+    known = STATEMENTS_BY_GROUP.get(pool.node_class_ref.api_group)
+    yield from policies_without_effect(pool, known) if known is not None else ()
     repair = pool.spec.repair
     for condition, times in Counter(policy.condition_type for policy in (repair.policies if repair else ())).items():
         if times > 1:

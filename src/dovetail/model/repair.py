@@ -1,11 +1,16 @@
 """Which node conditions make a node unhealthy, and for how long each is put up with.
 
-A provider says which; a NodePool may say how long. `GENERAL` are the conditions that mean the same wherever a node
-runs: what the kubelet reports under pressure, and what node-problem-detector reports with its usual configuration.
+A provider says which, and its table is here; a NodePool may say how long. `GENERAL` are the conditions that mean the
+same wherever a node runs: what the kubelet reports under pressure, and what node-problem-detector reports with its
+usual configuration.
 """
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
+
+from dovetail.model.nodepool import NodePool
+from dovetail.model.wire import Fault
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,3 +45,31 @@ GENERAL = (
 def unready(toleration: timedelta) -> tuple[RepairStatement, ...]:
     """A node that says it is not ready, or says nothing any more."""
     return RepairStatement("Ready", "False", toleration), RepairStatement("Ready", "Unknown", toleration)
+
+
+KWOK = (*unready(_TEN), *GENERAL)
+AWS = (
+    *unready(_THIRTY),
+    RepairStatement("AcceleratedHardwareReady", "False", _TEN),
+    RepairStatement("StorageReady", "False", _THIRTY),
+    RepairStatement("NetworkingReady", "False", _THIRTY),
+    RepairStatement("KernelReady", "False", _THIRTY),
+    RepairStatement("ContainerRuntimeReady", "False", _THIRTY),
+    *GENERAL,
+)
+"""With the conditions of the EKS node monitoring agent."""
+STATEMENTS_BY_GROUP = {"karpenter.kwok.sh": KWOK, "karpenter.k8s.aws": AWS}
+"""By the API group of the provider's node classes."""
+
+
+def policies_without_effect(pool: NodePool, statements: Iterable[RepairStatement]) -> Iterator[Fault]:
+    """Repair policies of a NodePool for conditions that its provider does not report."""
+    reported = sorted({each.condition_type for each in statements})
+    for index, policy in enumerate(pool.spec.repair.policies if pool.spec.repair is not None else ()):
+        if policy.condition_type not in reported:
+            yield Fault(
+                f"spec.repair.policies[{index}].conditionType",
+                f"has no effect: the provider of {pool.node_class_ref.api_group} reports no such condition",
+                policy.condition_type,
+                f"use one of {', '.join(reported)}",
+            )

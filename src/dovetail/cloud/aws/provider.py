@@ -9,7 +9,6 @@ import logging
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import timedelta
 
 from msgspec.structs import replace
 
@@ -45,7 +44,7 @@ from dovetail.model.ec2nodeclass import GROUP, NODE_CLASS_KIND, EC2NodeClass
 from dovetail.model.kinds import EC2_NODE_CLASS, NODE_POOL
 from dovetail.model.nodeclaim import NodeClaim
 from dovetail.model.nodepool import NodeClassRef, NodePool
-from dovetail.model.repair import GENERAL, RepairStatement
+from dovetail.model.repair import AWS, RepairStatement
 from dovetail.model.wire import Condition, Key
 from dovetail.ports.clock import Clock
 from dovetail.ports.cloud import NodeClassState
@@ -61,17 +60,6 @@ from dovetail.settings import Settings
 
 log = logging.getLogger(__name__)
 TIDY_SECONDS = 60.0
-
-_SOON, _LATER = timedelta(minutes=10), timedelta(minutes=30)
-_UNHEALTHY = (
-    ("Ready", "False", _LATER),
-    ("Ready", "Unknown", _LATER),
-    ("AcceleratedHardwareReady", "False", _SOON),
-    ("StorageReady", "False", _LATER),
-    ("NetworkingReady", "False", _LATER),
-    ("KernelReady", "False", _LATER),
-    ("ContainerRuntimeReady", "False", _LATER),
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -253,7 +241,7 @@ class AwsProvider:
 
     def repair_statements(self) -> tuple[RepairStatement, ...]:
         """The node conditions that make a node unhealthy: those of EKS' node monitoring agent, and the general ones."""
-        return (*(RepairStatement(*each) for each in _UNHEALTHY), *GENERAL)
+        return AWS
 
     def avoid(self, instance_type: str, zone: str, capacity_type: str) -> None:
         """Show an offering as unavailable for three minutes from now."""

@@ -23,14 +23,13 @@ from dovetail.model.node import Node
 from dovetail.model.nodeclaim import REGISTERED, NodeClaim
 from dovetail.model.nodeclass import KWOKNodeClass
 from dovetail.model.nodepool import NodeClassRef, NodePool
-from dovetail.model.repair import GENERAL, RepairStatement, unready
+from dovetail.model.repair import KWOK, RepairStatement
 from dovetail.model.wire import Condition, Key, Unreadable
 from dovetail.ports.clock import Clock
 from dovetail.ports.cloud import NodeClassState
 from dovetail.ports.cluster import Cluster, Deletion
 from dovetail.ports.errors import AlreadyExists, InstanceNotFound, InsufficientCapacity, NodeClassNotReady, NotFound
 
-_STATEMENTS = (*unready(timedelta(minutes=10)), *GENERAL)
 _AVOIDED_FOR = timedelta(minutes=3)
 _A_MOMENT = timedelta(seconds=1)
 
@@ -148,7 +147,7 @@ class KwokProvider:
 
     def repair_statements(self) -> tuple[RepairStatement, ...]:
         """The node conditions that make a node unhealthy."""
-        return _STATEMENTS
+        return KWOK
 
     def avoid(self, instance_type: str, zone: str, capacity_type: str) -> None:
         """Show an offering as unavailable for three minutes from now."""
