@@ -115,3 +115,27 @@ def test_a_node_is_left_alone(holdings):
 )
 def test_nothing_is_left_only_if_waiting_would_not_find_it_either(holdings, nothing):
     assert nothing_is_left(holdings, NOON) is nothing
+
+
+def test_a_claim_that_cannot_be_read_keeps_its_instance_and_node_and_is_never_lost_itself():
+    others = [instance(), instance("i-2")]
+    seen = Holdings((), (noded(ready=False),), tuple(others), hidden_claims=(claimed(),))
+    assert leaked_instances(seen, NOON) == (others[1],)
+    alone = Holdings((), (noded(ready=False),), (), hidden_claims=(claimed(),))
+    assert lost_claims(alone) == ()
+    assert orphaned_nodes(alone, NOON) == ()
+
+
+def test_a_claim_that_cannot_be_read_before_launch_may_own_any_instance_of_its_pool():
+    waiting = claim(age=timedelta(minutes=5))
+    others = (instance(), instance("i-2", pool="other"))
+    assert leaked_instances(Holdings((), (), others, hidden_claims=(waiting,)), NOON) == (others[1],)
+    nameless = claim(age=timedelta(minutes=5), metadata={"labels": {}})
+    assert leaked_instances(Holdings((), (), others, hidden_claims=(nameless,)), NOON) == ()
+
+
+def test_a_node_that_cannot_be_read_keeps_its_claim_and_its_instance():
+    """It may be ready, and what runs there is not known."""
+    hidden = (noded(ready=False),)
+    assert lost_claims(Holdings((claimed(),), (), (), hidden_nodes=hidden)) == ()
+    assert leaked_instances(Holdings((), (), (instance(),), hidden_nodes=hidden), NOON) == ()

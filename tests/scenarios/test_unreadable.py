@@ -214,3 +214,23 @@ def test_a_claim_that_cannot_be_read_stops_no_launch_and_is_not_collected():
 
     manifests = (node_class(), pool(), odd, deployment(replicas=3))
     live(story, *manifests, settings=ACTING, validate=lambda _resource, _before, after: after)
+
+
+def test_garbage_is_collected_while_a_claim_of_another_instance_cannot_be_read():
+    """It is kept with its instance; an instance nobody claims is terminated all the same."""
+
+    async def story(life):
+        await life.until(lambda: life.running(2) and life.settled())
+        first, second = life.claims
+        odd = {"status": {"capacity": {"example.com/odd": "about-four"}}}
+        life.world.api.patch(NODE_CLAIM, first.key, Patch(odd, "", "status"))
+        await asyncio.sleep(5)
+        assert first.key in life.parts.manager.state.claims.unreadable
+        life.world.api.patch(NODE_CLAIM, second.key, Patch({"metadata": {"finalizers": None}}, ""))
+        life.world.api.delete(NODE_CLAIM, second.key)
+        await life.until(lambda: second.provider_id not in {node.provider_id for node in life.nodes}, within=600)
+        await asyncio.sleep(600)
+        assert first.provider_id in {node.provider_id for node in life.nodes}
+        assert first.provider_id in {each.provider_id for each in await life.parts.provider.list()}
+
+    live(story, node_class(), pool(), deployment(replicas=2, **APART))
