@@ -6,13 +6,12 @@ node of a NodePool ends as a Candidate or as a Refusal; none is dropped silently
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from operator import attrgetter
 
 from dovetail.core.disruption.cost import BASE_COST, ages, lifetime_left
 from dovetail.core.disruption.facts import FactBook, Facts
 from dovetail.core.disruption.pdbs import find_block
-from dovetail.core.failure import attempt
+from dovetail.core.failure import internal_error
 from dovetail.model.catalog import InstanceType
 from dovetail.model.command import REPLACES_ANNOTATION
 from dovetail.model.labels import CAPACITY_TYPE, DO_NOT_DISRUPT, INSTANCE_TYPE, NODEPOOL, ZONE
@@ -83,10 +82,12 @@ def find_candidates(
     pools = {name for name in snapshot.nodepools if name in snapshot.catalogs and snapshot.pause_of(name) is None}
     giving = {(place,) for place, each in enumerate(snapshot.pdbs) if each.status.disruptions_allowed > 0}
 
+    all_read = not snapshot.unreadable
+
     def judge(node: ClusterNode, claim: NodeClaim) -> Candidate | Refusal:
         facts = book.of(node)
         free = facts.sound and node.nodepool_name in pools and node.name not in snapshot.nominated
-        free = free and not snapshot.unread.everywhere and snapshot.unread_on(node) is None
+        free = free and (all_read or not (snapshot.unread.everywhere or snapshot.unread_on(node)))
         refusal = None if free else node_refusal(node, snapshot)
         bounded = eventual and claim.spec.termination_grace_period is not None
         if refusal is None and (facts.annotated or not (bounded or facts.guards <= giving)):
@@ -97,7 +98,12 @@ def find_candidates(
     for node in nodes:
         if node.claim is None:
             continue
-        judged = attempt(f"node/{node.name}", partial(judge, node, node.claim))
+        try:  # as `attempt` does, without its cost: every node is judged in every pass
+            judged = judge(node, node.claim)
+        except AssertionError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever it is, it concerns this node alone
+            judged = internal_error(f"node/{node.name}", error)
         if isinstance(judged, Refusal):
             refusals.append(judged)
         else:
