@@ -64,7 +64,7 @@ def carries(run: Run, pool: NodePool, instance_type: InstanceType, pods: Sequenc
     The page lists daemons' ports before types are looked at; daemons differ by type, so a type whose daemons
     conflict is out, and the draft refuses when all are.
     """
-    daemons = [each.spec.template.spec for each in daemons_of_type(run.snapshot, pool, instance_type)]
+    daemons = daemons_of_type(run.snapshot, pool, instance_type)
     needed = total([requested_by(pods), *(requested(spec) for spec in daemons)])
     free_of_daemons = not any(ports_conflict(pod.spec, daemons) for pod in pods)
     return free_of_daemons and fits(needed, in_units(instance_type.allocatable))

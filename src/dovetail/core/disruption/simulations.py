@@ -12,6 +12,7 @@ import msgspec
 
 from dovetail.core.disruption.said import Said
 from dovetail.core.provisioning.eligibility import usable_pools
+from dovetail.core.scheduling.daemons import read_daemons
 from dovetail.core.scheduling.register import Register
 from dovetail.core.scheduling.removal import Removal
 from dovetail.core.scheduling.sweep import Sweep
@@ -159,7 +160,7 @@ def _comparable(before: View, after: View) -> bool:
         and old.nodepools.keys() == new.nodepools.keys()
         and all(pool.means_as(new.nodepools[name]) for name, pool in old.nodepools.items())
         and old.catalogs == new.catalogs
-        and old.daemon_sets == new.daemon_sets
+        and read_daemons(old) == read_daemons(new)
         and old.storage == new.storage
         and old.namespaces == new.namespaces
         and old.well_known == new.well_known
