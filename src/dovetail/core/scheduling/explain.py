@@ -80,7 +80,7 @@ class Explanation:
         return said
 
     def _outcome(self, draft: Draft, attempt: Attempt) -> str:
-        outcome = self._placing.joining.step(draft, attempt, opening=True)
+        outcome = self._placing.joining.step(draft, attempt)
         assert not isinstance(outcome, Step), "a pod that a new node takes is not left over"
         if outcome != TOO_SMALL:
             return outcome

@@ -101,10 +101,12 @@ class Placing:
     def _find_draft(self, pod: Pod, attempt: Attempt) -> Draft | None:
         stance, rules = attempt.stance, attempt.allowance.rules
         refused = self._refused.get(stance, 0)
-        hosts = [tally.counts for tally in rules.far if tally.by_host]
+        far = [tally.counts for tally in rules.far if tally.by_host]
+        spread = [(tally, itself) for tally, itself in rules.spread if tally.by_host]
         for position in self._shelf.each(refused, lambda options: hopeless(options, attempt)):
             draft = self.board.drafts[position]
-            if any(draft.number in counts for counts in hosts):
+            number = draft.number
+            if any(number in counts for counts in far) or any(tally.full(number, itself) for tally, itself in spread):
                 refused |= 1 << position  # nobody leaves a draft
                 continue
             step = self.joining.step(draft, attempt)
@@ -130,7 +132,7 @@ class Placing:
             draft = self.blank(market)
             if isinstance(draft, str):
                 continue
-            step = self.joining.step(draft, attempt, opening=True)
+            step = self.joining.step(draft, attempt)
             if isinstance(step, Step):
                 position = len(self.board.drafts)
                 self.board.open(draft)
@@ -147,9 +149,7 @@ class Placing:
             return False
         drafts = (self.blank(market, UNLIMITED) for market in self.board.base.markets)
         return any(
-            isinstance(self.joining.step(draft, attempt, opening=True), Step)
-            for draft in drafts
-            if not isinstance(draft, str)
+            isinstance(self.joining.step(draft, attempt), Step) for draft in drafts if not isinstance(draft, str)
         )
 
     def blank(self, market: Market, below: float | None = None) -> Draft | str:
