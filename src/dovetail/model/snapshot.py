@@ -330,12 +330,16 @@ class Snapshot:
 
         A claim that is not launched yet counts as the largest it may become: limits hold whatever the provider picks.
         """
-        staying = [node for node in self.nodes_by_pool.get(pool, ()) if not node.deleting]
-        return add(*(node.capacity if node.launched else self._largest(node, pool) for node in staying))
+        return add(*(self.size(node) for node in self.nodes_by_pool.get(pool, ()) if not node.deleting))
 
-    def _largest(self, node: ClusterNode, pool: str) -> Resources:
+    def size(self, node: ClusterNode) -> Resources:
+        """What a node has; one that is not launched yet, the most it may have."""
+        return node.capacity if node.launched else self._largest(node)
+
+    def _largest(self, node: ClusterNode) -> Resources:
         wanted = node.requirements.get(INSTANCE_TYPE)
-        sizes = [each.capacity for each in self.types_by_pool.get(pool, {}).values() if wanted.has(each.name)]
+        types = self.types_by_pool.get(node.managed_by, {}).values()
+        sizes = [each.capacity for each in types if wanted.has(each.name)]
         names = {name for size in sizes for name in size}
         most = {name: max(size[name] for size in sizes if name in size) for name in names}
         return {**most, **node.capacity}

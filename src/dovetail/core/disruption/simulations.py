@@ -56,6 +56,7 @@ class Outcome(msgspec.Struct, frozen=True, eq=False, gc=False):
         return (
             (mine is removal or (mine.blocker is removal.blocker and mine.draft is removal.draft))
             and mine.kind == removal.kind
+            and mine.limits == removal.limits
             and self.node is node
             and self.instance_type is instance_type
             and self.gates is gates

@@ -76,6 +76,8 @@ class Explanation:
         for market in self._board.base.markets:
             draft = self._placing.blank(market)
             outcome = draft if isinstance(draft, str) else self._outcome(draft, attempt)
+            limits = self._placing.limits_against(market, attempt) if not isinstance(draft, str) else ""
+            outcome += f"; instance types that would do exceed limits ({limits})" if limits else ""
             said.append(f"nodepool {market.template.pool.name}: {outcome}")
         return said
 

@@ -152,14 +152,28 @@ class Placing:
             isinstance(self.joining.step(draft, attempt), Step) for draft in drafts if not isinstance(draft, str)
         )
 
+    def limits_against(self, market: Market, attempt: Attempt) -> str:
+        """The limits without which a new node of a NodePool would take a pod; empty if it would not anyway."""
+        root = self.board.base.root(market)
+        if self._shop.root(market) is root:
+            return ""
+        draft = Draft(len(self.board.base.rooms) + len(self.board.drafts), root, self._nothing(), self._below)
+        step = self.joining.step(draft, attempt)
+        if not isinstance(step, Step):
+            return ""
+        draft.become([], step)
+        return self._shop.blocking([draft])
+
+    def _nothing(self) -> list[int]:
+        return [0] * len(self.board.base.units.names)
+
     def blank(self, market: Market, below: float | None = None) -> Draft | str:
         """A new draft of a NodePool without pods, or why its limits allow none."""
         root = self._shop.root(market)
         if isinstance(root, str):
             return root
         number = len(self.board.base.rooms) + len(self.board.drafts)
-        nothing = [0] * len(self.board.base.units.names)
-        return Draft(number, root, nothing, self._below if below is None else below)
+        return Draft(number, root, self._nothing(), self._below if below is None else below)
 
 
 def _holds(left: Sequence[int], shape: Shape) -> bool:
