@@ -4,7 +4,6 @@ import asyncio
 
 import pytest
 
-from dovetail.model.kinds import NODE_CLAIM
 from dovetail.model.labels import INSTANCE_TYPE
 from stories import ACTING, deployment, live, node_class, node_pool
 
@@ -38,7 +37,7 @@ def limit_range(namespace="kube-system", **limits):
 
 
 def claims_after_five_minutes(*manifests, settings):
-    """How many NodeClaims were created for three pods of one CPU and a half, and how many of the pods run."""
+    """How many NodeClaims were created for three pods of 1500m CPU, and how many of the pods are ready."""
     created = set()
 
     async def story(life):
@@ -46,7 +45,6 @@ def claims_after_five_minutes(*manifests, settings):
         life.world.apply(deployment(replicas=3, cpu="1500m", memory="512Mi"))
         await asyncio.sleep(FIVE_MINUTES)
         web = [pod for pod in life.pods if pod.metadata.labels.get("app") == "web"]
-        assert len(life.world.values(NODE_CLAIM)) <= len(created)
         return len(created), sum(pod.ready for pod in web)
 
     pool = node_pool(template={"requirements": [SIZES]})
@@ -65,7 +63,7 @@ def test_limits_of_a_daemon_set_count_as_its_requests(placed):
 
 @pytest.mark.parametrize("field", ["defaultRequest", "default", "max"])
 def test_requests_from_a_limit_range_are_learned_from_the_first_pod(field):
-    """The first node may be too small, since only its daemon pod shows the request. One node in vain is the most."""
+    """A node that is launched before there is any pod of the DaemonSet may be too small. Nothing repeats that."""
     created, ready = claims_after_five_minutes(limit_range(**{field: {"cpu": "1"}}), daemon_set({}), settings=ACTING)
     assert ready == 3
     assert created <= 4
