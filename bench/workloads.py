@@ -140,7 +140,7 @@ def daemon_sets() -> tuple[DaemonSet, ...]:
     """The DaemonSets of those pods."""
     return tuple(
         DaemonSet(
-            metadata=ObjectMeta(name=each.name, namespace=each.namespace),
+            metadata=ObjectMeta(name=each.name, namespace=each.namespace, uid=each.name),
             spec=DaemonSetSpec(template=PodTemplate(metadata=ObjectMeta(labels=each.labels), spec=each.spec)),
         )
         for each in daemons()

@@ -127,7 +127,9 @@ class Settings:
         choices=("tell", "drain"),
     )
     preference_policy: str = _knob(
-        "Respect", "Whether preferences of pods count when nodes are simulated.", choices=("Respect", "Ignore")
+        "Respect",
+        "Whether preferences of pods count when nodes are launched, replaced and simulated.",
+        choices=("Respect", "Ignore"),
     )
     kube_client_qps: float = _knob(200.0, "Requests per second to the API server, on average.")
     kube_client_burst: int = _knob(300, "Requests to the API server that may be made at once.")

@@ -18,7 +18,7 @@ CLOSED = {"allowed": 0}
 PROTECTED = {"annotations": {"karpenter.sh/do-not-disrupt": "true"}}
 
 
-def spread(key=HOSTNAME, skew=1, **fields):
+def spread(key=ZONE, skew=3, **fields):
     rule = {"topologyKey": key, "maxSkew": skew, "whenUnsatisfiable": "DoNotSchedule", "labelSelector": WEB, **fields}
     return {"topologySpreadConstraints": [rule]}
 
@@ -65,10 +65,24 @@ def bought_for(found):
     return [sorted(each.name for each in launch.pods) for launch in found.launches]
 
 
+def roomy(spec, pods=4):
+    """A node with room for more."""
+    return standing("y", *(web(f"y{n}", on="y", spec=spec) for n in range(pods)), cpu="8", labels={ZONE: "zone-a"})
+
+
+def full(spec, pods=3):
+    """A node of another zone that has no room left."""
+    here = (web(f"f{n}", on="full", spec=spec) for n in range(pods))
+    return standing("full", *here, cpu=str(pods), labels={ZONE: "zone-b"})
+
+
 def uneven(spec=None):
-    """One pod is left on a node that goes, two are on the one that stays: a third there is too many while both are."""
+    """One pod is left in the zone of a node that goes, and nothing can be bought there. While that zone counts, four
+    pods in the zone of the node with room are enough; once it is gone, there may be two more.
+    """
     spec = spec or spread()
-    return going("n", web("left", on="n", spec=spec)), standing("y", *(web(f"y{n}", on="y", spec=spec) for n in (1, 2)))
+    left = going("n", web("left", on="n", spec=spec), labels={ZONE: "zone-c"})
+    return left, roomy(spec), full(spec)
 
 
 @pytest.mark.parametrize(("waiting", "bought"), [(PATIENCE, [["new"]]), (PATIENCE - MOMENT, [])])
@@ -90,32 +104,34 @@ def test_a_drain_that_no_budget_of_the_pod_stops_is_waited_for(guards):
 
 def test_a_budget_of_others_that_keeps_their_pods_is_none_of_its_business():
     other = pod("other", on="n", metadata={"labels": {"app": "other"}})
-    going_on = going("n", web("left", on="n", spec=spread()), other)
-    nodes = going_on, standing("y", *(web(f"y{n}", on="y", spec=spread()) for n in (1, 2)), cpu="8")
+    going_on = going("n", web("left", on="n", spec=spread()), other, labels={ZONE: "zone-c"})
+    nodes = going_on, *uneven()[1:]
     assert bought_for(plan([web("new", spread())], *nodes, guards=[{"selects": "other"}, {"allowed": 1}])) == []
 
 
 def test_a_node_that_only_takes_its_time_to_go_is_waited_for():
     """Its pods are evicted and end slowly. That another node is kept by the budget is no reason to buy, either."""
-    other = going("m", web("kept", on="m"))
+    rule = spread(skew=4)
+    other = going("m", web("kept", on="m"), labels={ZONE: "zone-d"})
     owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "uid": "web"}
     ending = {"deletionTimestamp": stamped(NOON + PATIENCE), "ownerReferences": [owner]}
-    slow = going("n", web("left", on="n", **ending))
-    stays = standing("y", web("y1", on="y"), web("y2", on="y"), cpu="8")
-    assert bought_for(plan([web("new", spread(skew=2))], other, slow, stays)) == []
-    evicted_never = going("n", pod("stuck", on="n"))
-    assert bought_for(plan([web("new", spread(skew=2))], other, evicted_never, stays)) == [["new"]]
+    slow = going("n", web("left", on="n", **ending), labels={ZONE: "zone-c"})
+    stays = roomy(rule), full(rule)
+    assert bought_for(plan([web("new", rule)], other, slow, *stays)) == []
+    evicted_never = going("n", pod("stuck", on="n"), labels={ZONE: "zone-c"})
+    assert bought_for(plan([web("new", rule)], other, evicted_never, *stays)) == [["new"]]
 
 
 def test_a_node_that_is_gone_holds_nobody_up():
     vanished = going("n", web("left", on="n", spec=spread()), there=False)
-    assert bought_for(plan([web("new", spread())], vanished, uneven()[1])) == []
+    assert bought_for(plan([web("new", spread())], vanished, *uneven()[1:])) == []
 
 
 def test_what_was_bought_is_not_bought_again_while_it_starts():
     first = plan([web("new", spread())], *uneven())
     has = {"cpu": "4", "memory": "16Gi", "pods": "110"}
-    starting = ClusterNode(None, claim("bought", status={"providerID": "bought", "allocatable": has}))
+    status = {"providerID": "bought", "allocatable": has}
+    starting = ClusterNode(None, claim("bought", labels={ZONE: "zone-b"}, status=status))
     again = plan([web("new", spread())], *uneven(), starting)
     assert bought_for(first) == [["new"]]
     assert bought_for(again) == []
@@ -123,7 +139,7 @@ def test_what_was_bought_is_not_bought_again_while_it_starts():
 
 
 def test_a_place_that_the_scheduler_sees_too_is_enough():
-    found = plan([web("new", spread(skew=2))], *uneven(spread(skew=2)))
+    found = plan([web("new", spread(skew=4))], *uneven(spread(skew=4)))
     assert bought_for(found) == []
     assert {key.name: where for key, where in found.node_by_pod}["new"] == "y"
 
@@ -131,19 +147,18 @@ def test_a_place_that_the_scheduler_sees_too_is_enough():
 def test_a_spread_that_looks_at_taints_does_not_wait_for_a_node_that_is_drained():
     rule = spread(nodeTaintsPolicy="Honor")
     drained = {"taints": [{"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}]}
-    nodes = going("n", web("left", on="n", spec=rule), **drained), uneven(rule)[1]
+    nodes = going("n", web("left", on="n", spec=rule), labels={ZONE: "zone-c"}, **drained), *uneven(rule)[1:]
     assert bought_for(plan([web("new", rule)], *nodes)) == []
 
 
 def test_what_is_bought_for_pods_of_the_going_node_may_be_for_those_that_wait_for_it():
     """Three pods of a zone go and two are in the other, where a node is bought for one of the three."""
-    rule = spread(ZONE)
+    rule = spread(skew=1)
     left = [web(f"left{n}", on="n", spec=rule, creationTimestamp=stamped(NOON)) for n in range(3)]
-    roomy = standing("roomy", labels={ZONE: "zone-a"})
-    full = standing("full", *(web(f"b{n}", on="full", spec=rule, cpu="2") for n in (1, 2)), labels={ZONE: "zone-b"})
-    nodes = (going("n", *left, labels={ZONE: "zone-a"}), roomy, full)
+    empty = standing("empty", labels={ZONE: "zone-a"})
+    nodes = (going("n", *left, labels={ZONE: "zone-a"}), empty, full(rule, 2))
     patient = plan([web("new", rule, waiting=PATIENCE - MOMENT)], *nodes)
-    assert {key.name: where for key, where in patient.node_by_pod}["new"] == "roomy"
+    assert {key.name: where for key, where in patient.node_by_pod}["new"] == "empty"
     found = plan([web("new", rule)], *nodes)
     assert bought_for(found) == [["left2"]]
     assert zones(found.launches[0]) == ("zone-b",)
@@ -170,14 +185,20 @@ def test_neighbours_that_nobody_will_evict_still_attract():
 
 def test_too_few_domains_without_the_going_node_are_seen_at_once():
     """With `minDomains` a plan without the node asks for more than the scheduler does: nobody has to wait for it."""
-    rule = spread(minDomains=2)
-    nodes = going("n", web("left", on="n", spec=rule)), standing("y", web("y1", on="y", spec=rule))
-    assert bought_for(plan([web("new", rule, waiting=timedelta())], *nodes)) == [["left"]]
+    rule = spread(minDomains=3)
+    nodes = going("n", web("left", on="n", spec=rule), labels={ZONE: "zone-c"}), roomy(rule, 3), full(rule, 1)
+    assert bought_for(plan([web("new", rule, waiting=timedelta())], *nodes)) == [["left", "new"]]
+
+
+def test_hostname_spread_does_not_wait_for_the_going_node():
+    """A node more is always possible, so no more than maxSkew pods are sent to one that is there."""
+    rule = spread(HOSTNAME, skew=1)
+    nodes = going("n", web("left", on="n", spec=rule, **PROTECTED)), standing("y", web("y1", on="y", spec=rule))
+    assert bought_for(plan([web("new", rule, waiting=timedelta())], *nodes)) == [["new"]]
 
 
 def test_who_cannot_be_helped_is_told_what_the_scheduler_sees():
-    full = nodepool(limits={"nodes": "0"})
-    found = plan([web("new", spread())], *uneven(), pool=full)
+    found = plan([web("new", spread())], *uneven(), pool=nodepool(limits={"nodes": "0"}))
     refusal = next(each for each in found.refusals if each.about == "pod/default/new")
     assert "1 node(s) didn't match pod topology spread constraints, 1 node(s) were on their way out" in refusal.message
     assert "new" not in [key.name for key, _ in found.node_by_pod]
@@ -185,11 +206,10 @@ def test_who_cannot_be_helped_is_told_what_the_scheduler_sees():
 
 def test_limits_hold_for_both_looks_together():
     """One node is bought for a pod that fits nowhere, another for one that is held up: the limit is one."""
-    elsewhere = pod("elsewhere", spec={"nodeSelector": {ZONE: "zone-b"}})
-    here = {**spread(), "nodeSelector": {ZONE: "zone-a"}}
-    both = [elsewhere, web("new", here)]
-    assert bought_for(plan(both, *uneven(here))) == [["elsewhere"], ["new"]]
-    one = plan(both, *uneven(here), pool=nodepool(limits={"nodes": "1"}))
+    elsewhere = pod("elsewhere", cpu="16")
+    both = [elsewhere, web("new", spread())]
+    assert bought_for(plan(both, *uneven())) == [["elsewhere"], ["new"]]
+    one = plan(both, *uneven(), pool=nodepool(limits={"nodes": "1"}))
     assert bought_for(one) == [["elsewhere"]]
     assert [each.about for each in one.refusals] == ["pod/default/new"]
 

@@ -56,9 +56,26 @@ def test_min_domains_count_as_empty_until_there_are_enough():
     assert Key("default", "new") in answer.refusals
 
 
-def test_hostname_spread_counts_the_hosts_there_are():
+def test_hostname_spread_never_puts_more_than_max_skew_on_a_node():
+    """A node without any is always possible. The scheduler would take the third pod here: both nodes have one."""
     rooms = [room("a", "zone-a", web("one", on="a")), room("b", "zone-a", web("two", on="b"))]
-    assert where(solve(snapshot(nodes=rooms), [web("new", spec=spread(HOSTNAME))], []), "new") == "a"
+    new = [web("new", spec=spread(HOSTNAME))]
+    found = solve(snapshot(nodes=rooms, pools=[nodepool()]), new, [nodepool()])
+    assert [len(draft.pods) for draft in found.drafts] == [1]
+    assert where(solve(snapshot(nodes=rooms), [web("new", spec=spread(HOSTNAME, maxSkew=2))], []), "new") == "a"
+
+
+@pytest.mark.parametrize(("skew", "pods"), [(1, [1] * 6), (3, [3, 3]), (4, [4, 2])])
+def test_hostname_spread_on_an_empty_cluster_gets_as_many_nodes_as_it_needs(skew, pods):
+    six = [web(f"w{n}", cpu="10m", spec=spread(HOSTNAME, maxSkew=skew)) for n in range(6)]
+    assert [len(draft.pods) for draft in solve(snapshot(pools=[nodepool()]), six, [nodepool()]).drafts] == pods
+
+
+def test_a_pod_that_its_own_hostname_spread_does_not_select_may_join_a_full_node():
+    """kube-scheduler adds nothing for it: a node with maxSkew pods of the others still does."""
+    rooms = [room("a", "zone-a", web("one", on="a"))]
+    stranger = pod("stranger", spec=spread(HOSTNAME))
+    assert where(solve(snapshot(nodes=rooms), [stranger], []), "stranger") == "a"
 
 
 def test_drafts_are_spread_over_zones():

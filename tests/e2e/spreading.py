@@ -9,9 +9,11 @@ from xdist.scheduler import LoadScopeScheduling
 
 APART = frozenset(
     {
+        "test_daemonset_requests.py",
         "test_deploy.py",
         "test_disruption.py",
         "test_faults.py",
+        "test_hostname_spread.py",
         "test_leadership.py",
         "test_manual.py",
         "test_repair.py",

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from builders import claim, node, pod, snapshot
+from dovetail.core.scheduling.daemons import read_daemons
 from dovetail.core.scheduling.register import Register
 from dovetail.core.scheduling.removal import Bounds
 from dovetail.core.scheduling.sweep import Sweep
@@ -91,7 +92,10 @@ def test_a_sweep_that_followed_answers_like_a_new_one(chunk):
             if not snapshot.nodes:
                 break
             answers(sweep)
+            before = snapshot
             snapshot, node = with_one_pod_changed(snapshot, rng, number)
+            if read_daemons(before) != read_daemons(snapshot):
+                break  # other daemons on every node: `Simulations` makes a new sweep
             rows = {sweep.name(row): row for row in range(len(sweep._base.rooms))}
             if node.name not in rows:
                 break
@@ -123,9 +127,12 @@ def test_a_sweep_that_parted_with_nodes_answers_like_a_new_one(chunk):
                 break
             if rng.random() < 0.8:
                 answers(sweep)  # now and then nobody has asked
+            before = snapshot
             if rng.random() < 0.6:
                 snapshot, node = without(snapshot, rng.randrange(len(snapshot.nodes)))
                 if node.name not in sweep._base.rooms.row_by_name or not sweep.part_with(sweep.row(node.name)):
+                    break
+                if read_daemons(before) != read_daemons(snapshot):
                     break
                 closed -= {node.name}
                 parted += 1
@@ -134,6 +141,8 @@ def test_a_sweep_that_parted_with_nodes_answers_like_a_new_one(chunk):
                 snapshot, node = with_one_pod_changed(snapshot, rng, number)
                 closed ^= {node.name} if rng.random() < 0.2 else set()
                 known = sweep._base.rooms.row_by_name.get(node.name)
+                if read_daemons(before) != read_daemons(snapshot):
+                    break
                 if known is None or not sweep.follow(known, node, closed=node.name in closed):
                     break
             assert answers(sweep) == answers(Sweep(snapshot, case.pools, closed=closed)), f"seed {seed}, {number}"
@@ -176,9 +185,11 @@ def test_sweeps_that_share_a_register_answer_like_those_that_do_not():
             shared = Sweep(snapshot, case.pools, register=register)
             assert answers(shared) == answers(Sweep(snapshot, case.pools)), f"seed {seed}, {number}"
         if old.nodes:
+            before = old
             old, node = with_one_pod_changed(old, rng, 9)
             row = elder._base.rooms.row_by_name.get(node.name)
-            if row is not None and elder.follow(row, node, closed=False):
+            followable = row is not None and read_daemons(before) == read_daemons(old)
+            if followable and elder.follow(row, node, closed=False):
                 assert answers(elder) == answers(Sweep(old, case.pools)), f"seed {seed}"
                 followed += 1
     assert followed > 30
@@ -214,8 +225,9 @@ def test_answers_that_come_back_with_the_twin_of_a_pod_are_those_of_a_new_sweep(
         steps.append((place, [*others, renamed(chosen, "twin")] if rng.random() < 0.5 else others[1:]))
         for at, pods in steps:
             answers(sweep)
+            before = snapshot
             snapshot, node = with_pods(snapshot, at, pods)
-            if not sweep.follow(rows[node.name], node, closed=False):
+            if read_daemons(before) != read_daemons(snapshot) or not sweep.follow(rows[node.name], node, closed=False):
                 break
             assert answers(sweep) == answers(Sweep(snapshot, case.pools)), f"seed {seed}"
             compared += 1

@@ -56,7 +56,7 @@ EVERY_FEATURE = {
         "anti-affinity": """matchLabelKeys, mismatchLabelKeys, namespaceSelector, namespaces, over a custom label,
             over capacity type, over hostname, over zone, several terms""",
         "bound pod": "finished, leaving, of a DaemonSet, static, with anti-affinity",
-        "daemon set": "any, host port, only on some nodes",
+        "daemon set": "any, host port, limits without requests, only on some nodes, with live pods",
         "node": """PreferNoSchedule taint, claim deleted, cordoned, launched claim, node deleted, over a volume limit,
             registered|not initialised, unlaunched claim, unmanaged, vanished""",
         "node rule": """DoesNotExist, Exists, Gt, Gte, In, Lt, Lte, NotIn, empty term, old spelling of a label,

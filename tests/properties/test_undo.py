@@ -14,7 +14,7 @@ def state(sweep):
     books = {
         number: (
             dict(tally.counts),
-            (dict(tally.bins), dict(tally.hosts)) if isinstance(tally, SpreadTally) else None,
+            dict(tally.bins) if isinstance(tally, SpreadTally) else None,
         )
         for number, tally in tallies.items()
     }

@@ -7,11 +7,21 @@ from dovetail.model.labels import HOSTNAME
 from dovetail.model.nodepool import NodePool
 from dovetail.model.pod import Pod
 from dovetail.model.snapshot import ClusterNode, Snapshot
+from dovetail.model.workload import DaemonSet
 from reference.chance.catalog import some_pools, some_types
 from reference.chance.dice import KNOWN, NAMESPACES, Dice, throw
 from reference.chance.disks import CLAIMS, some_storage
 from reference.chance.nodes import some_nodes
-from reference.chance.workloads import NOON, Workload, bound, light, replica, some_daemon_sets, some_workload
+from reference.chance.workloads import (
+    NOON,
+    Workload,
+    bound,
+    daemon_pod,
+    light,
+    replica,
+    some_daemon_sets,
+    some_workload,
+)
 
 STATES = ("running",) * 12 + ("ended", "leaving", "mirror") + ("stateful leaving", "daemon") * 2
 
@@ -34,7 +44,9 @@ def random_cluster(seed: int, *, size: str = "small") -> Case:
     pools = some_pools(dice, types)
     daemon_sets = some_daemon_sets(dice)
     workloads = [some_workload(dice, CLAIMS) for _ in range(dice.between(1, 4 if size == "small" else 6))]
-    nodes = [_inhabited(dice, node, workloads) for node in some_nodes(dice, pools, types)]
+    nodes = [
+        _with_daemons(dice, _inhabited(dice, node, workloads), daemon_sets) for node in some_nodes(dice, pools, types)
+    ]
     waiting = [
         replica(dice, workload) for workload in workloads for _ in range(dice.between(1, 4 if size == "small" else 5))
     ]
@@ -64,6 +76,14 @@ def _inhabited(dice: Dice, node: ClusterNode, workloads: list[Workload]) -> Clus
         return node
     pods = [_inhabitant(dice, node.node.name, workloads) for _ in range(dice.pick((0, 1, 1, 2, 3)))]
     return replace(node, pods=tuple(pods))
+
+
+def _with_daemons(dice: Dice, node: ClusterNode, daemon_sets: tuple[DaemonSet, ...]) -> ClusterNode:
+    """The node with pods of some DaemonSets on it."""
+    if node.node is None:
+        return node
+    here = [daemon_pod(dice, each, node.node.name) for each in daemon_sets if dice.maybe(0.3)]
+    return replace(node, pods=(*node.pods, *here)) if here else node
 
 
 def _inhabitant(dice: Dice, node: str, workloads: list[Workload]) -> Pod:

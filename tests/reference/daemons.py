@@ -2,8 +2,11 @@
 
 from collections.abc import Sequence
 
+from msgspec import structs
+
 from dovetail.model.catalog import InstanceType
 from dovetail.model.nodepool import NodePool
+from dovetail.model.pod import PodSpec
 from dovetail.model.requirements import Requirements
 from dovetail.model.snapshot import Snapshot
 from dovetail.model.taints import PREFER_NO_SCHEDULE, Taint, tolerates
@@ -15,19 +18,41 @@ from reference.run import Room, template_requirements
 PRESSURES = ("disk-pressure", "memory-pressure", "pid-pressure")
 
 
-def daemons_of_type(snapshot: Snapshot, pool: NodePool, instance_type: InstanceType) -> list[DaemonSet]:
+def daemons_of_type(snapshot: Snapshot, pool: NodePool, instance_type: InstanceType) -> list[PodSpec]:
     """The daemons on a new node of the pool, of that type. Pods that narrow a draft further change nothing here."""
     node = template_requirements(pool).add(instance_type.requirements)
     taints = pool.spec.template.spec.taints
-    return [each for each in snapshot.daemon_sets if _runs(each, taints, node, snapshot.well_known | frozenset(node))]
+    defined = snapshot.well_known | frozenset(node)
+    return [each for each in specs(snapshot) if _runs(each, taints, node, defined)]
+
+
+def specs(snapshot: Snapshot) -> list[PodSpec]:
+    """The next pod of every DaemonSet."""
+    return [spec_of(each, snapshot) for each in snapshot.daemon_sets]
+
+
+def spec_of(daemon_set: DaemonSet, snapshot: Snapshot) -> PodSpec:
+    """As the newest pod it controls, ended and deleted ones apart, with the affinity of the template; else as that."""
+    every = [*snapshot.unbound_pods, *(pod for node in snapshot.nodes for pod in node.pods)]
+    its = [
+        pod
+        for pod in every
+        for owner in pod.metadata.owner_references
+        if owner.controller and owner.uid == daemon_set.metadata.uid and not (pod.terminal or pod.deleting)
+    ]
+    template = daemon_set.spec.template.spec
+    if not its:
+        return template
+    newest = max(its, key=lambda pod: (pod.metadata.creation_timestamp, pod.metadata.name))
+    return structs.replace(newest.spec, affinity=template.affinity)
 
 
 def still_needed(snapshot: Snapshot, room: Room) -> Amounts:
     """What the room's DaemonSets expect, less what their pods there already have, resource by resource."""
     node = room.node
     expected = total(
-        requested(each.spec.template.spec)
-        for each in snapshot.daemon_sets
+        requested(each)
+        for each in specs(snapshot)
         if _runs(each, node.taints, node.requirements, node.undefined_labels | frozenset(node.requirements))
     )
     running = requested_by(pod for pod in room.present if pod.daemon)
@@ -40,8 +65,7 @@ def _tolerated_by_all(taint: Taint) -> bool:
     return taint.key.removeprefix("node.kubernetes.io/") in anyway.get(taint.effect, ()) and "/" in taint.key
 
 
-def _runs(daemon: DaemonSet, taints: Sequence[Taint], node: Requirements, defined: frozenset[str]) -> bool:
-    spec = daemon.spec.template.spec
+def _runs(spec: PodSpec, taints: Sequence[Taint], node: Requirements, defined: frozenset[str]) -> bool:
     hard = [taint for taint in taints if taint.effect != PREFER_NO_SCHEDULE and not _tolerated_by_all(taint)]
     return all(tolerates(spec.tolerations, taint) for taint in hard) and any(
         narrowed(node, alternative, defined) is not None for alternative in required_alternatives(spec)

@@ -66,7 +66,7 @@ def _hostname_allowed(run: Run, draft: Draft, wish: Wish) -> bool:
     if HOSTNAME not in keys_ruled(run, wish):
         return True
     own = own_domain(draft)
-    return allowed_domains(run, wish, HOSTNAME, {own}, own if not draft.pods else None) == {own}
+    return allowed_domains(run, wish, HOSTNAME, {own}) == {own}
 
 
 def _settle(run: Run, draft: Draft, wish: Wish, requirements: Requirements, keys: Sequence[str]) -> Requirements | None:

@@ -9,6 +9,7 @@ from dovetail.model.snapshot import ClusterNode
 from dovetail.model.taints import PREFER_NO_SCHEDULE
 from reference.chance.dice import DRIVER, GPU
 from reference.clusters import Case
+from reference.daemons import spec_of
 from reference.volumes import claims_by_driver
 from reference.wish import full_wish, required_far, required_near
 
@@ -21,7 +22,7 @@ def features(case: Case) -> set[str]:
     for pod in case.pods:
         found |= {*_of_containers(pod), *_of_node_rules(pod), *_of_pod_rules(pod), *_of_volumes(case, pod)}
         found |= set(_of_state(pod))
-    return found | {*_of_pools(case), *_of_catalog(case), *_of_nodes(case), *_of_cluster(case)}
+    return found | {*_of_pools(case), *_of_catalog(case), *_of_nodes(case), *_of_cluster(case), *_of_daemon_sets(case)}
 
 
 def _of_containers(pod: Pod) -> Iterator[str]:
@@ -207,21 +208,21 @@ def _of_cluster(case: Case) -> Iterator[str]:
     ]
     if len(mounted) > len(set(mounted)):
         yield "volume: shared claim"
-    if case.snapshot.daemon_sets:
-        yield "daemon set: any"
-    if any(
-        port.host_port
-        for each in case.snapshot.daemon_sets
-        for container in each.spec.template.spec.containers
-        for port in container.ports
-    ):
-        yield "daemon set: host port"
-    if any(
-        each.spec.template.spec.affinity.node_affinity.required_during_scheduling_ignored_during_execution
-        for each in case.snapshot.daemon_sets
-    ):
-        yield "daemon set: only on some nodes"
     if any(pod.status.nominated_node_name for pod in case.snapshot.unbound_pods):
         yield "pod: nominated"
     if not case.respect_preferences:
         yield "preference: ignored"
+
+
+def _of_daemon_sets(case: Case) -> Iterator[str]:
+    for each in case.snapshot.daemon_sets:
+        yield "daemon set: any"
+        template = each.spec.template.spec
+        if spec_of(each, case.snapshot) is not template:
+            yield "daemon set: with live pods"
+        if any(container.resources.limits for container in template.containers):
+            yield "daemon set: limits without requests"
+        if any(port.host_port for container in template.containers for port in container.ports):
+            yield "daemon set: host port"
+        if template.affinity.node_affinity.required_during_scheduling_ignored_during_execution:
+            yield "daemon set: only on some nodes"

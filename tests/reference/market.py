@@ -1,6 +1,7 @@
 """What can be bought: the types a draft has left, the domains it may still become, and what a NodePool may spend."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from dovetail.model.catalog import InstanceType
 from dovetail.model.nodepool import NodePool
@@ -64,7 +65,7 @@ def carries(run: Run, pool: NodePool, instance_type: InstanceType, pods: Sequenc
     The page lists daemons' ports before types are looked at; daemons differ by type, so a type whose daemons
     conflict is out, and the draft refuses when all are.
     """
-    daemons = [each.spec.template.spec for each in daemons_of_type(run.snapshot, pool, instance_type)]
+    daemons = daemons_of_type(run.snapshot, pool, instance_type)
     needed = total([requested_by(pods), *(requested(spec) for spec in daemons)])
     free_of_daemons = not any(ports_conflict(pod.spec, daemons) for pod in pods)
     return free_of_daemons and fits(needed, in_units(instance_type.allocatable))
@@ -130,8 +131,12 @@ def within_limits(run: Run, pool: NodePool, types: Iterable[InstanceType]) -> tu
 
 
 def _remaining(run: Run, pool: NodePool) -> Resources:
-    """The limits, less what the pool's nodes have, less what the drafts of this run spent when they were opened."""
-    remaining = subtract(pool.spec.limits, run.snapshot.usage(pool.name))
+    """The limits, less what the pool's nodes have, less what the drafts of this run spent when they were opened.
+
+    A node that the run removes does not count.
+    """
+    there = replace(run.snapshot, nodes=tuple(each for each in run.snapshot.nodes if each.name != run.removed))
+    remaining = subtract(pool.spec.limits, there.usage(pool.name))
     for draft, spent in zip(run.drafts, run.spent, strict=True):
         if draft.pool.name == pool.name:
             remaining = subtract(remaining, spent)

@@ -69,7 +69,7 @@ Bin = Room | Draft
 
 @dataclass
 class Run:
-    """Everything a run knows. The sweep sets the last two; a run without a ceiling buys at any price."""
+    """Everything a run knows. The sweep sets the last three; a run without a ceiling buys at any price."""
 
     snapshot: Snapshot
     pools: Sequence[NodePool]
@@ -77,6 +77,7 @@ class Run:
     rooms: list[Room]
     drafts: list[Draft] = field(default_factory=list)
     spent: list[Resources] = field(default_factory=list)  # by draft, when it was opened
+    removed: str | None = None  # the name of a node that does not count against limits
     price_ceiling: float | None = None
     most_drafts: int | None = None
 

@@ -26,7 +26,12 @@ class Tally:
 
     @property
     def smallest(self) -> int:
-        """The smallest count of a known domain; 0 if none is known, or fewer than asked for."""
+        """The smallest count of a known domain; 0 if none is known, or fewer than asked for.
+
+        A node more is always possible, so for hostname it is 0.
+        """
+        if self.constraint.topology_key == HOSTNAME:
+            return 0
         if not self.known or len(self.known) < (self.constraint.min_domains or 1):
             return 0
         return min(self.count(domain) for domain in self.known)
@@ -35,8 +40,8 @@ class Tally:
         return self.count(domain) + self.own - self.smallest <= self.constraint.max_skew
 
 
-def tally(run: Run, wish: Wish, constraint: TopologySpreadConstraint, opening: str | None = None) -> Tally:
-    """Count the pods of a constraint anew. `opening` is the hostname domain of a draft that is being opened."""
+def tally(run: Run, wish: Wish, constraint: TopologySpreadConstraint) -> Tally:
+    """Count the pods of a constraint anew."""
     key = constraint.topology_key
     counts: dict[str, int] = {}
     known: set[str] = set()
@@ -48,8 +53,6 @@ def tally(run: Run, wish: Wish, constraint: TopologySpreadConstraint, opening: s
             counts[domain] = counts.get(domain, 0) + len(selected)
     if key != HOSTNAME:
         known |= _domains_of_pools(run, wish, constraint)
-    elif opening is not None:
-        known.add(opening)
     own = 1 if spread_selects(constraint, wish.pod, wish.pod) else 0
     return Tally(constraint, own, counts, frozenset(known))
 

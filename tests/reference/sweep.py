@@ -30,10 +30,11 @@ def sweep(snapshot: Snapshot, pools: Sequence[NodePool]) -> dict[str, SweepAnswe
 def removal(snapshot: Snapshot, node: ClusterNode, pools: Sequence[NodePool]) -> SweepAnswer:
     """Place the node's pods elsewhere, with at most one draft, cheaper than the node.
 
-    The snapshot stays as it is, so that the node still counts as used against its pool's limits.
+    The node does not count against the limits of its pool: the draft comes in exchange for it.
     """
     pods = [pod for pod in node.pods if pod.reschedulable]
     run = open_run(snapshot, pods, pools, without=node.name)
+    run.removed = node.name
     run.price_ceiling = price(snapshot, node)
     run.most_drafts = 0 if run.price_ceiling is None else 1
     answer = finish(run, pods)

@@ -21,12 +21,12 @@ def keys_ruled(run: Run, wish: Wish) -> set[str]:
     return keys_needed(wish) | {term.topology_key for term in wish.far} | others
 
 
-def allowed_domains(run: Run, wish: Wish, key: str, among: Iterable[str], opening: str | None = None) -> set[str]:
+def allowed_domains(run: Run, wish: Wish, key: str, among: Iterable[str]) -> set[str]:
     """The domains of a key that every rule allows."""
     allowed = set(among)
     for constraint in wish.spreads:
         if constraint.topology_key == key:
-            standing = tally(run, wish, constraint, opening)
+            standing = tally(run, wish, constraint)
             allowed = {domain for domain in allowed if standing.allows(domain)}
     if any(term.topology_key == key for term in wish.near) and not bootstraps(run, wish):
         allowed &= _domains_of_matches(run, wish, key)

@@ -88,11 +88,11 @@ def test_budgets_count_all_of_them():
     assert (seen.away, seen.nodes) == (2, 8)
 
 
-def test_limits_count_all_of_them_and_nothing_is_begun_that_they_do_not_allow(caplog):
-    """A node and what replaces it count both until the node is gone: three more fit at a time."""
-    seen = story(sized(limits={"cpu": "31"}))
-    assert len(seen.waves) == 2
-    assert seen.nodes == 9
+def test_limits_count_a_node_and_its_replacement_once_and_nothing_that_is_begun_is_rolled_back(caplog):
+    """Six nodes of four cores are all that the limit allows."""
+    seen = story(sized(limits={"cpu": "24"}))
+    assert len(seen.waves) == 1
+    assert (seen.away, seen.nodes) == (6, 12)
     assert "rolling back" not in {each.getMessage() for each in caplog.records}
 
 

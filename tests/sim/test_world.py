@@ -228,3 +228,32 @@ def test_limits_are_requests_where_none_are_given_and_priorities_have_a_class():
         assert pod.spec.priority == 9
 
     in_world(story)
+
+
+def test_a_limit_range_of_the_namespace_fills_in_what_containers_leave_out():
+    async def story(world):
+        item = {"type": "Container", "default": {"cpu": "2"}, "defaultRequest": {"cpu": "1"}, "min": {"memory": "1Gi"}}
+        others = {"type": "Pod", "max": {"cpu": "9"}}
+        limits = {"spec": {"limits": [others, item]}, "metadata": meta("defaults")}
+        world.apply({"apiVersion": "v1", "kind": "LimitRange", **limits})
+        for name, resources in (
+            ("bare", {}),
+            ("own", {"requests": {"cpu": "3m"}}),
+            ("limited", {"limits": {"cpu": "4"}}),
+        ):
+            container = {"name": "main", "resources": resources}
+            world.apply(
+                {"apiVersion": "v1", "kind": "Pod", "metadata": meta(name), "spec": {"containers": [container]}}
+            )
+        elsewhere = {"name": "elsewhere", "namespace": "kube-system"}
+        world.apply({"apiVersion": "v1", "kind": "Pod", "metadata": elsewhere, "spec": {"containers": [{"name": "x"}]}})
+        return {each.name: each.spec.containers[0].resources for each in world.values(POD)}
+
+    found = in_world(story)
+    asked = {name: {key: str(each) for key, each in found[name].requests.items()} for name in found}
+    limits = {name: {key: str(each) for key, each in found[name].limits.items()} for name in found}
+    assert asked["bare"] == {"cpu": "1", "memory": "1Gi"}
+    assert limits["bare"] == {"cpu": "2"}
+    assert asked["own"] == {"cpu": "3m", "memory": "1Gi"}
+    assert asked["limited"] == {"cpu": "4", "memory": "1Gi"}
+    assert asked["elsewhere"] == limits["elsewhere"] == {}

@@ -44,11 +44,11 @@ def make_page(
 
 def terms_of(settings: Settings) -> "Terms":
     """Under which the controllers would decide with these settings; ValueError if they cannot be understood."""
-    from dovetail.controllers.disruption import read_gates
+    from dovetail.controllers.gates import read_gates
     from dovetail.dashboard.answers import Terms
 
     return Terms(
-        read_gates(settings.feature_gates, settings.preference_policy),
+        read_gates(settings),
         repair_gate=settings.gate("NodeRepair"),
         repair_without_block=settings.repair_without_block == "provider",
     )

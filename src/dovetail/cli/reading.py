@@ -65,11 +65,11 @@ def read_snapshot(source: str | None, kubeconfig: Path | None, context: str | No
 
 def context_of(snapshot: "Snapshot", settings: Settings) -> "Context":
     """A pass over the snapshot under the feature gates the controllers would have."""
-    from dovetail.controllers.disruption import read_gates
+    from dovetail.controllers.gates import read_gates
     from dovetail.core.disruption.context import Context
 
     try:
-        return Context(snapshot, read_gates(settings.feature_gates, settings.preference_policy))
+        return Context(snapshot, read_gates(settings))
     except ValueError as error:
         fail(str(error))
 

@@ -16,8 +16,8 @@ from typing import Any
 
 from dovetail.controllers.catalogs import find_catalogs
 from dovetail.controllers.context import Context
-from dovetail.controllers.disruption import read_gates
 from dovetail.controllers.entries import pod_names
+from dovetail.controllers.gates import read_gates
 from dovetail.controllers.marking import Marking
 from dovetail.controllers.nodepools import NodePools
 from dovetail.controllers.weighing import weighed, weighed_launch, weighed_pods
@@ -60,7 +60,7 @@ class Advisor:
         self._marking = marking
         self._simulations = Simulations()
         self._book = FactBook()
-        self._gates = read_gates(settings.feature_gates, settings.preference_policy)
+        self._gates = read_gates(settings)
         self._repair = RepairTerms(
             context.cloud.repair_statements(),
             gate=settings.gate("NodeRepair"),

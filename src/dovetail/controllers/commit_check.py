@@ -10,8 +10,8 @@ from dataclasses import replace
 
 from dovetail.controllers.catalogs import find_catalogs
 from dovetail.controllers.context import Context
+from dovetail.controllers.gates import read_gates
 from dovetail.core.disruption.context import Context as Pass
-from dovetail.core.disruption.context import Gates
 from dovetail.core.disruption.recheck import find_obstacles
 from dovetail.model.command import CommandState
 from dovetail.model.kinds import NODE, NODE_POOL, POD, POD_DISRUPTION_BUDGET
@@ -52,7 +52,7 @@ class CommitCheck:
                     fresh[node.name] = node, await context.read_pods(node.name)
 
         await abreast(read, state.candidates)
-        look = Pass(await self._snapshot(fresh, pdbs), Gates(drift=context.settings.gate("Drift")))
+        look = Pass(await self._snapshot(fresh, pdbs), read_gates(context.settings))
         found = find_obstacles(state, look, planned_pods)
         for claim in state.candidates:
             for node in context.state.nodes_of(claim):

@@ -17,12 +17,12 @@ from dovetail.controllers.catalogs import find_catalogs
 from dovetail.controllers.context import Context
 from dovetail.controllers.executor import Executor
 from dovetail.controllers.figures import PassFigures, count_rejected, count_started
+from dovetail.controllers.gates import read_gates
 from dovetail.controllers.telling import Telling
 from dovetail.controllers.weighing import Refusals, weighed
 from dovetail.core.disruption.ahead import plan_beside
 from dovetail.core.disruption.command import Command
 from dovetail.core.disruption.context import Context as Pass
-from dovetail.core.disruption.context import Gates
 from dovetail.core.disruption.facts import FactBook
 from dovetail.core.disruption.methods import METHODS
 from dovetail.core.disruption.methods.base import Method
@@ -68,7 +68,7 @@ class Disruption:
         self._figures = PassFigures(context.metrics)
         self._telling = Telling(context)
         self._restless = False  # the last pass met what ends without a word: nominations
-        self._gates = read_gates(context.settings.feature_gates, context.settings.preference_policy)
+        self._gates = read_gates(context.settings)
 
     async def run(self) -> None:
         """Plan and act until cancelled."""
@@ -223,18 +223,3 @@ class Disruption:
 
     async def _catalogs(self) -> Mapping[str, tuple[InstanceType, ...]]:
         return await find_catalogs(self._context.cloud, self._context.state.nodepools.items.values())
-
-
-def read_gates(written: str, preference_policy: str) -> Gates:
-    """Feature gates from their setting; unknown names are left to those who know them."""
-    on = {}
-    for entry in filter(None, (part.strip() for part in written.split(","))):
-        name, _, value = entry.partition("=")
-        if value not in {"true", "false"}:
-            raise ValueError(f"feature gate {entry!r} is not of the form Name=true or Name=false")
-        on[name.strip()] = value == "true"
-    return Gates(
-        drift=on.get("Drift", True),
-        spot_to_spot=on.get("SpotToSpotConsolidation", False),
-        respect_preferences=preference_policy == "Respect",
-    )

@@ -245,7 +245,7 @@ class Executor:
             planned.pop()  # a create that seemed to fail had taken effect
         while planned:
             async with self._context.buying:
-                full = beyond_limits(await self._snapshot(), planned[0])
+                full = beyond_limits(await self._snapshot(), planned[0], [each.name for each in state.candidates])
                 if full:
                     return full
                 claim = await self._context.create_claim(planned[0])

@@ -14,6 +14,7 @@ from dovetail.controllers.catalogs import find_catalogs
 from dovetail.controllers.context import Context
 from dovetail.controllers.entries import launch_entry, launch_id
 from dovetail.controllers.figures import count_created
+from dovetail.controllers.gates import read_gates
 from dovetail.controllers.weighing import weighed_launch, weighed_pods
 from dovetail.core.lifecycle.deadline import read_deadline
 from dovetail.core.provisioning.eligibility import AHEAD, NOT_FOR_US
@@ -75,6 +76,7 @@ class Provisioner:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._register = Register()
+        self._gates = read_gates(context.settings)
         settings = context.settings
         self._batch = Batch(settings.batch_idle_duration.total_seconds(), settings.batch_max_duration.total_seconds())
         self._ahead: dict[str, datetime] = {}  # when the pods of claims that go will be moved whatever holds them
@@ -144,7 +146,7 @@ class Provisioner:
         pools = [pool for _, pool in sorted(context.state.nodepools.items.items())]
         snapshot = context.state.snapshot(context.clock.now(), await find_catalogs(context.cloud, pools))
         began = asyncio.get_running_loop().time()
-        plan = plan_provisioning(snapshot, register=self._register)
+        plan = plan_provisioning(snapshot, respect_preferences=self._gates.respect_preferences, register=self._register)
         self._measure(plan, asyncio.get_running_loop().time() - began)
         self._tell(plan)
         pods = weighed_pods(plan.refusals)

@@ -5,9 +5,10 @@ node does. A claim without a node yet counts as a node with the room its pods as
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
+from itertools import chain
 
 from dovetail.model.catalog import InstanceType
 from dovetail.model.command import REPLACES_ANNOTATION, Record, read_record
@@ -30,6 +31,8 @@ from dovetail.model.storage import Storage
 from dovetail.model.taints import CORDON, Taint, is_ephemeral
 from dovetail.model.unread import Unread, UnreadIndex
 from dovetail.model.workload import DaemonSet, PodDisruptionBudget
+
+_LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True)
@@ -205,6 +208,11 @@ class ClusterNode:
         return frozenset([id(pod) for pod in self.pods if pod.reschedulable])
 
     @lazy
+    def daemon_pods(self) -> tuple[tuple[str, tuple[datetime, str], Pod], ...]:
+        """Its live pods of DaemonSets, each with the uid of its DaemonSet and its place in the order of age."""
+        return tuple(_daemon_pods(self.pods))
+
+    @lazy
     def requested(self) -> Resources:
         """What its pods that have not ended ask for."""
         return add(*(spec_requests(pod.spec) for pod in self.pods if not pod.terminal))
@@ -220,6 +228,13 @@ def _filled(reported: Resources, promised: Resources, *, settled: bool) -> Resou
     if settled:
         return reported
     return {**promised, **{name: amount for name, amount in reported.items() if amount}}
+
+
+def _daemon_pods(pods: Iterable[Pod]) -> Iterator[tuple[str, tuple[datetime, str], Pod]]:
+    for pod in pods:
+        if pod.daemon and pod.active:
+            age = pod.metadata.creation_timestamp or _LONG_AGO, pod.metadata.name
+            yield from ((owner.uid, age, pod) for owner in pod.metadata.owner_references if owner.controller)
 
 
 def _by_name(types: tuple[InstanceType, ...]) -> Mapping[str, InstanceType]:
@@ -293,6 +308,19 @@ class Snapshot:
         return frozenset([node.record.id for node in self.nodes if node.record is not None])
 
     @lazy
+    def newest_daemon_pods(self) -> Mapping[str, Pod]:
+        """The newest live pod of each DaemonSet, bound or not, by the uid of the DaemonSet; of equals the last by name.
+
+        It shows what the API server and its webhooks make of the template.
+        """
+        newest: dict[str, tuple[tuple[datetime, str], Pod]] = {}
+        for uid, age, pod in chain(_daemon_pods(self.unbound_pods), *[node.daemon_pods for node in self.nodes]):
+            known = newest.get(uid)
+            if known is None or known[0] < age:
+                newest[uid] = age, pod
+        return {uid: pod for uid, (_, pod) in newest.items()}
+
+    @lazy
     def types_by_pool(self) -> Mapping[str, Mapping[str, InstanceType]]:
         """Each pool's catalogue by name; pools that share one share this too."""
         return {pool: TYPES_BY_NAME.of(types) for pool, types in self.catalogs.items()}
@@ -302,12 +330,16 @@ class Snapshot:
 
         A claim that is not launched yet counts as the largest it may become: limits hold whatever the provider picks.
         """
-        staying = [node for node in self.nodes_by_pool.get(pool, ()) if not node.deleting]
-        return add(*(node.capacity if node.launched else self._largest(node, pool) for node in staying))
+        return add(*(self.size(node) for node in self.nodes_by_pool.get(pool, ()) if not node.deleting))
 
-    def _largest(self, node: ClusterNode, pool: str) -> Resources:
+    def size(self, node: ClusterNode) -> Resources:
+        """What a node has; one that is not launched yet, the most it may have."""
+        return node.capacity if node.launched else self._largest(node)
+
+    def _largest(self, node: ClusterNode) -> Resources:
         wanted = node.requirements.get(INSTANCE_TYPE)
-        sizes = [each.capacity for each in self.types_by_pool.get(pool, {}).values() if wanted.has(each.name)]
+        types = self.types_by_pool.get(node.managed_by, {}).values()
+        sizes = [each.capacity for each in types if wanted.has(each.name)]
         names = {name for size in sizes for name in size}
         most = {name: max(size[name] for size in sizes if name in size) for name in names}
         return {**most, **node.capacity}

@@ -1,14 +1,15 @@
 """What the API server fills in and what it forbids, for the kinds it knows by itself.
 
 Validation of custom kinds by their schema is not here: it is handed to the API server as a hook. Keeps the defaults of
-the built-in admission plugins: tolerations, priorities, the not-ready taint of every new node.
+the built-in admission plugins: tolerations, priorities, LimitRange defaults, the not-ready taint of every new node.
+The minimum and maximum of a LimitRange are not enforced.
 """
 
 from typing import Any
 
 from dovetail.model.wire import Fault, Key
 from dovetail.ports.errors import Invalid
-from dovetail.sim.kinds import KWOK_NODE_CLASS, NODE, NODE_CLAIM, POD, PRIORITY_CLASS, Resource
+from dovetail.sim.kinds import KWOK_NODE_CLASS, LIMIT_RANGE, NODE, NODE_CLAIM, POD, PRIORITY_CLASS, Resource
 from dovetail.sim.patching import Plain
 from dovetail.sim.store import Store
 
@@ -25,7 +26,8 @@ _READY_FROM_THE_START = {
 def filled_in(store: Store, resource: Resource, plain: Plain) -> Plain:
     """A new object with what the API server adds to it."""
     if resource == POD:
-        return {**plain, "spec": _pod_spec(store, plain.get("spec") or {}), "status": {"phase": "Pending"}}
+        spec = _pod_spec(store, plain["metadata"].get("namespace", ""), plain.get("spec") or {})
+        return {**plain, "spec": spec, "status": {"phase": "Pending"}}
     if resource == NODE:
         return {**plain, "spec": _tainted_not_ready(plain.get("spec") or {})}
     if resource == KWOK_NODE_CLASS:
@@ -33,12 +35,16 @@ def filled_in(store: Store, resource: Resource, plain: Plain) -> Plain:
     return plain
 
 
-def _pod_spec(store: Store, spec: Plain) -> Plain:
+def _pod_spec(store: Store, namespace: str, spec: Plain) -> Plain:
     defaults = {"restartPolicy": "Always", "terminationGracePeriodSeconds": 30, "schedulerName": "default-scheduler"}
     filled = {**defaults, **spec, "tolerations": _with_default_tolerations(spec.get("tolerations") or [])}
+    near = [each.plain for each in store.all(LIMIT_RANGE) if each.key.namespace == namespace]
+    ranges = [defaults for each in near for defaults in _container_defaults(each)]
     for field in ("containers", "initContainers"):
         if spec.get(field):
-            filled[field] = _with_default_requests(spec[field])
+            filled[field] = _with_default_requests(spec[field], ranges)
+    if (spec.get("resources") or {}).get("limits"):
+        filled["resources"] = _with_pod_requests(filled)
     filled.update(_priority(store, spec.get("priorityClassName", "")))
     return filled
 
@@ -57,19 +63,40 @@ def _with_default_tolerations(tolerations: list[Plain]) -> list[Plain]:
     return filled
 
 
-def _with_default_requests(containers: list[Plain]) -> list[Plain]:
-    """A limit without a request is a request too."""
-    filled = [_with_requests(container) for container in containers]
+def _with_default_requests(containers: list[Plain], ranges: list[tuple[Plain, Plain]]) -> list[Plain]:
+    """A limit without a request is a request too; then LimitRanges fill in what is still missing."""
+    filled = [_with_requests(container, ranges) for container in containers]
     same = all(after is before for after, before in zip(filled, containers, strict=True))
     return containers if same else filled
 
 
-def _with_requests(container: Plain) -> Plain:
+def _with_requests(container: Plain, ranges: list[tuple[Plain, Plain]]) -> Plain:
     resources = container.get("resources") or {}
-    if not resources.get("limits"):
+    limits: Plain = resources.get("limits") or {}
+    if not limits and not ranges:
         return container
-    requests = {**resources["limits"], **(resources.get("requests") or {})}
-    return {**container, "resources": {**resources, "requests": requests}}
+    requests = {**limits, **(resources.get("requests") or {})}
+    for default_limits, default_requests in ranges:
+        limits, requests = {**default_limits, **limits}, {**default_requests, **requests}
+    return {**container, "resources": {**resources, "limits": limits, "requests": requests}}
+
+
+def _container_defaults(limit_range: Plain) -> list[tuple[Plain, Plain]]:
+    """The limits and requests that containers get; what is not written follows from `max`, `default` and `min`."""
+    items = [each for each in limit_range["spec"].get("limits") or () if each.get("type") == "Container"]
+    filled = []
+    for item in items:
+        limits = {**(item.get("max") or {}), **(item.get("default") or {})}
+        filled.append((limits, {**(item.get("min") or {}), **limits, **(item.get("defaultRequest") or {})}))
+    return filled
+
+
+def _with_pod_requests(spec: Plain) -> Plain:
+    """A limit of the whole pod is its request too, for resources that no container requests."""
+    resources = spec["resources"]
+    asked = [(each.get("resources") or {}).get("requests") or {} for each in spec.get("containers") or ()]
+    missing = {name: amount for name, amount in resources["limits"].items() if not any(name in each for each in asked)}
+    return {**resources, "requests": {**missing, **(resources.get("requests") or {})}}
 
 
 def _priority(store: Store, name: str) -> Plain:

@@ -185,6 +185,17 @@ DIFFERENCES = (
         ),
     ),
     Difference(
+        "hostname spread",
+        "A node more is always possible, so a node takes at most maxSkew pods. The scheduler compares with the nodes "
+        "that exist: where there is one, it takes them all.",
+        solver_places=False,
+        case=_case(
+            "hostname spread",
+            resident=_pod("first", labels={"app": "web"}),
+            pod=_pod("asks", labels={"app": "web"}, topologySpreadConstraints=[_SPREAD]),
+        ),
+    ),
+    Difference(
         "namespaces by what they lack",
         "Kubernetes 1.35 looks at a pod's own namespace selectors a second time, with no labels at all: NotIn and "
         "DoesNotExist then select every namespace. We select those that are meant.",

@@ -14,6 +14,8 @@ from e2e.agreement.words import (
     ZONES,
 )
 
+MORE_THAN_THERE_ARE = 50
+"""Nodes."""
 KEYS = (HOSTNAME,) * 4 + (ZONE,) * 5 + (RACK,) * 2 + (TEAM,)
 
 
@@ -135,6 +137,8 @@ def _spread(dice, app):
         spread["labelSelector"] = selector
         if dice.maybe(0.25):
             spread["matchLabelKeys"] = ["hash"]
-    if dice.maybe(0.3):
+    if spread["topologyKey"] == HOSTNAME:
+        spread["minDomains"] = MORE_THAN_THERE_ARE  # so that the scheduler's minimum is 0 too
+    elif dice.maybe(0.3):
         spread["minDomains"] = dice.between(1, 4)
     return spread

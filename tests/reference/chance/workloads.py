@@ -161,6 +161,26 @@ def some_daemon_sets(dice: Dice) -> tuple[DaemonSet, ...]:
     return tuple(_daemon_set(dice, f"agent-{index}") for index in range(count))
 
 
+def daemon_pod(dice: Dice, daemon_set: DaemonSet, node: str) -> Pod:
+    """A pod of a DaemonSet on a node, with requests of its own and bound by affinity, old or new."""
+    pinned = NodeSelectorTerm(match_fields=(expression("metadata.name", "In", node),))
+    required = NodeSelector(node_selector_terms=(pinned,))
+    spec = daemon_set.spec.template.spec
+    asked = ResourceRequirements(requests=amounts(cpu=dice.pick(("100m", "900m")), memory="64Mi"))
+    spec = structs.replace(
+        spec,
+        affinity=Affinity(node_affinity=NodeAffinity(required_during_scheduling_ignored_during_execution=required)),
+        containers=(structs.replace(spec.containers[0], resources=asked),),
+        node_selector=some_selector(dice) if dice.maybe(0.1) else {},
+    )
+    pod = replica(dice, Workload(daemon_set.name, "kube-system", {}, spec))
+    owner = OwnerReference(
+        api_version="apps/v1", kind="DaemonSet", name=daemon_set.name, uid=daemon_set.metadata.uid, controller=True
+    )
+    pod = bound(pod, node, dice.pick(("Running",) * 4 + ("Failed",)), deleting=dice.maybe(0.2))
+    return structs.replace(pod, metadata=structs.replace(pod.metadata, owner_references=(owner,)))
+
+
 def _daemon_set(dice: Dice, name: str) -> DaemonSet:
     terms: tuple[NodeSelectorTerm, ...] = ()
     if dice.maybe(0.5):
@@ -173,11 +193,13 @@ def _daemon_set(dice: Dice, name: str) -> DaemonSet:
         )
     required = NodeSelector(node_selector_terms=terms) if terms else None
     ports = (ContainerPort(container_port=1, host_port=9090),) if dice.about("ports", 0.7) else ()
-    asked = ResourceRequirements(requests=amounts(cpu=dice.pick(("50m", "300m")), memory="64Mi"))
+    wanted = amounts(cpu=dice.pick(("50m", "300m")), memory="64Mi")
+    only_limits = ResourceRequirements(limits=amounts(cpu="600m", memory="64Mi"), requests=amounts(memory="32Mi"))
+    asked = only_limits if dice.maybe(0.3) else ResourceRequirements(requests=wanted)
     spec = PodSpec(
         containers=(Container(name="main", resources=asked, ports=ports),),
         tolerations=some_tolerations(dice),
         affinity=Affinity(node_affinity=NodeAffinity(required_during_scheduling_ignored_during_execution=required)),
     )
-    metadata = ObjectMeta(name=name, namespace="kube-system")
+    metadata = ObjectMeta(name=name, namespace="kube-system", uid=f"uid-{name}")
     return DaemonSet(metadata=metadata, spec=DaemonSetSpec(template=PodTemplate(spec=spec)))

@@ -2,7 +2,7 @@
 
 Several commands may wait for their second look at once. Each is planned, and looked at again, as if those before it had
 been written down: their nodes take nobody, their pods need a place, budgets count them, and what replaces them is on
-order. Until that is there these nodes are not gone: the limits of NodePools count both. One that fits on its own may
+order. The limits of NodePools count nodes and what replaces them once, as the larger. One that fits on its own may
 still leave a pod of those before it without a place, and another node would be bought for that: it has to wait.
 """
 

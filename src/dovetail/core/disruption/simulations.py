@@ -12,6 +12,7 @@ import msgspec
 
 from dovetail.core.disruption.said import Said
 from dovetail.core.provisioning.eligibility import usable_pools
+from dovetail.core.scheduling.daemons import read_daemons
 from dovetail.core.scheduling.register import Register
 from dovetail.core.scheduling.removal import Removal
 from dovetail.core.scheduling.sweep import Sweep
@@ -55,6 +56,7 @@ class Outcome(msgspec.Struct, frozen=True, eq=False, gc=False):
         return (
             (mine is removal or (mine.blocker is removal.blocker and mine.draft is removal.draft))
             and mine.kind == removal.kind
+            and mine.limits == removal.limits
             and self.node is node
             and self.instance_type is instance_type
             and self.gates is gates
@@ -159,7 +161,7 @@ def _comparable(before: View, after: View) -> bool:
         and old.nodepools.keys() == new.nodepools.keys()
         and all(pool.means_as(new.nodepools[name]) for name, pool in old.nodepools.items())
         and old.catalogs == new.catalogs
-        and old.daemon_sets == new.daemon_sets
+        and read_daemons(old) == read_daemons(new)
         and old.storage == new.storage
         and old.namespaces == new.namespaces
         and old.well_known == new.well_known

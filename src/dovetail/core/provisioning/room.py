@@ -3,18 +3,26 @@
 A plan keeps to limits as they were when it was made. Between plan and purchase somebody else may have bought.
 """
 
-from dataclasses import replace
+from collections.abc import Collection
 
+from dovetail.core.scheduling.limits import describe_limit, limit_usage
 from dovetail.model.nodeclaim import NodeClaim
 from dovetail.model.quantity import ZERO
 from dovetail.model.snapshot import ClusterNode, Snapshot
 
 
-def beyond_limits(snapshot: Snapshot, claim: NodeClaim) -> str:
-    """Which limit of its pool the claim would exceed at the largest it may become; empty if none."""
+def beyond_limits(snapshot: Snapshot, claim: NodeClaim, leaving: Collection[str] = ()) -> str:
+    """Which limits of its pool the claim would exceed at the largest it may become; empty if none.
+
+    `leaving` names the claims that the same command removes; they do not count.
+    """
     pool = snapshot.nodepools.get(claim.nodepool_name)
     if pool is None or not pool.spec.limits:
         return ""
-    used = replace(snapshot, nodes=(*snapshot.nodes, ClusterNode(None, claim))).usage(pool.name)
-    over = [name for name, limit in sorted(pool.spec.limits.items()) if used.get(name, ZERO) > limit]
-    return f"nodepool {pool.name} has no room left within its limits for {', '.join(over)}" if over else ""
+    used, size = limit_usage(snapshot, pool.name, leaving), snapshot.size(ClusterNode(None, claim))
+    over = [
+        describe_limit(name, limit, used.get(name, ZERO), f"up to {size.get(name, ZERO)}")
+        for name, limit in sorted(pool.spec.limits.items())
+        if used.get(name, ZERO) + size.get(name, ZERO) > limit
+    ]
+    return f"no room within the limits of nodepool {pool.name}: {'; '.join(over)}" if over else ""

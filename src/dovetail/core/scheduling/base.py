@@ -67,7 +67,7 @@ class Base:
         self.rooms = Rooms(snapshot.nodes, standing=standing)
         self._moving = frozenset(pod.metadata.uid for pod in moving)
         self._moving_from = frozenset(pod.node_name for pod in moving if pod.node_name)
-        self.daemon_sets = read_daemons(snapshot.daemon_sets)
+        self.daemon_sets = read_daemons(snapshot)
         self._daemons = self.daemon_sets.each
         nominated = self._settle_in(moving, register or Register())
         self.free = self._free(nominated)

@@ -32,8 +32,6 @@ class Board:
         self.free: dict[int, list[int]] = {}
         self.ports: dict[int, frozenset[HostPort]] = dict(base.ports)
         self.attached: dict[int, frozenset[tuple[str, str]]] = dict(base.attached)
-        self._host_spreads = [tally for tally in rulebook.spreads if tally.by_host]
-        self._choosy_spreads = [tally for tally in self._host_spreads if tally.choosy]
         self._eligible: dict[tuple[SpreadTally, Options], bool] = {}
         self._counting: dict[int, list[Shape]] = {}  # by row: the shapes on it that some rule counts
 
@@ -98,7 +96,7 @@ class Board:
 
     def drop(self, row: int) -> set[Tally]:
         """A room is gone for good; the rules for which it was a domain, or in one."""
-        dropped = {tally for tally in self.rulebook.spreads if tally.eligible[row] and tally.domain(row) is not None}
+        dropped = {tally for tally in self.rulebook.spreads if tally.known_by(row)}
         for tally in dropped:
             tally.drop_row(row, self.journal)
         self.journal.settle()
@@ -115,15 +113,10 @@ class Board:
     def open(self, draft: Draft) -> None:
         """A new draft joins the board, still without pods."""
         self.drafts.append(draft)
-        for tally in self._host_spreads:
-            if self._is_eligible(tally, draft):
-                tally.add_bin(draft.number, self.journal)
 
     def take(self, draft: Draft, pods: Sequence[tuple[Pod, Shape]], step: Step) -> None:
         """A draft takes pods and becomes what was found; its pods count where it still can be."""
         before = {tally: self._domains(tally, draft) for tally in draft.counted}
-        asked = self._host_spreads if step.options is not draft.options else self._choosy_spreads
-        hosting = {tally: self._is_eligible(tally, draft) for tally in asked}
         draft.become(pods, step)
         for tally, domains in before.items():
             self._recount(tally, domains, self._domains(tally, draft), draft.counted[tally])
@@ -132,9 +125,6 @@ class Board:
                 draft.counted[tally] = draft.counted.get(tally, 0) + 1
                 for domain in self._domains(tally, draft):
                     self.journal.bump(tally.counts, domain, 1)
-        for spread, counted in hosting.items():
-            if self._is_eligible(spread, draft) is not counted:
-                spread.add_bin(draft.number, self.journal, -1 if counted else 1)
 
     def _recount(self, tally: Tally, before: tuple[Domain, ...], after: tuple[Domain, ...], pods: int) -> None:
         if before == after:

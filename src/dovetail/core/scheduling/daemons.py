@@ -1,7 +1,14 @@
-"""What DaemonSets take of a node before any other pod: part of the price of a new one, kept free on a starting one."""
+"""What DaemonSets take of a node before any other pod: part of the price of a new one, kept free on a starting one.
+
+`read_daemons` is the only place that knows it. A DaemonSet is represented by its newest live pod, since limits, a
+LimitRange or a webhook may give pods other requests than the template has; without one by its template, whose limits
+count as requests. The node affinity is always the template's: that of the pod binds it to one node.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+
+import msgspec
 
 from dovetail.core.scheduling.alternative import Alternative, node_alternatives
 from dovetail.core.scheduling.ports import HostPort, host_ports
@@ -9,6 +16,7 @@ from dovetail.model.pod import PodSpec
 from dovetail.model.requests import spec_requests
 from dovetail.model.requirements import Requirements
 from dovetail.model.resources import Resources, add
+from dovetail.model.snapshot import Snapshot
 from dovetail.model.taints import Taint, Toleration, untolerated
 from dovetail.model.workload import DaemonSet
 
@@ -57,9 +65,16 @@ class Daemons:
         )
 
 
-def read_daemons(daemon_sets: Iterable[DaemonSet]) -> Daemons:
+def read_daemons(snapshot: Snapshot) -> Daemons:
     """The pods of all DaemonSets."""
-    return Daemons(tuple(_read(each.spec.template.spec) for each in daemon_sets))
+    return Daemons(tuple(_read(_next_spec(each, snapshot)) for each in snapshot.daemon_sets))
+
+
+def _next_spec(daemon_set: DaemonSet, snapshot: Snapshot) -> PodSpec:
+    """What the next pod of a DaemonSet will be like, on whichever node."""
+    template = daemon_set.spec.template.spec
+    newest = snapshot.newest_daemon_pods.get(daemon_set.metadata.uid)
+    return template if newest is None else msgspec.structs.replace(newest.spec, affinity=template.affinity)
 
 
 def _read(spec: PodSpec) -> Daemon:

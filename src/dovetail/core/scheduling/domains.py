@@ -41,14 +41,12 @@ class Allowance:
                 return "node(s) didn't match pod anti-affinity rules"
         return ""
 
-    def host(self, number: int, *, opening: bool) -> str:
+    def host(self, number: int) -> str:
         """Why a draft is not allowed as a host, or empty."""
         rules = self.rules
         for tally, itself in rules.spread:
-            if tally.by_host:
-                least = tally.least(opening=True) if opening else self.least(tally)
-                if tally.counts.get(number, 0) + itself - least > tally.rule.max_skew:
-                    return "didn't match pod topology spread constraints"
+            if tally.by_host and tally.full(number, itself):
+                return "didn't match pod topology spread constraints"
         if rules.near is not None and not self._bootstrap:
             for part in rules.near.parts:
                 if part.by_host and number not in part.counts:

@@ -76,11 +76,13 @@ class Explanation:
         for market in self._board.base.markets:
             draft = self._placing.blank(market)
             outcome = draft if isinstance(draft, str) else self._outcome(draft, attempt)
+            limits = self._placing.limits_against(market, attempt) if not isinstance(draft, str) else ""
+            outcome += f"; instance types that would do exceed limits ({limits})" if limits else ""
             said.append(f"nodepool {market.template.pool.name}: {outcome}")
         return said
 
     def _outcome(self, draft: Draft, attempt: Attempt) -> str:
-        outcome = self._placing.joining.step(draft, attempt, opening=True)
+        outcome = self._placing.joining.step(draft, attempt)
         assert not isinstance(outcome, Step), "a pod that a new node takes is not left over"
         if outcome != TOO_SMALL:
             return outcome

@@ -18,7 +18,7 @@ from dovetail.core.scheduling.ladder import Stance
 from dovetail.core.scheduling.market import Market
 from dovetail.core.scheduling.options import Options
 from dovetail.core.scheduling.shape import Shape
-from dovetail.core.scheduling.shop import Shop
+from dovetail.core.scheduling.shop import Purchase
 from dovetail.model.pod import Pod
 
 Entry = tuple[Pod, Shape]
@@ -42,25 +42,24 @@ NOWHERE = -1
 class Homeless:
     """Asked for one node after the other, against the base state. The last stance of a shape asks for the least."""
 
-    def __init__(self, board: Board, shop: Shop) -> None:
+    def __init__(self, board: Board) -> None:
         self._board = board
         self._base = board.base
         self._joining: Joining = board.joining
-        self._shop = shop
         self._homes: dict[Shape, tuple[Stance, Sequence[int]]] = {}
         self._by_row: dict[int, list[tuple[Entry, Sequence[int]]]] = {}
 
-    def glance(self, row: int, queue: Sequence[Entry], below: float | None) -> Glance:
+    def glance(self, row: int, queue: Sequence[Entry], purchase: Purchase) -> Glance:
         """Whether pods cannot all have a place when a room goes, if that can be seen at once."""
-        return self._glance(row, self._homes_on(row, queue), below)
+        return self._glance(row, self._homes_on(row, queue), purchase)
 
-    def glance_from_afar(self, queue: Sequence[Entry], below: float | None) -> tuple[Glance, frozenset[int]]:
+    def glance_from_afar(self, queue: Sequence[Entry], purchase: Purchase) -> tuple[Glance, frozenset[int]]:
         """The same if they came from a room that none of them could go to, and the few that some could go to."""
         homes = [(entry, self.rooms(entry[1])) for entry in queue]
         few = frozenset(room for _, rooms in homes if len(rooms) <= FEW_ROOMS for room in rooms)
-        return self._glance(NOWHERE, homes, below), few
+        return self._glance(NOWHERE, homes, purchase), few
 
-    def _glance(self, row: int, homes_of: Sequence[tuple[Entry, Sequence[int]]], below: float | None) -> Glance:
+    def _glance(self, row: int, homes_of: Sequence[tuple[Entry, Sequence[int]]], purchase: Purchase) -> Glance:
         nowhere: list[Entry] = []
         only: dict[int, list[Entry]] = {}
         for entry, homes in homes_of:
@@ -71,31 +70,31 @@ class Homeless:
                 nowhere.append(entry)
             elif number == 1 or row in homes:
                 only.setdefault(homes[0] if homes[0] != row else homes[1], []).append(entry)
-        together = self._together(nowhere, below)
+        together = self._together(nowhere, purchase)
         if together < len(nowhere):
             return Glance(nowhere[0][0], _shapes(nowhere[: together + 1]))
         if not only:
             return NOTHING_SEEN
         bound = [entry for entries in only.values() for entry in entries]
-        if self._fits_with(nowhere, only, below):
+        if self._fits_with(nowhere, only, purchase):
             # That more room is found for those who had none makes nothing harder. But without a small pod that found
             # a second room, the others may seem to need more: so those with one room are what this hangs on.
             return Glance(None, _shapes(bound))
         return Glance((nowhere or bound)[0][0], _shapes([*nowhere, *bound]))
 
-    def _together(self, entries: Sequence[Entry], below: float | None) -> int:
+    def _together(self, entries: Sequence[Entry], purchase: Purchase) -> int:
         """How many of these, one after the other, some node that may be bought holds at once."""
         most = 0
-        for market in self._base.markets if below is not None else ():
-            most = max(most, self._taken(market, entries, below or 0.0))
+        for market in self._base.markets if purchase.below is not None else ():
+            most = max(most, self._taken(market, entries, purchase))
             if most == len(entries):
                 break
         return most
 
-    def _taken(self, market: Market, entries: Sequence[Entry], below: float) -> int:
-        if self._held(market, entries, self._sum(entries), below):
+    def _taken(self, market: Market, entries: Sequence[Entry], purchase: Purchase) -> int:
+        if self._held(market, entries, self._sum(entries), purchase):
             return len(entries)
-        reached: Options | str = self._shop.root(market)
+        reached: Options | str = purchase.shop.root(market)
         seen: Shape | None = None
         total = [0] * len(self._base.units.names)
         place = 0
@@ -108,7 +107,7 @@ class Homeless:
                 return number
             for column, amount in shape.need:
                 total[column] += amount
-            place = reached.first(total, below, place)
+            place = reached.first(total, purchase.below or 0.0, place)
             if place < 0:
                 return number
         return len(entries)
@@ -120,7 +119,7 @@ class Homeless:
             return problem
         return options.narrow(stance.alternatives[0]) if len(stance.alternatives) == 1 else options
 
-    def _fits_with(self, nowhere: Sequence[Entry], only: Mapping[int, list[Entry]], below: float | None) -> bool:
+    def _fits_with(self, nowhere: Sequence[Entry], only: Mapping[int, list[Entry]], purchase: Purchase) -> bool:
         """Whether some node might hold those without a room, and what is left over of those with one."""
         asked = self._sum(nowhere)
         crowded = False
@@ -128,7 +127,7 @@ class Homeless:
             over = self._left_over(home, entries)
             crowded = crowded or any(over)
             asked = [have + more for have, more in zip(asked, over, strict=True)]
-        return not crowded or self._sold(nowhere, asked, below)
+        return not crowded or self._sold(nowhere, asked, purchase)
 
     def _sum(self, entries: Iterable[Entry]) -> list[int]:
         asked = [0] * len(self._base.units.names)
@@ -155,9 +154,10 @@ class Homeless:
         ]
         return [sum(amounts) - took for amounts, took in zip(columns, taken, strict=True)]
 
-    def _sold(self, nowhere: Sequence[Entry], asked: list[int], below: float | None) -> bool:
+    def _sold(self, nowhere: Sequence[Entry], asked: list[int], purchase: Purchase) -> bool:
         """Whether some node that may be bought holds as much."""
-        return below is not None and any(self._held(market, nowhere, asked, below) for market in self._base.markets)
+        markets = self._base.markets if purchase.below is not None else ()
+        return any(self._held(market, nowhere, asked, purchase) for market in markets)
 
     def _homes_on(self, row: int, queue: Iterable[Entry]) -> list[tuple[Entry, Sequence[int]]]:
         known = self._by_row.get(row)
@@ -177,13 +177,13 @@ class Homeless:
             known = self._homes[shape] = stance, self._base.candidates(shape, stance)
         return known[1]
 
-    def _held(self, market: Market, nowhere: Sequence[Entry], least: list[int], below: float) -> bool:
-        options: Options | str = self._shop.root(market)
+    def _held(self, market: Market, nowhere: Sequence[Entry], least: list[int], purchase: Purchase) -> bool:
+        options: Options | str = purchase.shop.root(market)
         seen: Shape | None = None
         for _, shape in nowhere:
             if shape is not seen:
                 seen, options = shape, self._narrowed(market, options, self._homes[shape][0])
-        return not isinstance(options, str) and options.first(least, below) >= 0
+        return not isinstance(options, str) and options.first(least, purchase.below or 0.0) >= 0
 
 
 def _shapes(entries: Iterable[Entry]) -> tuple[Shape, ...]:

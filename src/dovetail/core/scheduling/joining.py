@@ -95,14 +95,14 @@ class Joining:
     def __init__(self) -> None:
         self._tolerated: dict[tuple[Stance, Market], str] = {}
 
-    def step(self, draft: Draft, attempt: Attempt, *, opening: bool = False) -> Step | str:
+    def step(self, draft: Draft, attempt: Attempt) -> Step | str:
         """What the draft would be with one more pod, or why it cannot take it."""
         shape, allowance = attempt.shape, attempt.allowance
         problem = self.untolerated(attempt.stance, draft.options.market)
         if not problem and shape.ports and conflict(shape.ports, draft.ports) is not None:
             problem = "didn't have free ports for the requested pod ports"
         if not problem and not allowance.rules.free:
-            problem = allowance.host(draft.number, opening=opening)
+            problem = allowance.host(draft.number)
         if problem:
             return problem
         total = list(draft.total)

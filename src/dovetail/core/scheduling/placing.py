@@ -101,10 +101,12 @@ class Placing:
     def _find_draft(self, pod: Pod, attempt: Attempt) -> Draft | None:
         stance, rules = attempt.stance, attempt.allowance.rules
         refused = self._refused.get(stance, 0)
-        hosts = [tally.counts for tally in rules.far if tally.by_host]
+        far = [tally.counts for tally in rules.far if tally.by_host]
+        spread = [(tally, itself) for tally, itself in rules.spread if tally.by_host]
         for position in self._shelf.each(refused, lambda options: hopeless(options, attempt)):
             draft = self.board.drafts[position]
-            if any(draft.number in counts for counts in hosts):
+            number = draft.number
+            if any(number in counts for counts in far) or any(tally.full(number, itself) for tally, itself in spread):
                 refused |= 1 << position  # nobody leaves a draft
                 continue
             step = self.joining.step(draft, attempt)
@@ -130,7 +132,7 @@ class Placing:
             draft = self.blank(market)
             if isinstance(draft, str):
                 continue
-            step = self.joining.step(draft, attempt, opening=True)
+            step = self.joining.step(draft, attempt)
             if isinstance(step, Step):
                 position = len(self.board.drafts)
                 self.board.open(draft)
@@ -147,10 +149,23 @@ class Placing:
             return False
         drafts = (self.blank(market, UNLIMITED) for market in self.board.base.markets)
         return any(
-            isinstance(self.joining.step(draft, attempt, opening=True), Step)
-            for draft in drafts
-            if not isinstance(draft, str)
+            isinstance(self.joining.step(draft, attempt), Step) for draft in drafts if not isinstance(draft, str)
         )
+
+    def limits_against(self, market: Market, attempt: Attempt) -> str:
+        """The limits without which a new node of a NodePool would take a pod; empty if it would not anyway."""
+        root = self.board.base.root(market)
+        if self._shop.root(market) is root:
+            return ""
+        draft = Draft(len(self.board.base.rooms) + len(self.board.drafts), root, self._nothing(), self._below)
+        step = self.joining.step(draft, attempt)
+        if not isinstance(step, Step):
+            return ""
+        draft.become([], step)
+        return self._shop.blocking([draft])
+
+    def _nothing(self) -> list[int]:
+        return [0] * len(self.board.base.units.names)
 
     def blank(self, market: Market, below: float | None = None) -> Draft | str:
         """A new draft of a NodePool without pods, or why its limits allow none."""
@@ -158,8 +173,7 @@ class Placing:
         if isinstance(root, str):
             return root
         number = len(self.board.base.rooms) + len(self.board.drafts)
-        nothing = [0] * len(self.board.base.units.names)
-        return Draft(number, root, nothing, self._below if below is None else below)
+        return Draft(number, root, self._nothing(), self._below if below is None else below)
 
 
 def _holds(left: Sequence[int], shape: Shape) -> bool:

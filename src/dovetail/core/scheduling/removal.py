@@ -19,12 +19,13 @@ Queue = Sequence[tuple[Pod, Shape]]
 
 
 class Removal(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """Whether a node can go. `blocker` is the pod that has no other place."""
+    """Whether a node can go. `blocker` is the pod that has no other place; `limits` those without which it had one."""
 
     kind: Literal["delete", "replace", "stay"]
     price: float | None
     draft: Draft | None = None
     blocker: Pod | None = None
+    limits: str = ""
 
 
 class Departure(msgspec.Struct, frozen=True, eq=False, gc=False):
@@ -79,10 +80,11 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Together:
-    """What the removal of several nodes needs, or the pod that stands in its way."""
+    """What the removal of several nodes needs, or the pod that stands in its way, and the limits that do."""
 
     drafts: tuple[Draft, ...]
     blocker: Pod | None
+    limits: str = ""
 
 
 def try_again(placing: Placing, waiting: Queue, later: list[tuple[Shape, int]]) -> Pod | None:

@@ -18,7 +18,7 @@ from dovetail.core.scheduling.remembering import BEYOND, Answer, Answers, Change
 from dovetail.core.scheduling.removal import Bounds, Departure, Queue, Removal, Together, Trail, Twin, try_again
 from dovetail.core.scheduling.rulebook import Rulebook
 from dovetail.core.scheduling.shape import Shape
-from dovetail.core.scheduling.shop import Shop
+from dovetail.core.scheduling.shop import Purchase, Shop
 from dovetail.core.scheduling.solve import queue_order, run
 from dovetail.core.scheduling.stalling import Drain, Permits
 from dovetail.core.scheduling.tally import SpreadTally, Tally
@@ -61,7 +61,7 @@ class Sweep:
         self._rulebook = Rulebook(self._base, shapes, respect_preferences=respect_preferences)
         self._board = Board(self._base, self._rulebook)
         self._shop = Shop(self._base)
-        self._homeless = Homeless(self._board, self._shop)
+        self._homeless = Homeless(self._board)
         self._spreads = {shape: self._spreads_of(shape) for shape in shapes}
         self._bound = {shape: not self._free(shape) for shape in shapes}
         self._plain = {shape: plain_stance(self._board, shape) for shape in shapes}
@@ -69,7 +69,7 @@ class Sweep:
         self._price_by_row: dict[int, float | None] = {}
         self._answers = Answers[int, Removal]()
         self._sets = Answers[tuple[tuple[int, ...], Bounds], Together]()
-        self._twins: dict[tuple[float | None, tuple[int, ...]], Twin | None] = {}
+        self._twins: dict[tuple[float | None, Shop, tuple[int, ...]], Twin | None] = {}
         self.expecting, self.homeless = self._give_room_to_the_waiting()
         for row, node in enumerate(nodes):
             if node.name in closed:
@@ -112,13 +112,30 @@ class Sweep:
     def _look_together(self, rows: tuple[int, ...], bounds: Bounds) -> Answer[Together]:
         moving = [entry for row in rows for entry in self._moving_by_row[row] if entry[0].key not in bounds.staying]
         queue = sorted(moving, key=queue_order)
-        shop = Shop(self._base) if bounds.most_drafts is None else self._shop
-        kind = Placing if bounds.most_drafts is None else Gathering
-        placing = kind(self._board, shop, below=bounds.below, most_drafts=bounds.most_drafts)
+        shop = self._in_exchange(rows)
+        if bounds.most_drafts is None:
+            placing = Placing(self._board, shop.fresh(), below=bounds.below)
+        else:
+            placing = Gathering(self._board, shop, below=bounds.below, most_drafts=bounds.most_drafts)
         departure = self._departure(queue)
         trail = self._simulate(rows, placing, departure)
         together = Together(trail.drafts if trail.blocker is None else (), trail.blocker)
+        if trail.blocker is not None:
+            together = replace(together, limits=self._limiting(rows, departure, bounds))
         return Answer(together, rows, departure.shapes, tuple(trail.places), tuple(trail.later))
+
+    def _limiting(self, rows: Sequence[int], departure: Departure, bounds: Bounds) -> str:
+        """The limits without which nodes could go that cannot; empty if they could not go without limits either."""
+        shop = self._in_exchange(rows)
+        if not shop.restricted:
+            return ""
+        placing = Placing(self._board, shop.unlimited(), below=bounds.below, most_drafts=bounds.most_drafts)
+        trail = self._simulate(rows, placing, departure)
+        return shop.blocking(trail.drafts) if trail.blocker is None else ""
+
+    def _in_exchange(self, rows: Sequence[int]) -> Shop:
+        """What may be bought for the pods of rows that go: these do not count against limits."""
+        return self._shop.without([self._base.rooms.nodes[row] for row in rows])
 
     def stalled(self, rows: Sequence[int], permits: Permits, bounds: Bounds) -> Pod | None:
         """The pod a drain of nodes that can go would wait for without end, as budgets let go of pods now, or None."""
@@ -130,7 +147,8 @@ class Sweep:
         """A drain of these nodes, to be lived through, with what may be bought to replace them."""
         moving = {row: self._moving_by_row[row] for row in rows}
         spreads = self._departure([entry for queue in moving.values() for entry in queue]).spreads
-        placing = Placing(self._board, self._shop, below=bounds.below, most_drafts=bounds.most_drafts)
+        shop = self._in_exchange(rows)
+        placing = Placing(self._board, shop, below=bounds.below, most_drafts=bounds.most_drafts)
         return Drain(placing, moving, spreads, permits)
 
     def unruled(self, row: int) -> bool:
@@ -145,8 +163,19 @@ class Sweep:
         """Take one node away, look, and put everything back."""
         known = self._answers.get(row)
         if known is None:
-            known = self._answers[row] = self._look(row)
+            known = self._answers[row] = self._with_limits(row, self._look(row))
         return known.value
+
+    def _with_limits(self, row: int, answer: Answer[Removal]) -> Answer[Removal]:
+        """The answer that a node stays names the limits it stays for."""
+        price = answer.value.price
+        if answer.value.blocker is None or price is None:
+            return answer
+        departure = self._departure(sorted(self._moving_by_row[row], key=queue_order))
+        limits = self._limiting((row,), departure, Bounds(below=price, most_drafts=1))
+        if not limits:
+            return answer
+        return msgspec.structs.replace(answer, value=msgspec.structs.replace(answer.value, limits=limits))
 
     def _look(self, row: int) -> Answer[Removal]:
         moving = self._moving_by_row[row]
@@ -156,27 +185,29 @@ class Sweep:
         departure = self._departures.get(row)
         if departure is None:
             departure = self._departures[row] = self._alone(sorted(moving, key=queue_order))
-        twin = self._twin(departure, price)
+        purchase = Purchase(price, self._in_exchange((row,)))
+        twin = self._twin(departure, purchase)
         if twin is not None and row not in twin.rooms:
             return twin.answer(row, departure, price)
         evidence = self._answers.seen.get(row)
         if evidence is None:
-            glance = self._homeless.glance(row, departure.queue, price)
+            glance = self._homeless.glance(row, departure.queue, purchase)
             evidence = glance.evidence
             if glance.blocker is not None:
                 removal = Removal("stay", price, blocker=glance.blocker)
                 return Answer(removal, (row,), departure.shapes, evidence=evidence)
-        trail = self._simulate((row,), self._gathering(price), departure)
+        trail = self._simulate((row,), self._gathering(purchase), departure)
         if trail.blocker is not None:
             removal = Removal("stay", price, blocker=trail.blocker)
         else:
             removal = Removal("replace", price, trail.drafts[0]) if trail.drafts else Removal("delete", price)
         return Answer(removal, (row,), departure.shapes, tuple(trail.places), tuple(trail.later), evidence)
 
-    def _gathering(self, price: float | None) -> Gathering:
-        return Gathering(self._board, self._shop, below=price or 0.0, most_drafts=0 if price is None else 1)
+    def _gathering(self, purchase: Purchase) -> Gathering:
+        most_drafts = 0 if purchase.below is None else 1
+        return Gathering(self._board, purchase.shop, below=purchase.below or 0.0, most_drafts=most_drafts)
 
-    def _twin(self, departure: Departure, price: float | None) -> Twin | None:
+    def _twin(self, departure: Departure, purchase: Purchase) -> Twin | None:
         """What would come of such pods if they came from nowhere; None if they may need a node of their own.
 
         Plain pods of the same needs, in the same order, go to the same rooms, and a room that none of them goes to
@@ -184,19 +215,19 @@ class Sweep:
         """
         if departure.homes is None:
             return None
-        key = (price, departure.homes)
+        key = (purchase.below, purchase.shop, departure.homes)
         if key not in self._twins:
-            self._twins[key] = self._from_afar(departure, price)
+            self._twins[key] = self._from_afar(departure, purchase)
         return self._twins[key]
 
-    def _from_afar(self, departure: Departure, price: float | None) -> Twin | None:
-        glance, few = self._homeless.glance_from_afar(departure.queue, price)
+    def _from_afar(self, departure: Departure, purchase: Purchase) -> Twin | None:
+        glance, few = self._homeless.glance_from_afar(departure.queue, purchase)
         homes = zip(departure.shapes, departure.homes or (), strict=True)
         seen = frozenset([home for shape, home in homes if shape in glance.evidence])
         blocker = glance.blocker
         places: tuple[int, ...] = ()
         if blocker is None:
-            trail = self._simulate((), self._gathering(price), departure)
+            trail = self._simulate((), self._gathering(purchase), departure)
             if trail.blocker is None and trail.drafts:
                 return None
             blocker, places = trail.blocker, tuple(trail.places)

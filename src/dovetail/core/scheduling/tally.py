@@ -1,7 +1,8 @@
 """How many pods that a rule speaks of are in each domain, and what that allows.
 
-A tally belongs to one rule. For hostname, domains are the numbers of bins. Counts change through `Journal`, so that
-whatever a run did can be undone exactly.
+A tally belongs to one rule. For hostname, domains are the numbers of bins, and the smallest count of a spread is always
+0, because one more node is always possible. Counts change through `Journal`, so that whatever a run did can be undone
+exactly.
 """
 
 from collections import Counter
@@ -88,7 +89,7 @@ class FarTally(Tally):
 
 
 class SpreadTally(Tally):
-    """Spread: selected pods on eligible rooms, and the domains that are known."""
+    """Spread: selected pods on eligible rooms, and, for keys other than hostname, the domains that are known."""
 
     def __init__(
         self, rule: Spread, rows: Sequence[str | None], eligible: Sequence[bool], provided: Iterable[str]
@@ -98,9 +99,8 @@ class SpreadTally(Tally):
         self.eligible = eligible
         self.provided = frozenset(provided)
         self.choosy = rule.alternatives is not None and all(each.expressions for each in rule.alternatives)
-        rooms = Counter(compress(rows, eligible))
+        rooms = Counter(compress(rows, eligible))  # rows are empty for hostname
         self.bins: dict[Domain, int] = {domain: count for domain, count in rooms.items() if domain is not None}
-        self.hosts: dict[str, int] = {"": sum(eligible)} if self.by_host and any(eligible) else {}
 
     def counts_on(self, row: int) -> bool:
         """Only pods on eligible rooms count."""
@@ -108,24 +108,21 @@ class SpreadTally(Tally):
 
     def drop_row(self, row: int, journal: Journal) -> None:
         """The room goes: its domain may no longer be known."""
-        domain = self.domain(row)
-        if self.eligible[row] and domain is not None:
-            self.add_bin(domain, journal, -1)
+        if self.known_by(row):
+            journal.bump(self.bins, self.domain(row), -1)
 
-    def add_bin(self, domain: Domain, journal: Journal, by: int = 1) -> None:
-        """One more, or one less, bin of a domain."""
-        if self.by_host:
-            journal.bump(self.hosts, "", by)
-        else:
-            journal.bump(self.bins, domain, by)
+    def known_by(self, row: int) -> bool:
+        """Whether the domain of a room counts as known, as long as the room is there."""
+        return not self.by_host and self.eligible[row] and self.domain(row) is not None
 
-    def least(self, *, opening: bool = False) -> int:
-        """The smallest count of a known domain. A draft that is being opened is one more host without any."""
+    def full(self, domain: Domain, itself: int) -> bool:
+        """Whether a host has as many pods as it may ever have. Only for hostname, where the smallest count is 0."""
+        return self.counts.get(domain, 0) + itself > self.rule.max_skew
+
+    def least(self) -> int:
+        """The smallest count of a known domain; for hostname a node without any is always possible."""
         if self.by_host:
-            hosts = self.hosts.get("", 0) + opening
-            if hosts < self.rule.min_domains or hosts > len(self.counts):
-                return 0
-            return min(self.counts.values(), default=0)
+            return 0
         if self.rule.min_domains and len({*self.bins, *self.provided}) < self.rule.min_domains:
             return 0
         counts = self.counts

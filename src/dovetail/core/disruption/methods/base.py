@@ -49,6 +49,11 @@ def expecting(method: Method, candidate: Candidate, context: Context) -> Refusal
     return None
 
 
+def limited_by(limits: str) -> str:
+    """The end of a sentence that names the limits in the way, if there are any."""
+    return f" because limits block a new node ({limits})" if limits else ""
+
+
 def waiting(candidate: Candidate, what: str, wait: Wait) -> Refusal | None:
     """The refusal of a clock that has not run out, with the instant it does."""
     if wait.over:

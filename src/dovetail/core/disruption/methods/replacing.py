@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dovetail.core.disruption.candidates import Candidate
 from dovetail.core.disruption.command import Command
 from dovetail.core.disruption.context import Context
-from dovetail.core.disruption.methods.base import Proposal
+from dovetail.core.disruption.methods.base import Proposal, limited_by
 from dovetail.core.disruption.pdbs import fully_blocks
 from dovetail.core.scheduling.draft import Draft
 from dovetail.core.scheduling.removal import Bounds
@@ -53,7 +53,7 @@ def _replacements(candidate: Candidate, context: Context) -> tuple[Draft, ...] |
     staying = frozenset(_staying(candidate, context))
     outcome = sweep.remove_together([sweep.row(candidate.name)], Bounds(staying=staying))
     if outcome.blocker is not None:
-        why = f"not all pods would schedule, {outcome.blocker.key} has no other place"
+        why = f"not all pods would schedule, {outcome.blocker.key} has no other place{limited_by(outcome.limits)}"
         return Refusal("Unschedulable", f"node/{candidate.name}", why)
     return outcome.drafts
 

@@ -8,7 +8,7 @@ from dovetail.core.disruption.balance import BALANCED, approves
 from dovetail.core.disruption.candidates import Candidate, least_disruptive
 from dovetail.core.disruption.command import Command, cheapest
 from dovetail.core.disruption.context import Context
-from dovetail.core.disruption.methods.base import Proposal
+from dovetail.core.disruption.methods.base import Proposal, limited_by
 from dovetail.core.disruption.methods.consolidating import (
     CANT_REPLACE,
     consolidation_refusal,
@@ -120,7 +120,7 @@ def could_go(candidate: Candidate, context: Context) -> bool:
 def _worked_out(candidate: Candidate, removal: Removal, context: Context) -> float | Refusal:
     about = f"node/{candidate.name}"
     if removal.kind == "stay" and removal.blocker is not None:
-        why = f"{CANT_REPLACE}: {removal.blocker.key} has no other place"
+        why = f"{CANT_REPLACE}: {removal.blocker.key} has no other place{limited_by(removal.limits)}"
         return Refusal("Unschedulable", about, why)
     if removal.kind == "stay":
         return Refusal("CantReplace", about, CANT_REPLACE)

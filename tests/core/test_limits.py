@@ -1,0 +1,93 @@
+"""Limits of NodePools in plans: what is replaced does not count, and a limit that blocks is named."""
+
+import pytest
+
+from acceptance.fleet import ON_DEMAND, cluster, free, planned, running, worker
+from builders import HUGE, LARGE, SMALL, nodepool, pod, snapshot
+from dovetail.core.disruption.planner import plan_disruption
+from dovetail.core.provisioning.plan import plan_provisioning
+
+TYPES = (SMALL, LARGE, HUGE)
+
+
+def drifted(name, *pods, **fields):
+    """A node that is no longer what its pool asks for: its zone is not."""
+    return worker(name, *pods, zone="zone-b", **fields)
+
+
+def only_zone_a(**fields):
+    zone = {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["zone-a"]}
+    return free(template={"requirements": [*ON_DEMAND["requirements"], zone]}, consolidateAfter="Never", **fields)
+
+
+@pytest.mark.parametrize(
+    ("limits", "acts"),
+    [({"cpu": "8"}, True), ({"nodes": "2"}, True), ({"cpu": "7"}, False), ({"nodes": "1"}, False)],
+    ids=str,
+)
+def test_drift_in_a_pool_at_its_limit(limits, acts):
+    nodes = [drifted(name, running(f"p-{name}", name, cpu="3")) for name in "ab"]
+    found = cluster(*nodes, pools=[only_zone_a(limits=limits)], types=(LARGE, HUGE))
+    assert bool(planned(found)) is acts
+
+
+def refusal(found, method, about="node/a"):
+    plan = plan_disruption(found)
+    return next(each for each in plan.refusals_by_method[method] if each.about == about)
+
+
+def test_a_limit_that_blocks_drift_is_named():
+    nodes = [drifted(name, running(f"p-{name}", name, cpu="3")) for name in "ab"]
+    said = refusal(cluster(*nodes, pools=[only_zone_a(limits={"cpu": "7"})], types=(LARGE, HUGE)), "drift")
+    assert said.message == (
+        "not all pods would schedule, default/p-a has no other place because limits block a new node "
+        "(nodepool default: cpu limit 7, 4 used, at least 4 needed)"
+    )
+
+
+def test_a_pod_that_has_no_place_anyway_does_not_blame_limits():
+    nodes = [drifted(name, running(f"p-{name}", name, cpu="3")) for name in "ab"]
+    said = refusal(cluster(*nodes, pools=[only_zone_a(limits={"cpu": "7"})], types=(SMALL,)), "drift")
+    assert "limit" not in said.message
+
+
+def test_consolidation_replaces_in_a_pool_at_its_limit_and_names_it_beyond():
+    nodes = [
+        worker(name, running(f"p-{name}", name, cpu=cpu), type_="m.huge") for name, cpu in (("a", "3"), ("b", "16"))
+    ]
+
+    def pool(cpu):
+        return free(template=ON_DEMAND, limits={"cpu": cpu})
+
+    assert planned(cluster(*nodes, pools=[pool("20")], types=TYPES))
+    beyond = cluster(*nodes, pools=[pool("19")], types=TYPES)
+    assert not planned(beyond)
+    assert "cpu limit 19, 16 used, at least 4 needed" in refusal(beyond, "single-node").message
+
+
+def test_what_is_smaller_may_replace_what_is_larger_although_the_pool_is_beyond_its_limit():
+    """Without the node the pool is within its limit again, and leaves room for a smaller one."""
+    one = worker("a", running("p", "a", cpu="3"), type_="m.huge")
+    assert planned(cluster(one, pools=[free(template=ON_DEMAND, limits={"cpu": "4"})], types=TYPES))
+
+
+def said_of(cpu, limits, *nodes):
+    waiting = pod("new", cpu=cpu)
+    (said,) = plan_provisioning(snapshot([waiting], nodes, [nodepool(limits=limits)], TYPES)).refusals
+    return said.message
+
+
+def test_pending_pods_are_told_which_limit_keeps_a_node_from_being_launched():
+    full = worker("a", running("p", "a", cpu="4"))
+    assert "exceed limits for nodepool; nodepool default: cpu limit 5, 4 used, at least 2 needed" in said_of(
+        "1", {"cpu": "5"}, full
+    )
+    assert "nodes limit 1, 1 used, at least 1 needed" in said_of("1", {"nodes": "1"}, full)
+
+
+def test_pending_pods_are_told_when_a_limit_leaves_only_types_that_are_too_small():
+    full = worker("a", running("p", "a", cpu="4"))
+    said = said_of("3", {"cpu": "6"}, full)
+    assert "no instance type has enough resources" in said
+    assert "exceed limits (nodepool default: cpu limit 6, 4 used, at least 4 needed)" in said
+    assert "limits" not in said_of("17", {"cpu": "6"}, full)
