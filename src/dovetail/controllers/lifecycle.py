@@ -24,7 +24,7 @@ from dovetail.model.node import Node
 from dovetail.model.nodeclaim import DEPENDENTS, INITIALIZED, LAUNCHED, REGISTERED, NodeClaim
 from dovetail.model.wire import Key
 from dovetail.ports.cluster import Notice
-from dovetail.ports.errors import CloudError, InsufficientCapacity, LaunchFailed, NodeClassNotReady
+from dovetail.ports.errors import InsufficientCapacity, LaunchFailed, NodeClassNotReady, WorldError
 from dovetail.runtime.reconciler import Reconciler
 
 log = logging.getLogger(__name__)
@@ -80,6 +80,14 @@ class Lifecycle:
             return None
         if claim.metadata.uid in self._given_up:
             return None  # a second launch would find something else to buy, for nobody
+        try:
+            return await self._advance(claim)
+        except Exception:  # whatever it is: a claim that makes no progress is given up in time
+            await self._check_failed(claim)
+            raise
+
+    async def _advance(self, claim: NodeClaim) -> float | None:
+        key = claim.key
         if TERMINATION_FINALIZER not in claim.metadata.finalizers:
             claim = await self._context.patch_claim(claim, finalizer_added(claim, TERMINATION_FINALIZER))
         if is_unknown(claim.status.conditions, LAUNCHED):
@@ -92,6 +100,18 @@ class Lifecycle:
         if self._waits_for_news(claim):
             self.reconciler.caught_up(key)
         return wait
+
+    async def _check_failed(self, claim: NodeClaim) -> None:
+        """Give up a claim whose step failed once it is overdue; retry at its deadline even if the back-off is longer.
+
+        Conditions written by the failed step count: the claim is taken from the state where it is newer.
+        """
+        known = self._context.state.claims.items.get(claim.key)
+        if known is None or known.deleting or known.metadata.uid != claim.metadata.uid:
+            return
+        wait = await self._check_liveness(known)
+        if wait is not None:
+            self.reconciler.add(known.key, wait)
 
     def _waits_for_news(self, claim: NodeClaim) -> bool:
         """Whether all that was heard meanwhile is what we wrote, and there is no step before more is heard."""
@@ -106,7 +126,10 @@ class Lifecycle:
         )
 
     async def _launch(self, claim: NodeClaim) -> NodeClaim | None:
-        """The claim with its instance, or None if the claim was given up. Other failures are shown and raised."""
+        """The claim with its instance, or None if the claim was given up. Any other failure is shown and raised.
+
+        Providers fail with more than CloudErrors: kwok creates Nodes, which an admission policy may refuse.
+        """
         try:
             instance = await self._context.cloud.launch(claim)
         except InsufficientCapacity as error:
@@ -118,11 +141,10 @@ class Lifecycle:
         except NodeClassNotReady:
             await self._give_up(claim, "nodeclass_not_ready")
             return None
-        except CloudError as error:
+        except Exception as error:
             reason = error.reason if isinstance(error, LaunchFailed) else "LaunchFailed"
-            verdict = Verdict(LAUNCHED, "Unknown", reason, _short(str(error)))
-            claim = await self._judge(claim, verdict)
-            await self._check_liveness(claim)
+            message = str(error) if isinstance(error, WorldError) else f"{type(error).__name__}: {error}"
+            await self._judge(claim, Verdict(LAUNCHED, "Unknown", reason, _short(message)))
             raise
         return await self._launched(claim, instance)
 
