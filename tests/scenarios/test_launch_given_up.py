@@ -10,8 +10,8 @@ from dovetail.ports.errors import Conflict, Denied, Invalid, OutcomeUnknown, Una
 from stories import deployment, live, node_class, node_pool
 
 TIMEOUT = LAUNCH_TIMEOUT.total_seconds()
-MARGIN = 15.0
-"""Seconds for deletion to be seen; the retry interval, which grows to a minute, must not add to the timeout."""
+MARGIN = 2.0
+"""Seconds. The retry interval, which grows to a minute, must not add to the timeout."""
 
 
 class Refusing:
