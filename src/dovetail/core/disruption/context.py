@@ -20,7 +20,7 @@ from dovetail.model.lazy import lazy
 from dovetail.model.pod import Pod
 from dovetail.model.reason import Reason
 from dovetail.model.refusal import Refusal
-from dovetail.model.snapshot import Snapshot
+from dovetail.model.snapshot import ClusterNode, Snapshot
 from dovetail.model.wire import Key
 from dovetail.model.workload import PodDisruptionBudget
 
@@ -143,6 +143,18 @@ class Context:
     def homeless(self) -> frozenset[Key]:
         """Pods that need a place already and find none: a node is bought for them."""
         return self.sweep(consolidating=True).homeless if self.waiting else frozenset()
+
+    @lazy
+    def unfinished_replacements(self) -> tuple[ClusterNode, ...]:
+        """Nodes launched to replace others by a command that has ended, and that have not initialized."""
+        return tuple(
+            node
+            for node in self.snapshot.nodes
+            if node.replaces
+            and not node.initialized
+            and not node.deleting
+            and node.replaces not in self.snapshot.running_commands
+        )
 
     @lazy
     def _unready(self) -> frozenset[str]:
