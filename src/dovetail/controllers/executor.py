@@ -7,7 +7,7 @@ left behind.
 
 import hashlib
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -102,7 +102,8 @@ class Executor:
     async def start(self, command: Command, considered: Considered | None = None) -> None:
         """Write the command down on every node it takes away; from then on it carries itself out."""
         record = self._record(command)
-        self._planned[record.id] = [self._replacement(draft, record) for draft in map(claim_for, command.replacements)]
+        marks = {**command.annotations, REPLACES_ANNOTATION: record.id}
+        self._planned[record.id] = [_marked(claim_for(draft), marks) for draft in command.replacements]
         self._planned_pods[record.id] = frozenset(
             pod.metadata.uid for each in command.candidates for pod in each.moving
         )
@@ -144,10 +145,6 @@ class Executor:
             cost_before=sum(each.price for each in command.candidates),
             cost_after=sum(map(cheapest, command.replacements)),
         )
-
-    def _replacement(self, claim: NodeClaim, record: Record) -> NodeClaim:
-        marked = {**claim.metadata.annotations, REPLACES_ANNOTATION: record.id}
-        return msgspec.structs.replace(claim, metadata=msgspec.structs.replace(claim.metadata, annotations=marked))
 
     async def reconcile(self, command: str) -> float | None:
         """Bring one command a step further."""
@@ -394,6 +391,11 @@ class Executor:
             await self._context.patch_claim(claim, body)
         except NotFound:
             return
+
+
+def _marked(claim: NodeClaim, marks: Mapping[str, str]) -> NodeClaim:
+    annotations = {**claim.metadata.annotations, **marks}
+    return msgspec.structs.replace(claim, metadata=msgspec.structs.replace(claim.metadata, annotations=annotations))
 
 
 def _is_concerned(claim: NodeClaim) -> bool:

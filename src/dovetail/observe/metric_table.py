@@ -154,6 +154,11 @@ _DISRUPTION = (
     ),
     _histogram("karpenter_consolidation_score", "decision nodepool policy", "Scores of the Balanced policy.", SCORES),
     _counter("karpenter_consolidation_moves_total", "decision nodepool policy", "Moves approved or rejected."),
+    _gauge(
+        "dovetail_nodepools_drift_stopped",
+        "nodepool reason",
+        "1 while drift is stopped because replacements are drifted for the same reason.",
+    ),
     _gauge("dovetail_disruption_refusals", "method code", "Nodes left alone in the last pass, and why."),
     _gauge("dovetail_disruption_unevaluated_nodes", "", "Managed nodes the last pass did not look at. Should be 0."),
     _gauge("dovetail_commands_running", "reason", "Commands under way."),

@@ -7,6 +7,7 @@ from datetime import datetime
 
 from dovetail.core.disruption.allowance import Allowance, NodeCounts, allowance, count_nodes
 from dovetail.core.disruption.candidates import Candidate, find_candidates, node_price
+from dovetail.core.disruption.drift_loop import Loops, find_loops
 from dovetail.core.disruption.facts import FactBook
 from dovetail.core.disruption.said import Terms
 from dovetail.core.disruption.simulations import Simulations, View
@@ -143,6 +144,11 @@ class Context:
     def homeless(self) -> frozenset[Key]:
         """Pods that need a place already and find none: a node is bought for them."""
         return self.sweep(consolidating=True).homeless if self.waiting else frozenset()
+
+    @lazy
+    def drift_loops(self) -> Loops:
+        """Drift that replacing nodes does not end."""
+        return find_loops(self.snapshot)
 
     @lazy
     def unfinished_replacements(self) -> tuple[ClusterNode, ...]:

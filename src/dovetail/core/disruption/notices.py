@@ -37,7 +37,7 @@ _OF_CONSOLIDATION = frozenset(
         "DrainWouldStall",
     }
 )
-_OF_REPLACEMENTS = frozenset({"ReplacementNotInitialized"})
+_OF_REPLACEMENTS = frozenset({"ReplacementNotInitialized", "DriftNotFixed"})
 TOLD = _BLOCKING | _OF_CONSOLIDATION | _OF_REPLACEMENTS
 """Codes of refusals that are told on nodes; the others are nobody's concern, or told on their NodePool."""
 _CONSOLIDATION = frozenset({"emptiness", "multi-node", "single-node"})
