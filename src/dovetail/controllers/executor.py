@@ -18,6 +18,7 @@ from dovetail.controllers.commit_check import CommitCheck
 from dovetail.controllers.context import Context
 from dovetail.controllers.entries import command_entry, find_facts, total
 from dovetail.controllers.figures import count_created, count_failed
+from dovetail.controllers.launch_backoff import note_given_up
 from dovetail.core.disruption.backoff import FailedCommands, after_failure
 from dovetail.core.disruption.command import Command, cheapest
 from dovetail.core.disruption.progress import TOO_LATE, Next, abandoned, judge, names_a_command, running_commands
@@ -25,6 +26,7 @@ from dovetail.core.disruption.recheck import describe, worth_waiting
 from dovetail.core.lifecycle.drain import drain_patch, is_shut, reopening_patch, taints_patch
 from dovetail.core.lifecycle.patches import conditions_patch
 from dovetail.core.provisioning.claims import claim_for
+from dovetail.core.provisioning.launch_backoff import on_record
 from dovetail.core.provisioning.room import beyond_limits
 from dovetail.model.command import (
     RECORD_ANNOTATION,
@@ -103,7 +105,8 @@ class Executor:
         """Write the command down on every node it takes away; from then on it carries itself out."""
         record = self._record(command)
         marks = {**command.annotations, REPLACES_ANNOTATION: record.id}
-        self._planned[record.id] = [_marked(claim_for(draft), marks) for draft in command.replacements]
+        known = on_record(self._context.state.snapshot(self._context.clock.now(), {}))
+        self._planned[record.id] = [_marked(claim_for(draft, known), marks) for draft in command.replacements]
         self._planned_pods[record.id] = frozenset(
             pod.metadata.uid for each in command.candidates for pod in each.moving
         )
@@ -111,8 +114,8 @@ class Executor:
         self._context.ledger.open(command_entry(command, record, considered))
         self._starting.add(record.id)
         try:
-            known = self._context.state.claims.items
-            claims = [known.get(each.claim.key, each.claim) for each in command.candidates]
+            latest = self._context.state.claims.items
+            claims = [latest.get(each.claim.key, each.claim) for each in command.candidates]
             await abreast(lambda claim: self._write(claim, record), claims)
         finally:  # a command that is not on all its candidates is taken back
             self._starting.discard(record.id)
@@ -349,6 +352,8 @@ class Executor:
             self._note_failure(state, why, failed=failed)
         for claim in abandoned(state):
             self._context.endings[claim.metadata.uid] = "rolled_back"
+            if failed:
+                await note_given_up(self._context, claim, why)
             await self._context.delete_claim(claim)
         await abreast(self._release, [claim for claim in state.candidates if not claim.deleting])
 

@@ -11,6 +11,7 @@ import msgspec
 
 from dovetail.controllers.accounting import count_removal
 from dovetail.controllers.context import Context
+from dovetail.controllers.launch_backoff import note_given_up
 from dovetail.core.lifecycle.initialization import judge_initialization
 from dovetail.core.lifecycle.liveness import judge_liveness
 from dovetail.core.lifecycle.patches import amounts, conditions_patch, finalizer_added, missing
@@ -136,10 +137,10 @@ class Lifecycle:
             message = f"NodeClaim {claim.name} event: {_short(str(error))}"
             notice = Notice(NODE_CLAIM, claim, "InsufficientCapacityError", message, warning=True)
             self._context.recorder.publish(notice)
-            await self._give_up(claim, "insufficient_capacity")
+            await self._give_up(claim, "insufficient_capacity", _short(str(error)))
             return None
-        except NodeClassNotReady:
-            await self._give_up(claim, "nodeclass_not_ready")
+        except NodeClassNotReady as error:
+            await self._give_up(claim, "nodeclass_not_ready", _short(str(error)))
             return None
         except Exception as error:
             reason = error.reason if isinstance(error, LaunchFailed) else "LaunchFailed"
@@ -206,11 +207,12 @@ class Lifecycle:
         liveness = judge_liveness(claim, self._context.clock.now())
         if liveness.reason:
             self._outcome(claim, succeeded=False)
-            await self._give_up(claim, liveness.reason)
+            await self._give_up(claim, liveness.reason, _last_message(claim))
         return liveness.wait.total_seconds() if liveness.wait is not None else None
 
-    async def _give_up(self, claim: NodeClaim, reason: str) -> None:
+    async def _give_up(self, claim: NodeClaim, reason: str, why: str) -> None:
         log.warning("deleting nodeclaim", extra={"nodeclaim": claim.name, "reason": reason})
+        await note_given_up(self._context, claim, f"{reason}: {why}" if why else reason)
         await self._context.delete_claim(claim)
         if claim.key in self._context.state.claims.items:
             self._given_up.add(claim.metadata.uid)
@@ -248,6 +250,12 @@ def _says(claim: NodeClaim, verdict: Verdict) -> bool:
 def _has_arrived(claim: NodeClaim) -> bool:
     """Whether every step is behind it."""
     return TERMINATION_FINALIZER in claim.metadata.finalizers and all(claim.has(each) for each in DEPENDENTS)
+
+
+def _last_message(claim: NodeClaim) -> str:
+    """What the step that is overdue says."""
+    found = find(claim.status.conditions, REGISTERED if claim.has(LAUNCHED) else LAUNCHED)
+    return found.message if found is not None else ""
 
 
 def _short(message: str) -> str:

@@ -76,6 +76,16 @@ _CLAIMS = (
         "From asking the provider to the instance being gone.",
     ),
 )
+_LAUNCHES = (
+    _counter(
+        "dovetail_launches_failed_total",
+        "nodepool cause",
+        "Launches that did not help the pods they were for: launch_failed, not_fitting, crowded_out.",
+    ),
+    _gauge(
+        "dovetail_nodepools_launch_backoffs", "nodepool", "Kinds of pods for which a pool launches nothing for a while."
+    ),
+)
 _NODE_METRICS = (
     _counter("karpenter_nodes_created_total", "nodepool zone", "Nodes that registered."),
     _counter("karpenter_nodes_terminated_total", "nodepool zone", "Nodes gone for good."),
@@ -258,6 +268,7 @@ METRICS: Mapping[str, Metric] = {
     metric.name: metric
     for group in (
         _CLAIMS,
+        _LAUNCHES,
         _NODE_METRICS,
         _PODS,
         _POOLS,

@@ -13,6 +13,7 @@ from dovetail.core.disruption.said import Terms
 from dovetail.core.disruption.simulations import Simulations, View
 from dovetail.core.disruption.waits import consolidation_window, has_grace
 from dovetail.core.provisioning.eligibility import displaced_pods, provisionable_pods
+from dovetail.core.provisioning.launch_backoff import Backoffs, in_force
 from dovetail.core.scheduling.rooms import still_standing
 from dovetail.core.scheduling.sweep import Sweep
 from dovetail.model.instants import subtract
@@ -144,6 +145,11 @@ class Context:
     def homeless(self) -> frozenset[Key]:
         """Pods that need a place already and find none: a node is bought for them."""
         return self.sweep(consolidating=True).homeless if self.waiting else frozenset()
+
+    @lazy
+    def launch_backoffs(self) -> Backoffs:
+        """Kinds of pods for which a NodePool launches nothing now."""
+        return in_force(self.snapshot)
 
     @lazy
     def drift_loops(self) -> Loops:

@@ -7,14 +7,16 @@ command that needs replacements is refused
 - while a replacement of an earlier command, which was rolled back, has not initialized in the same NodePool. It may
   never do so, and a command an hour would add a node an hour.
 - while one of its pods would be scheduled to a node that has not initialized.
+- while the NodePool backs off from launching nodes for such pods, because launches before did not help.
 
-Both are read from the API objects, so a restart changes nothing.
+All are read from the API objects, so a restart changes nothing.
 """
 
 from collections.abc import Sequence
 
 from dovetail.core.disruption.candidates import Candidate
 from dovetail.core.disruption.context import Context
+from dovetail.core.provisioning.launch_backoff import BACKING_OFF, refusal_message, with_kinds
 from dovetail.core.scheduling.draft import Draft
 from dovetail.core.scheduling.removal import Bounds
 from dovetail.model.conditions import find
@@ -33,6 +35,9 @@ def replacement_refusal(
     if not drafts:
         return None
     about = f"node/{candidates[0].name}"
+    waiting = _backing_off(drafts, about, context)
+    if waiting is not None:
+        return waiting
     pools = {draft.template.pool.name for draft in drafts}
     left_over = next((node for node in context.unfinished_replacements if node.nodepool_name in pools), None)
     if left_over is not None:
@@ -46,6 +51,15 @@ def replacement_refusal(
     if starting is not None:
         why = f"its pods would be scheduled to {_named(starting)}, which is not initialized yet{_awaited(starting)}"
         return Refusal(STARTING, about, why)
+    return None
+
+
+def _backing_off(drafts: Sequence[Draft], about: str, context: Context) -> Refusal | None:
+    for draft in drafts if context.launch_backoffs else ():
+        for _, kind in with_kinds(draft):
+            backoff = context.launch_backoffs.get((draft.pool_name, kind))
+            if backoff is not None:
+                return Refusal(BACKING_OFF, about, refusal_message(draft.pool_name, backoff), backoff.until)
     return None
 
 
