@@ -7,7 +7,7 @@ left behind.
 
 import hashlib
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -23,14 +23,12 @@ from dovetail.core.disruption.backoff import FailedCommands, after_failure
 from dovetail.core.disruption.command import Command, cheapest
 from dovetail.core.disruption.progress import TOO_LATE, Next, abandoned, judge, names_a_command, running_commands
 from dovetail.core.disruption.recheck import describe, worth_waiting
+from dovetail.core.disruption.replacement import replacement_claims
 from dovetail.core.lifecycle.drain import drain_patch, is_shut, reopening_patch, taints_patch
 from dovetail.core.lifecycle.patches import conditions_patch
-from dovetail.core.provisioning.claims import claim_for
-from dovetail.core.provisioning.launch_backoff import on_record
 from dovetail.core.provisioning.room import beyond_limits
 from dovetail.model.command import (
     RECORD_ANNOTATION,
-    REPLACES_ANNOTATION,
     CommandState,
     Record,
     read_record,
@@ -104,9 +102,8 @@ class Executor:
     async def start(self, command: Command, considered: Considered | None = None) -> None:
         """Write the command down on every node it takes away; from then on it carries itself out."""
         record = self._record(command)
-        marks = {**command.annotations, REPLACES_ANNOTATION: record.id}
-        known = on_record(self._context.state.snapshot(self._context.clock.now(), {}))
-        self._planned[record.id] = [_marked(claim_for(draft, known), marks) for draft in command.replacements]
+        known = self._context.state.snapshot(self._context.clock.now(), {})
+        self._planned[record.id] = replacement_claims(command, record.id, known)
         self._planned_pods[record.id] = frozenset(
             pod.metadata.uid for each in command.candidates for pod in each.moving
         )
@@ -396,11 +393,6 @@ class Executor:
             await self._context.patch_claim(claim, body)
         except NotFound:
             return
-
-
-def _marked(claim: NodeClaim, marks: Mapping[str, str]) -> NodeClaim:
-    annotations = {**claim.metadata.annotations, **marks}
-    return msgspec.structs.replace(claim, metadata=msgspec.structs.replace(claim.metadata, annotations=annotations))
 
 
 def _is_concerned(claim: NodeClaim) -> bool:

@@ -1,4 +1,4 @@
-"""Whether the replacements of a disruption may be launched now, or why not.
+"""Replacements of a disruption: whether they may be launched now, or why not, and their NodeClaims.
 
 A node that has not initialized is no room to rely on, so a simulation that decides what has to be launched leaves it
 out. But it is no reason to launch another one either: the instance is paid for and may initialize at any moment. So a
@@ -12,17 +12,22 @@ command that needs replacements is refused
 All are read from the API objects, so a restart changes nothing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+
+import msgspec
 
 from dovetail.core.disruption.candidates import Candidate
+from dovetail.core.disruption.command import Command
 from dovetail.core.disruption.context import Context
-from dovetail.core.provisioning.launch_backoff import BACKING_OFF, refusal_message, with_kinds
+from dovetail.core.provisioning.claims import claim_for
+from dovetail.core.provisioning.launch_backoff import BACKING_OFF, on_record, refusal_message, with_kinds
 from dovetail.core.scheduling.draft import Draft
 from dovetail.core.scheduling.removal import Bounds
+from dovetail.model.command import REPLACES_ANNOTATION
 from dovetail.model.conditions import find
-from dovetail.model.nodeclaim import INITIALIZED
+from dovetail.model.nodeclaim import INITIALIZED, NodeClaim
 from dovetail.model.refusal import Refusal
-from dovetail.model.snapshot import ClusterNode
+from dovetail.model.snapshot import ClusterNode, Snapshot
 
 LEFT_OVER = "ReplacementNotInitialized"
 STARTING = "DestinationNotInitialized"
@@ -52,6 +57,17 @@ def replacement_refusal(
         why = f"its pods would be scheduled to {_named(starting)}, which is not initialized yet{_awaited(starting)}"
         return Refusal(STARTING, about, why)
     return None
+
+
+def replacement_claims(command: Command, id_: str, snapshot: Snapshot) -> list[NodeClaim]:
+    """The NodeClaims to create for a command of that id."""
+    marks, backoffs = {**command.annotations, REPLACES_ANNOTATION: id_}, on_record(snapshot)
+    return [_marked(claim_for(draft, backoffs), marks) for draft in command.replacements]
+
+
+def _marked(claim: NodeClaim, marks: Mapping[str, str]) -> NodeClaim:
+    annotations = {**claim.metadata.annotations, **marks}
+    return msgspec.structs.replace(claim, metadata=msgspec.structs.replace(claim.metadata, annotations=annotations))
 
 
 def _backing_off(drafts: Sequence[Draft], about: str, context: Context) -> Refusal | None:
