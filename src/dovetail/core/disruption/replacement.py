@@ -5,7 +5,7 @@ out. But it is no reason to launch another one either: the instance is paid for 
 command that needs replacements is refused
 
 - while a replacement of an earlier command, which was rolled back, has not initialized in the same NodePool. It may
-  never do so, and a command an hour would add a node an hour.
+  never do so, and each command would add a node.
 - while one of its pods would be scheduled to a node that has not initialized.
 - while the NodePool backs off from launching nodes for such pods, because launches before did not help.
 

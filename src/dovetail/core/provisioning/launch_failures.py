@@ -4,7 +4,7 @@ Asked only of pods for which the next plan would launch a node, so none of them 
 Pods that fit on a node wait for the scheduler, or for the node to initialize, and cost nothing.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -48,7 +48,7 @@ class _Tried:
 
 def find_failures(snapshot: Snapshot, drafts: Iterable[Draft]) -> Iterator[FailedLaunch]:
     """For each NodePool and kind of pods that a node is to be launched for: the newest node that did not take them."""
-    tried_by_pool: dict[str, list[_Tried]] = {}
+    tried_by_pool: dict[str, Mapping[str, list[_Tried]]] = {}
     asked: set[tuple[str, str]] = set()
     for draft in drafts:
         pool = draft.pool_name
@@ -58,29 +58,31 @@ def find_failures(snapshot: Snapshot, drafts: Iterable[Draft]) -> Iterator[Faile
             if (pool, kind) in asked or not pod.provisionable:
                 continue
             asked.add((pool, kind))
-            tried = next((each for each in tried_by_pool[pool] if _in_vain(each, pod, kind)), None)
+            tried = next((each for each in tried_by_pool[pool].get(kind, ()) if _in_vain(each, pod, kind)), None)
             if tried is not None:
                 yield _failure(tried, kind, pod, snapshot)
 
 
-def _newest_first(pool: NodePool, snapshot: Snapshot) -> list[_Tried]:
-    found = []
+def _newest_first(pool: NodePool, snapshot: Snapshot) -> Mapping[str, list[_Tried]]:
+    """The nodes of a pool by the kinds of pods they were launched for."""
+    found: list[_Tried] = []
     for node in snapshot.nodes_by_pool.get(pool.name, ()):
         claim = node.claim
         if claim is not None and node.node is not None and not node.leaving and launched_under(claim, pool):
             said = find(claim.status.conditions, INITIALIZED)
             since = said.last_transition_time if said is not None and said.status == "True" else None
             found.append(_Tried(node, claim, since))
-    return sorted(found, key=lambda each: (str(each.claim.metadata.creation_timestamp), each.node.name), reverse=True)
+    found.sort(key=lambda each: (str(each.claim.metadata.creation_timestamp), each.node.name), reverse=True)
+    by_kind: dict[str, list[_Tried]] = {}
+    for each in found:
+        for kind in launched_for(each.claim):
+            by_kind.setdefault(kind, []).append(each)
+    return by_kind
 
 
 def _in_vain(tried: _Tried, pod: Pod, kind: str) -> bool:
-    """Whether a node was launched for such pods and took none of them."""
-    return (
-        tried.was_offered(pod)
-        and kind in launched_for(tried.claim)
-        and not any(pod_kind(each) == kind for each in tried.node.pods)
-    )
+    """Whether a node that was launched for such pods took none of them."""
+    return tried.was_offered(pod) and not any(pod_kind(each) == kind for each in tried.node.pods)
 
 
 def _failure(tried: _Tried, kind: str, pod: Pod, snapshot: Snapshot) -> FailedLaunch:
