@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acceptance.fleet import cluster, drifted, free, said, worker
+from acceptance.fleet import cluster, drifted, free, owned, said, worker
 from builders import LARGE, NOON, nodepool, pod, snapshot
 from dovetail.core.provisioning.launch_backoff import (
     BACKOFF_ANNOTATION,
@@ -85,6 +85,13 @@ def test_a_node_that_cannot_take_the_pod_it_was_launched_for_holds_the_next_laun
     assert (refusal.code, refusal.until) == ("LaunchBackoff", NOON + MINUTE)
     assert "node n was launched for it and cannot take it" in refusal.message
     assert "quarantine" in refusal.message
+
+
+def test_daemons_that_take_more_than_expected_are_no_pods_of_others():
+    daemon = owned("agent", "n", "DaemonSet", cpu="3", spec={"tolerations": [{"operator": "Exists"}]})
+    plan = plan_provisioning(snapshot([WAITING], [launched("n", daemon)], [nodepool()]))
+    assert (plan.launches, [each.cause for each in plan.failures]) == ((), [Cause.NOT_FITTING])
+    assert "Insufficient cpu" in plan.refusals[0].message
 
 
 def test_what_is_on_record_holds_until_its_time_and_not_longer():
