@@ -9,6 +9,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 APART = frozenset(
     {
+        "test_brakes.py",
         "test_daemonset_requests.py",
         "test_deploy.py",
         "test_disruption.py",
@@ -22,6 +23,7 @@ APART = frozenset(
     }
 )
 LONGEST = (
+    "test_brakes.py",
     "test_scheduler_agreement.py",
     "test_life.py",
     "test_deploy.py",

@@ -49,6 +49,9 @@ class Context(Ports):
     buying: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held from looking at limits until what was bought is seen, so that no two buyers spend the same room."""
 
+    noting: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while a failed launch is written on its NodePool: launches fail by the dozen."""
+
     async def patch_claim(self, claim: NodeClaim, body: dict[str, Any], *, status: bool = False) -> NodeClaim:
         """Patch the very version that was read; the answer is what the next decision sees."""
         patch = Patch(body, claim.metadata.resource_version, "status" if status else "")

@@ -116,6 +116,7 @@ class Disruption:
         if blind:
             return False
         self._telling.paused(context)
+        self._telling.drift_loops(context)
         refused: dict[str, tuple[Refusal, ...]] = {}
         for method in METHODS:
             if method.reason in VALIDATED:

@@ -18,17 +18,17 @@ from dovetail.controllers.commit_check import CommitCheck
 from dovetail.controllers.context import Context
 from dovetail.controllers.entries import command_entry, find_facts, total
 from dovetail.controllers.figures import count_created, count_failed
+from dovetail.controllers.launch_backoff import note_given_up
 from dovetail.core.disruption.backoff import FailedCommands, after_failure
 from dovetail.core.disruption.command import Command, cheapest
 from dovetail.core.disruption.progress import TOO_LATE, Next, abandoned, judge, names_a_command, running_commands
 from dovetail.core.disruption.recheck import describe, worth_waiting
+from dovetail.core.disruption.replacement import replacement_claims
 from dovetail.core.lifecycle.drain import drain_patch, is_shut, reopening_patch, taints_patch
 from dovetail.core.lifecycle.patches import conditions_patch
-from dovetail.core.provisioning.claims import claim_for
 from dovetail.core.provisioning.room import beyond_limits
 from dovetail.model.command import (
     RECORD_ANNOTATION,
-    REPLACES_ANNOTATION,
     CommandState,
     Record,
     read_record,
@@ -102,7 +102,8 @@ class Executor:
     async def start(self, command: Command, considered: Considered | None = None) -> None:
         """Write the command down on every node it takes away; from then on it carries itself out."""
         record = self._record(command)
-        self._planned[record.id] = [self._replacement(draft, record) for draft in map(claim_for, command.replacements)]
+        known = self._context.state.snapshot(self._context.clock.now(), {})
+        self._planned[record.id] = replacement_claims(command, record.id, known)
         self._planned_pods[record.id] = frozenset(
             pod.metadata.uid for each in command.candidates for pod in each.moving
         )
@@ -110,8 +111,8 @@ class Executor:
         self._context.ledger.open(command_entry(command, record, considered))
         self._starting.add(record.id)
         try:
-            known = self._context.state.claims.items
-            claims = [known.get(each.claim.key, each.claim) for each in command.candidates]
+            latest = self._context.state.claims.items
+            claims = [latest.get(each.claim.key, each.claim) for each in command.candidates]
             await abreast(lambda claim: self._write(claim, record), claims)
         finally:  # a command that is not on all its candidates is taken back
             self._starting.discard(record.id)
@@ -144,10 +145,6 @@ class Executor:
             cost_before=sum(each.price for each in command.candidates),
             cost_after=sum(map(cheapest, command.replacements)),
         )
-
-    def _replacement(self, claim: NodeClaim, record: Record) -> NodeClaim:
-        marked = {**claim.metadata.annotations, REPLACES_ANNOTATION: record.id}
-        return msgspec.structs.replace(claim, metadata=msgspec.structs.replace(claim.metadata, annotations=marked))
 
     async def reconcile(self, command: str) -> float | None:
         """Bring one command a step further."""
@@ -351,6 +348,8 @@ class Executor:
             self._note_failure(state, why, failed=failed)
         for claim in abandoned(state):
             self._context.endings[claim.metadata.uid] = "rolled_back"
+            if failed:
+                await note_given_up(self._context, claim, why)
             await self._context.delete_claim(claim)
         await abreast(self._release, [claim for claim in state.candidates if not claim.deleting])
 

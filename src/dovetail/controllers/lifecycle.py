@@ -11,6 +11,7 @@ import msgspec
 
 from dovetail.controllers.accounting import count_removal
 from dovetail.controllers.context import Context
+from dovetail.controllers.launch_backoff import note_given_up
 from dovetail.core.lifecycle.initialization import judge_initialization
 from dovetail.core.lifecycle.liveness import judge_liveness
 from dovetail.core.lifecycle.patches import amounts, conditions_patch, finalizer_added, missing
@@ -24,7 +25,7 @@ from dovetail.model.node import Node
 from dovetail.model.nodeclaim import DEPENDENTS, INITIALIZED, LAUNCHED, REGISTERED, NodeClaim
 from dovetail.model.wire import Key
 from dovetail.ports.cluster import Notice
-from dovetail.ports.errors import CloudError, InsufficientCapacity, LaunchFailed, NodeClassNotReady
+from dovetail.ports.errors import InsufficientCapacity, LaunchFailed, NodeClassNotReady, WorldError
 from dovetail.runtime.reconciler import Reconciler
 
 log = logging.getLogger(__name__)
@@ -80,6 +81,14 @@ class Lifecycle:
             return None
         if claim.metadata.uid in self._given_up:
             return None  # a second launch would find something else to buy, for nobody
+        try:
+            return await self._advance(claim)
+        except Exception:  # whatever it is: a claim that makes no progress is given up in time
+            await self._check_failed(claim)
+            raise
+
+    async def _advance(self, claim: NodeClaim) -> float | None:
+        key = claim.key
         if TERMINATION_FINALIZER not in claim.metadata.finalizers:
             claim = await self._context.patch_claim(claim, finalizer_added(claim, TERMINATION_FINALIZER))
         if is_unknown(claim.status.conditions, LAUNCHED):
@@ -92,6 +101,18 @@ class Lifecycle:
         if self._waits_for_news(claim):
             self.reconciler.caught_up(key)
         return wait
+
+    async def _check_failed(self, claim: NodeClaim) -> None:
+        """Give up a claim whose step failed once it is overdue; retry at its deadline even if the back-off is longer.
+
+        Conditions written by the failed step count: the claim is taken from the state where it is newer.
+        """
+        known = self._context.state.claims.items.get(claim.key)
+        if known is None or known.deleting or known.metadata.uid != claim.metadata.uid:
+            return
+        wait = await self._check_liveness(known)
+        if wait is not None:
+            self.reconciler.add(known.key, wait)
 
     def _waits_for_news(self, claim: NodeClaim) -> bool:
         """Whether all that was heard meanwhile is what we wrote, and there is no step before more is heard."""
@@ -106,23 +127,25 @@ class Lifecycle:
         )
 
     async def _launch(self, claim: NodeClaim) -> NodeClaim | None:
-        """The claim with its instance, or None if the claim was given up. Other failures are shown and raised."""
+        """The claim with its instance, or None if the claim was given up. Any other failure is shown and raised.
+
+        Providers fail with more than CloudErrors: kwok creates Nodes, which an admission policy may refuse.
+        """
         try:
             instance = await self._context.cloud.launch(claim)
         except InsufficientCapacity as error:
             message = f"NodeClaim {claim.name} event: {_short(str(error))}"
             notice = Notice(NODE_CLAIM, claim, "InsufficientCapacityError", message, warning=True)
             self._context.recorder.publish(notice)
-            await self._give_up(claim, "insufficient_capacity")
+            await self._give_up(claim, "insufficient_capacity", _short(str(error)))
             return None
-        except NodeClassNotReady:
-            await self._give_up(claim, "nodeclass_not_ready")
+        except NodeClassNotReady as error:
+            await self._give_up(claim, "nodeclass_not_ready", _short(str(error)))
             return None
-        except CloudError as error:
+        except Exception as error:
             reason = error.reason if isinstance(error, LaunchFailed) else "LaunchFailed"
-            verdict = Verdict(LAUNCHED, "Unknown", reason, _short(str(error)))
-            claim = await self._judge(claim, verdict)
-            await self._check_liveness(claim)
+            message = str(error) if isinstance(error, WorldError) else f"{type(error).__name__}: {error}"
+            await self._judge(claim, Verdict(LAUNCHED, "Unknown", reason, _short(message)))
             raise
         return await self._launched(claim, instance)
 
@@ -184,11 +207,12 @@ class Lifecycle:
         liveness = judge_liveness(claim, self._context.clock.now())
         if liveness.reason:
             self._outcome(claim, succeeded=False)
-            await self._give_up(claim, liveness.reason)
+            await self._give_up(claim, liveness.reason, _last_message(claim))
         return liveness.wait.total_seconds() if liveness.wait is not None else None
 
-    async def _give_up(self, claim: NodeClaim, reason: str) -> None:
+    async def _give_up(self, claim: NodeClaim, reason: str, why: str) -> None:
         log.warning("deleting nodeclaim", extra={"nodeclaim": claim.name, "reason": reason})
+        await note_given_up(self._context, claim, f"{reason}: {why}" if why else reason)
         await self._context.delete_claim(claim)
         if claim.key in self._context.state.claims.items:
             self._given_up.add(claim.metadata.uid)
@@ -225,6 +249,12 @@ def _says(claim: NodeClaim, verdict: Verdict) -> bool:
 def _has_arrived(claim: NodeClaim) -> bool:
     """Whether every step is behind it."""
     return TERMINATION_FINALIZER in claim.metadata.finalizers and all(claim.has(each) for each in DEPENDENTS)
+
+
+def _last_message(claim: NodeClaim) -> str:
+    """What the step that is overdue says."""
+    found = find(claim.status.conditions, REGISTERED if claim.has(LAUNCHED) else LAUNCHED)
+    return found.message if found is not None else ""
 
 
 def _short(message: str) -> str:

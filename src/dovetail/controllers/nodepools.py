@@ -22,7 +22,7 @@ from dovetail.manifest.validation import validate_nodepool
 from dovetail.model.conditions import ConditionList, Verdict, find
 from dovetail.model.kinds import NODE_POOL
 from dovetail.model.labels import INITIALIZED as INITIALIZED_LABEL
-from dovetail.model.labels import NODEPOOL, NODEPOOL_HASH, NODEPOOL_HASH_VERSION
+from dovetail.model.labels import NODE_CLASS_STATE, NODEPOOL, NODEPOOL_HASH, NODEPOOL_HASH_VERSION
 from dovetail.model.labels import REGISTERED as REGISTERED_LABEL
 from dovetail.model.node import Node
 from dovetail.model.nodeclaim import DRIFTED, INITIALIZED, INSTANCE_TERMINATING, REGISTERED, NodeClaim
@@ -30,6 +30,7 @@ from dovetail.model.nodepool import NodePool, NodePoolSpec
 from dovetail.model.repair import policies_without_effect
 from dovetail.model.snapshot import ClusterNode
 from dovetail.model.wire import Condition, Key, Unreadable
+from dovetail.ports.cloud import NodeClassState
 from dovetail.ports.cluster import Notice, Patch
 from dovetail.ports.errors import Invalid
 from dovetail.runtime.abreast import abreast
@@ -122,11 +123,12 @@ class NodePools:
         pool = self._context.state.nodepools.items.get(key)
         if pool is None or not self._context.cloud.supports(pool.node_class_ref):
             return None
-        pool = await self._stamp(pool)
+        node_class = await self._context.cloud.node_class(pool.node_class_ref)
+        pool = await self._stamp(pool, node_class)
         for fault in policies_without_effect(pool, self._context.cloud.repair_statements()):
             notice = Notice(NODE_POOL, pool, "RepairPolicyWithoutEffect", str(fault), warning=True)
             self._context.recorder.publish(notice)
-        await self._report(pool)
+        await self._report(pool, node_class)
         return RECHECK_SECONDS
 
     async def _report_unreadable(self, bad: Unreadable) -> None:
@@ -139,15 +141,19 @@ class NodePools:
         with contextlib.suppress(Invalid):  # written, but the answer is as unreadable as the pool
             await self._context.cluster.patch(NODE_POOL, bad.key, patch)
 
-    async def _stamp(self, pool: NodePool) -> NodePool:
-        """Write the fingerprint. After a change of version, claims are re-stamped first, unless they have drifted."""
+    async def _stamp(self, pool: NodePool, node_class: NodeClassState | None) -> NodePool:
+        """Write the fingerprint and the state of the node class.
+
+        After a change of version, claims are re-stamped first, unless they have drifted.
+        """
         fingerprint = {NODEPOOL_HASH: template_hash(pool), NODEPOOL_HASH_VERSION: HASH_VERSION}
+        state = {NODE_CLASS_STATE: node_class.state} if node_class is not None and node_class.state else {}
         present = pool.metadata.annotations
-        if all(present.get(name) == value for name, value in fingerprint.items()):
+        if all(present.get(name) == value for name, value in (fingerprint | state).items()):
             return pool
         if present.get(NODEPOOL_HASH_VERSION) != HASH_VERSION:
             await self._restamp_claims(pool.name, fingerprint)
-        patch = Patch({"metadata": {"annotations": fingerprint}}, pool.metadata.resource_version)
+        patch = Patch({"metadata": {"annotations": fingerprint | state}}, pool.metadata.resource_version)
         written = await self._context.cluster.patch(NODE_POOL, pool.key, patch)
         return self._context.state.observe(NODE_POOL, written)
 
@@ -165,12 +171,11 @@ class NodePools:
         """The pool with the conditions it should have. Nothing is written."""
         if not self._context.cloud.supports(pool.node_class_ref):
             return pool
-        _, conditions = await self._judge(pool)
+        _, conditions = self._judge(pool, await self._context.cloud.node_class(pool.node_class_ref))
         return msgspec.structs.replace(pool, status=msgspec.structs.replace(pool.status, conditions=conditions))
 
-    async def _judge(self, pool: NodePool) -> tuple[int, tuple[Condition, ...]]:
+    def _judge(self, pool: NodePool, node_class: NodeClassState | None) -> tuple[int, tuple[Condition, ...]]:
         """The generation of its node class, and the conditions that follow from both."""
-        node_class = await self._context.cloud.node_class(pool.node_class_ref)
         generation = node_class.generation if node_class is not None else 0
         verdict = judge_node_class(
             found=node_class is not None,
@@ -179,8 +184,8 @@ class NodePools:
         )
         return generation, self._conditions(pool, generation, verdict)
 
-    async def _report(self, pool: NodePool) -> None:
-        generation, conditions = await self._judge(pool)
+    async def _report(self, pool: NodePool, node_class: NodeClassState | None) -> None:
+        generation, conditions = self._judge(pool, node_class)
         tally = self._tally(pool.name)
         written, number = amounts(tally.resources), tally.nodes
         unchanged = (

@@ -7,6 +7,7 @@ scheduler does that once the nodes are up. What cannot be helped is told on the 
 import asyncio
 import logging
 import math
+from collections import Counter
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
@@ -15,6 +16,7 @@ from dovetail.controllers.context import Context
 from dovetail.controllers.entries import launch_entry, launch_id
 from dovetail.controllers.figures import count_created
 from dovetail.controllers.gates import read_gates
+from dovetail.controllers.launch_backoff import note_failures
 from dovetail.controllers.weighing import weighed_launch, weighed_pods
 from dovetail.core.lifecycle.deadline import read_deadline
 from dovetail.core.provisioning.eligibility import AHEAD, NOT_FOR_US
@@ -148,6 +150,7 @@ class Provisioner:
         began = asyncio.get_running_loop().time()
         plan = plan_provisioning(snapshot, respect_preferences=self._gates.respect_preferences, register=self._register)
         self._measure(plan, asyncio.get_running_loop().time() - began)
+        await note_failures(context, plan.failures)
         self._tell(plan)
         pods = weighed_pods(plan.refusals)
         await asyncio.gather(*(self._launch(launch, pods) for launch in plan.launches))
@@ -188,6 +191,8 @@ class Provisioner:
         unschedulable = float(len(plan.refusals) - ignored)
         metrics.show("karpenter_scheduler_unschedulable_pods_count", {("provisioner",): unschedulable})
         metrics.show("karpenter_scheduler_ignored_pods_count", {(): float(ignored)})
+        backing_off = Counter(pool for pool, _ in plan.backoffs)
+        metrics.show("dovetail_nodepools_launch_backoffs", {(pool,): float(n) for pool, n in backing_off.items()})
 
     def _nominate(self, pod: Pod, where: str) -> None:
         message = f"Pod should schedule on: {where}"

@@ -12,6 +12,7 @@ from dovetail.controllers.context import Context
 from dovetail.core.disruption.balance import BALANCED, weigh
 from dovetail.core.disruption.command import Command
 from dovetail.core.disruption.context import Context as Pass
+from dovetail.core.disruption.drift_loop import loop_message
 from dovetail.core.disruption.notices import (
     APPROVED,
     BLOCKED,
@@ -102,6 +103,15 @@ class Telling:
             if pause is not None and look.snapshot.pause != UNREAD:
                 said = str(pause)
                 self._publish(Notice(NODE_POOL, pool, PAUSED, said[:1].upper() + said[1:], warning=bool(pause.fault)))
+
+    def drift_loops(self, look: Pass) -> None:
+        """Pools whose nodes are not replaced for a drift, because their replacements are drifted as well."""
+        loops = look.drift_loops
+        for (name, reason), node in loops.items():
+            said = loop_message(name, reason, node)
+            message = said[:1].upper() + said[1:]
+            self._publish(Notice(NODE_POOL, look.snapshot.nodepools[name], BLOCKED, message, warning=True))
+        self._context.metrics.show("dovetail_nodepools_drift_stopped", dict.fromkeys(loops, 1.0))
 
     def budgets(self, reason: Reason, look: Pass) -> None:
         """Pools whose budgets allow nothing for a reason, or cannot be understood."""

@@ -76,6 +76,16 @@ _CLAIMS = (
         "From asking the provider to the instance being gone.",
     ),
 )
+_LAUNCHES = (
+    _counter(
+        "dovetail_launches_failed_total",
+        "nodepool cause",
+        "Launches that did not help the pods they were for: launch_failed, not_fitting, crowded_out.",
+    ),
+    _gauge(
+        "dovetail_nodepools_launch_backoffs", "nodepool", "Kinds of pods for which a pool launches nothing for a while."
+    ),
+)
 _NODE_METRICS = (
     _counter("karpenter_nodes_created_total", "nodepool zone", "Nodes that registered."),
     _counter("karpenter_nodes_terminated_total", "nodepool zone", "Nodes gone for good."),
@@ -169,6 +179,11 @@ _DISRUPTION = (
     ),
     _histogram("karpenter_consolidation_score", "decision nodepool policy", "Scores of the Balanced policy.", SCORES),
     _counter("karpenter_consolidation_moves_total", "decision nodepool policy", "Moves approved or rejected."),
+    _gauge(
+        "dovetail_nodepools_drift_stopped",
+        "nodepool reason",
+        "1 while drift is stopped because replacements are drifted for the same reason.",
+    ),
     _gauge("dovetail_disruption_refusals", "method code", "Nodes left alone in the last pass, and why."),
     _gauge("dovetail_disruption_unevaluated_nodes", "", "Managed nodes the last pass did not look at. Should be 0."),
     _gauge("dovetail_commands_running", "reason", "Commands under way."),
@@ -269,6 +284,7 @@ METRICS: Mapping[str, Metric] = {
     metric.name: metric
     for group in (
         _CLAIMS,
+        _LAUNCHES,
         _NODE_METRICS,
         _PODS,
         _POOLS,

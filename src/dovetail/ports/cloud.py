@@ -27,6 +27,8 @@ class NodeClassState:
     generation: int
     deleting: bool
     ready: Condition | None
+    state: str = ""
+    """A digest of all that drift is judged by; empty where nothing can drift."""
 
 
 class CloudProvider(Protocol):

@@ -49,9 +49,17 @@ class Fleets:
     """The reservations that templates aim at."""
     reserved: dict[str, str] = field(default_factory=dict)
     """The reservations that instances draw on, which moto forgets."""
+    tenancies: dict[str, str] = field(default_factory=dict)
+    """The tenancies of templates."""
+    tenants: dict[str, str] = field(default_factory=dict)
+    """The tenancies of instances, which moto forgets as well."""
 
     def amend(self, content: bytes) -> bytes:
-        """Instances as launched on the clock of the story, with the reservations they draw on."""
+        """Instances as launched on the clock of the story, with their reservations and tenancies."""
+        for id_, tenancy in self.tenants.items():
+            before, told, after = content.partition(f"<instanceId>{id_}</instanceId>".encode())
+            said = f"<tenancy>{tenancy}</tenancy>".encode()
+            content = before + told + after.replace(b"<tenancy>default</tenancy>", said, 1)
         for id_, reservation in self.reserved.items():
             told = f"<instanceId>{id_}</instanceId>".encode()
             content = content.replace(
@@ -67,7 +75,8 @@ class Fleets:
         return _LAUNCHED.sub(launched, content) if self.launched_at else content
 
     def learn(self, given: dict[str, str]) -> None:
-        """Keep the security groups of a template, and the reservation it aims at."""
+        """Keep the security groups of a template, its tenancy, and the reservation it aims at."""
+        self.tenancies[given.get("LaunchTemplateName", "")] = given.get("LaunchTemplateData.Placement.Tenancy", "")
         aim = "LaunchTemplateData.CapacityReservationSpecification.CapacityReservationTarget.CapacityReservationId"
         if aim in given:
             self.targets[given["LaunchTemplateName"]] = given[aim]
@@ -116,6 +125,8 @@ class Fleets:
         ids = re.findall(rb"<instanceIds>(.*?)</instanceIds>", content, re.DOTALL)
         for id_ in re.findall(rb"i-[0-9a-f]+", b" ".join(ids)):
             self.launched.append(id_.decode())
+            if self.tenancies.get(template, "default") != "default":
+                self.tenants[id_.decode()] = self.tenancies[template]
             if template in self.targets:
                 self.reserved[id_.decode()] = self.targets[template]
             if self.clock is not None:

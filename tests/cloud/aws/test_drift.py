@@ -122,12 +122,16 @@ def test_a_new_image_behind_the_alias_is_drift_without_a_change_of_the_class(liv
     async def story(account):
         claim = await grown(account)
         generation = (await account.read()).metadata.generation
+        state = (await account.provider.node_class(claim.spec.node_class_ref)).state
+        await changed(account)
+        assert (await account.provider.node_class(claim.spec.node_class_ref)).state == state
         await account.new_image(parameter("arm64"), "arm64")
         await changed(account)
         assert await account.provider.drift(claim) == ""  # it is not for this machine
         await account.new_image(parameter("x86_64"), "x86_64")
         await changed(account)
         assert await account.provider.drift(claim) == "AMIDrift"
+        assert (await account.provider.node_class(claim.spec.node_class_ref)).state != state  # so it is no loop
         assert (await account.read()).metadata.generation == generation
 
     live(story)

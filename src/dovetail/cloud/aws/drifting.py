@@ -4,7 +4,10 @@ What instances are made from is compared by fingerprint; subnets, security group
 resolve to now. What cannot be told is not drift: a class that nobody has resolved since it changed says nothing.
 """
 
+import hashlib
 from collections.abc import Iterable
+
+import msgspec
 
 from dovetail.cloud.aws.instances import Ec2Instance
 from dovetail.cloud.aws.labels import CLASS_HASH, CLASS_HASH_VERSION
@@ -24,6 +27,16 @@ CAPACITY_RESERVATION_DRIFT = "CapacityReservationDrift"
 
 class DriftUnknown(CloudError):
     """The class does not say now what an instance should be."""
+
+
+def state_of(node_class: EC2NodeClass) -> str:
+    """A digest of all that drift is judged by: the class as it is written, and what it resolves to."""
+    status = node_class.status
+    resolved = [sorted(each.id for each in some) for some in (status.security_groups, status.subnets)]
+    reserved = sorted(each.id for each in status.capacity_reservations)
+    images = [each.id for each in status.amis]  # in their order: the first that suits is used
+    content = msgspec.json.encode([node_class.metadata.generation, images, *resolved, reserved])
+    return hashlib.sha256(content).hexdigest()[:16]
 
 
 def static_drift(claim: NodeClaim, node_class: EC2NodeClass) -> str:

@@ -38,6 +38,7 @@ class Ec2Instance:
     subnet_id: str
     security_groups: frozenset[str]
     reservation_id: str = ""
+    tenancy: str = "default"
     launched_at: datetime | None = None
     tags: Mapping[str, str] = field(default_factory=dict)
 
@@ -186,6 +187,7 @@ def read_instance(said: Mapping[str, Any]) -> Ec2Instance:
         subnet_id=said.get("SubnetId", ""),
         security_groups=frozenset(_groups(said)),
         reservation_id=reservation,
+        tenancy=said["Placement"].get("Tenancy") or "default",
         launched_at=launched_at.astimezone(UTC) if launched_at is not None else None,
         tags={each["Key"]: each["Value"] for each in said.get("Tags", ())},
     )

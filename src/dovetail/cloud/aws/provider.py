@@ -22,7 +22,7 @@ from dovetail.cloud.aws.catalog.room import Margins
 from dovetail.cloud.aws.catalog.unavailable import Sold, Unavailable
 from dovetail.cloud.aws.cluster import EksCluster
 from dovetail.cloud.aws.demotion import Demotion
-from dovetail.cloud.aws.drifting import CAPACITY_RESERVATION_DRIFT, DriftUnknown, resolved_drift, static_drift
+from dovetail.cloud.aws.drifting import CAPACITY_RESERVATION_DRIFT, DriftUnknown, resolved_drift, state_of, static_drift
 from dovetail.cloud.aws.instances import Instances, instance_id
 from dovetail.cloud.aws.labels import INSTANCE_LABELS, NODE_CLASS_LABEL, OFFERING_LABELS
 from dovetail.cloud.aws.launching.choosing import Option
@@ -166,7 +166,11 @@ class AwsProvider:
         if found is None:
             return None
         return NodeClassState(
-            name=found.name, generation=found.metadata.generation, deleting=found.deleting, ready=readiness(found)
+            name=found.name,
+            generation=found.metadata.generation,
+            deleting=found.deleting,
+            ready=readiness(found),
+            state=state_of(found),
         )
 
     async def instance_types(self, pool: NodePool) -> tuple[InstanceType, ...]:

@@ -1,6 +1,7 @@
 """A disruption as decided: which nodes go and why, what has to be there first, and what it saves."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from dovetail.core.disruption.candidates import Candidate
@@ -25,6 +26,8 @@ class Command:
     reason: Reason
     candidates: tuple[Candidate, ...]
     replacements: tuple[Draft, ...] = ()
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    """What its replacements carry beside what their drafts say."""
 
     @property
     def decision(self) -> Decision:

@@ -8,12 +8,14 @@ from functools import partial
 
 from dovetail.core.disruption.allowance import Allowance, NodeCounts, allowance, count_nodes
 from dovetail.core.disruption.candidates import Candidate, find_candidates, node_price
+from dovetail.core.disruption.drift_loop import Loops, find_loops
 from dovetail.core.disruption.facts import FactBook
 from dovetail.core.disruption.said import Terms
 from dovetail.core.disruption.simulations import Simulations, View
 from dovetail.core.disruption.waits import consolidation_window, has_grace
 from dovetail.core.failure import attempt
 from dovetail.core.provisioning.eligibility import displaced_pods, provisionable_pods
+from dovetail.core.provisioning.launch_backoff import Backoffs, in_force
 from dovetail.core.scheduling.rooms import still_standing
 from dovetail.core.scheduling.sweep import Sweep
 from dovetail.model.instants import subtract
@@ -22,7 +24,7 @@ from dovetail.model.lazy import lazy
 from dovetail.model.pod import Pod
 from dovetail.model.reason import Reason
 from dovetail.model.refusal import Refusal
-from dovetail.model.snapshot import Snapshot
+from dovetail.model.snapshot import ClusterNode, Snapshot
 from dovetail.model.wire import Key
 from dovetail.model.workload import PodDisruptionBudget
 
@@ -151,6 +153,28 @@ class Context:
     def homeless(self) -> frozenset[Key]:
         """Pods that need a place already and find none: a node is bought for them."""
         return self.sweep(consolidating=True).homeless if self.waiting else frozenset()
+
+    @lazy
+    def launch_backoffs(self) -> Backoffs:
+        """Kinds of pods for which a NodePool launches nothing now."""
+        return in_force(self.snapshot)
+
+    @lazy
+    def drift_loops(self) -> Loops:
+        """Drift that replacing nodes does not end."""
+        return find_loops(self.snapshot)
+
+    @lazy
+    def unfinished_replacements(self) -> tuple[ClusterNode, ...]:
+        """Nodes launched to replace others by a command that has ended, and that have not initialized."""
+        return tuple(
+            node
+            for node in self.snapshot.nodes
+            if node.replaces
+            and not node.initialized
+            and not node.deleting
+            and node.replaces not in self.snapshot.running_commands
+        )
 
     @lazy
     def _unready(self) -> frozenset[str]:

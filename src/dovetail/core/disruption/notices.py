@@ -51,7 +51,8 @@ _OF_CONSOLIDATION = frozenset(
         "DrainWouldStall",
     }
 )
-TOLD = _BLOCKING | _OF_CONSOLIDATION
+_OF_REPLACEMENTS = frozenset({"ReplacementNotInitialized", "DriftNotFixed"})
+TOLD = _BLOCKING | _OF_CONSOLIDATION | _OF_REPLACEMENTS
 """Codes of refusals that are told on nodes; the others are nobody's concern, or told on their NodePool."""
 _CONSOLIDATION = frozenset({"emptiness", "multi-node", "single-node"})
 
@@ -62,6 +63,8 @@ def refused(method: str, refusal: Refusal, node: ClusterNode) -> tuple[str, str]
         return BLOCKED, _capital(refusal.message) + _lasting(refusal)
     if refusal.code == "Unschedulable" and method not in _CONSOLIDATION:
         return BLOCKED, _capital(refusal.message)
+    if refusal.code in _OF_REPLACEMENTS:
+        return UNCONSOLIDATABLE if method in _CONSOLIDATION else BLOCKED, _capital(refusal.message)
     if refusal.code == "InstanceTypeUnknown":
         return UNCONSOLIDATABLE, f'Instance Type "{node.labels.get(INSTANCE_TYPE, "")}" not found'
     if refusal.code in _OF_CONSOLIDATION:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 
 from dovetail.core.disruption.waits import consolidation_wait, drift_wait, emptiness_wait, expiration_wait, grace_wait
+from dovetail.core.provisioning.launch_backoff import in_force
 from dovetail.model.nodepool import NodePool
 from dovetail.model.pool_budgets import read_budgets
 from dovetail.model.protection import protection
@@ -60,6 +61,7 @@ def next_turn(
     turns = turns or Turns()
     turns.shrink(len(snapshot.nodes))
     instants: list[datetime] = [until for until in backing_off.values() if until > now]
+    instants.extend(backoff.until for backoff in in_force(snapshot).values())
     for pool in snapshot.nodepools.values():
         instants.extend(_edges(pool, now))
         paused = snapshot.pause_of(pool.name)

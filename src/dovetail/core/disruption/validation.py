@@ -14,6 +14,7 @@ from dovetail.core.disruption.command import Command
 from dovetail.core.disruption.context import Context
 from dovetail.core.disruption.methods import METHODS
 from dovetail.core.disruption.methods.base import Method, expecting
+from dovetail.core.disruption.replacement import replacement_refusal
 from dovetail.core.disruption.stalling import stall_refusal
 from dovetail.core.scheduling.removal import Bounds
 from dovetail.model.reason import Reason
@@ -88,9 +89,11 @@ def _simulated_again(command: Command, survivors: list[Candidate], context: Cont
     for planned, fresh in zip(command.replacements, outcome.drafts, strict=True):
         if not planned.type_names <= fresh.type_names:
             return _gone(command, "scheduling: the replacement could be something else by now")
-    stall = stall_refusal(survivors, context, len(command.replacements))
-    if stall is not None:
-        return _gone(command, f"scheduling: {stall.message}")
+    hindrance = stall_refusal(survivors, context, len(command.replacements)) or replacement_refusal(
+        survivors, command.replacements, bounds, context, consolidating=True
+    )
+    if hindrance is not None:
+        return _gone(command, f"scheduling: {hindrance.message}")
     return Command(command.method, command.reason, tuple(survivors), command.replacements)
 
 

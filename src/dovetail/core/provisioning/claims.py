@@ -8,8 +8,9 @@ from collections.abc import Sequence
 import msgspec
 
 from dovetail.core.lifecycle.hashing import HASH_VERSION, template_hash
+from dovetail.core.provisioning.launch_backoff import Backoffs, launch_annotations
 from dovetail.core.scheduling.draft import Draft
-from dovetail.core.scheduling.template import LIFECYCLE_LABELS, Choice, Template
+from dovetail.core.scheduling.template import LIFECYCLE_LABELS, Choice
 from dovetail.model.catalog import InstanceType
 from dovetail.model.labels import (
     CAPACITY_TYPE,
@@ -29,16 +30,17 @@ from dovetail.model.resources import Resources, add
 from dovetail.model.wire import ObjectMeta, OwnerReference
 
 MAX_TYPES = 600
+NO_BACKOFFS: Backoffs = {}
 NEVER_ON_CLAIMS = (HOSTNAME, *LIFECYCLE_LABELS)
 
 
-def claim_for(draft: Draft) -> NodeClaim:
-    """The NodeClaim that asks for what the draft became."""
+def claim_for(draft: Draft, backoffs: Backoffs = NO_BACKOFFS) -> NodeClaim:
+    """The NodeClaim that asks for what the draft became. `backoffs` are the failed launches on record."""
     pool = draft.template.pool
     template = pool.spec.template.spec
     ordered = draft.choices[:MAX_TYPES]
     return NodeClaim(
-        metadata=_metadata(draft.template, draft.requirements),
+        metadata=_metadata(draft, backoffs),
         spec=NodeClaimSpec(
             taints=template.taints,
             startup_taints=template.startup_taints,
@@ -91,7 +93,8 @@ def _least_overhead(choices: Sequence[Choice]) -> Resources:
     return least
 
 
-def _metadata(template: Template, requirements: Requirements) -> ObjectMeta:
+def _metadata(draft: Draft, backoffs: Backoffs) -> ObjectMeta:
+    template, requirements = draft.template, draft.requirements
     pool, defined, well_known = template.pool, template.defined, template.well_known
     ref = pool.node_class_ref
     custom = {
@@ -106,6 +109,7 @@ def _metadata(template: Template, requirements: Requirements) -> ObjectMeta:
             **pool.spec.template.metadata.annotations,
             NODEPOOL_HASH: template_hash(pool),
             NODEPOOL_HASH_VERSION: HASH_VERSION,
+            **launch_annotations(draft, backoffs),
         },
         finalizers=(TERMINATION_FINALIZER,),  # there before anything can be launched for it
         owner_references=(

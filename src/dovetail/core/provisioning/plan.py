@@ -1,16 +1,27 @@
 """What to launch for the pods that wait: the whole provisioning decision over one snapshot."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from dovetail.core.failure import find_culprits, internal_error
 from dovetail.core.provisioning.claims import claim_for
 from dovetail.core.provisioning.eligibility import displaced_pods, provisionable_pods, usable_pools
 from dovetail.core.provisioning.held import revise
+from dovetail.core.provisioning.launch_backoff import (
+    BACKING_OFF,
+    Backoffs,
+    FailedLaunch,
+    after_failure,
+    on_record,
+    refusal_message,
+    with_kinds,
+)
+from dovetail.core.provisioning.launch_failures import find_failures
 from dovetail.core.scheduling.base import Base
+from dovetail.core.scheduling.draft import Draft
 from dovetail.core.scheduling.register import Register
-from dovetail.core.scheduling.solve import place_all
+from dovetail.core.scheduling.solve import Placement, place_all
 from dovetail.core.scheduling.template import fitting_types
 from dovetail.model.nodeclaim import NodeClaim
 from dovetail.model.nodepool import NodePool
@@ -36,6 +47,10 @@ class ProvisioningPlan:
     node_by_pod: tuple[tuple[Key, str], ...] = ()
     refusals: tuple[Refusal, ...] = ()
     pool_refusals: tuple[Refusal, ...] = ()
+    failures: tuple[FailedLaunch, ...] = ()
+    """Launches that did not help and are not on record yet."""
+    backoffs: Backoffs = field(default_factory=dict)
+    """Kinds of pods for which a NodePool launches nothing now."""
 
 
 def plan_provisioning(
@@ -64,15 +79,74 @@ def _plan(
     if not pods:
         return ProvisioningPlan()
     pools = usable_pools(snapshot)
-    base = Base(snapshot, pods, pools, register=register)
-    placement = place_all(base, respect_preferences=respect_preferences)
-    placement = revise(placement, snapshot, waiting, pools, respect_preferences=respect_preferences)
+    solver = _Solver(snapshot, pools, respect_preferences, register)
+    placement, backing_off = solver.place(waiting, pods), _BackingOff(snapshot)
+    while held := backing_off.held(placement.drafts):
+        waiting = [pod for pod in waiting if pod.key not in held]
+        pods = [pod for pod in pods if pod.key not in held]
+        placement = solver.place(waiting, pods)
+    refusals = {**placement.refusals, **backing_off.refusals}
     return ProvisioningPlan(
-        launches=tuple(Launch(claim_for(draft), tuple(draft.pods)) for draft in placement.drafts),
+        launches=tuple(
+            Launch(claim_for(draft, backing_off.on_record), tuple(draft.pods)) for draft in placement.drafts
+        ),
         node_by_pod=tuple(sorted(placement.node_by_pod.items())),
-        refusals=tuple(placement.refusals[key] for key in sorted(placement.refusals)),
+        refusals=tuple(refusals[key] for key in sorted(refusals)),
         pool_refusals=tuple(_without_types(snapshot, pools)),
+        failures=tuple(backing_off.failures),
+        backoffs={slot: each for slot, each in backing_off.on_record.items() if each.until > snapshot.at},
     )
+
+
+@dataclass(frozen=True)
+class _Solver:
+    """Places pods, all but the pods themselves being given."""
+
+    snapshot: Snapshot
+    pools: Sequence[NodePool]
+    respect_preferences: bool
+    register: Register | None
+
+    def place(self, waiting: Sequence[Pod], pods: Sequence[Pod]) -> Placement:
+        """Where pods go, those that are held up by nodes that go included."""
+        base = Base(self.snapshot, pods, self.pools, register=self.register)
+        placement = place_all(base, respect_preferences=self.respect_preferences)
+        return revise(placement, self.snapshot, waiting, self.pools, respect_preferences=self.respect_preferences)
+
+
+class _BackingOff:
+    """Pods for which nothing is launched now, and launches that were found to have failed on the way."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self._seen: set[tuple[str, str]] = set()
+        self.on_record = dict(on_record(snapshot))
+        self.failures: list[FailedLaunch] = []
+        self.refusals: dict[Key, Refusal] = {}
+
+    def held(self, drafts: Sequence[Draft]) -> set[Key]:
+        """The pods of these drafts that have to wait; they are told why."""
+        for failure in find_failures(self._snapshot, drafts):
+            self._count(failure)
+        held: set[Key] = set()
+        for draft in drafts if self.on_record else ():
+            for pod, kind in with_kinds(draft):
+                backoff = self.on_record.get((draft.pool_name, kind))
+                if backoff is not None and backoff.until > self._snapshot.at:
+                    held.add(pod.key)
+                    why = refusal_message(draft.pool_name, backoff)
+                    self.refusals[pod.key] = Refusal(BACKING_OFF, f"pod/{pod.key}", why, backoff.until)
+        return held
+
+    def _count(self, failure: FailedLaunch) -> None:
+        slot = failure.claim.nodepool_name, failure.kind
+        if slot in self._seen:
+            return
+        self._seen.add(slot)
+        after = after_failure(self._snapshot.nodepools[slot[0]], failure, self._snapshot)
+        if after != self.on_record.get(slot):
+            self.failures.append(failure)
+            self.on_record[slot] = after
 
 
 def _without_types(snapshot: Snapshot, pools: Sequence[NodePool]) -> Iterator[Refusal]:

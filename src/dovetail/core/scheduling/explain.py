@@ -35,14 +35,20 @@ class Explanation:
     def _why(self, shape: Shape) -> str:
         if shape.volumes.problem:
             return shape.volumes.problem
-        stance = self._board.rulebook.ladder(shape)[-1]
-        attempt = Attempt(shape, stance, Allowance(self._board.rulebook.rules(stance)))
         total = len(self._board.base.rooms)
-        reasons = Counter(reason for row in range(total) for reason in self.room(attempt, row))
-        parts = ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items()))
-        nodes = f"0/{total} nodes are available: {parts}. " if total else ""
-        pools = "; ".join(self._pools(attempt)) or "no NodePool can make nodes now"
+        nodes = f"0/{total} nodes are available: {self.rooms(shape)}. " if total else ""
+        pools = "; ".join(self._pools(self._attempt(shape))) or "no NodePool can make nodes now"
         return f"{nodes}No new node can take it: {pools}"
+
+    def rooms(self, shape: Shape) -> str:
+        """Which constraints failed, each with the number of rooms it failed on."""
+        attempt = self._attempt(shape)
+        reasons = Counter(reason for row in range(len(self._board.base.rooms)) for reason in self.room(attempt, row))
+        return ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items()))
+
+    def _attempt(self, shape: Shape) -> Attempt:
+        stance = self._board.rulebook.ladder(shape)[-1]
+        return Attempt(shape, stance, Allowance(self._board.rulebook.rules(stance)))
 
     def room(self, attempt: Attempt, row: int) -> list[str]:
         """The first constraint that a room fails, in the scheduler's words; one for each resource that is short."""

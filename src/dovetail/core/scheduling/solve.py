@@ -60,6 +60,16 @@ def place_all(base: Base, *, respect_preferences: bool) -> Placement:
     return Placement(node_by_pod, tuple(board.drafts), refusals)
 
 
+def why_none(snapshot: Snapshot, pod: Pod) -> str:
+    """Which constraints keep a pod from the nodes of a snapshot, in the scheduler's words; empty if one takes it."""
+    base = Base(snapshot, [pod], ())
+    ((_, shape),) = base.moving
+    placing = Placing(Board(base, Rulebook(base, [shape], respect_preferences=False)), Shop(base))
+    if placing.place(pod, shape) is not None:
+        return ""
+    return shape.volumes.problem or Explanation(placing).rooms(shape)
+
+
 def run(
     placing: Placing, queue: Sequence[tuple[Pod, Shape]], node_by_pod: dict[Key, str]
 ) -> Sequence[tuple[Pod, Shape]]:

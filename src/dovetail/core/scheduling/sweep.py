@@ -109,6 +109,26 @@ class Sweep:
             known = self._sets[asked] = self._look_together(asked[0], bounds)
         return known.value
 
+    def starting_place(self, rows: Sequence[int], bounds: Bounds) -> ClusterNode | None:
+        """A node that is not initialized and would take a pod of these rows before anything is bought, or None.
+
+        Such nodes are closed to all other questions. They are opened for this one, so nothing of it is remembered.
+        """
+        removed = self._board.removed
+        opened = [row for row, node in enumerate(self._base.rooms.nodes) if not node.initialized and row in removed]
+        if not opened:
+            return None
+        for row in opened:
+            del removed[row]
+        try:
+            moving = [entry for row in rows for entry in self._moving_by_row[row] if entry[0].key not in bounds.staying]
+            placing = Placing(self._board, Shop(self._base), below=bounds.below, most_drafts=bounds.most_drafts)
+            trail = self._simulate(rows, placing, self._departure(sorted(moving, key=queue_order)))
+        finally:
+            removed.update((row, row) for row in opened)
+        taken = {*trail.places, *(row for _, row in trail.later)}
+        return next((self._base.rooms.nodes[row] for row in opened if row in taken), None)
+
     def _look_together(self, rows: tuple[int, ...], bounds: Bounds) -> Answer[Together]:
         moving = [entry for row in rows for entry in self._moving_by_row[row] if entry[0].key not in bounds.staying]
         queue = sorted(moving, key=queue_order)

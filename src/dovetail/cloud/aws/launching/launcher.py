@@ -21,7 +21,7 @@ from dovetail.cloud.aws.launching.addresses import Addresses
 from dovetail.cloud.aws.launching.choosing import Purchase, plan_purchase
 from dovetail.cloud.aws.launching.failures import SHORTAGES, FleetError, judge, reason_of, remember
 from dovetail.cloud.aws.launching.fleet import Bid, Bought, bought, errors_of, fleet_request, tags_of
-from dovetail.cloud.aws.launching.machines import Start, image_of, template_data
+from dovetail.cloud.aws.launching.machines import Start, image_of, template_data, tenancy_of
 from dovetail.cloud.aws.launching.templates import LaunchTemplates, is_gone, template
 from dovetail.cloud.aws.launching.userdata import boot_of
 from dovetail.cloud.aws.resolving.subnets import Subnets
@@ -120,7 +120,8 @@ class Launcher:
         shared = {key: value for key, value in tags.items() if key in _shared(name)}
         brought = {**node_class.spec.tags, **shared}
         boot = boot_of(claim, purchase.capacity_type, node_class.spec, (name, facts))
-        start = Start(node_class, purchase, boot, brought, efa=labels.EFA in claim.spec.resources.requests)
+        efa = labels.EFA in claim.spec.resources.requests
+        start = Start(node_class, purchase, boot, brought, efa=efa, tenancy=tenancy_of(claim))
         zones = self._addresses.choose(await yard.subnets.find(node_class.spec.subnet_selector_terms))
         bids = tuple(
             Bid(option, zones[option.offering.zone], template(shared, template_data(option, start)))
@@ -205,6 +206,7 @@ class Launcher:
             subnet_id=got.bid.subnet_id,
             security_groups=frozenset(groups),
             reservation_id=option.reservation_id,
+            tenancy=data["Placement"]["Tenancy"],
             launched_at=self._yard.clock.now(),
             tags=order.tags,
         )

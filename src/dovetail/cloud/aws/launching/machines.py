@@ -11,9 +11,12 @@ from dovetail.cloud.aws.resolving.images import image_for
 from dovetail.model.duration import Duration
 from dovetail.model.ec2nodeclass import BlockDevice, BlockDeviceMapping, EC2NodeClass, EC2NodeClassSpec, MetadataOptions
 from dovetail.model.labels import SPOT
+from dovetail.model.nodeclaim import NodeClaim
 from dovetail.model.quantity import Quantity
 from dovetail.model.resources import PODS
 
+SHARED, DEDICATED = "default", "dedicated"
+"""Tenancies as EC2 names them."""
 _GIB = 1 << 30
 _DEVICES = {"Bottlerocket": (("/dev/xvda", 4), ("/dev/xvdb", 20)), "Custom": ()}
 _WINDOWS = (("/dev/sda1", 50),)
@@ -29,6 +32,7 @@ class Start:
     boot: Boot
     tags: Mapping[str, str]  # of what the instance brings along
     efa: bool = False  # whether the claim asks for such interfaces
+    tenancy: str = SHARED
 
 
 def image_of(option: Option, node_class: EC2NodeClass) -> str:
@@ -56,13 +60,25 @@ def template_data(option: Option, start: Start) -> dict[str, Any]:
         "CapacityReservationSpecification": _reservation(option),
         "TagSpecifications": [{"ResourceType": each, "Tags": listed} for each in brought],
         **({"NetworkInterfaces": interfaces} if interfaces else {"SecurityGroupIds": groups}),
+        "Placement": _placement(start),
         **({"CpuOptions": _capitalised(spec.cpu_options)} if spec.cpu_options else {}),
     }
     if start.purchase.capacity_block:
         data["InstanceMarketOptions"] = {"MarketType": "capacity-block"}
-    if (group := spec.placement_group_selector) is not None:
-        data["Placement"] = {"GroupId": group.id} if group.id else {"GroupName": group.name}
     return data
+
+
+def tenancy_of(claim: NodeClaim) -> str:
+    """The tenancy a claim is launched with: dedicated only if its requirements leave nothing else."""
+    return SHARED if claim.requirements.get(labels.INSTANCE_TENANCY).has(SHARED) else DEDICATED
+
+
+def _placement(start: Start) -> dict[str, Any]:
+    placement = {"Tenancy": start.tenancy}
+    group = start.node_class.spec.placement_group_selector
+    if group is None:
+        return placement
+    return {**placement, **({"GroupId": group.id} if group.id else {"GroupName": group.name})}
 
 
 def _reservation(option: Option) -> dict[str, Any]:

@@ -4,7 +4,14 @@ from collections.abc import Iterable
 
 from dovetail.cloud.aws.hashing import HASH_VERSION, stamped_hash
 from dovetail.cloud.aws.instances import Ec2Instance
-from dovetail.cloud.aws.labels import CLASS_HASH, CLASS_HASH_VERSION, EFA, INSTANCE_PROFILE_NAME, NODEPOOL_TAG
+from dovetail.cloud.aws.labels import (
+    CLASS_HASH,
+    CLASS_HASH_VERSION,
+    EFA,
+    INSTANCE_PROFILE_NAME,
+    INSTANCE_TENANCY,
+    NODEPOOL_TAG,
+)
 from dovetail.model.catalog import Instance, InstanceType, Offering
 from dovetail.model.ec2nodeclass import EC2NodeClass
 from dovetail.model.labels import CAPACITY_TYPE, INSTANCE_TYPE, NODEPOOL, ZONE
@@ -53,7 +60,12 @@ def launched(
 
 def _own_labels(instance: Ec2Instance) -> dict[str, str]:
     pool = instance.tags.get(NODEPOOL_TAG, "")
-    own = {INSTANCE_TYPE: instance.instance_type, ZONE: instance.zone, CAPACITY_TYPE: instance.capacity_type}
+    own = {
+        INSTANCE_TYPE: instance.instance_type,
+        ZONE: instance.zone,
+        CAPACITY_TYPE: instance.capacity_type,
+        INSTANCE_TENANCY: instance.tenancy,
+    }
     return {**own, **({NODEPOOL: pool} if pool else {})}
 
 

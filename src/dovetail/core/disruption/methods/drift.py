@@ -1,10 +1,13 @@
 """Drift: nodes that are no longer what their NodePool asks for are replaced, longest drifted first, within budgets."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from dovetail.core.disruption.candidates import Candidate
+from dovetail.core.disruption.command import Command
 from dovetail.core.disruption.context import Context
 from dovetail.core.disruption.drift import drift_reason
+from dovetail.core.disruption.drift_loop import loop_refusal, replacement_annotation
 from dovetail.core.disruption.methods.base import Proposal, waiting
 from dovetail.core.disruption.methods.replacing import propose_replacing
 from dovetail.core.disruption.waits import control, drift_wait
@@ -43,9 +46,28 @@ class Drift:
                 yield left_alone
 
     def propose(self, candidates: Sequence[Candidate], context: Context) -> Proposal:
-        """Empty ones first, then those that drifted longest ago."""
-        ordered = sorted(candidates, key=lambda each: (bool(each.moving), _since(each), each.name))
-        return propose_replacing(ordered, context, self.name, self.reason)
+        """Empty ones first, then those that drifted longest ago; none whose replacement would be drifted as well."""
+        refusals = {each.name: _loop(each, context) for each in candidates if each.moving}
+        looping = tuple(refusal for refusal in refusals.values() if refusal is not None)
+        left = [each for each in candidates if refusals.get(each.name) is None]
+        ordered = sorted(left, key=lambda each: (bool(each.moving), _since(each), each.name))
+        proposal = propose_replacing(ordered, context, self.name, self.reason)
+        commands = tuple(_annotated(command, context) for command in proposal.commands)
+        return replace(proposal, commands=commands, refusals=(*looping, *proposal.refusals))
+
+
+def _loop(candidate: Candidate, context: Context) -> Refusal | None:
+    reason = drift_reason(candidate.claim, candidate.pool, context.snapshot)
+    return loop_refusal(candidate.name, candidate.pool.name, reason, context.drift_loops)
+
+
+def _annotated(command: Command, context: Context) -> Command:
+    """Replacements say which drift they are to end, so that one that does not is recognized."""
+    if not command.replacements:
+        return command
+    first = command.candidates[0]
+    reason = drift_reason(first.claim, first.pool, context.snapshot)
+    return replace(command, annotations=replacement_annotation(reason, first.pool))
 
 
 def _since(candidate: Candidate) -> str:

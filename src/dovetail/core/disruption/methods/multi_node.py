@@ -11,6 +11,7 @@ from dovetail.core.disruption.command import Command
 from dovetail.core.disruption.context import Context
 from dovetail.core.disruption.methods.base import Proposal
 from dovetail.core.disruption.methods.consolidating import consolidation_refusal, consolidation_refusals, worth_it
+from dovetail.core.disruption.replacement import replacement_refusal
 from dovetail.core.disruption.stalling import stall_refusal
 from dovetail.core.scheduling.removal import Bounds
 from dovetail.model.reason import Reason
@@ -76,6 +77,8 @@ class MultiNode:
                 return None
             replacements.append(narrowed)
         if stall_refusal(candidates, context, len(replacements)) is not None:
+            return None
+        if replacement_refusal(candidates, replacements, bounds, context, consolidating=True) is not None:
             return None
         command = Command(self.name, self.reason, tuple(candidates), tuple(replacements))
         return command if approves(command, context) else None

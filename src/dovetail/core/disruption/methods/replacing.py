@@ -11,6 +11,7 @@ from dovetail.core.disruption.command import Command
 from dovetail.core.disruption.context import Context
 from dovetail.core.disruption.methods.base import Proposal, limited_by
 from dovetail.core.disruption.pdbs import fully_blocks
+from dovetail.core.disruption.replacement import replacement_refusal
 from dovetail.core.scheduling.draft import Draft
 from dovetail.core.scheduling.removal import Bounds
 from dovetail.model.protection import protection
@@ -50,12 +51,12 @@ def propose_replacing(candidates: Sequence[Candidate], context: Context, method:
 def _replacements(candidate: Candidate, context: Context) -> tuple[Draft, ...] | Refusal:
     """What has to be bought so that every pod that can move has a place, or the pod that has none."""
     sweep = context.sweep(consolidating=False)
-    staying = frozenset(_staying(candidate, context))
-    outcome = sweep.remove_together([sweep.row(candidate.name)], Bounds(staying=staying))
+    bounds = Bounds(staying=frozenset(_staying(candidate, context)))
+    outcome = sweep.remove_together([sweep.row(candidate.name)], bounds)
     if outcome.blocker is not None:
         why = f"not all pods would schedule, {outcome.blocker.key} has no other place{limited_by(outcome.limits)}"
         return Refusal("Unschedulable", f"node/{candidate.name}", why)
-    return outcome.drafts
+    return replacement_refusal((candidate,), outcome.drafts, bounds, context, consolidating=False) or outcome.drafts
 
 
 def _staying(candidate: Candidate, context: Context) -> list[Key]:

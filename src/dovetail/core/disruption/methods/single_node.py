@@ -16,10 +16,11 @@ from dovetail.core.disruption.methods.consolidating import (
     saving,
     worth_it,
 )
+from dovetail.core.disruption.replacement import replacement_refusal
 from dovetail.core.disruption.simulations import Outcome
 from dovetail.core.disruption.stalling import stall_refusal
 from dovetail.core.scheduling.draft import Draft
-from dovetail.core.scheduling.removal import Removal
+from dovetail.core.scheduling.removal import Bounds, Removal
 from dovetail.core.scheduling.sweep import Sweep
 from dovetail.model.reason import Reason
 from dovetail.model.refusal import Refusal
@@ -70,14 +71,23 @@ class Move(msgspec.Struct, frozen=True, eq=False, gc=False):
 
 
 def _best(moves: list[Move], refusals: list[Refusal], context: Context) -> Move | None:
-    """The move that saves most of those whose drain comes to an end; the others are told why they are none."""
+    """The move that saves most of those that can be carried out now; the others are told why they cannot."""
     for move in sorted(moves, key=lambda move: -move.saving):
-        stall = stall_refusal((move.candidate,), context, int(move.draft is not None))
-        if stall is None:
+        refusal = _hindrance(move, context)
+        if refusal is None:
             return move
         moves.remove(move)
-        refusals.append(stall)
+        refusals.append(refusal)
     return None
+
+
+def _hindrance(move: Move, context: Context) -> Refusal | None:
+    """Why a move cannot be carried out: its drain would not end, or its replacement may not be launched now."""
+    stall = stall_refusal((move.candidate,), context, int(move.draft is not None))
+    if stall is not None or move.draft is None:
+        return stall
+    bounds = Bounds(below=move.candidate.price, most_drafts=1)
+    return replacement_refusal((move.candidate,), (move.draft,), bounds, context, consolidating=True)
 
 
 def _move(candidate: Candidate, sweep: Sweep, context: Context) -> Move | Refusal:

@@ -1,0 +1,78 @@
+"""Writes failed launches on their NodePool, tells them, and counts them.
+
+The record decides when the next launch may be tried (`core.provisioning.launch_backoff`). It is written before a failed
+claim is deleted, and one failure is counted once however often it is noted.
+"""
+
+import logging
+from collections.abc import Iterable
+
+from dovetail.controllers.context import Context
+from dovetail.core.provisioning.launch_backoff import (
+    BACKING_OFF,
+    BACKOFF_ANNOTATION,
+    Backoff,
+    Cause,
+    FailedLaunch,
+    after_failure,
+    annotation,
+    launched_for,
+    read_backoffs,
+)
+from dovetail.model.kinds import NODE_POOL
+from dovetail.model.nodeclaim import NodeClaim
+from dovetail.model.nodepool import NodePool
+from dovetail.model.wire import Key
+from dovetail.ports.cluster import Notice, Patch
+from dovetail.ports.errors import Conflict, WorldError
+
+log = logging.getLogger(__name__)
+
+
+async def note_given_up(context: Context, claim: NodeClaim, why: str) -> None:
+    """A claim was given up before it became a node."""
+    told = f"nodeclaim {claim.name} was given up, {why}"
+    await note_failures(context, [FailedLaunch(claim, kind, Cause.LAUNCH_FAILED, told) for kind in launched_for(claim)])
+
+
+async def note_failures(context: Context, failures: Iterable[FailedLaunch]) -> None:
+    """Write failures down. A NodePool that cannot be written is told of in the log; nothing waits for it."""
+    by_pool: dict[str, list[FailedLaunch]] = {}
+    for failure in failures:
+        by_pool.setdefault(failure.claim.nodepool_name, []).append(failure)
+    for name, failed in by_pool.items():
+        try:
+            async with context.noting:
+                await _note(context, name, failed)
+        except WorldError as error:
+            log.warning("failed launch not recorded", extra={"nodepool": name, "error": str(error)})
+
+
+async def _note(context: Context, name: str, failures: list[FailedLaunch]) -> None:
+    pool = context.state.pool(name)
+    if pool is None:
+        return
+    try:
+        await _write(context, pool, failures)
+    except Conflict:
+        await _write(context, await context.cluster.get(NODE_POOL, Key("", name)), failures)
+
+
+async def _write(context: Context, pool: NodePool, failures: list[FailedLaunch]) -> None:
+    snapshot, before = context.state.snapshot(context.clock.now(), {}), read_backoffs(pool)
+    after = {failure.kind: (after_failure(pool, failure, snapshot), failure) for failure in failures}
+    new = {kind: entry for kind, entry in after.items() if before.get(kind) != entry[0]}
+    if not new:
+        return
+    text = annotation({**before, **{kind: backoff for kind, (backoff, _) in new.items()}}, snapshot.at)
+    patch = Patch({"metadata": {"annotations": {BACKOFF_ANNOTATION: text}}}, pool.metadata.resource_version)
+    pool = context.state.observe(NODE_POOL, await context.cluster.patch(NODE_POOL, pool.key, patch))
+    for backoff, failure in new.values():
+        context.metrics.count("dovetail_launches_failed_total", nodepool=pool.name, cause=str(failure.cause))
+        if backoff.until > snapshot.at:
+            context.recorder.publish(Notice(NODE_POOL, pool, BACKING_OFF, _told(backoff), warning=True))
+
+
+def _told(backoff: Backoff) -> str:
+    tries = f"{backoff.failures} launch{'es' * (backoff.failures > 1)} in a row did not help"
+    return f"No node is launched before {backoff.until:%Y-%m-%dT%H:%M:%SZ} for some pods, {tries}: {backoff.why}"

@@ -1,0 +1,212 @@
+"""When nodes may be launched again for pods that earlier launches did not help.
+
+Pods of one kind ask for the same: namespace, requests, ports and scheduling rules. A NodeClaim carries the kinds of the
+pods it is launched for. A launch fails for a kind if the claim is given up, or if its node takes none of these pods.
+Each failure in a row makes the next launch of that NodePool for that kind wait longer (`WAITS`).
+
+Other kinds, and other NodePools, are not held up. Replacing a pod does not reset the wait. A pod of the kind that runs
+on a later node does, and so does a change of the NodePool or its node class.
+
+The failures are kept in an annotation of the NodePool, so that they survive restarts and the end of the failed claims.
+A claim also carries how many failures were known when it was launched. So many claims that are launched together and
+fail together count as one failure, and no failure counts twice.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+import msgspec
+
+from dovetail.core.scheduling.draft import Draft
+from dovetail.core.scheduling.ports import host_ports
+from dovetail.model.nodeclaim import NodeClaim
+from dovetail.model.nodepool import NodePool
+from dovetail.model.pod import Pod
+from dovetail.model.requests import spec_requests
+from dovetail.model.snapshot import Snapshot
+from dovetail.model.wire import Wire
+
+BACKOFF_ANNOTATION = "dovetail.sh/launch-backoff"
+LAUNCHED_FOR = "dovetail.sh/launched-for"
+LAUNCHED_UNDER = "dovetail.sh/launched-under"
+BACKING_OFF = "LaunchBackoff"
+FORGOTTEN_AFTER = timedelta(hours=1)
+"""A failure that follows the end of the wait by more than this is counted as the first one."""
+MOST_KEPT = 100
+"""Kinds of pods in one annotation; the oldest failures are dropped."""
+
+
+class Cause(StrEnum):
+    """How a launch failed."""
+
+    LAUNCH_FAILED = "launch_failed"  # no instance, or none that registered
+    NOT_FITTING = "not_fitting"  # the node cannot take the pod, even without the pods of others
+    CROWDED_OUT = "crowded_out"  # other pods took the room
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """How long to wait after a number of failures: `free` of them cost nothing, then `first`, doubled each time."""
+
+    free: int
+    first: timedelta
+    longest: timedelta
+
+    def after(self, failures: int) -> timedelta:
+        """The wait after so many failures in a row."""
+        counted = failures - self.free
+        return min(self.first * 2 ** min(counted - 1, 20), self.longest) if counted > 0 else timedelta()
+
+
+WAITS = {
+    # What ran out is not asked for again at once, so the first retry asks for something else.
+    Cause.LAUNCH_FAILED: Wait(1, timedelta(seconds=10), timedelta(minutes=10)),
+    Cause.NOT_FITTING: Wait(0, timedelta(minutes=1), timedelta(hours=1)),
+    # As a rule another node is all that is needed, since pods that arrived meanwhile were faster.
+    Cause.CROWDED_OUT: Wait(2, timedelta(minutes=1), timedelta(hours=1)),
+}
+
+
+class Backoff(Wire, frozen=True, kw_only=True):
+    """The failures in a row of one NodePool for one kind of pods."""
+
+    failures: int
+    launched_at: datetime
+    """When the claim of the last failure was created."""
+    until: datetime
+    state: str
+    """The NodePool and its class as they were, see `state_of`."""
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class FailedLaunch:
+    """A claim that did not help a kind of pods."""
+
+    claim: NodeClaim
+    kind: str
+    cause: Cause
+    why: str
+
+
+Backoffs = Mapping[tuple[str, str], Backoff]
+"""By the name of the NodePool and the kind of pods."""
+
+
+def pod_kind(pod: Pod) -> str:
+    """A digest of what a pod asks for; the same for all pods of a workload and for those that replace them."""
+    spec = pod.spec
+    requests = {name: str(amount.nano) for name, amount in sorted(spec_requests(spec).items())}
+    rules = (dict(sorted(spec.node_selector.items())), spec.affinity, spec.tolerations)
+    ports = sorted(map(str, host_ports(spec)))
+    content = (pod.metadata.namespace, requests, *rules, spec.topology_spread_constraints, ports)
+    return hashlib.sha256(msgspec.json.encode(content, enc_hook=str)).hexdigest()[:12]
+
+
+def with_kinds(draft: Draft) -> list[tuple[Pod, str]]:
+    """The pods of a draft, each with its kind; pods of one shape are of one kind."""
+    kinds: dict[int, str] = {}
+    found = []
+    for pod, shape in zip(draft.pods, draft.shapes, strict=True):
+        kind = kinds.get(id(shape))
+        if kind is None:
+            kind = kinds[id(shape)] = pod_kind(pod)
+        found.append((pod, kind))
+    return found
+
+
+def launch_annotations(draft: Draft, backoffs: Backoffs) -> dict[str, str]:
+    """What a claim says of its launch: the pods it is for, the failures known of each, the state of its NodePool."""
+    pool = draft.template.pool
+    known = {kind: backoffs.get((pool.name, kind)) for _, kind in with_kinds(draft)}
+    told = (f"{kind}:{before.failures if before is not None else 0}" for kind, before in sorted(known.items()))
+    return {LAUNCHED_FOR: ",".join(told), LAUNCHED_UNDER: state_of(pool)}
+
+
+def launched_for(claim: NodeClaim) -> Mapping[str, int]:
+    """The kinds of pods a claim was launched for, and how many failures were known of each."""
+    entries = (each.partition(":") for each in claim.metadata.annotations.get(LAUNCHED_FOR, "").split(","))
+    return {kind: int(number) for kind, _, number in entries if kind and number.isdecimal()}
+
+
+def launched_under(claim: NodeClaim, pool: NodePool) -> bool:
+    """Whether a claim was launched by its NodePool as that is now. A launch by an earlier version proves nothing."""
+    return claim.metadata.annotations.get(LAUNCHED_UNDER) == state_of(pool)
+
+
+def on_record(snapshot: Snapshot) -> Backoffs:
+    """Failures that count: not forgotten, and followed by no success."""
+    return {
+        (pool.name, kind): backoff
+        for pool in snapshot.nodepools.values()
+        if BACKOFF_ANNOTATION in pool.metadata.annotations
+        for kind, backoff in read_backoffs(pool).items()
+        if _counts(backoff, pool.name, kind, snapshot)
+    }
+
+
+def in_force(snapshot: Snapshot) -> Backoffs:
+    """The kinds of pods for which a NodePool launches nothing now."""
+    return {slot: backoff for slot, backoff in on_record(snapshot).items() if backoff.until > snapshot.at}
+
+
+def _counts(backoff: Backoff, pool: str, kind: str, snapshot: Snapshot) -> bool:
+    return backoff.until + FORGOTTEN_AFTER >= snapshot.at and not _is_over(snapshot, pool, kind, backoff)
+
+
+def _is_over(snapshot: Snapshot, pool: str, kind: str, backoff: Backoff) -> bool:
+    """Whether a node that was launched as late as the failed one has taken a pod of the kind."""
+    for node in snapshot.nodes_by_pool.get(pool, ()):
+        created_at = node.claim.metadata.creation_timestamp if node.claim is not None else None
+        if created_at is not None and created_at >= backoff.launched_at and any(pod_kind(p) == kind for p in node.pods):
+            return True
+    return False
+
+
+def read_backoffs(pool: NodePool) -> Mapping[str, Backoff]:
+    """The failures on record that still count, by kind of pods."""
+    written, state = pool.metadata.annotations.get(BACKOFF_ANNOTATION, ""), state_of(pool)
+    try:
+        found = msgspec.json.decode(written, type=dict[str, Backoff]) if written else {}
+    except msgspec.DecodeError:
+        return {}  # written by somebody else
+    return {kind: backoff for kind, backoff in found.items() if backoff.state == state}
+
+
+def after_failure(pool: NodePool, failure: FailedLaunch, snapshot: Snapshot) -> Backoff:
+    """The record once a failure is counted; the one that is there if it was counted before."""
+    kind, before = failure.kind, read_backoffs(pool).get(failure.kind)
+    if before is not None and not _counts(before, pool.name, kind, snapshot):
+        before = None
+    if before is not None and launched_for(failure.claim).get(kind, 0) < before.failures:
+        return before
+    number = before.failures + 1 if before is not None else 1
+    return Backoff(
+        failures=number,
+        launched_at=failure.claim.metadata.creation_timestamp or snapshot.at,
+        until=snapshot.at + WAITS[failure.cause].after(number),
+        state=state_of(pool),
+        why=failure.why,
+    )
+
+
+def annotation(backoffs: Mapping[str, Backoff], now: datetime) -> str:
+    """The record as it is written: without what is forgotten, newest first."""
+    recent = {kind: each for kind, each in backoffs.items() if each.until + FORGOTTEN_AFTER >= now}
+    newest = sorted(recent.items(), key=lambda entry: (entry[1].launched_at, entry[0]), reverse=True)
+    return msgspec.json.encode(dict(newest[:MOST_KEPT])).decode()
+
+
+def state_of(pool: NodePool) -> str:
+    """What a failure is held against: a pool or class that was changed gets another try."""
+    return f"{pool.metadata.generation}.{pool.status.node_class_observed_generation}"
+
+
+def refusal_message(pool: str, backoff: Backoff) -> str:
+    """Why nothing is launched for a pod now."""
+    until = f"{backoff.until:%Y-%m-%dT%H:%M:%SZ}"
+    times = f"{backoff.failures} launch{'es' * (backoff.failures > 1)} did not help"
+    return f"nodepool {pool} launches no node for it before {until}, {times}: {backoff.why}"

@@ -1,0 +1,186 @@
+"""When nodes may be launched again for pods that earlier launches did not help: what counts, once, and for how long."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from acceptance.fleet import cluster, drifted, free, owned, said, worker
+from builders import LARGE, NOON, nodepool, pod, snapshot
+from dovetail.core.provisioning.launch_backoff import (
+    BACKOFF_ANNOTATION,
+    LAUNCHED_FOR,
+    LAUNCHED_UNDER,
+    WAITS,
+    Cause,
+    FailedLaunch,
+    after_failure,
+    annotation,
+    in_force,
+    pod_kind,
+    read_backoffs,
+    state_of,
+)
+from dovetail.core.provisioning.plan import plan_provisioning
+
+MINUTE = timedelta(minutes=1)
+HOUR = timedelta(hours=1)
+EARLIER = {"creationTimestamp": (NOON - HOUR).strftime("%Y-%m-%dT%H:%M:%SZ")}
+QUARANTINE = [{"key": "quarantine", "effect": "NoSchedule"}]
+WAITING = pod("web", cpu="3", metadata=EARLIER)
+KIND = pod_kind(WAITING)
+
+
+def annotated(value, **annotations):
+    metadata = msgspec.structs.replace(value.metadata, annotations={**value.metadata.annotations, **annotations})
+    return msgspec.structs.replace(value, metadata=metadata)
+
+
+def recorded(pool, failure, at=NOON):
+    """The pool once a failure is written down."""
+    look = replace(snapshot(pools=[pool]), at=at)
+    record = {**read_backoffs(pool), failure.kind: after_failure(pool, failure, look)}
+    return annotated(pool, **{BACKOFF_ANNOTATION: annotation(record, at)})
+
+
+def launched(name, *pods, known=0, pool=None, age=MINUTE, **fields):
+    """A node that was launched for the waiting pod when so many failures were known."""
+    marks = {LAUNCHED_FOR: f"{KIND}:{known}", LAUNCHED_UNDER: state_of(pool or nodepool())}
+    return worker(name, *pods, age=age, claim={"metadata": {"annotations": marks}}, **fields)
+
+
+def failed(known=0, cause=Cause.NOT_FITTING):
+    return FailedLaunch(launched("n", known=known).claim, KIND, cause, "it did not help")
+
+
+def test_pods_that_ask_for_the_same_are_of_one_kind_whatever_they_are_called():
+    other = {"name": "x", "uid": "other", "labels": {"pod-template-hash": "1"}}
+    assert pod_kind(pod("web", cpu="3", metadata=other)) == KIND
+    assert pod_kind(pod("web", cpu="3000m")) == KIND
+    assert pod_kind(pod("web", cpu="3", on="somewhere")) == KIND
+    assert pod_kind(pod("web", memory="24Ti")) != KIND  # whatever the size
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"cpu": "2"},
+        {"metadata": {"namespace": "other"}},
+        {"spec": {"tolerations": [{"operator": "Exists"}]}},
+        {"spec": {"nodeSelector": {"disk": "fast"}}},
+    ],
+)
+def test_pods_that_ask_for_something_else_are_of_another(fields):
+    assert pod_kind(pod("web", **{"cpu": "3", **fields})) != KIND
+
+
+def test_a_node_that_cannot_take_the_pod_it_was_launched_for_holds_the_next_launch_back():
+    plan = plan_provisioning(snapshot([WAITING], [launched("n", taints=QUARANTINE)], [nodepool()]))
+    assert plan.launches == ()
+    [failure], [refusal] = plan.failures, plan.refusals
+    assert (failure.kind, failure.cause) == (KIND, Cause.NOT_FITTING)
+    assert (refusal.code, refusal.until) == ("LaunchBackoff", NOON + MINUTE)
+    assert "node n was launched for it and cannot take it" in refusal.message
+    assert "quarantine" in refusal.message
+
+
+def test_daemons_that_take_more_than_expected_are_no_pods_of_others():
+    daemon = owned("agent", "n", "DaemonSet", cpu="3", spec={"tolerations": [{"operator": "Exists"}]})
+    plan = plan_provisioning(snapshot([WAITING], [launched("n", daemon)], [nodepool()]))
+    assert (plan.launches, [each.cause for each in plan.failures]) == ((), [Cause.NOT_FITTING])
+    assert "Insufficient cpu" in plan.refusals[0].message
+
+
+def test_what_is_on_record_holds_until_its_time_and_not_longer():
+    pool = recorded(nodepool(), failed())
+    nodes = [launched("n", taints=QUARANTINE)]
+    look = snapshot([WAITING], nodes, [pool])
+    assert not plan_provisioning(look).launches
+    assert plan_provisioning(look).failures == ()  # counted before
+    later = plan_provisioning(replace(look, at=NOON + MINUTE))
+    assert len(later.launches) == 1
+    assert later.launches[0].claim.metadata.annotations[LAUNCHED_FOR] == f"{KIND}:1"
+
+
+def test_room_that_other_pods_took_is_bought_again_twice_before_there_is_a_wait():
+    pool, known = nodepool(), 0
+    for launches in (1, 1, 0):
+        full = launched("n", pod("other", cpu="3", memory="2Gi", on="n"), known=known)
+        plan = plan_provisioning(snapshot([WAITING], [full], [pool]))
+        assert [each.cause for each in plan.failures] == [Cause.CROWDED_OUT]
+        assert len(plan.launches) == launches
+        pool, known = recorded(pool, plan.failures[0]), known + 1
+
+
+def test_a_node_that_served_its_pods_and_was_cordoned_since_is_no_failure():
+    young = pod("web", cpu="3")
+    old = launched("n", age=HOUR, taints=QUARANTINE, status={"lastPodEventTime": EARLIER["creationTimestamp"]})
+    plan = plan_provisioning(snapshot([young], [old], [nodepool()]))
+    assert (len(plan.launches), plan.failures) == (1, ())
+
+
+def test_a_node_that_has_taken_such_a_pod_is_no_failure():
+    full = launched("n", pod("first", cpu="3", on="n"))
+    plan = plan_provisioning(snapshot([WAITING], [full], [nodepool()]))
+    assert (len(plan.launches), plan.failures) == (1, ())
+
+
+def test_a_node_of_the_pool_as_it_was_before_is_no_failure():
+    changed = msgspec.structs.replace(nodepool().metadata, generation=2)
+    pool = msgspec.structs.replace(nodepool(), metadata=changed)
+    plan = plan_provisioning(snapshot([WAITING], [launched("n", taints=QUARANTINE)], [pool]))
+    assert (len(plan.launches), plan.failures) == (1, ())
+
+
+def test_a_pod_that_runs_on_a_later_node_ends_the_wait():
+    pool = recorded(nodepool(), failed())
+    assert in_force(snapshot(pools=[pool]))
+    later = launched("later", pod("first", cpu="3", on="later"), age=timedelta())
+    assert not in_force(snapshot(nodes=[later], pools=[pool]))
+    before = launched("before", pod("first", cpu="3", on="before"), age=HOUR)
+    assert in_force(snapshot(nodes=[before], pools=[pool]))
+
+
+def test_claims_that_were_launched_together_and_fail_together_count_once():
+    pool = nodepool()
+    for _ in range(30):
+        pool = recorded(pool, failed(cause=Cause.LAUNCH_FAILED))
+    assert read_backoffs(pool)[KIND].failures == 1
+    assert read_backoffs(recorded(pool, failed(known=1)))[KIND].failures == 2
+
+
+@pytest.mark.parametrize("written", ["", "nonsense", "[]", '{"a": 1}', '{"a": {"failures": "many"}}'])
+def test_a_record_that_cannot_be_read_is_none(written):
+    assert read_backoffs(annotated(nodepool(), **{BACKOFF_ANNOTATION: written})) == {}
+
+
+def test_nothing_is_launched_to_replace_a_node_whose_pods_launches_do_not_help():
+    running = pod("web", cpu="3", on="a")
+    pool = recorded(free(consolidateAfter="Never"), failed())
+    refusal = said(cluster(drifted("a", running), pools=[pool], types=(LARGE,)), "drift", "a")
+    assert (refusal.code, refusal.until) == ("LaunchBackoff", NOON + MINUTE)
+
+
+@given(st.sampled_from(Cause), st.integers(1, 60))
+def test_waits_grow_up_to_a_limit(cause, failures):
+    wait = WAITS[cause]
+    assert timedelta() <= wait.after(failures) <= wait.after(failures + 1) <= wait.longest
+    assert wait.after(60) == wait.longest
+
+
+@given(st.lists(st.tuples(st.sampled_from(Cause), st.integers(0, 5), st.integers(0, 4000)), max_size=12))
+def test_a_failure_that_is_noted_twice_counts_once(events):
+    pool, at = nodepool(), NOON
+    for cause, known, seconds in events:
+        at += timedelta(seconds=seconds)
+        pool = recorded(pool, failed(min(known, _failures(pool)), cause), at)
+        again = recorded(pool, failed(min(known, _failures(pool) - 1), cause), at)
+        assert read_backoffs(again) == read_backoffs(pool)
+
+
+def _failures(pool):
+    found = read_backoffs(pool).get(KIND)
+    return found.failures if found is not None else 0
