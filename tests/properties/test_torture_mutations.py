@@ -98,6 +98,7 @@ def protection_is_ignored_by_the_drain(patch):
 
 def protection_is_ignored_by_the_planner(patch):
     patch.setattr(candidates, "protection", lambda *_: UNPROTECTED)
+    patch.setattr(candidates, "longest_first", lambda *_: [])
 
 
 def pods_are_deleted_instead_of_evicted(patch):

@@ -5,6 +5,7 @@ little later than they happen; `STALE` is how much later at most, and laws judge
 """
 
 import asyncio
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -64,6 +65,7 @@ class NodeStory:
     value: Node
     unready_since: float | None
     deleting_since: float | None = None
+    last_unready: float = -math.inf  # the last instant at which it was not ready
 
 
 @dataclass
@@ -169,6 +171,8 @@ class History:
         known = self.nodes.get(value.provider_id)
         if known is None:
             known = self.nodes[value.provider_id] = NodeStory(value, None if value.ready else step.at)
+        if not value.ready or not known.value.ready:
+            known.last_unready = step.at
         known.value = value
         if value.ready:
             known.unready_since = None

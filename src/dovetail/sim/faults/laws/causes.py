@@ -14,7 +14,8 @@ def needs_no_command(claim: NodeClaim, history: History) -> bool:
         return True
     if node.value.provider_id in history.warned:
         return True
-    if node.value.name in history.lost_nodes and not node.value.ready:
+    unready_lately = not node.value.ready or history.now - node.last_unready <= history.stale
+    if node.value.name in history.lost_nodes and unready_lately:
         return True
     return _expired(claim, history) or _sick(claim, history)
 
