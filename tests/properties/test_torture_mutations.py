@@ -8,17 +8,30 @@ from dataclasses import replace
 import pytest
 
 from dovetail.cli.torture import tell
-from dovetail.controllers import departure, eviction, executor, garbage, lifecycle, provisioning, termination
+from dovetail.controllers import (
+    commit_check,
+    departure,
+    eviction,
+    executor,
+    garbage,
+    lifecycle,
+    provisioning,
+    termination,
+)
+from dovetail.controllers.context import Context
 from dovetail.core.disruption import candidates, context, progress
 from dovetail.core.disruption.allowance import Allowance
+from dovetail.core.disruption.backoff import FailedCommands
 from dovetail.core.lifecycle import drain
 from dovetail.core.lifecycle.liveness import Liveness
 from dovetail.core.scheduling.limits import Limits
 from dovetail.model.kinds import POD
 from dovetail.model.protection import UNPROTECTED
+from dovetail.model.refusal import Refusal
 from dovetail.model.snapshot import ClusterNode
+from dovetail.ports.cluster import Listing
 from dovetail.runtime.leadership import Election
-from dovetail.sim.faults.scene import CLASS_REF, draw_pool
+from dovetail.sim.faults.scene import CLASS_REF, STARTING, draw_pool
 from dovetail.sim.faults.script import draw_story
 from dovetail.sim.faults.story import Piece, Story
 from stories import deployment
@@ -26,12 +39,12 @@ from stories import deployment
 WITHIN = 12  # stories
 
 
-def told(*incidents, **disruption):
+def told(*incidents, metadata=None, **disruption):
     """One pool and one small workload, and what happens to them at which second."""
     pool = draw_pool(0, 0)
     template = {"nodeClassRef": CLASS_REF, "requirements": REQUIREMENTS, "expireAfter": "Never"}
     free = {"consolidateAfter": "0s", "budgets": [{"nodes": "100%"}], **disruption}
-    pool["spec"] = {"template": {"metadata": {}, "spec": template}, "disruption": free}
+    pool["spec"] = {"template": {"metadata": metadata or {}, "spec": template}, "disruption": free}
     scene = [Piece("p0", 0, "NodePool", {"manifest": pool}, needed=True)]
     scene.append(Piece("w0", 0, "Deployment", {"manifests": [deployment("app", 3, cpu="900m")]}))
     happens = [Piece(f"f{n}", at, what, terms) for n, (at, what, terms) in enumerate(incidents)]
@@ -59,6 +72,15 @@ PROTECTED = (250.0, "protect pod", {"which": 0, "until": "true"})
 DELETED = (300.0, "delete claim", {"which": 0})
 LOST_IN_THE_DRAIN = (320.0, "instance is lost", {"which": 0, "draining": True})
 ONE_AT_A_TIME = {"budgets": [{"nodes": "1"}], "consolidateAfter": "Never"}
+SLOWLY = {"annotations": {STARTING: "100s"}}
+BY_HAND_ALONE = {"consolidateAfter": "Never"}
+EMPTIED = (200.0, "scale", {"which": 0, "replicas": 0})
+SILENT = (295.0, "watch is silent", {"kind": "Pod", "seconds": 120})
+FILLED = (300.0, "scale", {"which": 0, "replicas": 3})
+DELETED_SOON = (310.0, "delete node", {"which": 0})
+CHANGED_BACK = (330.0, "revert template", {"which": 0})
+NODE_PROTECTED = (330.0, "protect node", {"which": 0, "leaving": True})
+NO_BUDGET = (330.0, "change budgets", {"which": 0, "budgets": [{"nodes": "0"}]})
 
 
 def budgets_are_ignored(patch):
@@ -76,6 +98,7 @@ def protection_is_ignored_by_the_drain(patch):
 
 def protection_is_ignored_by_the_planner(patch):
     patch.setattr(candidates, "protection", lambda *_: UNPROTECTED)
+    patch.setattr(candidates, "longest_first", lambda *_: [])
 
 
 def pods_are_deleted_instead_of_evicted(patch):
@@ -160,6 +183,29 @@ def nobody_notices_that_the_lease_ran_out(patch):
     patch.setattr(Election, "left", property(lambda _: 1.0))
 
 
+def the_last_list_of_pods_comes_from_the_cache(patch):
+    async def cached(found, node_name):
+        pods = [pod for pod in found.state.pods.items.values() if pod.node_name == node_name]
+        return Listing(tuple(pods), "")
+
+    patch.setattr(Context, "read_pods", cached)
+
+
+def commands_are_not_checked_again(patch):
+    async def nothing(*_):
+        return {}
+
+    patch.setattr(commit_check.CommitCheck, "find_obstacles", nothing)
+
+
+def commands_that_are_taken_back_start_again_at_once(patch):
+    async def always(_, state, *__):
+        return {claim.name: Refusal("Budget", claim.name, "planted", permanent=True) for claim in state.candidates}
+
+    patch.setattr(commit_check.CommitCheck, "find_obstacles", always)
+    patch.setattr(executor, "after_failure", lambda _, now: FailedCommands(1, now))
+
+
 MUTATIONS = (
     (budgets_are_ignored, "budgets are never exceeded", drawn(1)),
     (
@@ -171,6 +217,24 @@ MUTATIONS = (
     (protection_is_ignored_by_the_planner, "protected pods are never evicted", drawn(0)),
     (pods_are_deleted_instead_of_evicted, "disruption budgets are never violated", drawn(0)),
     (nobody_waits_for_pods, "disruption budgets are never violated", drawn(0)),
+    (
+        the_last_list_of_pods_comes_from_the_cache,
+        "no instance ends under a running pod",
+        told(EMPTIED, SILENT, FILLED, DELETED_SOON, **BY_HAND_ALONE),
+    ),
+    *(
+        (
+            commands_are_not_checked_again,
+            "commands that no longer hold are not carried out",
+            told(*edited, metadata=SLOWLY),
+        )
+        for edited in ((CHANGES, CHANGED_BACK), (CHANGES, NODE_PROTECTED), (CHANGES, NO_BUDGET))
+    ),
+    (
+        commands_that_are_taken_back_start_again_at_once,
+        "no node is chosen over and over",
+        told(CHANGES, **BY_HAND_ALONE),
+    ),
     (limits_are_ignored, "limits of NodePools are kept", drawn(6)),
     (every_node_is_taken_for_a_dear_one, "consolidation never raises cost", told(ONE_MORE)),
     (a_rollback_leaves_everything, "no mark is left behind", told(NEVER_JOINS, CHANGES, consolidateAfter="Never")),
@@ -209,6 +273,10 @@ def test_a_planted_bug_is_found(bug, law, stories, monkeypatch):
         *told(NEVER_JOINS, CHANGES),
         *told(PROTECTED, DELETED, LOST_IN_THE_DRAIN),
         *told(TWO_NODES, NEVER_JOINS, CHANGES, FIRST_VANISHES, **ONE_AT_A_TIME),
+        *told(EMPTIED, SILENT, FILLED, DELETED_SOON, **BY_HAND_ALONE),
+        *told(CHANGES, CHANGED_BACK, metadata=SLOWLY),
+        *told(CHANGES, NODE_PROTECTED, metadata=SLOWLY),
+        *told(CHANGES, NO_BUDGET, metadata=SLOWLY),
     ],
 )
 def test_without_a_bug_the_written_stories_break_no_law(story):

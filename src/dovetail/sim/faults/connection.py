@@ -1,11 +1,12 @@
 """The world as one controller process reaches it: the same port, with watches that break, lag and repeat themselves.
 
-What a watch may do here a real one does too: end early, fail, be too old, deliver late, or deliver its last steps once
-more in their order. It never leaves a step out for good: what is lost is lost together with the watch. A write of the
-Lease may take effect after its caller has given up waiting.
+What a watch may do here a real one does too: end early, fail, be too old, deliver late, go silent while it stays open,
+or deliver its last steps once more in their order. It never leaves a step out for good: what is lost is lost together
+with the watch. A write of the Lease may take effect after its caller has given up waiting.
 """
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import AsyncIterator, Coroutine
 from copy import copy
@@ -14,7 +15,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from dovetail.model.kinds import LEASE, NODE, Kind
+from dovetail.model.kinds import LEASE, NODE, POD, Kind
 from dovetail.model.pod import Pod
 from dovetail.model.wire import Key, KubeObject
 from dovetail.ports.cluster import EVERYTHING, GRACEFULLY, Change, Deletion, Listing, ListOptions, Patch
@@ -23,6 +24,7 @@ from dovetail.sim.faults.trouble import Lifeline, Line, Trouble
 from dovetail.sim.world import World
 
 T = TypeVar("T", bound=KubeObject)
+_PODS_OF = "spec.nodeName="
 
 
 @dataclass
@@ -33,6 +35,8 @@ class WatchTrouble:
     too_old: set[str] = field(default_factory=set)
     replaying: dict[str, int] = field(default_factory=dict)
     lagging_until: dict[str, float] = field(default_factory=dict)
+    silent: dict[str, tuple[float, float]] = field(default_factory=dict)  # from, until: for streams opened before
+    last_silence: float = -math.inf  # when a stream was last kept silent
     never_joining: int = 0  # instances that will start and never become nodes
     injected: int = 0
 
@@ -42,6 +46,7 @@ class WatchTrouble:
         self.too_old.clear()
         self.replaying.clear()
         self.lagging_until.clear()
+        self.silent.clear()
         self.never_joining = 0
 
 
@@ -49,6 +54,7 @@ class Connection:
     """Implements the `Cluster` port for one process."""
 
     def __init__(self, world: World, trouble: Trouble, watches: WatchTrouble, life: Lifeline) -> None:
+        self._trouble = trouble
         self._world = copy(world)  # the same cluster behind a gate of its own
         self._world.interference = Line(trouble, life)
         self._life = life
@@ -56,8 +62,12 @@ class Connection:
         self._under_way: set[asyncio.Task[Any]] = set()
 
     async def list(self, kind: Kind[T], options: ListOptions = EVERYTHING) -> Listing[T]:
-        """Every object of the kind."""
-        return await self._world.list(kind, options)
+        """Every object of the kind. A list of the pods of one node is noted: it shows what was known, and when."""
+        listing = await self._world.list(kind, options)
+        name = options.field_selector.removeprefix(_PODS_OF)
+        if kind.name == POD.name and name != options.field_selector:
+            self._trouble.pods_listed_at[name] = asyncio.get_running_loop().time()
+        return listing
 
     def watch(self, kind: Kind[T], since: str, options: ListOptions = EVERYTHING) -> AsyncIterator[Change[T]]:
         """Changes, with whatever befalls watches."""
@@ -107,6 +117,7 @@ class TroubledStream(AsyncIterator[Change[T]], Generic[T]):
         self._kind = kind
         self._life = life
         self._watches = watches
+        self._opened_at = asyncio.get_running_loop().time()
         self._told: deque[Change[T]] = deque(maxlen=5)
         self._again: list[Change[T]] = []
 
@@ -130,9 +141,15 @@ class TroubledStream(AsyncIterator[Change[T]], Generic[T]):
         return change
 
     async def _lag(self) -> None:
-        late = self._watches.lagging_until.get(self._kind, 0.0) - asyncio.get_running_loop().time()
-        if late > 0:
-            await asyncio.sleep(late)
+        """Hold everything back, bookmarks too. A new watch is as late as this one, but not silent as this one."""
+        now = asyncio.get_running_loop().time()
+        until = self._watches.lagging_until.get(self._kind, 0.0)
+        began, ends = self._watches.silent.get(self._kind, (0.0, 0.0))
+        if self._opened_at <= began and ends > now:
+            until = max(until, ends)
+            self._watches.last_silence = ends
+        if until > now:
+            await asyncio.sleep(until - now)
 
     def _fail(self) -> None:
         if self._kind in self._watches.breaking:

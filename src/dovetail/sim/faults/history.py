@@ -5,6 +5,7 @@ little later than they happen; `STALE` is how much later at most, and laws judge
 """
 
 import asyncio
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -20,6 +21,7 @@ from dovetail.model.nodepool import NodePool
 from dovetail.model.reason import VOLUNTARY, Reason
 from dovetail.sim.faults.process import Offering
 from dovetail.sim.faults.replica import OFFICE
+from dovetail.sim.faults.since import Since
 from dovetail.sim.faults.supervisor import Supervisor
 from dovetail.sim.kinds import LEASE, NODE, NODE_CLAIM, NODE_POOL
 from dovetail.sim.store import Step
@@ -27,6 +29,9 @@ from dovetail.sim.world import World
 
 STALE = 60.0
 """Seconds by which the controllers' view may be behind: lagging watches, slow calls, and the second look at a plan."""
+
+SILENCE_NOTICED = 150.0
+"""Seconds after which the controllers must have noticed that a watch is silent, and have listed again."""
 
 TOTALS_KEPT = 300.0  # a percentage is of the nodes there were when it was decided
 
@@ -60,6 +65,7 @@ class NodeStory:
     value: Node
     unready_since: float | None
     deleting_since: float | None = None
+    last_unready: float = -math.inf  # the last instant at which it was not ready
 
 
 @dataclass
@@ -87,6 +93,8 @@ class History:
         self.excused_nodes: set[str] = set()  # names of nodes that somebody took away by force
         self.lost_nodes: dict[str, float] = {}  # by name: when their machine went, as its provider knows
         self.warned: set[str] = set()  # provider ids of instances the cloud warned of
+        self.deleted_by_hand: set[str] = set()  # names of nodes that somebody deleted
+        self.since = Since()
         self.created_claims = 0
         self.leaders: list[str] = []  # one after the other
 
@@ -105,6 +113,12 @@ class History:
         """How often somebody else took the lead."""
         return max(0, len(self.leaders) - 1)
 
+    @property
+    def stale(self) -> float:
+        """Seconds by which the controllers' view may be behind now; more around the silence of a watch."""
+        silent = self.now - self.supervisor.watches.last_silence < STALE + SILENCE_NOTICED
+        return STALE + SILENCE_NOTICED if silent else STALE
+
     def instants(self) -> tuple[datetime, ...]:
         """What the controllers may take for now."""
         true = self.world.clock.now()
@@ -113,6 +127,7 @@ class History:
 
     def hear(self, step: Step) -> None:
         """Take in a change of the world."""
+        self.since.hear(step)
         if step.after.resource == NODE_CLAIM:
             self._hear_claim(step)
         elif step.after.resource == NODE:
@@ -156,6 +171,8 @@ class History:
         known = self.nodes.get(value.provider_id)
         if known is None:
             known = self.nodes[value.provider_id] = NodeStory(value, None if value.ready else step.at)
+        if not value.ready or not known.value.ready:
+            known.last_unready = step.at
         known.value = value
         if value.ready:
             known.unready_since = None

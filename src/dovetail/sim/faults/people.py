@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from dovetail.model.wire import Key
 from dovetail.ports.cluster import Patch
 from dovetail.sim.faults.history import History
-from dovetail.sim.faults.scene import NODE_CLASS, PRIORITIES, PROTECTION, draw_job
+from dovetail.sim.faults.scene import NODE_CLASS, PRIORITIES, PROTECTION, draw_job, pod_on
 from dovetail.sim.faults.story import Piece, Terms
 from dovetail.sim.kinds import DEPLOYMENTS, JOBS, NODE, NODE_CLAIM, NODE_POOL, PDB, POD, Resource
 from dovetail.sim.store import Record
@@ -19,6 +19,8 @@ from dovetail.sim.world import World
 
 T = TypeVar("T")
 PROTECTED_AT = "torture/protected-at"
+PAUSE = "dovetail.sh/pause"
+_NO_EVICTION = {"maxUnavailable": 0, "minAvailable": None}
 
 
 def set_scene(world: World, pieces: Sequence[Piece]) -> None:
@@ -44,8 +46,8 @@ class People:
             "scale": self._scale,
             "roll out": self._roll_out,
             "run job": lambda terms: self._apply(draw_job(self._seed, terms["number"])),
-            "delete node": lambda terms: self._delete(NODE, terms),
-            "delete claim": lambda terms: self._delete(NODE_CLAIM, terms),
+            "delete node": self._delete_node,
+            "delete claim": self._delete_claim,
             "delete pool": self._delete_pool,
             "delete pod": lambda terms: self._delete(POD, terms),
             "cordon node": lambda terms: self._change(NODE, terms, {"spec": {"unschedulable": True}}),
@@ -56,6 +58,10 @@ class People:
             "protect pod": lambda terms: self._protect(POD, terms, terms["until"]),
             "protect node": lambda terms: self._protect(NODE, terms, "true"),
             "loosen disruption budget": lambda terms: self._loosen(self._pick(PDB, terms)),
+            "tighten disruption budget": lambda terms: self._change(PDB, terms, {"spec": _NO_EVICTION}),
+            "pause pool": lambda terms: self._change(NODE_POOL, terms, _annotation(PAUSE, terms["until"])),
+            "revert template": self._revert_template,
+            "run pod on node": self._run_pod,
             "instance dies": self._kill,
             "instance vanishes": self._vanish,
             "instance is lost": self._lose,
@@ -66,7 +72,17 @@ class People:
 
     def _pick(self, resource: Resource, terms: Terms) -> Record | None:
         there = sorted((each for each in self._world.store.all(resource) if not each.deleting), key=_by_key)
+        leaving = [each for each in there if self._leaving(each)] if terms.get("leaving") else []
+        there = leaving or there
         return there[terms["which"] % len(there)] if there else None
+
+    def _leaving(self, record: Record) -> bool:
+        """Whether a node, or the node of a pod, carries a taint of disruption or is deleted."""
+        node = record if record.resource == NODE else self._world.store.find(NODE, Key("", record.node))
+        if node is None:
+            return False
+        taints = node.plain["spec"].get("taints") or ()
+        return node.deleting or any(each["key"].startswith("karpenter.sh/disrupt") for each in taints)
 
     def _apply(self, manifest: dict[str, Any]) -> None:
         if self._world.store.find(JOBS, Key("default", manifest["metadata"]["name"])) is None:
@@ -82,6 +98,37 @@ class People:
         if picked is not None:
             self._world.api.delete(resource, picked.key)
 
+    def _delete_claim(self, terms: Terms) -> None:
+        newest = self._newest_node() if terms.get("newest") else None
+        owners = newest.owners if newest is not None else []
+        claim = next((each for each in map(self._world.store.by_uid.get, owners) if each is not None), None)
+        claim = claim or self._pick(NODE_CLAIM, terms)
+        if claim is not None:
+            self._world.api.delete(NODE_CLAIM, claim.key)
+
+    def _newest_node(self) -> Record | None:
+        """The node that a pod was bound to last."""
+        bound, by_uid = self._history.since.bound, self._world.store.by_uid
+        last = max(bound, key=lambda uid: (bound[uid], uid), default="")
+        node = self._world.store.find(NODE, Key("", by_uid[last].node)) if last else None
+        return node if node is not None and not node.deleting else None
+
+    def _delete_node(self, terms: Terms) -> None:
+        newest = self._newest_node() if terms.get("newest") else None
+        picked = newest or self._pick(NODE, terms)
+        if picked is not None:
+            self._history.deleted_by_hand.add(picked.key.name)
+            self._world.api.delete(NODE, picked.key)
+
+    def _run_pod(self, terms: Terms) -> None:
+        """Put a pod on a node by name, also on one that is leaving."""
+        there = sorted(self._world.store.all(NODE), key=_by_key)
+        leaving = [each for each in there if self._leaving(each)] if terms["leaving"] else []
+        nodes = leaving or there
+        if nodes and self._world.store.find(POD, Key("default", terms["name"])) is None:
+            node = nodes[terms["which"] % len(nodes)]
+            self._world.apply(pod_on(node.key.name, terms["name"], terms["tolerates"]))
+
     def _delete_pool(self, terms: Terms) -> None:
         picked = self._pick(NODE_POOL, terms)
         if picked is not None and picked.key.name != "pool-0":
@@ -96,6 +143,15 @@ class People:
 
     def _change_template(self, terms: Terms) -> None:
         self._change(NODE_POOL, terms, {"spec": {"template": {"metadata": {"labels": {"turn": terms["label"]}}}}})
+
+    def _revert_template(self, terms: Terms) -> None:
+        """Change the template back to what it was before its last change."""
+        picked = self._pick(NODE_POOL, terms)
+        versions = self._history.pools.get(picked.key.name, []) if picked is not None else []
+        labels = [version.spec.template.metadata.labels.get("turn") for _, version in versions]
+        before = [each for each in labels if each != labels[-1]]
+        if before:
+            self._change_template({**terms, "label": before[-1]})
 
     def _change_budgets(self, terms: Terms) -> None:
         self._change(NODE_POOL, terms, {"spec": {"disruption": {"budgets": terms["budgets"]}}})
@@ -164,7 +220,8 @@ class People:
         world = self._world
         for pool in world.store.all(NODE_POOL):
             calm = {"budgets": [{"nodes": "100%"}], "expireAfter": "Never"}
-            world.api.patch(NODE_POOL, pool.key, Patch({"spec": {"limits": None, "disruption": calm}}))
+            body = {**_annotation(PAUSE, None), "spec": {"limits": None, "disruption": calm}}
+            world.api.patch(NODE_POOL, pool.key, Patch(body))
         for budget in world.store.all(PDB):
             self._loosen(budget)
         free = {"metadata": {"annotations": {PROTECTION: None, PROTECTED_AT: None}}}
@@ -180,6 +237,10 @@ class People:
         for name in sorted(helped):
             if world.store.find(NODE, Key("", name)) is not None:
                 world.mishaps.vanish(name)
+
+
+def _annotation(name: str, value: str | None) -> dict[str, Any]:
+    return {"metadata": {"annotations": {name: value}}}
 
 
 def _by_key(record: Record) -> Key:

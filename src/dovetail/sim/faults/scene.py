@@ -21,6 +21,8 @@ NODE_CLASS: Plain = {
 PRIORITIES = {"low": -10, "high": 1000}
 PROTECTION = "karpenter.sh/do-not-disrupt"
 STOPPING = "pod-delete.stage.kwok.x-k8s.io/delay"
+STARTING = "node-ready.stage.kwok.x-k8s.io/delay"
+TOLERATES_ALL = [{"operator": "Exists"}]
 
 
 def draw_scene(seed: int) -> list[Piece]:
@@ -33,7 +35,7 @@ def draw_scene(seed: int) -> list[Piece]:
     for number in range(dice.randint(2, 4)):
         pieces.append(Piece(f"w{number}", 0, "Deployment", {"manifests": _deployment(seed, number)}))
     if dice.random() < 0.4:
-        pieces.append(Piece("d0", 0, "DaemonSet", {"manifests": [_daemon_set()]}))
+        pieces.append(Piece("d0", 0, "DaemonSet", {"manifests": [_daemon_set(seed)]}))
     if dice.random() < 0.5:
         pieces.append(Piece("j0", 0, "Job", {"manifests": [draw_job(seed, 0)]}))
     return pieces
@@ -57,7 +59,8 @@ def draw_pool(seed: int, number: int) -> Plain:
     if dice.random() < 0.35:
         template["terminationGracePeriod"] = dice.choice(("90s", "5m", "15m"))
     template["expireAfter"] = dice.choice(("Never", "Never", "25m", "50m", "100m"))
-    spec: Plain = {"template": {"metadata": {}, "spec": template}, "disruption": _disruption(dice)}
+    spec: Plain = {"template": {"metadata": _slow_start(seed, number), "spec": template}}
+    spec["disruption"] = _disruption(dice)
     if number:
         spec["weight"] = dice.choice((1, 10, 50))
     if dice.random() < 0.4:
@@ -65,6 +68,13 @@ def draw_pool(seed: int, number: int) -> Plain:
     if dice.random() < 0.35:
         spec["repair"] = dice.choice(({}, {"defaultTolerationDuration": "5m"}))
     return {"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": f"pool-{number}"}, "spec": spec}
+
+
+def _slow_start(seed: int, number: int) -> Plain:
+    """The metadata of a template whose nodes may take minutes to become ready: replacements come late."""
+    dice = _dice(seed, f"slow/{number}")
+    delay = dice.choice(("", "", "40s", "100s", "200s"))
+    return {"annotations": {STARTING: delay}} if delay else {}
 
 
 def _capacity_types(dice: random.Random) -> list[str]:
@@ -124,6 +134,8 @@ def _deployment(seed: int, number: int) -> list[Plain]:
     if dice.random() < 0.2:
         pod["priorityClassName"] = dice.choice(tuple(PRIORITIES))
     _place(dice, name, pod)
+    if _dice(seed, f"tolerations/{number}").random() < 0.08:
+        pod["tolerations"] = TOLERATES_ALL
     manifests: list[Plain] = [
         {
             "apiVersion": "apps/v1",
@@ -173,16 +185,32 @@ def _pdb(dice: random.Random, name: str) -> Plain:
     }
 
 
-def _daemon_set() -> Plain:
+def _daemon_set(seed: int) -> Plain:
+    """A pod on every node; one that tolerates every taint comes to nodes that are leaving, and stays."""
+    pod: Plain = {"containers": [_container("100m")]}
+    if _dice(seed, "daemons").random() < 0.4:
+        pod["tolerations"] = TOLERATES_ALL
     return {
         "apiVersion": "apps/v1",
         "kind": "DaemonSet",
         "metadata": {"name": "agent", "namespace": "default"},
         "spec": {
             "selector": {"matchLabels": {"app": "agent"}},
-            "template": {"metadata": {"labels": {"app": "agent"}}, "spec": {"containers": [_container("100m")]}},
+            "template": {"metadata": {"labels": {"app": "agent"}}, "spec": pod},
         },
     }
+
+
+def pod_on(node: str, name: str, tolerates: str) -> Plain:
+    """A pod that names its node, and tolerates nothing, what other people's taints forbid, or everything."""
+    tolerations: dict[str, list[Plain]] = {
+        "nothing": [],
+        "NoSchedule of others": [{"key": "dedicated", "operator": "Exists", "effect": "NoSchedule"}],
+        "everything": TOLERATES_ALL,
+    }
+    spec = {"nodeName": node, "containers": [_container("50m")], "tolerations": tolerations[tolerates]}
+    meta = {"name": name, "namespace": "default", "labels": {"app": "by-name"}}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
 
 
 def draw_job(seed: int, number: int) -> Plain:

@@ -8,6 +8,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+from dovetail.sim.faults.edits import draw_edits
 from dovetail.sim.faults.scene import ZONES, draw_budgets, draw_scene
 from dovetail.sim.faults.story import Piece, Story
 
@@ -139,7 +140,8 @@ def draw_story(seed: int) -> Story:
     pieces += _ambushes(seed, pieces, peace_at)
     instants = _instants(dice, peace_at)
     pieces += [_drawn(seed, f"f{number}", FAULTS, at) for number, at in enumerate(instants)]
-    return Story(seed, (*pieces, *_losses(seed, pieces, peace_at)), peace_at)
+    pieces += [*_losses(seed, pieces, peace_at), *draw_edits(seed, pieces, peace_at)]
+    return Story(seed, tuple(pieces), peace_at)
 
 
 def _ambushes(seed: int, pieces: list[Piece], peace_at: float) -> list[Piece]:

@@ -76,6 +76,7 @@ class Trial:
             "watch is too old": lambda piece: self._supervisor.watches.too_old.add(piece.terms["kind"]),
             "watch replays": self._replay,
             "watch lags": self._lag,
+            "watch is silent": self._silence,
             "history is forgotten": lambda _: self._world.forget_history(),
             "leader steps down": lambda piece: self._befalls(piece, lambda one: one.stop(piece.terms["down"])),
             "process is killed": lambda piece: self._befalls(piece, lambda one: one.kill(piece.terms["down"])),
@@ -184,6 +185,10 @@ class Trial:
     def _lag(self, piece: Piece) -> None:
         until = asyncio.get_running_loop().time() + piece.terms["seconds"]
         self._supervisor.watches.lagging_until[piece.terms["kind"]] = until
+
+    def _silence(self, piece: Piece) -> None:
+        now = asyncio.get_running_loop().time()
+        self._supervisor.watches.silent[piece.terms["kind"]] = now, now + piece.terms["seconds"]
 
     def _never_join(self) -> None:
         self._supervisor.watches.never_joining += 1

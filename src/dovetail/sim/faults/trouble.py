@@ -65,6 +65,8 @@ class Trouble:
     armed: list[Armed] = field(default_factory=list)
     injected: int = 0
     struck_at: float = 0.0  # when a call was last made to fail or to take long
+    strikes: list[float] = field(default_factory=list)  # all such instants
+    pods_listed_at: dict[str, float] = field(default_factory=dict)  # by node: when its pods were last listed
     _crash: Piece | None = None
     _calls_to_live: int = 0
 
@@ -126,6 +128,7 @@ class Trouble:
     def _spend(self, armed: Armed) -> None:
         self.injected += 1
         self.struck_at = asyncio.get_running_loop().time()
+        self.strikes.append(self.struck_at)
         armed.left -= 1
         if armed.left <= 0:
             self.armed.remove(armed)

@@ -8,7 +8,7 @@ decided.
 from dovetail.model.nodeclaim import NodeClaim
 from dovetail.model.pool_budgets import read_budgets
 from dovetail.model.reason import Reason
-from dovetail.sim.faults.history import STALE, ClaimStory, counted, voluntarily
+from dovetail.sim.faults.history import ClaimStory, counted, voluntarily
 from dovetail.sim.faults.laws.base import Law
 
 
@@ -41,15 +41,15 @@ class BudgetsHold(Law):
             return True
         node = history.node_of(claim)
         if story.deleting_since is not None:  # one whose machine is gone already is no node of the pool any more
-            return node is not None and history.now - story.deleting_since > STALE
+            return node is not None and history.now - story.deleting_since > self.history.stale
         away_since = story.missed_since if node is None else node.unready_since
-        return away_since is not None and history.now - away_since > STALE
+        return away_since is not None and history.now - away_since > self.history.stale
 
     def _allowed(self, pool: str, reason: Reason) -> int | None:
         """The most that any version of the pool, at any instant it could have been read, allowed; None: no ceiling."""
         total = self.history.most_nodes(pool)
         limits: list[int] = []
-        for version in self.history.versions(pool, self.history.now - STALE):
+        for version in self.history.versions(pool, self.history.now - self.history.stale):
             for now in self.history.instants():
                 in_force = [budget for budget in read_budgets(version) if budget.governs(reason, now)]
                 if not in_force:

@@ -1,22 +1,18 @@
 """Every claim the controllers delete has a cause that can be seen, and no node goes before its replacement is there.
 
-Causes: marked by a command; bought for a command that was taken back; deleted by somebody, itself, its node or pool;
-expired for good; never became a node; its instance is gone; unhealthy in a pool that repairs; warned of by the cloud.
+Causes: marked by a command; deleted by somebody, itself, its node or its pool; expired for good; never became a node;
+its instance is gone; unhealthy in a pool that repairs; warned of by the cloud; a replacement whose
+command was taken back, and that no pod came to.
 """
 
-from dovetail.model.command import REPLACES_ANNOTATION, read_record
-from dovetail.model.conditions import find
-from dovetail.model.kinds import POD
-from dovetail.model.nodeclaim import INITIALIZED, REGISTERED, NodeClaim
-from dovetail.model.pod import Pod
+from dovetail.model.command import read_record
+from dovetail.model.nodeclaim import INITIALIZED, NodeClaim
 from dovetail.sim.faults.history import marked_for
 from dovetail.sim.faults.laws.base import Law
+from dovetail.sim.faults.laws.causes import needs_no_command
+from dovetail.sim.faults.laws.terminations import bound_before
+from dovetail.sim.faults.laws.truth import needs_a_place
 from dovetail.sim.world import Call
-
-_SICK = {("Ready", "False"), ("Ready", "Unknown"), ("NetworkUnavailable", "True")}
-MOMENT = 30.0
-"""Seconds that calls may take from the list of a node's pods to the deletion of its claim."""
-_PRESSED = {("DiskPressure", "True"), ("MemoryPressure", "True"), ("PIDPressure", "True")}
 
 
 class DeletionsHaveACause(Law):
@@ -36,7 +32,9 @@ class DeletionsHaveACause(Law):
             self._judge_node(call.key.name)
 
     def _judge(self, claim: NodeClaim) -> None:
-        if self._excused(claim):
+        if needs_no_command(claim, self.history):
+            return
+        if marked_for(claim) is None and self._unused_replacement(claim):
             return
         if marked_for(claim) is None:
             self.broken(f"{claim.name} is deleted, and nothing says why")
@@ -49,53 +47,18 @@ class DeletionsHaveACause(Law):
         if len(ready) < record.replacements:
             self.broken(f"{claim.name} goes with {len(ready)} of its {record.replacements} replacements ready")
 
-    def _excused(self, claim: NodeClaim) -> bool:
-        """Whether it goes for a reason that needs no command."""
+    def _unused_replacement(self, claim: NodeClaim) -> bool:
+        """Whether it was bought for a command that takes no node away, and no pod would have to move."""
+        command = claim.metadata.annotations.get("dovetail.sh/replaces")
+        records = (read_record(each.value) for each in self.history.claims.values())
         node = self.history.node_of(claim)
-        if not claim.has(REGISTERED) or node is None or node.value.deleting:
-            return True
-        if self._unneeded(claim):
-            return True
-        if node.value.provider_id in self.history.warned:
-            return True
-        if node.value.name in self.history.lost_nodes and not node.value.ready:
-            return True
-        return self._expired(claim) or self._sick(claim)
-
-    def _unneeded(self, claim: NodeClaim) -> bool:
-        """Whether it replaces nodes of a command that lets none of them go, and nothing runs on it that has to move."""
-        command = claim.metadata.annotations.get(REPLACES_ANNOTATION, "")
-        if not command or self.history.node_of(claim) is None:
+        if command is None or node is None:
             return False
-        records = [read_record(each.value) for each in self.history.claims.values()]
-        committed = any(record is not None and record.id == command and record.committed for record in records)
-        return not committed and not self._has_pods(claim)
-
-    def _has_pods(self, claim: NodeClaim) -> bool:
-        """Whether a pod was bound to its node before the moment in which the controllers looked."""
-        node = self.history.node_of(claim)
-        pods = self.history.world.store.pods_on(node.value.name) if node is not None else ()
-        values = [record.value(POD) for record in pods]
-        return any(isinstance(pod, Pod) and pod.reschedulable and self._bound_before(pod) for pod in values)
-
-    def _bound_before(self, pod: Pod) -> bool:
-        scheduled = find(pod.status.conditions, "PodScheduled")
-        since = scheduled.last_transition_time if scheduled is not None else None
-        return since is not None and (self.history.world.clock.now() - since).total_seconds() > MOMENT
-
-    def _expired(self, claim: NodeClaim) -> bool:
-        created_at, expire_after = claim.metadata.creation_timestamp, claim.spec.expire_after
-        if created_at is None or expire_after is None or expire_after.span is None:
+        if any(each.id == command and each.committed for each in records if each is not None):
             return False
-        return any(now >= created_at + expire_after.span for now in self.history.instants())
-
-    def _sick(self, claim: NodeClaim) -> bool:
-        node = self.history.node_of(claim)
-        pools = self.history.versions(claim.nodepool_name, self.history.now - 60.0)
-        if node is None or not any(pool.spec.repair is not None for pool in pools):
-            return False
-        said = {(each.type, each.status) for each in node.value.status.conditions}
-        return bool(said & (_SICK | _PRESSED))
+        known_at = bound_before(node.value.name, self.history)
+        pods = self.history.world.store.pods_on(node.value.name)
+        return not any(needs_a_place(pod) and self.history.since.bound[pod.uid] < known_at for pod in pods)
 
     def _judge_node(self, name: str) -> None:
         node = next((each for each in self.history.nodes.values() if each.value.name == name), None)

@@ -7,7 +7,6 @@ in exchange for what it removes: the two count once, as the larger.
 from dovetail.model.nodeclaim import NodeClaim
 from dovetail.model.quantity import ZERO, Quantity
 from dovetail.model.resources import NODES, Resources, add, subtract
-from dovetail.sim.faults.history import STALE
 from dovetail.sim.faults.laws.base import Law
 
 
@@ -24,7 +23,7 @@ class LimitsHold(Law):
         pool = after.nodepool_name
         used = self._used(pool)
         born_at = self.history.claims[after.name].born_at
-        versions = self.history.versions(pool, born_at - STALE)
+        versions = self.history.versions(pool, born_at - self.history.stale)
         for resource in {name for version in versions for name in version.spec.limits}:
             if any(resource not in version.spec.limits for version in versions):
                 continue

@@ -1,7 +1,7 @@
 """Protected pods are never evicted, and nodes that carry them, or are protected themselves, never chosen.
 
-Outside the forced paths: a drain with a deadline takes every pod in the end, and a Node that somebody deletes by hand
-cannot be delayed.
+Outside the forced paths: a drain with a deadline takes every pod in the end, and a Node that somebody deleted by hand
+is drained of its protected pods too, unless its claim has a terminationGracePeriod.
 """
 
 from dovetail.model import kinds
@@ -10,7 +10,7 @@ from dovetail.model.labels import DO_NOT_DISRUPT
 from dovetail.model.nodeclaim import NodeClaim
 from dovetail.model.pod import Pod
 from dovetail.model.protection import protection
-from dovetail.sim.faults.history import STALE, History, voluntarily
+from dovetail.sim.faults.history import voluntarily
 from dovetail.sim.faults.laws.base import Law
 from dovetail.sim.world import Call
 
@@ -23,23 +23,18 @@ class ProtectedPodsStay(Law):
 
     name = "protected pods are never evicted"
 
-    def __init__(self, history: History) -> None:
-        super().__init__(history)
-        self._deleted_by_controllers: set[str] = set()
-
     def about_to(self, call: Call) -> None:
         """An eviction, or the deletion of a pod."""
-        if call.kind == "Node" and call.operation == "delete" and call.key is not None:
-            self._deleted_by_controllers.add(call.key.name)
         if call.kind != "Pod" or call.operation not in {"evict", "delete"}:
             return
         pod = self.running_pod(call.key)
         if pod is None or not self._protected(pod):
             return
-        grace = pod.spec.termination_grace_period_seconds
-        if self._deleted_by_hand(pod.node_name):
+        grace, claim = pod.spec.termination_grace_period_seconds, self.claim_on(pod.node_name)
+        bounded = claim is not None and claim.spec.termination_grace_period is not None
+        if pod.node_name in self.history.deleted_by_hand and not bounded:
             return
-        if not self.forced(self.claim_on(pod.node_name), 30.0 if grace is None else grace):
+        if not self.forced(claim, 30.0 if grace is None else grace):
             self.broken(f"{call.operation} of {pod.key} on {pod.node_name}, protected {_written(pod)!r}")
 
     def claim_changed(self, before: NodeClaim | None, after: NodeClaim) -> None:
@@ -57,23 +52,18 @@ class ProtectedPodsStay(Law):
             if isinstance(pod, Pod) and self._protected(pod) and self._bound_long_ago(pod):
                 self.broken(f"{after.name} is marked {reason}, and {pod.key} on it is protected {_written(pod)!r}")
 
-    def _deleted_by_hand(self, node_name: str) -> bool:
-        """Whether somebody deleted the Node itself, and the controllers did not."""
-        found = [each.value for each in self.history.nodes.values() if each.value.name == node_name]
-        return any(node.deleting for node in found) and node_name not in self._deleted_by_controllers
-
     def _protected(self, pod: Pod) -> bool:
         held = all(protection(pod, now).active for now in self.history.instants())
         return held and self._old_news(pod.metadata)
 
     def _old_news(self, metadata: object) -> bool:
         at = getattr(metadata, "annotations", {}).get(_NOT_KNOWN_BEFORE)
-        return at is None or self.history.now - float(at) > STALE
+        return at is None or self.history.now - float(at) > self.history.stale
 
     def _bound_long_ago(self, pod: Pod) -> bool:
         scheduled = find(pod.status.conditions, "PodScheduled")
         since = scheduled.last_transition_time if scheduled is not None else None
-        return since is not None and (self.history.world.clock.now() - since).total_seconds() > STALE
+        return since is not None and (self.history.world.clock.now() - since).total_seconds() > self.history.stale
 
 
 def _written(pod: Pod) -> str:
