@@ -17,6 +17,7 @@ from dovetail.core.scheduling.units import Units, overdrawn
 from dovetail.model.catalog import InstanceType, Offering
 from dovetail.model.nodepool import NodePool
 from dovetail.model.quantity import ZERO, Quantity
+from dovetail.model.recent import Recent
 from dovetail.model.requirement import Requirement
 from dovetail.model.requirements import Requirements
 from dovetail.model.resources import subtract
@@ -162,3 +163,15 @@ def open_market(pool: NodePool, snapshot: Snapshot, daemons: Daemons, units: Uni
     market = Market(read_template(pool, snapshot, daemons), units)
     _OPENED.append(_Opened(pool, snapshot.catalogs.get(pool.name, ()), snapshot.well_known, daemons, market))
     return market
+
+
+Prices = dict[tuple[str, str, str], float]
+
+
+def _list_prices(types: tuple[InstanceType, ...]) -> Prices:
+    offers = ((each.name, offering) for each in types for offering in each.offerings)
+    return {(name, o.zone, o.capacity_type): o.price for name, o in offers}
+
+
+PRICES_BY_OFFERING = Recent(_list_prices)
+"""What each offering of a catalog costs an hour, by instance type, zone and capacity type."""

@@ -12,6 +12,7 @@ from dovetail.core.scheduling.base import SOFT, Base, Requalified
 from dovetail.core.scheduling.board import Board
 from dovetail.core.scheduling.gathering import Gathering, plain_stance
 from dovetail.core.scheduling.homeless import Homeless
+from dovetail.core.scheduling.market import PRICES_BY_OFFERING
 from dovetail.core.scheduling.placing import Placing
 from dovetail.core.scheduling.register import Register
 from dovetail.core.scheduling.remembering import BEYOND, Answer, Answers, Change, Room, beyond, census, reach
@@ -22,11 +23,9 @@ from dovetail.core.scheduling.shop import Purchase, Shop
 from dovetail.core.scheduling.solve import queue_order, run
 from dovetail.core.scheduling.stalling import Drain, Permits
 from dovetail.core.scheduling.tally import SpreadTally, Tally
-from dovetail.model.catalog import InstanceType
 from dovetail.model.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
 from dovetail.model.nodepool import NodePool
 from dovetail.model.pod import Pod
-from dovetail.model.recent import Recent
 from dovetail.model.snapshot import ClusterNode, Snapshot
 from dovetail.model.wire import Key
 
@@ -52,7 +51,7 @@ class Sweep:
     ) -> None:
         """`waiting` pods take their room first; nodes named in `closed` take none of the pods that are moved."""
         self._base = Base(snapshot, waiting, pools, register=register)
-        self._prices = {pool: _PRICES.of(types) for pool, types in snapshot.catalogs.items()}
+        self._prices = {pool: PRICES_BY_OFFERING.of(types) for pool, types in snapshot.catalogs.items()}
         nodes = self._base.rooms.nodes
         self.rows = [row for row, node in enumerate(nodes) if node.managed and node.initialized]
         self._moving_by_row = {row: self._moving(row) for row in self.rows}
@@ -121,28 +120,30 @@ class Sweep:
         for row in opened:
             del removed[row]
         try:
-            moving = [entry for row in rows for entry in self._moving_by_row[row] if entry[0].key not in bounds.staying]
             placing = Placing(self._board, Shop(self._base), below=bounds.below, most_drafts=bounds.most_drafts)
-            trail = self._simulate(rows, placing, self._departure(sorted(moving, key=queue_order)))
+            trail = self._simulate(rows, placing, self._departure(self._queue(rows, bounds)))
         finally:
             removed.update((row, row) for row in opened)
         taken = {*trail.places, *(row for _, row in trail.later)}
         return next((self._base.rooms.nodes[row] for row in opened if row in taken), None)
 
     def _look_together(self, rows: tuple[int, ...], bounds: Bounds) -> Answer[Together]:
-        moving = [entry for row in rows for entry in self._moving_by_row[row] if entry[0].key not in bounds.staying]
-        queue = sorted(moving, key=queue_order)
         shop = self._in_exchange(rows)
         if bounds.most_drafts is None:
             placing = Placing(self._board, shop.fresh(), below=bounds.below)
         else:
             placing = Gathering(self._board, shop, below=bounds.below, most_drafts=bounds.most_drafts)
-        departure = self._departure(queue)
+        departure = self._departure(self._queue(rows, bounds))
         trail = self._simulate(rows, placing, departure)
         together = Together(trail.drafts if trail.blocker is None else (), trail.blocker)
         if trail.blocker is not None:
             together = replace(together, limits=self._limiting(rows, departure, bounds))
         return Answer(together, rows, departure.shapes, tuple(trail.places), tuple(trail.later))
+
+    def _queue(self, rows: Sequence[int], bounds: Bounds) -> Queue:
+        """The pods that leave these rows, in the order they are placed."""
+        moving = [entry for row in rows for entry in self._moving_by_row[row] if entry[0].key not in bounds.staying]
+        return sorted(moving, key=queue_order)
 
     def _limiting(self, rows: Sequence[int], departure: Departure, bounds: Bounds) -> str:
         """The limits without which nodes could go that cannot; empty if they could not go without limits either."""
@@ -306,8 +307,6 @@ class Sweep:
             return unfit
         return try_again(placing, waiting, trail.later)
 
-    # -- the next snapshot
-
     def part_with(self, row: int) -> bool:
         """A node is on its way out, or gone: nobody goes there, and who is there does not count.
 
@@ -398,15 +397,3 @@ class Sweep:
             bought = labels.get(INSTANCE_TYPE, ""), labels.get(ZONE, ""), labels.get(CAPACITY_TYPE, "")
             self._price_by_row[row] = self._prices.get(node.nodepool_name, {}).get(bought)
         return self._price_by_row[row]
-
-
-Prices = dict[tuple[str, str, str], float]
-
-
-def _price_list(types: tuple[InstanceType, ...]) -> Prices:
-    """What each offering costs, by type, zone and capacity type."""
-    offers = ((each.name, offering) for each in types for offering in each.offerings)
-    return {(name, o.zone, o.capacity_type): o.price for name, o in offers}
-
-
-_PRICES = Recent(_price_list)
