@@ -16,6 +16,7 @@ from dovetail.core.disruption.candidates import build_candidate, pod_blocks, sta
 from dovetail.core.disruption.context import Context
 from dovetail.core.disruption.methods import METHODS
 from dovetail.core.disruption.methods.base import Method
+from dovetail.core.disruption.pdbs import tolerates_disruption
 from dovetail.core.disruption.progress import timeout
 from dovetail.model.command import CommandState, Record
 from dovetail.model.labels import DO_NOT_DISRUPT
@@ -87,13 +88,12 @@ def _no_longer_wanted(node: ClusterNode, context: Context, method: Method, recor
 
 
 def _unplanned_pod(node: ClusterNode, planned: Collection[str] | None) -> Refusal | None:
-    """A pod nobody found a place for when the command was planned."""
-    if planned is None:
-        return None
-    pod = next((pod for pod in node.pods if pod.reschedulable and pod.metadata.uid not in planned), None)
-    if pod is None:
-        return None
-    return Refusal("UnplannedPod", f"node/{node.name}", f"pod {pod.key} was bound to it after the command was planned")
+    """A pod the drain would evict and the command was not planned with. The disruption taint keeps others away."""
+    for pod in node.pods if planned is not None else ():
+        if pod.reschedulable and not tolerates_disruption(pod) and pod.metadata.uid not in (planned or ()):
+            why = f"pod {pod.key} was bound to it after the command was planned"
+            return Refusal("UnplannedPod", f"node/{node.name}", why)
+    return None
 
 
 class _BudgetCheck:
