@@ -8,6 +8,7 @@ from builders import NOON, claim, node, nodepool, pod
 from dovetail.core.lifecycle.hashing import template_hash
 from dovetail.core.lifecycle.initialization import judge_initialization
 from dovetail.core.lifecycle.liveness import judge_liveness
+from dovetail.core.lifecycle.patches import conditions_patch
 from dovetail.core.lifecycle.podevents import pod_event_at, write_at
 from dovetail.core.lifecycle.pools import RegistrationHealth, count, judge_node_class
 from dovetail.core.lifecycle.registration import plan_registration
@@ -206,3 +207,18 @@ def test_a_transition_time_moves_only_with_the_status():
 
 def test_a_new_dependent_is_as_old_as_its_object():
     assert find(_list().set(), "A").last_transition_time == NOON - timedelta(hours=1)
+
+
+def test_conditions_are_written_whole_as_the_crds_of_karpenter_require():
+    written = conditions_patch(
+        [Condition(type="Launched", status="True", reason="Launched", last_transition_time=NOON)]
+    )
+    (launched,) = written["status"]["conditions"]
+    assert launched == {
+        "type": "Launched",
+        "status": "True",
+        "reason": "Launched",
+        "message": "",
+        "lastTransitionTime": "2026-01-05T12:00:00Z",
+        "observedGeneration": 0,
+    }

@@ -7,6 +7,10 @@ dependents: True when all of them are, False as soon as one is, otherwise Unknow
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
+from typing import Any
+
+import msgspec
 
 from dovetail.model.wire import Condition
 
@@ -101,6 +105,17 @@ class ConditionList:
         if "False" in current:
             return Verdict(READY, "False", "UnhealthyDependents", message)
         return Verdict(READY, "Unknown", "ReconcilingDependents", message)
+
+
+@lru_cache(maxsize=4096)  # a list of conditions is written whole, and most of it was written before
+def condition_document(condition: Condition) -> dict[str, Any]:
+    """The condition as JSON data, which the caller must not change.
+
+    Karpenter's CRDs require a reason and a message, so empty ones are written too.
+    """
+    required = {"reason": condition.reason, "message": condition.message}
+    found: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(condition))
+    return {**found, **required, "observedGeneration": condition.observed_generation}
 
 
 def without(conditions: Iterable[Condition], kind: str) -> tuple[Condition, ...]:

@@ -21,7 +21,7 @@ from dovetail.cloud.aws.resolving.reservations import Reservations
 from dovetail.cloud.aws.resolving.subnets import Subnets
 from dovetail.cloud.aws.session import AwsError
 from dovetail.model import ec2nodeclass as model
-from dovetail.model.conditions import READY, ConditionList, Verdict, find
+from dovetail.model.conditions import READY, ConditionList, Verdict, condition_document, find
 from dovetail.model.ec2nodeclass import EC2NodeClass, EC2NodeClassStatus
 from dovetail.model.kinds import EC2_NODE_CLASS, NODE_CLAIM, Kind
 from dovetail.model.nodeclaim import DRIFTED, NodeClaim
@@ -195,6 +195,7 @@ class NodeClassKeeper:
         if status == node_class.status:
             return
         written = msgspec.json.decode(msgspec.json.encode(status))
+        written["conditions"] = [condition_document(each) for each in status.conditions]
         cleared = {name: None for name in msgspec.to_builtins(node_class.status) if name not in written}
         patch = Patch({"status": {**cleared, **written}}, node_class.metadata.resource_version, "status")
         await self._cluster.patch(EC2_NODE_CLASS, node_class.key, patch)

@@ -1,11 +1,11 @@
 """Merge patches in domain words. A merge patch replaces lists whole, so whoever sends one locks the version it read."""
 
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from typing import Any
 
 import msgspec
 
+from dovetail.model.conditions import condition_document
 from dovetail.model.resources import Resources
 from dovetail.model.wire import Condition, KubeObject
 
@@ -22,13 +22,7 @@ def amounts(resources: Resources) -> dict[str, str]:
 
 def conditions_patch(conditions: Iterable[Condition], **status: Any) -> dict[str, Any]:
     """Status fields together with the whole list of conditions."""
-    return {"status": {**status, "conditions": [_spelled(condition) for condition in conditions]}}
-
-
-@lru_cache(maxsize=4096)
-def _spelled(condition: Condition) -> Any:
-    """As plain data that nobody changes: of a list that is written whole, most was written before."""
-    return wire(condition)
+    return {"status": {**status, "conditions": [condition_document(condition) for condition in conditions]}}
 
 
 def finalizer_added(target: KubeObject, finalizer: str) -> dict[str, Any]:
