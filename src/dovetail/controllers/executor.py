@@ -8,6 +8,7 @@ left behind.
 import hashlib
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 
 import msgspec
 
@@ -222,7 +223,8 @@ class Executor:
             note_overtaken(self._context, state, overtaken)
             return
         made = tuple([await find_facts(self._context, claim) for claim in state.replacements])
-        ending = Ending(outcome=Outcome.DONE, at=self._context.clock.now(), made=made, cost_after=total(made))
+        ending = self._ending(Outcome.DONE)
+        ending = replace(ending, made=made, cost_before=record.cost_before, cost_after=total(made))
         self._context.ledger.close(record.id, ending)
         self._context.metrics.count("dovetail_commands_ended_total", reason=record.reason, outcome=Outcome.DONE)
         log.info(
