@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from dovetail.model.conditions import find
-from dovetail.model.kinds import EVENT, NODE, NODE_CLAIM
+from dovetail.model.kinds import EVENT, NODE, NODE_CLAIM, POD
 from dovetail.model.labels import DECISION
 from dovetail.model.wire import Key
 from dovetail.observe.history import Question, read_decision, read_history
@@ -22,6 +22,7 @@ from dovetail.sim.world import World, WorldOptions
 from dovetail.wiring.embedded import admit
 from dovetail.wiring.parts import assemble
 from stories import ACTING, FREELY, ON_DEMAND, Life, deployment, node_class, node_pool, pool
+from watches import SilentWatches
 
 
 class KeepingLife(Life):
@@ -157,6 +158,26 @@ def test_a_command_is_kept_with_its_budget_and_why_other_nodes_were_left_alone(p
         assert all(each.message for each in weighed.refusals)
     assert any(each.considered.refusals for each in commands)
     assert all(each.considered.purchases[0].choices > 0 for each in told if each.act == "launch")
+
+
+def test_a_command_that_kept_some_of_its_nodes_saves_what_the_others_cost(path, monkeypatch):
+    watches = SilentWatches(monkeypatch)
+    rule = {"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": "kubernetes.io/hostname"}
+    apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [rule]}}
+
+    async def story(life):
+        await life.until(lambda: life.running(3) and life.settled())
+        life.world.apply(deployment(replicas=0, affinity=apart))
+        await life.until(lambda: not life.pods)
+        await asyncio.sleep(2)
+        watches.silence(POD, 40)
+        life.world.apply(deployment(replicas=1, affinity=apart))
+        await life.until(lambda: len(life.nodes) == 1 and life.settled(), within=60)
+
+    lived(path, story, node_class(), pool(), deployment(replicas=3, affinity=apart))
+    (command,) = [each for each in history(path) if each.act == "disrupt" and each.outcome == "done"]
+    assert len(command.nodes) == 3
+    assert command.cost_before == pytest.approx(2 * command.nodes[0].price)
 
 
 def test_a_node_deleted_by_hand_is_kept_as_such(path):

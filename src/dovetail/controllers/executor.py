@@ -7,13 +7,14 @@ left behind.
 
 import hashlib
 import logging
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import replace
 
 import msgspec
 
 from dovetail.controllers.catalogs import find_catalogs
 from dovetail.controllers.command_events import note_overtaken, tell_going, tell_kept, tell_waiting
+from dovetail.controllers.command_marks import mark, release
 from dovetail.controllers.commit_check import CommitCheck
 from dovetail.controllers.context import Context
 from dovetail.controllers.entries import command_entry, find_facts, total
@@ -21,11 +22,20 @@ from dovetail.controllers.figures import count_created, count_failed
 from dovetail.controllers.launch_backoff import note_given_up
 from dovetail.core.disruption.backoff import FailedCommands, after_failure
 from dovetail.core.disruption.command import Command, cheapest
-from dovetail.core.disruption.progress import TOO_LATE, Next, abandoned, judge, names_a_command, running_commands
+from dovetail.core.disruption.progress import (
+    BEING_TAKEN_BACK,
+    TOO_LATE,
+    Next,
+    Verdict,
+    abandoned,
+    judge,
+    names_a_command,
+    overdue,
+    running_commands,
+)
 from dovetail.core.disruption.recheck import describe, worth_waiting
 from dovetail.core.disruption.replacement import replacement_claims
-from dovetail.core.lifecycle.drain import drain_patch, is_shut, reopening_patch, taints_patch
-from dovetail.core.lifecycle.patches import conditions_patch
+from dovetail.core.lifecycle.drain import is_shut
 from dovetail.core.provisioning.room import beyond_limits
 from dovetail.model.command import (
     RECORD_ANNOTATION,
@@ -35,16 +45,16 @@ from dovetail.model.command import (
     taken_by,
     write_record,
 )
-from dovetail.model.conditions import ConditionList, Verdict, find, without
 from dovetail.model.kinds import NODE_CLAIM
 from dovetail.model.node import Node
-from dovetail.model.nodeclaim import DEPENDENTS, DISRUPTION_REASON, INITIALIZED, NodeClaim
+from dovetail.model.nodeclaim import DISRUPTION_REASON, INITIALIZED, NodeClaim
 from dovetail.model.pause import PAUSE, SWITCH, UNREAD, Pause, read_pause
 from dovetail.model.reason import Reason
+from dovetail.model.refusal import Refusal
 from dovetail.model.snapshot import Snapshot
 from dovetail.model.wire import Key
 from dovetail.ports.cluster import Notice
-from dovetail.ports.errors import Conflict, NotFound
+from dovetail.ports.errors import Conflict, WorldError
 from dovetail.ports.ledger import Considered, Ending, Outcome
 from dovetail.runtime.abreast import abreast
 from dovetail.runtime.reconciler import Reconciler
@@ -52,7 +62,6 @@ from dovetail.runtime.reconciler import Reconciler
 log = logging.getLogger(__name__)
 POLL_SECONDS = 1.0
 RECHECK_SECONDS = 5.0
-Body = dict[str, Any]
 
 
 class Executor:
@@ -120,16 +129,21 @@ class Executor:
 
     async def _write(self, claim: NodeClaim, record: Record) -> NodeClaim:
         """Write the record on a claim. One that changed meanwhile is read again, once: it may still be ours to take."""
-        body = {"metadata": {"annotations": {RECORD_ANNOTATION: write_record(record)}}}
         try:
-            return await self._context.patch_claim(claim, body)
+            return await self._put_record(claim, record)
         except Conflict:
             fresh = await self._context.cluster.get(NODE_CLAIM, claim.key)
-            written = read_record(fresh)
-            same = fresh.metadata.uid == claim.metadata.uid and (written is None or written.id == record.id)
-            if fresh.deleting or not same:
+            if fresh.deleting or fresh.metadata.uid != claim.metadata.uid:
                 raise
-            return await self._context.patch_claim(fresh, body)
+            return await self._put_record(fresh, record)
+
+    async def _put_record(self, claim: NodeClaim, record: Record) -> NodeClaim:
+        """Only a claim that bears the record already is committed: without it, somebody took the command back."""
+        written = read_record(claim)
+        if record.committed if written is None else written.id != record.id:
+            raise Conflict(f"nodeclaim {claim.name} is not marked with command {record.id}")
+        body = {"metadata": {"annotations": {RECORD_ANNOTATION: write_record(record)}}}
+        return await self._context.patch_claim(claim, body)
 
     def _record(self, command: Command) -> Record:
         now = self._context.clock.now()
@@ -156,8 +170,7 @@ class Executor:
                 self._context.ledger.close(command, self._ending(Outcome.FAILED, "nothing of it is left on any node"))
             self._ended.discard(command)
             return None
-        ours, planned = command in self._planned, bool(self._planned.get(command))
-        verdict = judge(state, planned=planned, now=self._context.clock.now(), ours=ours)
+        ours, verdict = command in self._planned, self._judge(state)
         if verdict.next is Next.DONE:
             self._forget(command)
             await self._finish(state, verdict.why)
@@ -168,17 +181,26 @@ class Executor:
             return None
         paused = None if state.record.committed else self._paused(state)
         if paused is not None:  # no node has begun to drain: none will
-            await self._roll_back(state, str(paused), failed=False)
+            await self._take_back(state, str(paused), failed=False)
             return None
         if verdict.next is Next.DELETE:
             return await self._let_go(state)
-        await self._mark(state.candidates, state.record, taints_patch)
+        await mark(self._context, state.candidates, state.record)
         full = await self._launch(command, state)
         if full:
             await self._roll_back(state, full, failed=False)
             return None
         tell_waiting(self._context, state)
         return POLL_SECONDS
+
+    def _judge(self, state: CommandState) -> Verdict:
+        """What a command needs now. Once taking it back has begun, it is not resumed: its end has been told."""
+        command, now = state.record.id, self._context.clock.now()
+        planned = bool(self._planned.get(command))
+        verdict = judge(state, planned=planned, now=now, ours=command in self._planned)
+        if command in self._ended and not state.record.committed and verdict.next is not Next.DONE:
+            return Verdict(Next.ROLL_BACK, verdict.why or BEING_TAKEN_BACK)
+        return verdict
 
     def _paused(self, state: CommandState) -> Pause | None:
         """A pause that came after the command began."""
@@ -201,7 +223,8 @@ class Executor:
             note_overtaken(self._context, state, overtaken)
             return
         made = tuple([await find_facts(self._context, claim) for claim in state.replacements])
-        ending = Ending(outcome=Outcome.DONE, at=self._context.clock.now(), made=made, cost_after=total(made))
+        ending = self._ending(Outcome.DONE)
+        ending = replace(ending, made=made, cost_before=record.cost_before, cost_after=total(made))
         self._context.ledger.close(record.id, ending)
         self._context.metrics.count("dovetail_commands_ended_total", reason=record.reason, outcome=Outcome.DONE)
         log.info(
@@ -214,26 +237,6 @@ class Executor:
                 "cost_after": round(total(made), 4),
             },
         )
-
-    async def _mark(self, claims: Iterable[NodeClaim], record: Record, patch_of: Callable[[Node], Body]) -> None:
-        """Keep new pods away from the nodes of these claims, and say why."""
-
-        async def mark(claim: NodeClaim) -> None:
-            for node in self._context.state.nodes_of(claim):
-                patch = patch_of(node)
-                if patch:
-                    await self._context.patch_node(node, patch)
-            if find(claim.status.conditions, DISRUPTION_REASON) is None and not claim.deleting:
-                await self._set_reason(claim, record)
-
-        await abreast(mark, claims)
-
-    async def _set_reason(self, claim: NodeClaim, record: Record) -> None:
-        created_at = claim.metadata.creation_timestamp
-        conditions = ConditionList(
-            claim.status.conditions, DEPENDENTS, created_at, claim.metadata.generation, self._context.clock.now()
-        ).set(Verdict(DISRUPTION_REASON, reason=record.reason, message=f"{record.reason}, command {record.id}"))
-        await self._context.patch_claim(claim, conditions_patch(conditions), status=True)
 
     async def _launch(self, command: str, state: CommandState) -> str:
         """Create the replacements that are still missing, one after the other; says why if limits leave no room now."""
@@ -265,25 +268,35 @@ class Executor:
         Before that, what the command is about is read from the API server once more. Candidates that may no longer go
         are released; where replacements were bought for all of them together, the command is taken back.
         """
-        latest = map(self._latest, state.candidates)
+        latest = map(self._context.state.latest, state.candidates)
         staying = [claim for claim in latest if not claim.deleting and claim.metadata.uid not in self._deleted]
         if state.record.committed:
             await self._delete(staying, state.record)
             return POLL_SECONDS
-        await self._mark(staying, state.record, drain_patch)  # no new pods come to them while they are checked
-        obstacles = await self._commit_check.find_obstacles(state, self._planned_pods.get(state.record.id))
+        try:
+            await mark(self._context, staying, state.record)  # no new pods come to them while they are checked
+            obstacles = await self._commit_check.find_obstacles(state, self._planned_pods.get(state.record.id))
+        except WorldError as error:
+            if not overdue(state.record, self._context.clock.now()):
+                raise
+            await self._roll_back(state, f"its nodes could not be checked before they are deleted: {error}")
+            return None
+        return await self._go_on(state, staying, obstacles)
+
+    async def _go_on(
+        self, state: CommandState, staying: list[NodeClaim], obstacles: Mapping[str, Refusal]
+    ) -> float | None:
+        """Commit, wait or take back, by what keeps candidates of a command."""
         paused = self._paused(state)
         if paused is None and worth_waiting(state, obstacles, self._context.clock.now()):
             return RECHECK_SECONDS
-        kept = [claim for claim in map(self._latest, staying) if claim.name not in obstacles]
+        kept = [claim for claim in map(self._context.state.latest, staying) if claim.name not in obstacles]
+        tell_kept(self._context, state, obstacles)
         if paused is not None or (obstacles and (state.record.replacements or not kept)):
-            tell_kept(self._context, state, obstacles)
             why = str(paused) if paused is not None else describe(obstacles)
             await self._take_back(state, why, failed=paused is None)
             return None
-        if obstacles:
-            tell_kept(self._context, state, obstacles)
-            await abreast(self._release, [claim for claim in map(self._latest, staying) if claim not in kept])
+        await release(self._context, [claim for claim in staying if claim.name in obstacles])
         await self._commit(kept, await self._committed(state.record, kept, partial=bool(obstacles)))
         self.reconciler.caught_up(state.record.id)  # with what we wrote ourselves; the watch tells when the claims go
         return POLL_SECONDS
@@ -336,11 +349,6 @@ class Executor:
         self._planned_pods.pop(command, None)
         return self._planned.pop(command, None) is not None
 
-    def _latest(self, claim: NodeClaim) -> NodeClaim:
-        """The claim as it was written since."""
-        known = self._context.state.claims.items.get(claim.key)
-        return known if known is not None and known.metadata.uid == claim.metadata.uid else claim
-
     async def _roll_back(self, state: CommandState, why: str, *, failed: bool = True) -> None:
         """Take everything back; the record goes last, so that an interrupted roll-back is taken up again."""
         if state.record.id not in self._ended:
@@ -351,7 +359,7 @@ class Executor:
             if failed:
                 await note_given_up(self._context, claim, why)
             await self._context.delete_claim(claim)
-        await abreast(self._release, [claim for claim in state.candidates if not claim.deleting])
+        await release(self._context, [claim for claim in state.candidates if not claim.deleting])
 
     def _note_failure(self, state: CommandState, why: str, *, failed: bool) -> None:
         """Say what became of it, once, however often taking it back has to be tried."""
@@ -378,20 +386,7 @@ class Executor:
             leaving = claim.deleting or any(node.deleting for node in nodes)
             if not leaving and RECORD_ANNOTATION not in claim.metadata.annotations and self._context.manages(claim):
                 log.info("marks of no command removed", extra={"nodeclaim": claim.name})
-                await self._release(claim)
-
-    async def _release(self, claim: NodeClaim) -> None:
-        for node in self._context.state.nodes_of(claim):
-            if is_shut(node):
-                await self._context.patch_node(node, reopening_patch(node))
-        if find(claim.status.conditions, DISRUPTION_REASON) is not None:
-            left = without(claim.status.conditions, DISRUPTION_REASON)
-            claim = await self._context.patch_claim(claim, conditions_patch(left), status=True)
-        body: Body = {"metadata": {"annotations": {RECORD_ANNOTATION: None}}}
-        try:
-            await self._context.patch_claim(claim, body)
-        except NotFound:
-            return
+                await release(self._context, [claim])
 
 
 def _is_concerned(claim: NodeClaim) -> bool:

@@ -201,6 +201,11 @@ class ClusterState:
         found = self.claims_of(node)
         return found[0] if len(found) == 1 else None
 
+    def latest(self, claim: NodeClaim) -> NodeClaim:
+        """The claim as it was written since; as it is given where it is gone."""
+        known = self.claims.items.get(claim.key)
+        return known if known is not None and known.metadata.uid == claim.metadata.uid else claim
+
     def pods_on(self, node_name: str) -> tuple[Pod, ...]:
         """The pods bound to a node, by name."""
         bound = self._pods_by_node.get(node_name, {})

@@ -152,13 +152,15 @@ def unpack(packed: bytes) -> Considered | None:
 def write_close(connection: sqlite3.Connection, decision: str, ending: Ending) -> None:
     """A decision ended; the first ending stays, unless nobody knew it."""
     done = connection.execute(
-        "UPDATE decision SET outcome = ?, ended_at = ?, note = ?, cost_after_real = ?"
+        "UPDATE decision SET outcome = ?, ended_at = ?, note = ?, cost_after_real = ?,"
+        " cost_before = coalesce(?, cost_before)"
         " WHERE id = ? AND (outcome IS NULL OR outcome = ?)",
         (
             ending.outcome.value,
             instant(ending.at),
             ending.note,
             ending.cost_after,
+            ending.cost_before,
             decision,
             Outcome.UNKNOWN.value,
         ),

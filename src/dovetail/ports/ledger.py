@@ -113,12 +113,16 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """How a decision ended. `made`: the nodes that came of it; `cost_after`: what they really cost, when known."""
+    """How a decision ended. `made`: the nodes that came of it; `cost_after`: what they really cost, when known.
+
+    `cost_before`: of the nodes that did go, where some were kept; None: as it was decided.
+    """
 
     outcome: Outcome
     at: datetime
     note: str = ""
     made: tuple[NodeFacts, ...] = ()
+    cost_before: float | None = None
     cost_after: float | None = None
 
 

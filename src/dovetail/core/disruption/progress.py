@@ -16,6 +16,7 @@ LONGEST_TIMEOUT = timedelta(hours=1)
 PER_CANDIDATE = timedelta(milliseconds=80)
 TOO_LATE = "replacements were not ready in time"
 OVERTAKEN = "its nodes were deleted before it let them go"
+BEING_TAKEN_BACK = "it is being taken back"
 CUT_OFF = "its process ended before its nodes were let go"
 
 
@@ -77,9 +78,14 @@ def judge(state: CommandState, *, planned: bool, now: datetime, ours: bool = Tru
         return Verdict(Next.ROLL_BACK, "a replacement is missing")
     if len(alive) >= record.replacements and all(claim.has(INITIALIZED) for claim in alive):
         return Verdict(Next.DELETE)
-    if now - record.started_at > timeout(record.candidates):
+    if overdue(record, now):
         return Verdict(Next.ROLL_BACK, TOO_LATE)
     return Verdict(Next.WAIT)
+
+
+def overdue(record: Record, now: datetime) -> bool:
+    """Whether a command has waited too long, for its replacements or for what keeps its nodes."""
+    return now - record.started_at > timeout(record.candidates)
 
 
 def timeout(candidates: int) -> timedelta:

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 
 from dovetail.core.disruption.allowance import NodeCounts, allowance
 from dovetail.core.disruption.candidates import build_candidate, pod_blocks, stands
@@ -17,7 +18,8 @@ from dovetail.core.disruption.context import Context
 from dovetail.core.disruption.methods import METHODS
 from dovetail.core.disruption.methods.base import Method
 from dovetail.core.disruption.pdbs import tolerates_disruption
-from dovetail.core.disruption.progress import timeout
+from dovetail.core.disruption.progress import overdue
+from dovetail.core.failure import attempt
 from dovetail.model.command import CommandState, Record
 from dovetail.model.labels import DO_NOT_DISRUPT
 from dovetail.model.nodepool import NodePool
@@ -41,15 +43,23 @@ def find_obstacles(
     if state.record.replacements and state.record.reason == Reason.UNDERUTILIZED and not any(map(_has_pods, nodes)):
         why = "empty by now: no replacement is needed"
         return {claim.name: Refusal("Empty", f"node/{claim.status.node_name}", why) for claim in state.candidates}
-    found: dict[str, Refusal] = {}
+    found = _without_node(state, nodes)
     budget = _BudgetCheck(state.record, claims, context.snapshot)
     for node in nodes:
         assert node.claim is not None
-        refusal = _node_obstacle(node, context, state.record) or _unplanned_pod(node, planned_pods)
-        refusal = refusal or budget.take(node)
+        refusal = attempt(f"node/{node.name}", partial(_node_obstacle, node, context, state.record))
+        refusal = refusal or _unplanned_pod(node, planned_pods) or budget.take(node)
         if refusal is not None:
             found[node.claim.name] = refusal
     return found
+
+
+def _without_node(state: CommandState, nodes: Collection[ClusterNode]) -> dict[str, Refusal]:
+    """The candidates of which nobody can say what runs there: two NodeClaims for one instance count as none."""
+    why = "its node is not known: another NodeClaim has the same provider id, or it was deleted meanwhile"
+    known = {node.claim.name for node in nodes if node.claim is not None}
+    names = (claim.name for claim in state.candidates if claim.name not in known)
+    return {name: Refusal("NodeMissing", f"nodeclaim/{name}", why, permanent=True) for name in names}
 
 
 def _has_pods(node: ClusterNode) -> bool:
@@ -149,8 +159,7 @@ def worth_waiting(state: CommandState, obstacles: Mapping[str, Refusal], now: da
     Taking it back would delete what was bought for it, only to buy it again. It waits no longer than for replacements.
     """
     passing = all(each.code in _PASSING and not each.permanent for each in obstacles.values())
-    in_time = now - state.record.started_at <= timeout(state.record.candidates)
-    return bool(obstacles) and state.record.replacements > 0 and passing and in_time
+    return bool(obstacles) and state.record.replacements > 0 and passing and not overdue(state.record, now)
 
 
 def describe(obstacles: Mapping[str, Refusal]) -> str:
