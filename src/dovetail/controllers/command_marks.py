@@ -1,13 +1,13 @@
 """The marks of a command on the nodes it takes away: the disruption taints, the reason on the claim, and their removal.
 
-The load balancer label is not among them: a node whose command waits, or is taken back, serves its pods all the time.
-The drain adds it once the node is deleted.
+A node whose command waits for replacements serves its pods all the time, so it stays behind its load balancers until it
+is deleted. A command without replacements does not wait: its nodes get taints and the load balancer label in one write.
 """
 
 from collections.abc import Iterable
 
 from dovetail.controllers.context import Context
-from dovetail.core.lifecycle.drain import is_shut, reopening_patch, taints_patch
+from dovetail.core.lifecycle.drain import drain_patch, is_shut, reopening_patch, taints_patch
 from dovetail.core.lifecycle.patches import conditions_patch
 from dovetail.model.command import RECORD_ANNOTATION, Record
 from dovetail.model.conditions import ConditionList, Verdict, find, without
@@ -21,7 +21,7 @@ async def mark(context: Context, claims: Iterable[NodeClaim], record: Record) ->
 
     async def mark_one(claim: NodeClaim) -> None:
         for node in context.state.nodes_of(claim):
-            patch = taints_patch(node)
+            patch = taints_patch(node) if record.replacements else drain_patch(node)
             if patch:
                 await context.patch_node(node, patch)
         claim = context.state.latest(claim)
