@@ -144,6 +144,17 @@ def test_a_pod_that_runs_on_a_later_node_ends_the_wait():
     assert in_force(snapshot(nodes=[before], pools=[pool]))
 
 
+@pytest.mark.parametrize("age", [MINUTE, MINUTE / 2])
+def test_a_node_beside_one_that_took_such_a_pod_is_no_failure(age):
+    """It would be none on record, so every plan would count it anew and wait for it without end."""
+    helped = launched("m", pod("other", cpu="3", on="m"), age=age)
+    plan = plan_provisioning(snapshot([WAITING], [launched("n", taints=QUARANTINE), helped], [nodepool()]))
+    assert (plan.failures, len(plan.launches)) == ((), 1)
+    earlier = launched("m", pod("other", cpu="3", on="m"), age=2 * MINUTE)
+    plan = plan_provisioning(snapshot([WAITING], [launched("n", taints=QUARANTINE), earlier], [nodepool()]))
+    assert (len(plan.failures), plan.launches) == (1, ())
+
+
 def test_claims_that_were_launched_together_and_fail_together_count_once():
     pool = nodepool()
     for _ in range(30):

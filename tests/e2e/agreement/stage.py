@@ -104,7 +104,11 @@ def snapshot(kubeconfig):
     async def read():
         async with await connect(kubeconfig, None, SystemClock(), SystemRandom()) as cluster:
             state = ClusterState(cluster)
-            await asyncio.gather(*(informer._relist() for informer in state.informers))
+            running = [asyncio.ensure_future(informer.run()) for informer in state.informers]
+            await state.synced()
+            for each in running:
+                each.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
             assert not [bad for informer in state.informers for bad in informer.unreadable.values()]
             return state.snapshot(datetime.now(UTC), {})
 

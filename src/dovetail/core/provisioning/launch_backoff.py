@@ -154,14 +154,14 @@ def in_force(snapshot: Snapshot) -> Backoffs:
 
 
 def _counts(backoff: Backoff, pool: str, kind: str, snapshot: Snapshot) -> bool:
-    return backoff.until + FORGOTTEN_AFTER >= snapshot.at and not _is_over(snapshot, pool, kind, backoff)
+    return backoff.until + FORGOTTEN_AFTER >= snapshot.at and not has_helped(snapshot, pool, kind, backoff.launched_at)
 
 
-def _is_over(snapshot: Snapshot, pool: str, kind: str, backoff: Backoff) -> bool:
-    """Whether a node that was launched as late as the failed one has taken a pod of the kind."""
+def has_helped(snapshot: Snapshot, pool: str, kind: str, since: datetime) -> bool:
+    """Whether a node that was launched at that time or later has taken a pod of the kind."""
     for node in snapshot.nodes_by_pool.get(pool, ()):
         created_at = node.claim.metadata.creation_timestamp if node.claim is not None else None
-        if created_at is not None and created_at >= backoff.launched_at and any(pod_kind(p) == kind for p in node.pods):
+        if created_at is not None and created_at >= since and any(pod_kind(p) == kind for p in node.pods):
             return True
     return False
 

@@ -13,6 +13,7 @@ import msgspec
 from dovetail.core.provisioning.launch_backoff import (
     Cause,
     FailedLaunch,
+    has_helped,
     launched_for,
     launched_under,
     pod_kind,
@@ -35,6 +36,13 @@ class _Tried:
     claim: NodeClaim
     initialized_at: datetime | None
 
+    @property
+    def launched_at(self) -> datetime:
+        """When its claim was created."""
+        created_at = self.claim.metadata.creation_timestamp
+        assert created_at is not None, "an object of the API has a creation timestamp"
+        return created_at
+
     def was_offered(self, pod: Pod) -> bool:
         """Whether the pod waited when the node initialized, or the node has never had a pod.
 
@@ -47,7 +55,10 @@ class _Tried:
 
 
 def find_failures(snapshot: Snapshot, drafts: Iterable[Draft]) -> Iterator[FailedLaunch]:
-    """For each NodePool and kind of pods that a node is to be launched for: the newest node that did not take them."""
+    """For each NodePool and kind of pods that a node is to be launched for: the newest node that did not take them.
+
+    It is no failure if a node that was launched together with it, or later, took one: then launches do help.
+    """
     tried_by_pool: dict[str, Mapping[str, list[_Tried]]] = {}
     asked: set[tuple[str, str]] = set()
     for draft in drafts:
@@ -59,7 +70,7 @@ def find_failures(snapshot: Snapshot, drafts: Iterable[Draft]) -> Iterator[Faile
                 continue
             asked.add((pool, kind))
             tried = next((each for each in tried_by_pool[pool].get(kind, ()) if _in_vain(each, pod, kind)), None)
-            if tried is not None:
+            if tried is not None and not has_helped(snapshot, pool, kind, tried.launched_at):
                 yield _failure(tried, kind, pod, snapshot)
 
 
