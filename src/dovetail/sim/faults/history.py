@@ -15,6 +15,7 @@ from dovetail.model.command import Record as CommandRecord
 from dovetail.model.command import read_record
 from dovetail.model.conditions import find
 from dovetail.model.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
+from dovetail.model.labels import INITIALIZED as INITIALIZED_LABEL
 from dovetail.model.node import Node
 from dovetail.model.nodeclaim import DISRUPTION_REASON, INITIALIZED, INSTANCE_TERMINATING, NodeClaim
 from dovetail.model.nodepool import NodePool
@@ -191,15 +192,24 @@ class History:
             self.commands[replaced].replacements[claim.name] = self.price(claim)
 
     def _count(self, pool: str, at: float) -> None:
-        total = sum(1 for each in self.of_pool(pool) if counted(each.value))
         totals = self.totals.setdefault(pool, [])
-        totals.append((at, total))
+        totals.append((at, self._total(pool)))
         while len(totals) > 1 and totals[1][0] < at - TOTALS_KEPT:
             totals.pop(0)
 
     def most_nodes(self, pool: str) -> int:
         """The most nodes a pool had in the last minutes."""
-        return max((total for _, total in self.totals.get(pool, ())), default=0)
+        return max([self._total(pool), *(total for _, total in self.totals.get(pool, ()))])
+
+    def _total(self, pool: str) -> int:
+        """The nodes of a pool as budgets count them: the node's label says first that it is initialized."""
+        claims = [each.value for each in self.of_pool(pool)]
+        return sum(1 for claim in claims if counted(claim) or self._has_just_initialized(claim))
+
+    def _has_just_initialized(self, claim: NodeClaim) -> bool:
+        node = self.node_of(claim)
+        labels = node.value.metadata.labels if node is not None else {}
+        return labels.get(INITIALIZED_LABEL) == "true" and not claim.has(INSTANCE_TERMINATING)
 
     def of_pool(self, pool: str) -> Iterator[ClaimStory]:
         """The claims of a pool that exist."""
