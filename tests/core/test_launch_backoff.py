@@ -128,6 +128,26 @@ def test_a_node_that_has_taken_such_a_pod_is_no_failure():
     assert (len(plan.launches), plan.failures) == (1, ())
 
 
+@pytest.mark.parametrize("age", [MINUTE, timedelta()], ids=["launched together", "launched later"])
+def test_a_node_that_took_none_is_no_failure_once_another_took_one(age):
+    nodes = [launched("n", taints=QUARANTINE), worker("m", pod("first", cpu="3", on="m"), age=age)]
+    plan = plan_provisioning(snapshot([WAITING], nodes, [nodepool()]))
+    assert (len(plan.launches), plan.failures) == (1, ())
+
+
+def test_a_node_that_took_none_is_a_failure_though_an_earlier_one_took_one():
+    nodes = [launched("n", taints=QUARANTINE), worker("m", pod("first", cpu="3", on="m"), age=2 * MINUTE)]
+    plan = plan_provisioning(snapshot([WAITING], nodes, [nodepool()]))
+    assert (len(plan.launches), len(plan.failures)) == (0, 1)
+
+
+def test_pods_that_are_about_to_end_are_pods_of_others():
+    ending = {"deletionTimestamp": NOON.strftime("%Y-%m-%dT%H:%M:%SZ")}
+    full = launched("n", pod("other", cpu="3", memory="2Gi", on="n", metadata=ending))
+    plan = plan_provisioning(snapshot([WAITING], [full], [nodepool()]))
+    assert (len(plan.launches), [each.cause for each in plan.failures]) == (1, [Cause.CROWDED_OUT])
+
+
 def test_a_node_of_the_pool_as_it_was_before_is_no_failure():
     changed = msgspec.structs.replace(nodepool().metadata, generation=2)
     pool = msgspec.structs.replace(nodepool(), metadata=changed)

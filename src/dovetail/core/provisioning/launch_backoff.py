@@ -81,6 +81,10 @@ class Backoff(Wire, frozen=True, kw_only=True):
     """The NodePool and its class as they were, see `state_of`."""
     why: str
 
+    def forgotten(self, now: datetime) -> bool:
+        """Whether the wait ended so long ago that the next failure is the first one again."""
+        return self.until + FORGOTTEN_AFTER < now
+
 
 @dataclass(frozen=True, slots=True)
 class FailedLaunch:
@@ -143,9 +147,16 @@ def on_record(snapshot: Snapshot) -> Backoffs:
         (pool.name, kind): backoff
         for pool in snapshot.nodepools.values()
         if BACKOFF_ANNOTATION in pool.metadata.annotations
-        for kind, backoff in read_backoffs(pool).items()
-        if _counts(backoff, pool.name, kind, snapshot)
+        for kind, backoff in _that_count(read_backoffs(pool), pool.name, snapshot).items()
     }
+
+
+def _that_count(known: Mapping[str, Backoff], pool: str, snapshot: Snapshot) -> Mapping[str, Backoff]:
+    recent = {kind: each for kind, each in known.items() if not each.forgotten(snapshot.at)}
+    if not recent:
+        return {}
+    helped = last_helped(snapshot, pool, min(each.launched_at for each in recent.values()))
+    return {kind: each for kind, each in recent.items() if kind not in helped or helped[kind] < each.launched_at}
 
 
 def in_force(snapshot: Snapshot) -> Backoffs:
@@ -153,17 +164,18 @@ def in_force(snapshot: Snapshot) -> Backoffs:
     return {slot: backoff for slot, backoff in on_record(snapshot).items() if backoff.until > snapshot.at}
 
 
-def _counts(backoff: Backoff, pool: str, kind: str, snapshot: Snapshot) -> bool:
-    return backoff.until + FORGOTTEN_AFTER >= snapshot.at and not has_helped(snapshot, pool, kind, backoff.launched_at)
+def last_helped(snapshot: Snapshot, pool: str, since: datetime) -> Mapping[str, datetime]:
+    """When the newest node that has a pod of a kind was launched, by kind; only of nodes launched at `since` or later.
 
-
-def has_helped(snapshot: Snapshot, pool: str, kind: str, since: datetime) -> bool:
-    """Whether a node that was launched at that time or later has taken a pod of the kind."""
+    All launches before that are followed by a success, whatever became of them.
+    """
+    found: dict[str, datetime] = {}
     for node in snapshot.nodes_by_pool.get(pool, ()):
         created_at = node.claim.metadata.creation_timestamp if node.claim is not None else None
-        if created_at is not None and created_at >= since and any(pod_kind(p) == kind for p in node.pods):
-            return True
-    return False
+        if created_at is not None and created_at >= since:
+            for kind in map(pod_kind, node.pods):
+                found[kind] = max(created_at, found.get(kind, created_at))
+    return found
 
 
 def read_backoffs(pool: NodePool) -> Mapping[str, Backoff]:
@@ -178,9 +190,8 @@ def read_backoffs(pool: NodePool) -> Mapping[str, Backoff]:
 
 def after_failure(pool: NodePool, failure: FailedLaunch, snapshot: Snapshot) -> Backoff:
     """The record once a failure is counted; the one that is there if it was counted before."""
-    kind, before = failure.kind, read_backoffs(pool).get(failure.kind)
-    if before is not None and not _counts(before, pool.name, kind, snapshot):
-        before = None
+    kind, known = failure.kind, read_backoffs(pool)
+    before = _that_count({kind: known[kind]}, pool.name, snapshot).get(kind) if kind in known else None
     if before is not None and launched_for(failure.claim).get(kind, 0) < before.failures:
         return before
     number = before.failures + 1 if before is not None else 1
@@ -195,7 +206,7 @@ def after_failure(pool: NodePool, failure: FailedLaunch, snapshot: Snapshot) -> 
 
 def annotation(backoffs: Mapping[str, Backoff], now: datetime) -> str:
     """The record as it is written: without what is forgotten, newest first."""
-    recent = {kind: each for kind, each in backoffs.items() if each.until + FORGOTTEN_AFTER >= now}
+    recent = {kind: each for kind, each in backoffs.items() if not each.forgotten(now)}
     newest = sorted(recent.items(), key=lambda entry: (entry[1].launched_at, entry[0]), reverse=True)
     return msgspec.json.encode(dict(newest[:MOST_KEPT])).decode()
 
