@@ -14,6 +14,7 @@ from dovetail.core.provisioning.launch_backoff import (
     BACKOFF_ANNOTATION,
     LAUNCHED_FOR,
     LAUNCHED_UNDER,
+    MOST_KEPT,
     WAITS,
     Cause,
     FailedLaunch,
@@ -22,6 +23,7 @@ from dovetail.core.provisioning.launch_backoff import (
     in_force,
     pod_kind,
     read_backoffs,
+    record_of,
     state_of,
 )
 from dovetail.core.provisioning.plan import plan_provisioning
@@ -32,6 +34,7 @@ EARLIER = {"creationTimestamp": (NOON - HOUR).strftime("%Y-%m-%dT%H:%M:%SZ")}
 QUARANTINE = [{"key": "quarantine", "effect": "NoSchedule"}]
 WAITING = pod("web", cpu="3", metadata=EARLIER)
 KIND = pod_kind(WAITING)
+UNDER = {LAUNCHED_UNDER: state_of(nodepool())}
 
 
 def annotated(value, **annotations):
@@ -42,8 +45,13 @@ def annotated(value, **annotations):
 def recorded(pool, failure, at=NOON):
     """The pool once a failure is written down."""
     look = replace(snapshot(pools=[pool]), at=at)
-    record = {**read_backoffs(pool), failure.kind: after_failure(pool, failure, look)}
-    return annotated(pool, **{BACKOFF_ANNOTATION: annotation(record, at)})
+    return all_recorded(pool, [failure], look)
+
+
+def all_recorded(pool, failures, look):
+    record = record_of(pool, look)
+    after = {each.kind: after_failure(pool, each, record, look.at) for each in failures}
+    return annotated(pool, **{BACKOFF_ANNOTATION: annotation({**record, **after}, look.at)})
 
 
 def launched(name, *pods, known=0, pool=None, age=MINUTE, **fields):
@@ -181,6 +189,23 @@ def test_claims_that_were_launched_together_and_fail_together_count_once():
         pool = recorded(pool, failed(cause=Cause.LAUNCH_FAILED))
     assert read_backoffs(pool)[KIND].failures == 1
     assert read_backoffs(recorded(pool, failed(known=1)))[KIND].failures == 2
+
+
+def test_more_kinds_than_a_record_holds_wait_together_and_not_longer():
+    pods = [pod(f"web-{n}", cpu=f"{n + 1}m", metadata=EARLIER) for n in range(MOST_KEPT + 20)]
+    kinds = {LAUNCHED_FOR: ",".join(f"{pod_kind(each)}:0" for each in pods)}
+    bad = worker("n", taints=QUARANTINE, claim={"metadata": {"annotations": {**kinds, **UNDER}}})
+    look = snapshot(pods, [bad], [nodepool()])
+    failures = plan_provisioning(look).failures
+    assert len(failures) == len(pods)
+    pool = all_recorded(nodepool(), failures, look)
+    assert len(pool.metadata.annotations[BACKOFF_ANNOTATION]) < 200_000
+    for seconds, waiting in ((30, len(pods)), (60, 0)):
+        look = replace(snapshot(pods, [bad], [pool]), at=NOON + timedelta(seconds=seconds))
+        plan = plan_provisioning(look)
+        assert len(plan.refusals) == waiting
+        again = all_recorded(pool, plan.failures, look)
+        assert again == pool, "nothing new is written"
 
 
 @pytest.mark.parametrize("written", ["", "nonsense", "[]", '{"a": 1}', '{"a": {"failures": "many"}}'])

@@ -35,8 +35,9 @@ LAUNCHED_UNDER = "dovetail.sh/launched-under"
 BACKING_OFF = "LaunchBackoff"
 FORGOTTEN_AFTER = timedelta(hours=1)
 """A failure that follows the end of the wait by more than this is counted as the first one."""
-MOST_KEPT = 100
-"""Kinds of pods in one annotation; the oldest failures are dropped."""
+MOST_KEPT = 400
+LONGEST_WHY = 200
+"""Kinds of pods in one annotation, and letters of each reason. All annotations of an object may have 256 KiB."""
 
 
 class Cause(StrEnum):
@@ -147,15 +148,16 @@ def on_record(snapshot: Snapshot) -> Backoffs:
         (pool.name, kind): backoff
         for pool in snapshot.nodepools.values()
         if BACKOFF_ANNOTATION in pool.metadata.annotations
-        for kind, backoff in _that_count(read_backoffs(pool), pool.name, snapshot).items()
+        for kind, backoff in record_of(pool, snapshot).items()
     }
 
 
-def _that_count(known: Mapping[str, Backoff], pool: str, snapshot: Snapshot) -> Mapping[str, Backoff]:
-    recent = {kind: each for kind, each in known.items() if not each.forgotten(snapshot.at)}
+def record_of(pool: NodePool, snapshot: Snapshot) -> Mapping[str, Backoff]:
+    """The failures of one pool that count, by kind of pods."""
+    recent = {kind: each for kind, each in read_backoffs(pool).items() if not each.forgotten(snapshot.at)}
     if not recent:
         return {}
-    helped = last_helped(snapshot, pool, min(each.launched_at for each in recent.values()))
+    helped = last_helped(snapshot, pool.name, min(each.launched_at for each in recent.values()))
     return {kind: each for kind, each in recent.items() if kind not in helped or helped[kind] < each.launched_at}
 
 
@@ -179,7 +181,7 @@ def last_helped(snapshot: Snapshot, pool: str, since: datetime) -> Mapping[str, 
 
 
 def read_backoffs(pool: NodePool) -> Mapping[str, Backoff]:
-    """The failures on record that still count, by kind of pods."""
+    """The failures of the pool as it is now that are written down, by kind of pods."""
     written, state = pool.metadata.annotations.get(BACKOFF_ANNOTATION, ""), state_of(pool)
     try:
         found = msgspec.json.decode(written, type=dict[str, Backoff]) if written else {}
@@ -188,19 +190,23 @@ def read_backoffs(pool: NodePool) -> Mapping[str, Backoff]:
     return {kind: backoff for kind, backoff in found.items() if backoff.state == state}
 
 
-def after_failure(pool: NodePool, failure: FailedLaunch, snapshot: Snapshot) -> Backoff:
-    """The record once a failure is counted; the one that is there if it was counted before."""
-    kind, known = failure.kind, read_backoffs(pool)
-    before = _that_count({kind: known[kind]}, pool.name, snapshot).get(kind) if kind in known else None
+def after_failure(pool: NodePool, failure: FailedLaunch, record: Mapping[str, Backoff], now: datetime) -> Backoff:
+    """The entry once a failure is counted; the one that is there if it was counted before. `record` is the pool's.
+
+    A record that is full does not get longer. Who is not on it waits until all on it may be tried again: counted anew
+    each time, a wait that begins now would never end.
+    """
+    kind, before = failure.kind, record.get(failure.kind)
     if before is not None and launched_for(failure.claim).get(kind, 0) < before.failures:
         return before
     number = before.failures + 1 if before is not None else 1
+    full = before is None and len(record) >= MOST_KEPT
     return Backoff(
         failures=number,
-        launched_at=failure.claim.metadata.creation_timestamp or snapshot.at,
-        until=snapshot.at + WAITS[failure.cause].after(number),
+        launched_at=failure.claim.metadata.creation_timestamp or now,
+        until=max(each.until for each in record.values()) if full else now + WAITS[failure.cause].after(number),
         state=state_of(pool),
-        why=failure.why,
+        why=failure.why[:LONGEST_WHY],
     )
 
 
