@@ -85,6 +85,29 @@ def test_pods_that_ask_for_something_else_are_of_another(fields):
     assert pod_kind(pod("web", **{"cpu": "3", **fields})) != KIND
 
 
+def replica(number):
+    """A replica of a StatefulSet, with a volume of its own, which may be in a zone of its own."""
+    volume = {"name": "data", "persistentVolumeClaim": {"claimName": f"data-db-{number}"}}
+    owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": "db", "controller": True}
+    metadata = {**EARLIER, "ownerReferences": [owner]}
+    return pod(f"db-{number}", cpu="3", metadata=metadata, spec={"volumes": [volume]})
+
+
+def test_replicas_of_a_stateful_set_do_not_wait_for_each_other():
+    assert pod_kind(replica(0)) == pod_kind(replica(0))
+    failure = FailedLaunch(launched("n").claim, pod_kind(replica(0)), Cause.NOT_FITTING, "no capacity in its zone")
+    pool = recorded(nodepool(), failure)
+    assert (pool.name, pod_kind(replica(0))) in in_force(snapshot(pools=[pool]))
+    assert (pool.name, pod_kind(replica(1))) not in in_force(snapshot(pools=[pool]))
+
+
+def test_pods_with_a_new_volume_each_time_are_of_one_kind():
+    """Otherwise replacing the pod would reset the wait."""
+    volumes = [[{"name": "work", "persistentVolumeClaim": {"claimName": name}}] for name in ("run-1", "run-2")]
+    first, second = (pod("run", spec={"volumes": each}) for each in volumes)
+    assert pod_kind(first) == pod_kind(second)
+
+
 def test_a_node_that_cannot_take_the_pod_it_was_launched_for_holds_the_next_launch_back():
     plan = plan_provisioning(snapshot([WAITING], [launched("n", taints=QUARANTINE)], [nodepool()]))
     assert plan.launches == ()

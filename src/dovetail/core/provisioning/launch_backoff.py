@@ -1,8 +1,9 @@
 """When nodes may be launched again for pods that earlier launches did not help.
 
-Pods of one kind ask for the same: namespace, requests, ports and scheduling rules. A NodeClaim carries the kinds of the
-pods it is launched for. A launch fails for a kind if the claim is given up, or if its node takes none of these pods.
-Each failure in a row makes the next launch of that NodePool for that kind wait longer (`WAITS`).
+Pods of one kind ask for the same: namespace, requests, ports and scheduling rules, and for replicas of a StatefulSet
+their volumes. A NodeClaim carries the kinds of the pods it is launched for. A launch fails for a kind if the claim is
+given up, or if its node takes none of these pods. Each failure in a row makes the next launch of that NodePool for that
+kind wait longer (`WAITS`).
 
 Other kinds, and other NodePools, are not held up. Replacing a pod does not reset the wait. A pod of the kind that runs
 on a later node does, and so does a change of the NodePool or its node class.
@@ -102,22 +103,27 @@ Backoffs = Mapping[tuple[str, str], Backoff]
 
 
 def pod_kind(pod: Pod) -> str:
-    """A digest of what a pod asks for; the same for all pods of a workload and for those that replace them."""
+    """A digest of what a pod asks for; the same for all pods of a workload and for those that replace them.
+
+    Only replicas of a StatefulSet differ by their volumes, which keep their names and may be in different zones.
+    """
     spec = pod.spec
+    own = spec.volumes if pod.stateful else ()
+    volumes = sorted(each.persistent_volume_claim.claim_name for each in own if each.persistent_volume_claim)
     requests = {name: str(amount.nano) for name, amount in sorted(spec_requests(spec).items())}
     rules = (dict(sorted(spec.node_selector.items())), spec.affinity, spec.tolerations)
     ports = sorted(map(str, host_ports(spec)))
-    content = (pod.metadata.namespace, requests, *rules, spec.topology_spread_constraints, ports)
+    content = (pod.metadata.namespace, requests, *rules, spec.topology_spread_constraints, ports, volumes)
     return hashlib.sha256(msgspec.json.encode(content, enc_hook=str)).hexdigest()[:12]
 
 
 def with_kinds(draft: Draft) -> list[tuple[Pod, str]]:
-    """The pods of a draft, each with its kind; pods of one shape are of one kind."""
+    """The pods of a draft, each with its kind; pods of one shape are of one kind, unless they have volumes."""
     kinds: dict[int, str] = {}
     found = []
     for pod, shape in zip(draft.pods, draft.shapes, strict=True):
         kind = kinds.get(id(shape))
-        if kind is None:
+        if kind is None or pod.spec.volumes:
             kind = kinds[id(shape)] = pod_kind(pod)
         found.append((pod, kind))
     return found
