@@ -14,6 +14,7 @@ from dovetail.core.provisioning.launch_backoff import (
     BACKOFF_ANNOTATION,
     LAUNCHED_FOR,
     LAUNCHED_UNDER,
+    MOST_KEPT,
     WAITS,
     Cause,
     FailedLaunch,
@@ -22,6 +23,7 @@ from dovetail.core.provisioning.launch_backoff import (
     in_force,
     pod_kind,
     read_backoffs,
+    record_of,
     state_of,
 )
 from dovetail.core.provisioning.plan import plan_provisioning
@@ -32,6 +34,7 @@ EARLIER = {"creationTimestamp": (NOON - HOUR).strftime("%Y-%m-%dT%H:%M:%SZ")}
 QUARANTINE = [{"key": "quarantine", "effect": "NoSchedule"}]
 WAITING = pod("web", cpu="3", metadata=EARLIER)
 KIND = pod_kind(WAITING)
+UNDER = {LAUNCHED_UNDER: state_of(nodepool())}
 
 
 def annotated(value, **annotations):
@@ -42,8 +45,13 @@ def annotated(value, **annotations):
 def recorded(pool, failure, at=NOON):
     """The pool once a failure is written down."""
     look = replace(snapshot(pools=[pool]), at=at)
-    record = {**read_backoffs(pool), failure.kind: after_failure(pool, failure, look)}
-    return annotated(pool, **{BACKOFF_ANNOTATION: annotation(record, at)})
+    return all_recorded(pool, [failure], look)
+
+
+def all_recorded(pool, failures, look):
+    record = record_of(pool, look)
+    after = {each.kind: after_failure(pool, each, record, look.at) for each in failures}
+    return annotated(pool, **{BACKOFF_ANNOTATION: annotation({**record, **after}, look.at)})
 
 
 def launched(name, *pods, known=0, pool=None, age=MINUTE, **fields):
@@ -75,6 +83,29 @@ def test_pods_that_ask_for_the_same_are_of_one_kind_whatever_they_are_called():
 )
 def test_pods_that_ask_for_something_else_are_of_another(fields):
     assert pod_kind(pod("web", **{"cpu": "3", **fields})) != KIND
+
+
+def replica(number):
+    """A replica of a StatefulSet, with a volume of its own, which may be in a zone of its own."""
+    volume = {"name": "data", "persistentVolumeClaim": {"claimName": f"data-db-{number}"}}
+    owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": "db", "controller": True}
+    metadata = {**EARLIER, "ownerReferences": [owner]}
+    return pod(f"db-{number}", cpu="3", metadata=metadata, spec={"volumes": [volume]})
+
+
+def test_replicas_of_a_stateful_set_do_not_wait_for_each_other():
+    assert pod_kind(replica(0)) == pod_kind(replica(0))
+    failure = FailedLaunch(launched("n").claim, pod_kind(replica(0)), Cause.NOT_FITTING, "no capacity in its zone")
+    pool = recorded(nodepool(), failure)
+    assert (pool.name, pod_kind(replica(0))) in in_force(snapshot(pools=[pool]))
+    assert (pool.name, pod_kind(replica(1))) not in in_force(snapshot(pools=[pool]))
+
+
+def test_pods_with_a_new_volume_each_time_are_of_one_kind():
+    """Otherwise replacing the pod would reset the wait."""
+    volumes = [[{"name": "work", "persistentVolumeClaim": {"claimName": name}}] for name in ("run-1", "run-2")]
+    first, second = (pod("run", spec={"volumes": each}) for each in volumes)
+    assert pod_kind(first) == pod_kind(second)
 
 
 def test_a_node_that_cannot_take_the_pod_it_was_launched_for_holds_the_next_launch_back():
@@ -128,6 +159,26 @@ def test_a_node_that_has_taken_such_a_pod_is_no_failure():
     assert (len(plan.launches), plan.failures) == (1, ())
 
 
+@pytest.mark.parametrize("age", [MINUTE, timedelta()], ids=["launched together", "launched later"])
+def test_a_node_that_took_none_is_no_failure_once_another_took_one(age):
+    nodes = [launched("n", taints=QUARANTINE), worker("m", pod("first", cpu="3", on="m"), age=age)]
+    plan = plan_provisioning(snapshot([WAITING], nodes, [nodepool()]))
+    assert (len(plan.launches), plan.failures) == (1, ())
+
+
+def test_a_node_that_took_none_is_a_failure_though_an_earlier_one_took_one():
+    nodes = [launched("n", taints=QUARANTINE), worker("m", pod("first", cpu="3", on="m"), age=2 * MINUTE)]
+    plan = plan_provisioning(snapshot([WAITING], nodes, [nodepool()]))
+    assert (len(plan.launches), len(plan.failures)) == (0, 1)
+
+
+def test_pods_that_are_about_to_end_are_pods_of_others():
+    ending = {"deletionTimestamp": NOON.strftime("%Y-%m-%dT%H:%M:%SZ")}
+    full = launched("n", pod("other", cpu="3", memory="2Gi", on="n", metadata=ending))
+    plan = plan_provisioning(snapshot([WAITING], [full], [nodepool()]))
+    assert (len(plan.launches), [each.cause for each in plan.failures]) == (1, [Cause.CROWDED_OUT])
+
+
 def test_a_node_of_the_pool_as_it_was_before_is_no_failure():
     changed = msgspec.structs.replace(nodepool().metadata, generation=2)
     pool = msgspec.structs.replace(nodepool(), metadata=changed)
@@ -161,6 +212,23 @@ def test_claims_that_were_launched_together_and_fail_together_count_once():
         pool = recorded(pool, failed(cause=Cause.LAUNCH_FAILED))
     assert read_backoffs(pool)[KIND].failures == 1
     assert read_backoffs(recorded(pool, failed(known=1)))[KIND].failures == 2
+
+
+def test_more_kinds_than_a_record_holds_wait_together_and_not_longer():
+    pods = [pod(f"web-{n}", cpu=f"{n + 1}m", metadata=EARLIER) for n in range(MOST_KEPT + 20)]
+    kinds = {LAUNCHED_FOR: ",".join(f"{pod_kind(each)}:0" for each in pods)}
+    bad = worker("n", taints=QUARANTINE, claim={"metadata": {"annotations": {**kinds, **UNDER}}})
+    look = snapshot(pods, [bad], [nodepool()])
+    failures = plan_provisioning(look).failures
+    assert len(failures) == len(pods)
+    pool = all_recorded(nodepool(), failures, look)
+    assert len(pool.metadata.annotations[BACKOFF_ANNOTATION]) < 200_000
+    for seconds, waiting in ((30, len(pods)), (60, 0)):
+        look = replace(snapshot(pods, [bad], [pool]), at=NOON + timedelta(seconds=seconds))
+        plan = plan_provisioning(look)
+        assert len(plan.refusals) == waiting
+        again = all_recorded(pool, plan.failures, look)
+        assert again == pool, "nothing new is written"
 
 
 @pytest.mark.parametrize("written", ["", "nonsense", "[]", '{"a": 1}', '{"a": {"failures": "many"}}'])

@@ -7,6 +7,7 @@ from msgspec import structs
 from dovetail.model.catalog import InstanceType
 from dovetail.model.nodepool import NodePool
 from dovetail.model.pod import PodSpec
+from dovetail.model.recent import Recent
 from dovetail.model.requirements import Requirements
 from dovetail.model.snapshot import Snapshot
 from dovetail.model.taints import PREFER_NO_SCHEDULE, Taint, tolerates
@@ -27,8 +28,8 @@ def daemons_of_type(snapshot: Snapshot, pool: NodePool, instance_type: InstanceT
 
 
 def specs(snapshot: Snapshot) -> list[PodSpec]:
-    """The next pod of every DaemonSet."""
-    return [spec_of(each, snapshot) for each in snapshot.daemon_sets]
+    """The next pod of every DaemonSet. Asked for every room, so it is looked for once in a snapshot."""
+    return _SPECS.of(snapshot)
 
 
 def spec_of(daemon_set: DaemonSet, snapshot: Snapshot) -> PodSpec:
@@ -45,6 +46,9 @@ def spec_of(daemon_set: DaemonSet, snapshot: Snapshot) -> PodSpec:
         return template
     newest = max(its, key=lambda pod: (pod.metadata.creation_timestamp, pod.metadata.name))
     return structs.replace(newest.spec, affinity=template.affinity)
+
+
+_SPECS = Recent[Snapshot, list[PodSpec]](lambda snapshot: [spec_of(each, snapshot) for each in snapshot.daemon_sets])
 
 
 def still_needed(snapshot: Snapshot, room: Room) -> Amounts:

@@ -172,6 +172,21 @@ def test_pods_of_a_node_that_somebody_drains_get_another_at_once():
     assert live(story, node_class(), pool, ONE) < 60
 
 
+def test_one_bad_node_among_good_ones_does_not_stop_scale_out():
+    """The bad node stays, empty, and is still one that did not help. But a later one did."""
+
+    async def story(life):
+        Created(life)
+        await life.until(lambda: life.nodes)
+        life.world.interference = None  # only the first node is bad
+        await life.until(lambda: life.running(1), within=120)
+        life.world.apply(deployment(replicas=3, cpu="3", memory="1Gi"))
+        await life.until(lambda: life.running(3), within=60)
+
+    pool = node_pool(template={"requirements": SMALL})
+    live(story, node_class(), pool, ONE, interference=Webhook(quarantine))
+
+
 def test_a_change_of_the_pool_ends_the_wait():
     async def story(life):
         await Created(life).over(900)

@@ -18,9 +18,9 @@ def pool(**limits):
     return node_pool(template={"requirements": [*ON_DEMAND, FOURS]}, limits=limits, disruption=UNMOVED)
 
 
-async def drift(life):
+async def drift(life, version="1"):
     """Every node of the pool drifts."""
-    template = {"spec": {"template": {"metadata": {"labels": {"drifted": "yes"}}}}}
+    template = {"spec": {"template": {"metadata": {"labels": {"version": version}}}}}
     await life.world.patch(NODE_POOL, Key("", "default"), Patch(template))
 
 
@@ -32,19 +32,20 @@ def test_drift_replaces_nodes_of_a_pool_at_its_limit(limits):
     async def story(life):
         nonlocal most
         await life.until(lambda: life.running(3) and life.settled())
-        before = {claim.name for claim in life.claims}
-        assert len(before) == 3
-        await drift(life)
+        for version in ("1", "2"):  # then the replacements are replaced
+            before = {claim.name for claim in life.claims}
+            assert len(before) == 3
+            await drift(life, version)
 
-        def replaced():
-            nonlocal most
-            staying = [claim for claim in life.claims if not claim.deleting]
-            most = max(most, len(staying))
-            return before.isdisjoint(claim.name for claim in life.claims) and life.running(3) and life.settled()
+            def replaced(before=before):
+                nonlocal most
+                staying = [claim for claim in life.claims if not claim.deleting]
+                most = max(most, len(staying))
+                return before.isdisjoint(claim.name for claim in life.claims) and life.running(3) and life.settled()
 
-        await life.until(replaced, within=1800)
-        await asyncio.sleep(300)
-        assert clean(life)
+            await life.until(replaced, within=1800)
+            await asyncio.sleep(300)
+            assert clean(life)
         return len(life.nodes)
 
     assert live(story, node_class(), pool(**limits), deployment(replicas=3, cpu="3"), settings=ACTING) == 3

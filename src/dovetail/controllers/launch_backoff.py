@@ -17,7 +17,7 @@ from dovetail.core.provisioning.launch_backoff import (
     after_failure,
     annotation,
     launched_for,
-    read_backoffs,
+    record_of,
 )
 from dovetail.model.kinds import NODE_POOL
 from dovetail.model.nodeclaim import NodeClaim
@@ -59,17 +59,18 @@ async def _note(context: Context, name: str, failures: list[FailedLaunch]) -> No
 
 
 async def _write(context: Context, pool: NodePool, failures: list[FailedLaunch]) -> None:
-    snapshot, before = context.state.snapshot(context.clock.now(), {}), read_backoffs(pool)
-    after = {failure.kind: (after_failure(pool, failure, snapshot), failure) for failure in failures}
+    now = context.clock.now()
+    before = record_of(pool, context.state.snapshot(now, {}))
+    after = {failure.kind: (after_failure(pool, failure, before, now), failure) for failure in failures}
     new = {kind: entry for kind, entry in after.items() if before.get(kind) != entry[0]}
-    if not new:
+    text = annotation({**before, **{kind: backoff for kind, (backoff, _) in new.items()}}, now)
+    if not new or text == pool.metadata.annotations.get(BACKOFF_ANNOTATION):  # the same: the record is full
         return
-    text = annotation({**before, **{kind: backoff for kind, (backoff, _) in new.items()}}, snapshot.at)
     patch = Patch({"metadata": {"annotations": {BACKOFF_ANNOTATION: text}}}, pool.metadata.resource_version)
     pool = context.state.observe(NODE_POOL, await context.cluster.patch(NODE_POOL, pool.key, patch))
     for backoff, failure in new.values():
         context.metrics.count("dovetail_launches_failed_total", nodepool=pool.name, cause=str(failure.cause))
-        if backoff.until > snapshot.at:
+        if backoff.until > now:
             context.recorder.publish(Notice(NODE_POOL, pool, BACKING_OFF, _told(backoff), warning=True))
 
 

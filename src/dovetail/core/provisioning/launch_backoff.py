@@ -1,8 +1,9 @@
 """When nodes may be launched again for pods that earlier launches did not help.
 
-Pods of one kind ask for the same: namespace, requests, ports and scheduling rules. A NodeClaim carries the kinds of the
-pods it is launched for. A launch fails for a kind if the claim is given up, or if its node takes none of these pods.
-Each failure in a row makes the next launch of that NodePool for that kind wait longer (`WAITS`).
+Pods of one kind ask for the same: namespace, requests, ports and scheduling rules, and for replicas of a StatefulSet
+their volumes. A NodeClaim carries the kinds of the pods it is launched for. A launch fails for a kind if the claim is
+given up, or if its node takes none of these pods. Each failure in a row makes the next launch of that NodePool for that
+kind wait longer (`WAITS`).
 
 Other kinds, and other NodePools, are not held up. Replacing a pod does not reset the wait. A pod of the kind that runs
 on a later node does, and so does a change of the NodePool or its node class.
@@ -35,8 +36,9 @@ LAUNCHED_UNDER = "dovetail.sh/launched-under"
 BACKING_OFF = "LaunchBackoff"
 FORGOTTEN_AFTER = timedelta(hours=1)
 """A failure that follows the end of the wait by more than this is counted as the first one."""
-MOST_KEPT = 100
-"""Kinds of pods in one annotation; the oldest failures are dropped."""
+MOST_KEPT = 400
+LONGEST_WHY = 200
+"""Kinds of pods in one annotation, and letters of each reason. All annotations of an object may have 256 KiB."""
 
 
 class Cause(StrEnum):
@@ -81,6 +83,10 @@ class Backoff(Wire, frozen=True, kw_only=True):
     """The NodePool and its class as they were, see `state_of`."""
     why: str
 
+    def forgotten(self, now: datetime) -> bool:
+        """Whether the wait ended so long ago that the next failure is the first one again."""
+        return self.until + FORGOTTEN_AFTER < now
+
 
 @dataclass(frozen=True, slots=True)
 class FailedLaunch:
@@ -97,22 +103,27 @@ Backoffs = Mapping[tuple[str, str], Backoff]
 
 
 def pod_kind(pod: Pod) -> str:
-    """A digest of what a pod asks for; the same for all pods of a workload and for those that replace them."""
+    """A digest of what a pod asks for; the same for all pods of a workload and for those that replace them.
+
+    Only replicas of a StatefulSet differ by their volumes, which keep their names and may be in different zones.
+    """
     spec = pod.spec
+    own = spec.volumes if pod.stateful else ()
+    volumes = sorted(each.persistent_volume_claim.claim_name for each in own if each.persistent_volume_claim)
     requests = {name: str(amount.nano) for name, amount in sorted(spec_requests(spec).items())}
     rules = (dict(sorted(spec.node_selector.items())), spec.affinity, spec.tolerations)
     ports = sorted(map(str, host_ports(spec)))
-    content = (pod.metadata.namespace, requests, *rules, spec.topology_spread_constraints, ports)
+    content = (pod.metadata.namespace, requests, *rules, spec.topology_spread_constraints, ports, volumes)
     return hashlib.sha256(msgspec.json.encode(content, enc_hook=str)).hexdigest()[:12]
 
 
 def with_kinds(draft: Draft) -> list[tuple[Pod, str]]:
-    """The pods of a draft, each with its kind; pods of one shape are of one kind."""
+    """The pods of a draft, each with its kind; pods of one shape are of one kind, unless they have volumes."""
     kinds: dict[int, str] = {}
     found = []
     for pod, shape in zip(draft.pods, draft.shapes, strict=True):
         kind = kinds.get(id(shape))
-        if kind is None:
+        if kind is None or pod.spec.volumes:
             kind = kinds[id(shape)] = pod_kind(pod)
         found.append((pod, kind))
     return found
@@ -143,9 +154,17 @@ def on_record(snapshot: Snapshot) -> Backoffs:
         (pool.name, kind): backoff
         for pool in snapshot.nodepools.values()
         if BACKOFF_ANNOTATION in pool.metadata.annotations
-        for kind, backoff in read_backoffs(pool).items()
-        if _counts(backoff, pool.name, kind, snapshot)
+        for kind, backoff in record_of(pool, snapshot).items()
     }
+
+
+def record_of(pool: NodePool, snapshot: Snapshot) -> Mapping[str, Backoff]:
+    """The failures of one pool that count, by kind of pods."""
+    recent = {kind: each for kind, each in read_backoffs(pool).items() if not each.forgotten(snapshot.at)}
+    if not recent:
+        return {}
+    helped = last_helped(snapshot, pool.name, min(each.launched_at for each in recent.values()))
+    return {kind: each for kind, each in recent.items() if kind not in helped or helped[kind] < each.launched_at}
 
 
 def in_force(snapshot: Snapshot) -> Backoffs:
@@ -153,21 +172,22 @@ def in_force(snapshot: Snapshot) -> Backoffs:
     return {slot: backoff for slot, backoff in on_record(snapshot).items() if backoff.until > snapshot.at}
 
 
-def _counts(backoff: Backoff, pool: str, kind: str, snapshot: Snapshot) -> bool:
-    return backoff.until + FORGOTTEN_AFTER >= snapshot.at and not has_helped(snapshot, pool, kind, backoff.launched_at)
+def last_helped(snapshot: Snapshot, pool: str, since: datetime) -> Mapping[str, datetime]:
+    """When the newest node that has a pod of a kind was launched, by kind; only of nodes launched at `since` or later.
 
-
-def has_helped(snapshot: Snapshot, pool: str, kind: str, since: datetime) -> bool:
-    """Whether a node that was launched at that time or later has taken a pod of the kind."""
+    All launches before that are followed by a success, whatever became of them.
+    """
+    found: dict[str, datetime] = {}
     for node in snapshot.nodes_by_pool.get(pool, ()):
         created_at = node.claim.metadata.creation_timestamp if node.claim is not None else None
-        if created_at is not None and created_at >= since and any(pod_kind(p) == kind for p in node.pods):
-            return True
-    return False
+        if created_at is not None and created_at >= since:
+            for kind in map(pod_kind, node.pods):
+                found[kind] = max(created_at, found.get(kind, created_at))
+    return found
 
 
 def read_backoffs(pool: NodePool) -> Mapping[str, Backoff]:
-    """The failures on record that still count, by kind of pods."""
+    """The failures of the pool as it is now that are written down, by kind of pods."""
     written, state = pool.metadata.annotations.get(BACKOFF_ANNOTATION, ""), state_of(pool)
     try:
         found = msgspec.json.decode(written, type=dict[str, Backoff]) if written else {}
@@ -176,26 +196,29 @@ def read_backoffs(pool: NodePool) -> Mapping[str, Backoff]:
     return {kind: backoff for kind, backoff in found.items() if backoff.state == state}
 
 
-def after_failure(pool: NodePool, failure: FailedLaunch, snapshot: Snapshot) -> Backoff:
-    """The record once a failure is counted; the one that is there if it was counted before."""
-    kind, before = failure.kind, read_backoffs(pool).get(failure.kind)
-    if before is not None and not _counts(before, pool.name, kind, snapshot):
-        before = None
+def after_failure(pool: NodePool, failure: FailedLaunch, record: Mapping[str, Backoff], now: datetime) -> Backoff:
+    """The entry once a failure is counted; the one that is there if it was counted before. `record` is the pool's.
+
+    A record that is full does not get longer. Who is not on it waits until all on it may be tried again: counted anew
+    each time, a wait that begins now would never end.
+    """
+    kind, before = failure.kind, record.get(failure.kind)
     if before is not None and launched_for(failure.claim).get(kind, 0) < before.failures:
         return before
     number = before.failures + 1 if before is not None else 1
+    full = before is None and len(record) >= MOST_KEPT
     return Backoff(
         failures=number,
-        launched_at=failure.claim.metadata.creation_timestamp or snapshot.at,
-        until=snapshot.at + WAITS[failure.cause].after(number),
+        launched_at=failure.claim.metadata.creation_timestamp or now,
+        until=max(each.until for each in record.values()) if full else now + WAITS[failure.cause].after(number),
         state=state_of(pool),
-        why=failure.why,
+        why=failure.why[:LONGEST_WHY],
     )
 
 
 def annotation(backoffs: Mapping[str, Backoff], now: datetime) -> str:
     """The record as it is written: without what is forgotten, newest first."""
-    recent = {kind: each for kind, each in backoffs.items() if each.until + FORGOTTEN_AFTER >= now}
+    recent = {kind: each for kind, each in backoffs.items() if not each.forgotten(now)}
     newest = sorted(recent.items(), key=lambda entry: (entry[1].launched_at, entry[0]), reverse=True)
     return msgspec.json.encode(dict(newest[:MOST_KEPT])).decode()
 

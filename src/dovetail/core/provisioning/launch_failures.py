@@ -13,7 +13,7 @@ import msgspec
 from dovetail.core.provisioning.launch_backoff import (
     Cause,
     FailedLaunch,
-    has_helped,
+    last_helped,
     launched_for,
     launched_under,
     pod_kind,
@@ -34,14 +34,8 @@ class _Tried:
 
     node: ClusterNode
     claim: NodeClaim
+    launched_at: datetime
     initialized_at: datetime | None
-
-    @property
-    def launched_at(self) -> datetime:
-        """When its claim was created."""
-        created_at = self.claim.metadata.creation_timestamp
-        assert created_at is not None, "an object of the API has a creation timestamp"
-        return created_at
 
     def was_offered(self, pod: Pod) -> bool:
         """Whether the pod waited when the node initialized, or the node has never had a pod.
@@ -69,8 +63,8 @@ def find_failures(snapshot: Snapshot, drafts: Iterable[Draft]) -> Iterator[Faile
             if (pool, kind) in asked or not pod.provisionable:
                 continue
             asked.add((pool, kind))
-            tried = next((each for each in tried_by_pool[pool].get(kind, ()) if _in_vain(each, pod, kind)), None)
-            if tried is not None and not has_helped(snapshot, pool, kind, tried.launched_at):
+            tried = _last_in_vain(tried_by_pool[pool].get(kind, ()), pod, kind)
+            if tried is not None and kind not in last_helped(snapshot, pool, tried.launched_at):
                 yield _failure(tried, kind, pod, snapshot)
 
 
@@ -82,8 +76,8 @@ def _newest_first(pool: NodePool, snapshot: Snapshot) -> Mapping[str, list[_Trie
         if claim is not None and node.node is not None and not node.leaving and launched_under(claim, pool):
             said = find(claim.status.conditions, INITIALIZED)
             since = said.last_transition_time if said is not None and said.status == "True" else None
-            found.append(_Tried(node, claim, since))
-    found.sort(key=lambda each: (str(each.claim.metadata.creation_timestamp), each.node.name), reverse=True)
+            found.append(_Tried(node, claim, claim.metadata.creation_timestamp or snapshot.at, since))
+    found.sort(key=lambda each: (each.launched_at, each.node.name), reverse=True)
     by_kind: dict[str, list[_Tried]] = {}
     for each in found:
         for kind in launched_for(each.claim):
@@ -91,9 +85,14 @@ def _newest_first(pool: NodePool, snapshot: Snapshot) -> Mapping[str, list[_Trie
     return by_kind
 
 
-def _in_vain(tried: _Tried, pod: Pod, kind: str) -> bool:
-    """Whether a node that was launched for such pods took none of them."""
-    return tried.was_offered(pod) and not any(pod_kind(each) == kind for each in tried.node.pods)
+def _last_in_vain(newest_first: Iterable[_Tried], pod: Pod, kind: str) -> _Tried | None:
+    """The last node that was launched for such pods and took none, if no node that was launched later took one."""
+    for tried in newest_first:
+        if any(pod_kind(each) == kind for each in tried.node.pods):
+            return None
+        if tried.was_offered(pod):
+            return tried
+    return None
 
 
 def _failure(tried: _Tried, kind: str, pod: Pod, snapshot: Snapshot) -> FailedLaunch:
@@ -110,7 +109,7 @@ def _misfit(node: ClusterNode, pod: Pod, snapshot: Snapshot) -> str:
 
     Rules about other pods are left out: where a pod runs beside others is settled among all nodes.
     """
-    bare = replace(node, pods=tuple(each for each in node.pods if not each.reschedulable))
+    bare = replace(node, pods=tuple(each for each in node.pods if each.stays_with_node))
     alone = replace(snapshot, nodes=(bare,), unbound_pods=())
     affinity = pod.spec.affinity
     own = msgspec.structs.replace(affinity, pod_affinity=None, pod_anti_affinity=None) if affinity is not None else None

@@ -143,7 +143,9 @@ class _BackingOff:
         if slot in self._seen:
             return
         self._seen.add(slot)
-        after = after_failure(self._snapshot.nodepools[slot[0]], failure, self._snapshot)
+        pool = self._snapshot.nodepools[slot[0]]
+        record = {kind: each for (name, kind), each in self.on_record.items() if name == pool.name}
+        after = after_failure(pool, failure, record, self._snapshot.at)
         if after != self.on_record.get(slot):
             self.failures.append(failure)
             self.on_record[slot] = after

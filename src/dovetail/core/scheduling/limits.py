@@ -30,6 +30,8 @@ class Limits:
 
     remaining: dict[str, dict[str, Quantity]]
     written: Mapping[str, Resources] = field(default_factory=dict)
+    running: frozenset[str] = frozenset()
+    """Commands under way."""
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> "Limits":
@@ -39,18 +41,18 @@ class Limits:
         for name, limits in written.items():
             used = limit_usage(snapshot, name)
             remaining[name] = {resource: limit - used.get(resource, ZERO) for resource, limit in limits.items()}
-        return cls(remaining, written)
+        return cls(remaining, written, snapshot.running_commands)
 
     def copy(self) -> "Limits":
         """A copy to spend from."""
-        return Limits({pool: dict(left) for pool, left in self.remaining.items()}, self.written)
+        return Limits({pool: dict(left) for pool, left in self.remaining.items()}, self.written, self.running)
 
     def without(self, nodes: Iterable[ClusterNode]) -> "Limits":
-        """A copy as if these nodes were gone. One that a command under way removes keeps counting."""
+        """A copy as if these nodes were gone. One that a command under way removes, or has launched, keeps counting."""
         released = self.copy()
         for node in nodes:
             left = released.remaining.get(node.managed_by, {})
-            for resource in left if not node.in_command else ():
+            for resource in left if node.record is None and node.replaces not in self.running else ():
                 left[resource] += node.capacity.get(resource, ZERO)
         return released
 

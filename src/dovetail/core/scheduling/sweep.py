@@ -190,7 +190,7 @@ class Sweep:
     def _with_limits(self, row: int, answer: Answer[Removal]) -> Answer[Removal]:
         """The answer that a node stays names the limits it stays for."""
         price = answer.value.price
-        if answer.value.blocker is None or price is None:
+        if answer.value.blocker is None or price is None or not self._in_exchange((row,)).restricted:
             return answer
         departure = self._departure(sorted(self._moving_by_row[row], key=queue_order))
         limits = self._limiting((row,), departure, Bounds(below=price, most_drafts=1))
