@@ -20,6 +20,7 @@ JUSTIFIED = {
     ("update", "karpenter.sh", "nodeclaims/finalizers"),
     ("delete", "", "pods"),  # the end of a drain's time: test_termination has it
     ("get", "karpenter.sh", "nodeclaims"),  # a node class with a registration delay
+    ("get", "karpenter.sh", "nodepools"),  # a failed launch is written down again after a conflict
     ("patch", "", "events"),  # the same again after two minutes
 }
 """Granted, and not asked for in the story below."""
