@@ -1,7 +1,8 @@
 """The limits of a NodePool hold for all its nodes together, those on their way out left aside.
 
 Judged when an instance is launched, by the loosest limits written since its claim was made. What a command buys comes
-in exchange for what it removes: the two count once, as the larger.
+in exchange for what it removes: the two count once, as the larger. A pool that was above a lowered limit already may
+exchange its nodes, as long as that makes it no larger.
 """
 
 from dovetail.model.nodeclaim import NodeClaim
@@ -21,20 +22,22 @@ class LimitsHold(Law):
         if not launched or after.deleting:
             return
         pool = after.nodepool_name
-        used = self._used(pool)
+        used, before_launch = self._used(pool), self._used(pool, without=after.name)
         born_at = self.history.claims[after.name].born_at
         versions = self.history.versions(pool, born_at - self.history.stale)
         for resource in {name for version in versions for name in version.spec.limits}:
             if any(resource not in version.spec.limits for version in versions):
                 continue
             limit = max(version.spec.limits[resource] for version in versions)
-            if used.get(resource, ZERO) > limit:
+            if used.get(resource, ZERO) > max(limit, before_launch.get(resource, ZERO)):
                 self.broken(f"{pool}: {after.name} makes it {used[resource]} of {resource}, and {limit} is the limit")
 
-    def _used(self, pool: str) -> Resources:
+    def _used(self, pool: str, without: str = "") -> Resources:
         """What the claims of a pool have that stay, less what they have twice because a command exchanges it."""
         size_by_claim = {
-            each.value.name: _size(each.value) for each in self.history.of_pool(pool) if not each.value.deleting
+            each.value.name: _size(each.value)
+            for each in self.history.of_pool(pool)
+            if not each.value.deleting and each.value.name != without
         }
         used = add(*size_by_claim.values())
         for command in self.history.commands.values():
