@@ -132,7 +132,10 @@ def test_the_nodepools_view_shows_budgets_now_and_all_week(demo, open_page):
         for index, allowed in enumerate(explained["allowed"]):
             cells = rows.nth(index).locator("td").all_inner_texts()
             assert cells[0] == allowed["reason"]
-            assert cells[1:3] == [_or(allowed["limit"], "no limit"), _or(allowed["left"], "all")]
+            if allowed["note"]:
+                assert cells[1:] == ["-", "-", allowed["note"]]
+            else:
+                assert cells[1:3] == [_or(allowed["limit"], "no limit"), _or(allowed["left"], "all")]
         first = next(iter(calendar["actions"].values()))
         cells = section.locator(".heat").first.locator("tbody td").all_inner_texts()
         assert [text.rstrip("+") for text in cells] == [_or(hour["least"], "*") for hour in first]
