@@ -18,7 +18,6 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Callable
-from functools import partial
 from typing import Generic, TypeVar
 
 from dovetail.model.kinds import Kind
@@ -310,21 +309,25 @@ class Informer(Generic[T]):
 
     def _tell(self, before: T | None, after: T | None) -> None:
         for listener in self._listeners:
-            self._guarded(partial(listener, before, after), after or before)
+            try:
+                listener(before, after)
+            except AssertionError:
+                raise
+            except Exception as error:  # noqa: BLE001 - it keeps neither other listeners nor the watch from going on
+                self._report_listener(after or before, error)
 
     def _tell_unreadable(self, before: Unreadable | None, after: Unreadable | None) -> None:
         for listener in self._unreadable_listeners:
-            self._guarded(partial(listener, before, after), after or before)
+            try:
+                listener(before, after)
+            except AssertionError:
+                raise
+            except Exception as error:  # noqa: BLE001 - the same
+                self._report_listener(after or before, error)
 
-    def _guarded(self, tell: Callable[[], None], about: KubeObject | Unreadable | None) -> None:
-        """What a listener cannot handle keeps neither the others nor the watch from going on."""
-        try:
-            tell()
-        except AssertionError:
-            raise
-        except Exception:
-            name = str(about.key) if about is not None else ""
-            log.exception("listener broke", extra={"kind": self.kind.name, "object": name})
+    def _report_listener(self, about: KubeObject | Unreadable | None, error: Exception) -> None:
+        name = str(about.key) if about is not None else ""
+        log.error("listener broke", extra={"kind": self.kind.name, "object": name}, exc_info=error)
 
 
 def _version(found: KubeObject | Unreadable) -> str:

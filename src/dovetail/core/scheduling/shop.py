@@ -27,7 +27,7 @@ class Shop:
 
     def without(self, nodes: Sequence[ClusterNode]) -> "Shop":
         """What may be bought in exchange for these nodes: they do not count. Equal answers are one object."""
-        if not any(self._limits.limited(node.managed_by) for node in nodes):
+        if not self._limits.remaining or not any(self._limits.limited(node.managed_by) for node in nodes):
             return self
         limits = self._limits.without(nodes)
         left = [(pool, name, each.nano) for pool, amounts in limits.remaining.items() for name, each in amounts.items()]
@@ -46,7 +46,9 @@ class Shop:
     @property
     def restricted(self) -> bool:
         """Whether limits leave out some type of some NodePool."""
-        return any(self.root(market) is not self._base.root(market) for market in self._base.markets)
+        return bool(self._limits.remaining) and any(
+            self.root(market) is not self._base.root(market) for market in self._base.markets
+        )
 
     def root(self, market: Market) -> Options | str:
         """Where a draft of this NodePool starts, or why its limits allow none."""
