@@ -1,4 +1,4 @@
-"""What people are told about a command that is under way: Kubernetes events, and the ledger where it was overtaken."""
+"""Kubernetes events about a running command, and its ledger entry where others deleted its nodes first."""
 
 import logging
 from collections.abc import Mapping
