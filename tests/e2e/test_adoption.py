@@ -6,7 +6,9 @@ in this order. Both programs use Karpenter's Lease, so the second one stands by 
 
 import json
 import os
+import sys
 import time
+from collections import Counter
 from contextlib import ExitStack
 
 import pytest
@@ -80,12 +82,13 @@ class Story:
 
     def hand_to(self, program, stands_by):
         """Start a program, stop the one that leads as soon as it stands by, and wait until it leads."""
-        successor = ExitStack()
-        process = successor.enter_context(program)
         former = self.holder()
-        eventually(lambda: stands_by in process.log.read_text(), f"{process.name} stands by", within=60)
-        self.close()
-        self._leader = successor
+        with ExitStack() as successor:
+            process = successor.enter_context(program)
+            eventually(lambda: stands_by in process.log.read_text(), f"{process.name} stands by", within=60)
+            assert self.holder() == former, f"{process.name} leads beside another"
+            self.close()
+            self._leader = successor.pop_all()
         eventually(lambda: self.holder() not in {former, ""}, f"{process.name} leads", within=60)
 
     def holder(self):
@@ -117,6 +120,8 @@ class Story:
             assert moves == []
             time.sleep(1)
         assert unrest(self.cluster) == []
+        written = Counter(change.kind for change in self.since(began))
+        sys.stdout.write(f"\nwritten in {MINUTES:g} minutes: {dict(written)}\n")
 
     def revision(self):
         return max(change.revision for change in self.watcher.history())
@@ -185,7 +190,7 @@ def test_dovetail_scales_an_adopted_cluster_out_and_in(story):
 def test_karpenter_leaves_alone_what_dovetail_built(story):
     story.scale(10)
     story.come_to_rest()
-    story.hand_to(karpenter(story.cluster), "attempting to acquire leader lease")
+    story.hand_to(karpenter(story.cluster, "karpenter-again"), "Attempting to acquire leader lease")
     story.watch()
 
 
