@@ -11,6 +11,8 @@ from contract.suite import CASES, title
 from dovetail.kube.connect import connect
 from dovetail.manifest.crd import RESOURCES, crd_yaml
 from e2e.controlplane.api import eventually
+from e2e.controlplane.slate import wipe
+from e2e.running import install_crds
 
 
 class SystemClock:
@@ -46,6 +48,8 @@ def collection(api, plain):
 @pytest.fixture(scope="module")
 def server(control_plane):
     """The control plane with our CRDs, served."""
+    wipe(control_plane.api)
+    install_crds(control_plane)  # Karpenter's may be there
     documents = "---\n".join(crd_yaml(resource) for resource in RESOURCES)
     control_plane.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", input=documents)
     for resource in RESOURCES:

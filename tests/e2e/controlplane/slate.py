@@ -18,6 +18,8 @@ _KINDS = (
     "/apis/karpenter.sh/v1/nodeclaims",
     "/apis/karpenter.kwok.sh/v1alpha1/kwoknodeclasses",
     "/apis/karpenter.k8s.aws/v1/ec2nodeclasses",
+    "/apis/karpenter.sh/v1alpha1/nodeoverlays",
+    "/apis/autoscaling.x-k8s.io/v1beta1/capacitybuffers",
     "/apis/batch/v1/cronjobs",
     "/apis/batch/v1/jobs",
     "/apis/apps/v1/deployments",
