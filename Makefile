@@ -70,7 +70,7 @@ conformance: $(STAMP) e2e-binaries ## Karpenter's own regression suite: SPECS=re
 	@PYTHONPATH=tests $(BIN)/python -m conformance $(if $(SPECS),--specs '$(SPECS)') --controller $(or $(CONTROLLER),dovetail) --shards $(or $(SHARDS),2) $(if $(MINUTES),--minutes $(MINUTES)) $(ARGS)
 
 compare: $(STAMP) e2e-binaries ## the same workload on Dovetail and on Karpenter, as a table
-	@PYTHONPATH=tests $(BIN)/python -m e2e.comparing $(ARGS)
+	@PYTHONPATH=tests $(BIN)/python -m conformance.compare $(ARGS)
 
 bench: $(STAMP) ## every benchmark with its bars
 	@for each in decode scheduling sweep plan simulate; do $(BIN)/python bench/$$each.py || exit 1; done
