@@ -46,7 +46,9 @@ def run_all(name: str, queue: Queue, asked: argparse.Namespace, directory: Path)
         try:
             with Shard(CONTROLLERS[name](), directory / f"{name}-{number}", asked.minutes) as shard:
                 while (spec := queue.take()) is not None:
-                    queue.report(number, shard.run(spec))
+                    with queue.turn(spec):
+                        result = shard.run(spec)
+                    queue.report(number, result)
         except BaseException as failure:  # noqa: BLE001 - told below, in the main thread
             failures.append(failure)
             queue.drop()

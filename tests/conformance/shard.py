@@ -11,7 +11,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Self
@@ -24,6 +24,8 @@ from e2e.controlplane.stack import ControlPlane
 SUITE = "Regression"
 GRACE = 60.0
 """Seconds for the clean-up of a spec that was stopped."""
+EXCLUSIVE = ("Chaos ",)
+"""Specs that listen on a fixed port (8080): one of them at a time on a machine."""
 _LEFTOVERS = (
     "/api/v1/nodes",
     "/api/v1/namespaces/default/pods",
@@ -140,12 +142,17 @@ class Queue:
         self._tell = tell
         self._record = record
         self._lock = threading.Lock()
+        self._port = threading.Lock()
         self.results: list[Result] = []
 
     def take(self) -> str | None:
         """The next spec, None when all are taken."""
         with self._lock:
             return self._left.pop(0) if self._left else None
+
+    def turn(self, spec: str) -> AbstractContextManager[object]:
+        """To be held while a spec runs."""
+        return self._port if spec.startswith(EXCLUSIVE) else nullcontext()
 
     def report(self, shard: int, result: Result) -> None:
         """Note a result and print a line."""

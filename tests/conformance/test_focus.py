@@ -29,3 +29,9 @@ def test_no_spec_is_taken_after_a_worker_failed():
     queue = Queue(["a", "b"], print, print)
     queue.drop()
     assert queue.take() is None
+
+
+def test_specs_that_listen_on_the_same_port_run_one_after_the_other():
+    queue = Queue([], print, print)
+    assert queue.turn("Chaos a") is queue.turn("Chaos b")
+    assert queue.turn("Drift a") is not queue.turn("Drift b")
