@@ -14,7 +14,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +32,11 @@ STAYS = 5
 QUIET = 90.0
 """Seconds without a change after which a cluster has settled."""
 REVISION = "example.com/revision"
+PRICE_LABEL = "eks-node-viewer/instance-price"
 SETTINGS = {"BATCH_IDLE_DURATION": "1s", "BATCH_MAX_DURATION": "10s"}
 Plain = dict[str, Any]
+Prices = Mapping[tuple[str, str, str], float]
+"""By instance type, zone and capacity type."""
 
 
 @dataclasses.dataclass
@@ -138,6 +141,16 @@ def launched(changes: Iterable[Change]) -> int:
     return sum(change.kind == "Node" and change.before is None for change in changes)
 
 
+def node_price(node: Plain, prices: Prices) -> float:
+    """What a node costs an hour by the common price list.
+
+    Both controllers label a node with the price they bought it for, so a catalogue that differs is noticed.
+    """
+    listed, paid = price(node, prices), float(node["metadata"]["labels"][PRICE_LABEL])
+    assert abs(listed - paid) < 1e-5, f"{node['metadata']['name']} costs {paid} $/h, and {listed} on the price list"
+    return listed
+
+
 class Comparison:
     """One controller's run."""
 
@@ -233,9 +246,7 @@ class Comparison:
         return current and not any(map(deleting, [*nodes, *claims])) and self._all_run(self.figures.drift_pods)
 
     def _cost(self) -> float:
-        prices = [price(node, self._prices) for node in self._seen.now("Node")]
-        assert all(prices), "a node has an instance type, zone or capacity type that the price list does not have"
-        return sum(prices)
+        return sum(node_price(node, self._prices) for node in self._seen.now("Node"))
 
 
 def machine() -> Plain:
@@ -251,7 +262,8 @@ def table(runs: list[Figures]) -> str:
     ]
     for row, title in ROWS.items():
         values = [getattr(run, row) for run in runs]
-        shown = "".join(f"{value:13,.1f}" if isinstance(value, float) else f"{value:13,}" for value in values)
+        places = 2 if row.endswith("cost") else 1
+        shown = "".join(f"{value:13,.{places}f}" if isinstance(value, float) else f"{value:13,}" for value in values)
         ratio = f"{values[0] / values[1]:10.2f}" if len(values) == 2 and values[1] else ""
         lines.append(f"{title:40}{shown}{ratio}")
     return "\n".join(line.rstrip() for line in lines)

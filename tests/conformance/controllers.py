@@ -21,12 +21,12 @@ class Controller:
     environment: dict[str, str]
 
     def start(self, cluster: ControlPlane, settings: dict[str, str] | None = None) -> Process:
-        """Start it as admin of the cluster."""
+        """Start it as admin of the cluster, without a lease: on a busy machine either would lose it and end."""
         environment = {
             **{name: os.environ[name] for name in ("PATH", "PYTHONPATH", "LANG") if name in os.environ},
             "HOME": str(cluster.directory),
             "KUBECONFIG": str(cluster.kubeconfig),
-            "LEADER_ELECTION_NAMESPACE": "kube-system",
+            "DISABLE_LEADER_ELECTION": "true",
             **self.environment,
             **(settings or {}),
         }

@@ -1,6 +1,8 @@
 """What the comparison counts and how it prints it."""
 
-from conformance.compare import ROWS, Figures, evictions, launched, pool, table
+import pytest
+
+from conformance.compare import ROWS, Figures, evictions, launched, node_price, pool, table
 from e2e.watching import Change
 
 
@@ -47,3 +49,16 @@ def test_only_the_template_differs_between_revisions():
     assert one != two
     two["spec"]["template"]["metadata"] = one["spec"]["template"]["metadata"]
     assert one == two
+
+
+def test_a_node_that_was_bought_at_another_price_is_noticed():
+    labels = {
+        "node.kubernetes.io/instance-type": "c-2x",
+        "topology.kubernetes.io/zone": "a",
+        "karpenter.sh/capacity-type": "spot",
+        "eks-node-viewer/instance-price": "0.25",
+    }
+    node = {"metadata": {"name": "n", "labels": labels}}
+    assert node_price(node, {("c-2x", "a", "spot"): 0.25}) == 0.25
+    with pytest.raises(AssertionError, match=r"n costs 0.25 \$/h, and 0.3 on the price list"):
+        node_price(node, {("c-2x", "a", "spot"): 0.3})
