@@ -5,11 +5,9 @@ length give the same lines: virtual times only, and what was taken of real time 
 """
 
 import signal
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -181,13 +179,14 @@ def _speed(text: str) -> float | None:
 def _nodepools(filename: str) -> tuple[dict[str, Any], ...]:
     from dovetail.cli.story.nodepool_file import read_nodepools
     from dovetail.cli.story.script import load_nodepools
+    from dovetail.manifest.input_file import InputUnreadable, read_text
 
     if not filename:
         return load_nodepools()
     try:
-        text = sys.stdin.read() if filename == "-" else Path(filename).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise typer.BadParameter(f"{filename} cannot be read: {error}", param_hint="--filename") from None
+        text = read_text(filename)
+    except InputUnreadable as error:
+        raise typer.BadParameter(f"{filename}: {error}", param_hint="--filename") from None
     pools = read_nodepools(text, "<stdin>" if filename == "-" else filename)
     for line in (*pools.faults, *pools.notes):
         typer.echo(line, err=True)

@@ -3,8 +3,7 @@
 Exit code 0: nothing wrong; 1: faults (with --strict also warnings); 2: something could not be read at all.
 """
 
-import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -76,17 +75,17 @@ def validate(
 
 
 def _texts(path: str, unreadable: list[str]) -> Iterator[tuple[str, str]]:
-    if path == "-":
-        yield "<stdin>", sys.stdin.read()
-        return
-    for file in _files(Path(path), unreadable):
+    from dovetail.manifest.input_file import InputUnreadable, read_text
+
+    for file in ["-"] if path == "-" else _files(Path(path), unreadable):
+        name = "<stdin>" if file == "-" else str(file)
         try:
-            yield str(file), file.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            unreadable.append(f"{file}: cannot be read: {error}")
+            yield name, read_text(file)
+        except InputUnreadable as error:
+            unreadable.append(f"{name}: {error}")
 
 
-def _files(path: Path, unreadable: list[str]) -> list[Path]:
+def _files(path: Path, unreadable: list[str]) -> "Sequence[Path | str]":
     if not path.exists():
         unreadable.append(f"{path}: no such file or directory")
         return []
