@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from dovetail.cli.safe_output import echo
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -72,7 +74,7 @@ def history(  # noqa: PLR0913 - one parameter an option
 
     place = find_place(ledger, os.environ)
     if place is None:
-        typer.echo("Error: the ledger is off (DOVETAIL_LEDGER=off); name a file with --ledger", err=True)
+        echo("Error: the ledger is off (DOVETAIL_LEDGER=off); name a file with --ledger", err=True)
         raise typer.Exit(2)
     if decision and any((node, nodepool, reason, since, until)):
         raise typer.BadParameter("is for many decisions, not for one", param_hint="--node / --nodepool / --reason ...")
@@ -89,7 +91,7 @@ def history(  # noqa: PLR0913 - one parameter an option
         else:
             print_history(read_history(place, question), output.value, node)
     except (NoLedgerThere, NoSuchDecision) as error:
-        typer.echo(f"Error: {error}", err=True)
+        echo(f"Error: {error}", err=True)
         raise typer.Exit(2) from None
 
 

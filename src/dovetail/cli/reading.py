@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
+from dovetail.cli.safe_output import echo
 from dovetail.settings import Settings
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def context_of(snapshot: "Snapshot", settings: Settings) -> "Context":
 
 def fail(why: str) -> NoReturn:
     """End the command: it could not do its work."""
-    typer.echo(f"Error: {why}", err=True)
+    echo(f"Error: {why}", err=True)
     raise typer.Exit(2)
 
 

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dovetail.cli.safe_output import echo, json_text, make_console, yaml_text
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -67,7 +69,7 @@ def validate(
     else:
         _print_data([_as_data(each) for each in checked if not quiet or _speaks(each)], output)
         for problem in unreadable:
-            typer.echo(problem, err=True)
+            echo(problem, err=True)
     if unreadable:
         raise typer.Exit(2)
     if any(each.report.faults or (strict and each.report.warnings) for each in checked):
@@ -139,25 +141,16 @@ def _fault_as_data(document: "Document", fault: "Fault") -> dict[str, Any]:
 
 
 def _print_data(rows: list[dict[str, Any]], output: Output) -> None:
-    if output is Output.JSON:
-        import json
-
-        typer.echo(json.dumps(rows, indent=2, ensure_ascii=False, default=str))
-    else:
-        import yaml
-
-        typer.echo(yaml.safe_dump(rows, sort_keys=False, allow_unicode=True), nl=False)
+    echo(json_text(rows) if output is Output.JSON else yaml_text(rows).removesuffix("\n"))
 
 
 def _print_text(checked: list[Checked], unreadable: list[str], *, quiet: bool) -> None:
-    from rich.console import Console
-
-    console = Console(soft_wrap=True, highlight=False, emoji=False, markup=False)
+    console = make_console(soft_wrap=True)
     for each in checked:
         if not quiet or _speaks(each):
             _print_document(console, each)
     for problem in unreadable:
-        typer.echo(problem, err=True)
+        echo(problem, err=True)
     faults, warnings = (sum(len(getattr(each.report, name)) for each in checked) for name in ("faults", "warnings"))
     console.print(f"{_count(len(checked), 'document')}: {_count(faults, 'fault')}, {_count(warnings, 'warning')}")
 

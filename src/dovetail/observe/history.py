@@ -1,6 +1,5 @@
 """Reads the ledger back: who took this node, when, why, and how it ended. Never writes."""
 
-import json
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -9,6 +8,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from dovetail.manifest.json_parts import UNDECODABLE
 from dovetail.observe.ledger_file import Unreadable, check_version, instant, unpack
 from dovetail.ports.ledger import Considered, NodeFacts
 
@@ -170,13 +172,21 @@ def _decision(row: Any, nodes: list[Any]) -> Decision:
         made=tuple(_facts(node) for node in nodes if node["made"]),
         replacements=row["replacements"],
         pods=row["pods"],
-        pod_names=tuple(json.loads(row["pod_names"])),
+        pod_names=_names(row["pod_names"]),
         cost_before=row["cost_before"],
         cost_after=row["cost_after"] if row["cost_after_real"] is None else row["cost_after_real"],
         outcome=row["outcome"] or UNDER_WAY,
         ended_at=row["ended_at"] or "",
         note=row["note"],
     )
+
+
+def _names(written: str) -> tuple[str, ...]:
+    """The names that can be read; a ledger is looked at even where it is damaged."""
+    try:
+        return msgspec.json.decode(written, type=tuple[str, ...])
+    except UNDECODABLE:
+        return ()
 
 
 def _facts(row: Any) -> NodeFacts:
