@@ -77,7 +77,7 @@ def _csv_rows(text: str, name: str) -> Iterable[tuple[str, dict[str, str]]]:
         raise ScenarioInvalid([Fault(f"{name}: line {reader.line_num + 1}", f"is not CSV: {error}")]) from error
 
 
-def _rows_of(reader: csv.DictReader[str], name: str) -> Iterable[tuple[str, dict[str, str]]]:
+def _rows_of(reader: "csv.DictReader[str]", name: str) -> Iterable[tuple[str, dict[str, str]]]:
     columns = [column.strip() for column in reader.fieldnames or ()]
     faults = [Fault(f"{name}: header", f"column {each} is missing") for each in NEEDED if each not in columns]
     faults += [
