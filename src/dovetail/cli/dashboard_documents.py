@@ -146,8 +146,8 @@ def _history(ledger: Path | None, asked: Mapping[str, str], now: datetime) -> di
     if ledger is None:
         return {"decisions": [], "missing": "no ledger is kept here, so no decision can be told of"}
     most = asked.get("most", "0")
-    if not most.isascii() or not most.isdigit():
-        raise Unanswerable(f"most must be a number, got {most!r}", 400)
+    if not most.isascii() or not most.isdigit() or len(most) > 9:
+        raise Unanswerable(f"most must be a number of at most nine digits, got {most[:40]!r}", 400)
     try:
         question = Question(
             node=asked.get("node", ""),

@@ -117,7 +117,7 @@ def instant(option: str, text: str, now: "Callable[[], datetime]") -> datetime |
         pass
     try:
         at = datetime.fromisoformat(text)
-    except ValueError:
+        return at.astimezone(UTC) if at.tzinfo is not None else at.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):  # no instant, or one that is in no year of UTC
         remedy = "write a span such as 7d or 36h, a date such as 2026-01-31, or an instant such as 2026-01-31T09:00:00Z"
         raise typer.BadParameter(f"{text!r} is not a time; {remedy}", param_hint=option) from None
-    return at if at.tzinfo is not None else at.replace(tzinfo=UTC)

@@ -113,6 +113,7 @@ def _open(path: Path) -> sqlite3.Connection:
         try:
             _require_ours(connection)
             connection.row_factory = sqlite3.Row
+            connection.text_factory = _text
         except sqlite3.OperationalError as error:
             connection.close()
             last = error
@@ -123,6 +124,11 @@ def _open(path: Path) -> sqlite3.Connection:
             return connection
     assert last is not None
     raise last
+
+
+def _text(written: bytes) -> str:
+    """Text of the file; where it is damaged, the rest of it is still worth reading."""
+    return written.decode("utf-8", "replace")
 
 
 def _require_ours(connection: sqlite3.Connection) -> None:

@@ -179,7 +179,8 @@ def _apply(spec: dict[str, Any], setting: Setting) -> None:
             raise _unclear(setting.option, setting.text, why)
         _set(spec, setting.path, setting)
         return
-    objects = [each for each in spec.get("objects") or () if isinstance(each, dict)]
+    written = spec.get("objects")
+    objects = [each for each in written if isinstance(each, dict)] if isinstance(written, list) else []
     for plain in objects:
         if named(plain) and (plain["kind"].lower(), plain["metadata"]["name"]) == (setting.kind, setting.name):
             _set(plain, setting.path, setting)
