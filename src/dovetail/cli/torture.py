@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dovetail.cli.safe_output import echo
+
 if TYPE_CHECKING:
     from dovetail.ports.clock import Clock
     from dovetail.ports.cluster import Cluster
@@ -115,10 +117,10 @@ def _replay(seed: int, only: list[str]) -> int:
 
     story = draw_story(seed)
     outcome = tell(story.only(only) if only else story)
-    typer.echo(f"seed {seed}, fingerprint of the event log {outcome.fingerprint:08x}\n{outcome.story}")
+    echo(f"seed {seed}, fingerprint of the event log {outcome.fingerprint:08x}\n{outcome.story}")
     for each in outcome.violations:
-        typer.echo(f"broken: {each}")
-    typer.echo(_summary(outcome.figures, bool(outcome.violations)))
+        echo(f"broken: {each}")
+    echo(_summary(outcome.figures, bool(outcome.violations)))
     return 1 if outcome.violations else 0
 
 
@@ -130,11 +132,11 @@ def _run_all(seeds: range, jobs: int) -> int:
         total += outcome.figures
         if outcome.violations:
             failed.append(outcome)
-            typer.echo(f"seed {outcome.story.seed}: {outcome.violations[0]}")
+            echo(f"seed {outcome.story.seed}: {outcome.violations[0]}")
         _show_progress(done, len(seeds), len(failed))
     for outcome in sorted(failed, key=lambda each: each.story.seed)[:SHOWN]:
-        typer.echo(_short_story(outcome))
-    typer.echo(_summary(total, len(failed)))
+        echo(_short_story(outcome))
+    echo(_summary(total, len(failed)))
     return 1 if failed else 0
 
 
@@ -146,9 +148,9 @@ def _outcomes(seeds: Iterable[int], jobs: int) -> "Iterator[Outcome]":
 
 def _show_progress(done: int, of: int, failed: int) -> None:
     if sys.stderr.isatty():
-        typer.echo(f"\r{done} of {of} stories, {failed} broke a law ", nl=done == of, err=True)
+        typer.echo(f"\r{done} of {of} stories, {failed} broke a law ", nl=done == of, err=True)  # returns the carriage
     elif done % 50 == 0 or done == of:
-        typer.echo(f"{done} of {of} stories, {failed} broke a law", err=True)
+        echo(f"{done} of {of} stories, {failed} broke a law", err=True)
 
 
 def _short_story(outcome: "Outcome") -> str:
