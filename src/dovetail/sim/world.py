@@ -24,6 +24,7 @@ from dovetail.sim.apiserver import ApiServer, Validator
 from dovetail.sim.attachments import Attachments
 from dovetail.sim.binder import Binder
 from dovetail.sim.budgets import Budgets
+from dovetail.sim.cloud.service import CloudOptions, SimulatedCloud
 from dovetail.sim.daemons import DaemonSets
 from dovetail.sim.eventlog import LogEntry
 from dovetail.sim.eviction import evict
@@ -79,6 +80,7 @@ class WorldOptions:
     keeps_log: bool = True  # a long life does without
     kubelet: KubeletTiming = field(default_factory=KubeletTiming)
     volume_detach: Span = (1.0, 4.0)
+    cloud: CloudOptions = field(default_factory=CloudOptions)
 
 
 class World:
@@ -102,6 +104,7 @@ class World:
         self.api = ApiServer(self.store, random.Random(f"{seed}/objects"), validate)  # noqa: S311 - as above
         self.kubelet = Kubelet(self.api, seed, self.options.kubelet)
         self.node_lifecycle = NodeLifecycle(self.api, seed)
+        self.cloud = SimulatedCloud(self.store.loop.time, self.options.cloud)
         self.mishaps = Mishaps(self.api, seed, self.kubelet, self.node_lifecycle)
         self.agents: tuple[Agent[Any], ...] = (
             self.kubelet,
