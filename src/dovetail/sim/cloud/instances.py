@@ -12,6 +12,7 @@ to `terminated` at once.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Literal
 
 from dovetail.model.resources import Resources
@@ -46,6 +47,7 @@ class InstanceRecord:
     provider_id: str
     launched: LaunchRequest
     launched_at: float
+    launched_on: datetime  # the same instant by the calendar
     state: State = "pending"
     joins: bool = True  # False: its kubelet never registers a Node
     node_name: str | None = None  # of the Node it registered, also after that Node is gone

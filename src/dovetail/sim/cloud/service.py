@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
+from dovetail.ports.clock import Clock
 from dovetail.ports.errors import InstanceNotFound, InsufficientCapacity
 from dovetail.sim.agent import Span
 from dovetail.sim.cloud.instances import EndedBy, InstanceRecord, LaunchRequest
@@ -28,7 +29,7 @@ RecordListener = Callable[[InstanceRecord | None, InstanceRecord], None]
 class CloudOptions:
     """How the cloud behaves; times in seconds."""
 
-    boot: Span = (0.2, 1.0)  # from the launch to the start of the kubelet
+    boot: Span = (0.0, 0.0)  # from the launch to the start of the kubelet
     shutdown: Span = (0.0, 0.0)  # from the call of terminate to the end
     deletes_nodes: bool = False  # whether a cloud controller deletes the Nodes of instances that are gone
     ended_limit: int = 10_000  # records of ended instances that are kept
@@ -51,11 +52,16 @@ class CapacityShortage:
         )
 
 
+class OfferingUnavailable(InsufficientCapacity):
+    """The cloud has run out of the one offering that was requested; another may be had."""
+
+
 class SimulatedCloud:
     """All instances of one cloud account. It outlives every controller process."""
 
-    def __init__(self, time: Callable[[], float], options: CloudOptions | None = None) -> None:
+    def __init__(self, clock: Clock, time: Callable[[], float], options: CloudOptions | None = None) -> None:
         self.options = options or CloudOptions()
+        self._clock = clock
         self._time = time
         self._records: dict[str, InstanceRecord] = {}
         self._by_token: dict[str, str] = {}  # provider ids
@@ -77,20 +83,25 @@ class SimulatedCloud:
         """Call back on every change of a record with what it was (None for a launch) and what it is."""
         self._listeners.append(callback)
 
+    def deafen(self, callback: RecordListener) -> None:
+        """Call back no more."""
+        self._listeners.remove(callback)
+
     # -- what the API answers
 
     def launch(self, request: LaunchRequest) -> InstanceRecord:
-        """Launch one instance, or return the one launched with the same token before."""
-        known = self.find_by_token(request.token)
+        """Launch one instance, or return the one launched with the same token before, though it may have ended."""
+        known = self.find(request.token)
         if known is not None:
             return known
         if any(shortage.covers(request) for shortage in self.shortages):
             where = f"{request.instance_type} in {request.zone} as {request.capacity_type}"
-            raise InsufficientCapacity(f"the cloud has no capacity for {where}")
+            raise OfferingUnavailable(f"the cloud has no capacity for {where}")
         record = InstanceRecord(
             provider_id=PROVIDER_PREFIX + request.name,
             launched=self._delayed(request),
             launched_at=self._time(),
+            launched_on=self._clock.now(),
             joins=self.joining_never == 0,
         )
         self.joining_never -= not record.joins
@@ -98,12 +109,9 @@ class SimulatedCloud:
         self._put(None, record)
         return record
 
-    def find_by_token(self, token: str) -> InstanceRecord | None:
-        """The instance launched with a token; `InsufficientCapacity` once it has ended: a token launches once."""
-        record = self._records.get(self._by_token.get(token, ""))
-        if record is not None and not record.runs:
-            raise InsufficientCapacity(f"instance {record.provider_id} was terminated before it became a node")
-        return record
+    def find(self, token: str) -> InstanceRecord | None:
+        """The instance launched with a token, though it may have ended."""
+        return self._records.get(self._by_token.get(token, ""))
 
     def describe(self, provider_id: str) -> InstanceRecord:
         """One instance that exists, or `InstanceNotFound`."""
@@ -134,11 +142,11 @@ class SimulatedCloud:
 
     # -- what happens to instances
 
-    def booted(self, provider_id: str) -> None:
+    def boot(self, provider_id: str) -> None:
         """The instance has booted."""
         self._change(provider_id, state="running")
 
-    def joined(self, provider_id: str, node_name: str) -> None:
+    def join(self, provider_id: str, node_name: str) -> None:
         """Its kubelet has registered a Node."""
         self._change(provider_id, node_name=node_name, joined_at=self._time())
 

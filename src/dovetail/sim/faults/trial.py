@@ -6,14 +6,14 @@ import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from functools import partial
 
 from dovetail.sim.apiserver import Validator
+from dovetail.sim.cloud.service import CapacityShortage
 from dovetail.sim.faults.history import History, Violation
 from dovetail.sim.faults.laws import every_law
 from dovetail.sim.faults.laws.base import Law, dispatch
 from dovetail.sim.faults.people import People, set_scene
-from dovetail.sim.faults.process import Launch, Shortage
+from dovetail.sim.faults.process import Launch
 from dovetail.sim.faults.replica import Replica
 from dovetail.sim.faults.rest import unrest, verdicts
 from dovetail.sim.faults.story import Piece, Story
@@ -191,12 +191,17 @@ class Trial:
         self._supervisor.watches.silent[piece.terms["kind"]] = now, now + piece.terms["seconds"]
 
     def _never_join(self) -> None:
-        self._supervisor.watches.never_joining += 1
+        self._world.cloud.joining_never += 1
 
     def _run_short(self, piece: Piece) -> None:
-        shortage = Shortage(piece.terms["zone"], piece.terms["capacity_type"])
-        self._supervisor.run_short(shortage, begins=True)
-        end = partial(self._supervisor.run_short, shortage, begins=False)
+        shortages = self._world.cloud.shortages
+        shortage = CapacityShortage(zone=piece.terms["zone"], capacity_type=piece.terms["capacity_type"])
+        shortages.append(shortage)
+
+        def end() -> None:
+            if shortage in shortages:
+                shortages.remove(shortage)
+
         asyncio.get_running_loop().call_later(piece.terms["seconds"], end)
 
     def _jump(self, piece: Piece) -> None:
