@@ -205,6 +205,44 @@ def test_a_claim_whose_instance_is_lost_is_let_go_once_its_node_falls_silent():
     live(story, node_class(), POOL, deployment(replicas=1), budget(maxUnavailable=0))
 
 
+@pytest.mark.parametrize("way", ["the node is forced away", "nobody was there when it went"])
+def test_a_claim_whose_node_is_gone_while_its_instance_runs_on_is_let_go_and_the_instance_terminated(way):
+    """Nothing can run there any more, and nobody would notice what it costs."""
+
+    async def story(life):
+        await quiet(life)
+        (node,), (claim,) = life.nodes, life.claims
+        absent = way != "the node is forced away"
+        if absent:
+            await life.stop()
+        life.world.mishaps.remove_node(node.name)
+        if absent:
+            life.parts = life._parts()
+            life.start()
+        await life.until(lambda: ended(life, node.name), within=180)
+        await life.until(lambda: claim.name not in {each.name for each in life.claims}, within=30)
+        await life.until(lambda: life.running(1) and life.settled())
+
+    live(story, node_class(), POOL, deployment(replicas=1))
+
+
+def test_a_claim_whose_node_the_cache_does_not_know_keeps_its_instance():
+    """The API server is asked for the Node before anything is deleted."""
+
+    async def story(life):
+        await quiet(life)
+        (node,), (claim,) = life.nodes, life.claims
+        state = life.parts.manager.state
+        state.nodes._forget(node.key)  # as if its watch had told of its end
+        for _ in range(3):
+            await life.parts.manager.garbage.collect()
+            await asyncio.sleep(60)
+        assert not ended(life, node.name)
+        assert [each.deleting for each in life.claims if each.name == claim.name] == [False]
+
+    live(story, node_class(), POOL, deployment(replicas=1))
+
+
 class Refusing:
     """Nobody may delete one NodeClaim, for so many calls."""
 
