@@ -46,7 +46,7 @@ def test_a_listed_snapshot_has_every_pools_catalogue_and_the_providers_labels():
     async def story(life):
         await life.until(lambda: life.running(12))
         taken = await list_snapshot(life.world, life.parts.provider, life.world.clock)
-        assert taken.catalogs == {"default": life.parts.provider.availability.catalog}
+        assert taken.catalogs == {"default": life.parts.provider.market.availability.catalog}
         assert taken.well_known == watched(life).well_known
         assert sum(len(node.pods) for node in taken.nodes) == 12
 

@@ -2,10 +2,10 @@
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from dovetail.ports.clock import Clock
     from dovetail.ports.cluster import Cluster
     from dovetail.runtime.gate import Gate
-    from dovetail.sim.faults.process import Offering, Process, Shortage
+    from dovetail.sim.faults.process import Offering, Process
     from dovetail.sim.faults.story import Story
     from dovetail.sim.faults.trial import Figures, Outcome
     from dovetail.wiring.parts import Parts
@@ -26,15 +26,15 @@ SHOWN = 3  # stories are long; the first few broken laws usually have one cause
 
 
 class _Parts:
-    """The real controllers on the kwok provider, as a process of a story."""
+    """The real controllers in the simulated cloud, as a process of a story."""
 
     def __init__(self, parts: "Parts") -> None:
         from dovetail.cloud.kwok.availability import Availability
 
         self._parts = parts
-        self._short: list[Any] = []
-        sold = [each for each in parts.provider.availability.catalog if each.name in SOLD]
-        parts.provider.availability = Availability(tuple(sold))
+        market = parts.provider.market
+        sold = [each for each in market.availability.catalog if each.name in SOLD]
+        market.availability = Availability(tuple(sold))
 
     @property
     def gate(self) -> "Gate":
@@ -49,22 +49,12 @@ class _Parts:
         """Let go of what it holds."""
         await self._parts.provider.aclose()
 
-    def run_short(self, shortages: "Sequence[Shortage]") -> None:
-        """These offerings, and only these, cannot be had from now on."""
-        from dovetail.cloud.kwok import availability
-
-        for each in self._short:
-            self._parts.provider.availability.end(each)
-        self._short = [availability.Shortage(zone=s.zone, capacity_type=s.capacity_type) for s in shortages]
-        for each in self._short:
-            self._parts.provider.availability.begin(each)
-
     @property
     def prices(self) -> "Mapping[Offering, float]":
         """What everything costs an hour."""
         return {
             (each.name, offering.zone, offering.capacity_type): offering.price
-            for each in self._parts.provider.availability.catalog
+            for each in self._parts.provider.market.availability.catalog
             for offering in each.offerings
         }
 
