@@ -258,7 +258,7 @@ def _number(knob: Knob, text: str) -> float:
         number: float = knob.kind(text)
     except ValueError:
         raise ValueError(f"must be {asked}, got {text[:40]!r}") from None
-    if isinstance(number, float) and not isfinite(number):
+    if knob.kind is float and not isfinite(number):
         raise ValueError(f"must be {asked}, got {text!r}")
     if number > LARGEST:
         raise ValueError(f"must be at most {LARGEST:,}, got {text[:40]!r}")
