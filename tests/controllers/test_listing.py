@@ -69,12 +69,12 @@ def test_a_cluster_without_the_custom_resources_is_told_with_the_remedy():
 
 def test_an_object_that_cannot_be_read_is_left_out_and_named(caplog):
     async def story(life):
-        life.world.apply(
+        life.world.apply_unchecked(
             {
                 "apiVersion": "v1",
                 "kind": "Pod",
                 "metadata": {"name": "odd", "namespace": "default"},
-                "spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": "one"}}}]},
+                "spec": {"containers": [{"name": "main", "image": "app", "resources": {"requests": {"cpu": "one"}}}]},
             }
         )
         with caplog.at_level(logging.ERROR):
@@ -100,7 +100,7 @@ def test_a_plan_leaves_the_node_of_a_pod_nobody_can_read_alone():
         assert plan_disruption(await list_snapshot(*asked)).commands
         meta, node = {"name": "odd", "namespace": "default"}, life.nodes[0].name
         spec = {"containers": [container], "nodeName": node}
-        life.world.apply({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
+        life.world.apply_unchecked({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
         plan = plan_disruption(await list_snapshot(*asked))
         assert not plan.commands
         (refusal,) = plan.refusals_by_method["emptiness"]

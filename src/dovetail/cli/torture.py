@@ -70,7 +70,7 @@ def launch(cluster: "Cluster", clock: "Clock") -> "Process":
 def tell(story: "Story") -> "Outcome":
     """Live through one story with the real controllers."""
     from dovetail.sim.faults.trial import live_through
-    from dovetail.wiring.embedded import admit
+    from dovetail.wiring.schema_admission import admit
 
     return live_through(story, launch, admit)
 

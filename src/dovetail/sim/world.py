@@ -34,6 +34,7 @@ from dovetail.sim.garbage import OwnerCollector, PodCollector
 from dovetail.sim.jobs import Jobs
 from dovetail.sim.kinds import resource_of, resource_of_plain
 from dovetail.sim.kubelet import Kubelet, KubeletTiming
+from dovetail.sim.listing import view
 from dovetail.sim.loop import EPOCH, VirtualClock, pause
 from dovetail.sim.mishaps import Mishaps
 from dovetail.sim.nodelife import NodeLifecycle, TaintEviction
@@ -75,6 +76,7 @@ class WorldOptions:
     seed: int = 0
     call_time: Span = (0.002, 0.01)
     watch_delay: float = 0.01
+    cache_lag: float = 0.0  # how old a list at resource version 0 may be
     bookmark_every: float = 60.0
     watch_lifetime: Span = (300.0, 600.0)
     history_limit: int = 10_000
@@ -149,6 +151,10 @@ class World:
     async def list(self, kind: Kind[T], options: ListOptions = _EVERYTHING) -> Listing[T]:
         """Every object of the kind, by namespace and name."""
         await self.enter("list", kind, None)
+        if options.resource_version or options.exact:
+            found = view(self.store, self.store.table(resource_of(kind)), options, self.options.cache_lag)
+            items, unreadable = self._look_up(kind, _selects(options), found.records)
+            return Listing(items, str(found.version), unreadable)
         if options != _EVERYTHING:
             items, unreadable = self._look_up(kind, _selects(options), self._indexed(kind, options))
             return Listing(items, str(self.store.version), unreadable)
@@ -243,6 +249,11 @@ class World:
         if self.store.find(resource, key) is None:
             return self.api.create(resource, plain)
         return self.api.patch(resource, key, Patch(plain))
+
+    def apply_unchecked(self, plain: Plain) -> Record:
+        """The same without any check: what this server refuses, a later one may store."""
+        with self.api.unchecked():
+            return self.apply(plain)
 
     def values(self, kind: Kind[T]) -> tuple[T, ...]:
         """Every readable object of a kind, oldest first."""
