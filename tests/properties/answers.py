@@ -30,6 +30,7 @@ from dovetail.core.provisioning.plan import plan_provisioning
 from dovetail.core.scheduling import market
 from dovetail.core.scheduling.limits import limit_usage
 from dovetail.core.scheduling.register import Register
+from dovetail.core.scheduling.removal import Bounds
 from dovetail.dashboard.tiles import Tiles
 from dovetail.manifest.codec import encode_hook
 from dovetail.model.conditions import without
@@ -50,7 +51,7 @@ class Lists:
     def __init__(self, inputs):
         self._inputs = inputs
 
-    async def list(self, kind, options):
+    async def list(self, kind, _options):
         inputs = self._inputs
         unreadable = tuple(inputs.unreadable[kind.name].values())
         return Listing(tuple(inputs.objects[kind.name].values()), str(inputs.version), unreadable)
@@ -155,35 +156,54 @@ def as_candidate(candidate):
     return candidate.name, candidate.pool.spec, facts, pods, kind
 
 
+def removals(sweep):
+    """What would come of the removal of each node, and of each with the next one."""
+    found = {}
+    for row in sweep.rows:
+        one = sweep.remove(row)
+        draft = drafted(one.draft) if one.draft is not None else None
+        found[sweep.name(row)] = one.kind, one.price, one.blocker and str(one.blocker.key), draft, one.limits
+    for pair in zip(sweep.rows, sweep.rows[1:], strict=False):
+        both = sweep.remove_together(pair, Bounds())
+        blocker = both.blocker and str(both.blocker.key)
+        found[tuple(map(sweep.name, pair))] = blocker, list(map(drafted, both.drafts)), both.limits
+    return found
+
+
 def disruption_of(kept, snapshot, inputs, earlier):
-    """A whole pass, and a second look at what an earlier pass proposed. Also returns what this one proposes."""
+    """A whole pass, and what it proposes. With `earlier`, also what comes of that at a second look.
+
+    A second look and commands beside others are worked out on clusters that might be; afterwards simulations of the
+    real one begin anew. So most stories leave them out.
+    """
     look = Pass(snapshot, inputs.gates, inputs.backing_off, kept.simulations, kept.book)
     plan = plan_pass(look, thorough=True)
     commands = {name: list(map(commanded, made)) for name, made in plan.commands_by_method.items()}
     single = plan.commands_by_method.get(SingleNode.name, ())
-    beside = [commanded(each) for each in plan_beside(SingleNode(), single, look, 3)]
+    beside = plan_beside(SingleNode(), single, look, 3) if earlier is not None else ()
     proposed = [each for made in plan.commands_by_method.values() for each in made if each.reason in VALIDATED]
     again = Pass(snapshot, inputs.gates, inputs.backing_off, kept.simulations, kept.book)
     answer = {
         "commands": commands,
+        "removals": {
+            consolidating: removals(look.sweep(consolidating=consolidating)) for consolidating in (True, False)
+        },
         "refused": {name: sorted(map(plain, said)) for name, said in plan.refusals_by_method.items()},
         "allowances": {key: (each.limit, each.disrupting, each.fault) for key, each in plan.allowances.items()},
-        "beside": beside,
+        "beside": [commanded(each) for each in beside],
         "candidates": [
             sorted(map(as_candidate, look.candidates(eventual=eventual)[0]), key=lambda each: each[0])
             for eventual in (False, True)
         ],
         "turn": next_turn(snapshot, inputs.backing_off, kept.turns),
-        "second look": [commanded(revalidate(each, again)) for each in earlier],
+        "second look": [commanded(revalidate(each, again)) for each in earlier or ()],
     }
     return answer, proposed
 
 
 def provisioning_of(kept, snapshot, inputs):
     """What is launched for pods that wait."""
-    found = plan_provisioning(
-        snapshot, respect_preferences=inputs.gates.respect_preferences, register=kept.register
-    )
+    found = plan_provisioning(snapshot, respect_preferences=inputs.gates.respect_preferences, register=kept.register)
     return {
         "launched": [(plain(each.claim), [str(pod.key) for pod in each.pods]) for each in found.launches],
         "placed": found.node_by_pod,

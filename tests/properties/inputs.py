@@ -1,7 +1,8 @@
 """Everything a decision reads, and random changes to it, one kind of input at a time.
 
 `Inputs` holds the API objects by kind, the catalog of each NodePool, the feature gates, the back-off of failed commands
-and the time. The changes are in `workload_changes` and `policy_changes`. A change always makes a new object: no value is edited in place.
+and the time. The changes are in `workload_changes`, `policy_changes` and `setting_changes`. A change always makes a new
+object: no value is edited in place.
 """
 
 from collections import defaultdict
@@ -78,15 +79,17 @@ def budget(name, namespace, selector, allowed):
 def _cluster(seed):
     """A random cluster in which most nodes are managed and ready, so that most inputs matter to some decision."""
     dice = throw(seed, "large")
-    themes = (dice.themes - {"arrivals", "departures", "minvalues"}) | {"daemons"} | ({"volumes"} if seed % 2 else set())
-    dice = replace(dice, themes=themes if seed % 5 else dice.themes)
+    themes = (
+        (dice.themes - {"arrivals", "departures", "minvalues"}) | {"daemons"} | ({"volumes"} if seed % 2 else set())
+    )
+    dice = replace(dice, themes=themes if seed % 4 else dice.themes)
     types = some_types(dice)
     pools = some_pools(dice, types)
     workloads = [some_workload(dice, CLAIMS) for _ in range(3)]
     daemon_sets = some_daemon_sets(dice)
     running = [each for each in daemon_sets if dice.maybe(0.4)]  # without a pod, the template counts
     nodes = [_inhabited(dice, node, workloads, running) for node in some_nodes(dice, pools, types)]
-    waiting = [replica(dice, dice.pick(workloads)) for _ in range(3)] if dice.maybe(0.4) else []
+    waiting = [replica(dice, dice.pick(workloads)) for _ in range(3)] if seed % 4 == 0 else []
     return Snapshot(
         at=NOON,
         nodes=tuple(nodes),

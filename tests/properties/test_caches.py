@@ -2,7 +2,7 @@
 
 A story starts from a random cluster and changes one kind of input after the other. The process that lives through it
 keeps everything a process keeps; after each change a new process, which has only listed the objects, is asked the same.
-Each kind of change must have made a difference to the fresh answer now and then: one that never does proves nothing.
+Each group of changes must have made a difference to the fresh answer: one that never does proves nothing.
 """
 
 import asyncio
@@ -10,20 +10,28 @@ from collections import Counter
 
 import pytest
 
-from properties import policy_changes, workload_changes  # noqa: F401 - they register the changes
-from properties.answers import Kept, disruption_of, empty_memos, fresh, provisioning_of, state_of
+from properties import policy_changes, setting_changes, workload_changes  # noqa: F401 - they register the changes
+from properties.answers import disruption_of, empty_memos, fresh, provisioning_of, state_of
 from properties.inputs import CHANGES, Inputs
 
-WITHOUT_EFFECT = {"pool counts", "catalog copied", "nothing but the version"}
-"""Changes after which every answer must be what it was: they are there for the caches."""
 OFTEN = {"pod", "node", "claim", "pool", "catalog", "daemon", "budget"}
-GROUPS = {"offering": "catalog", "volume": "storage", "storage": "storage", "attach": "storage", "namespace": "storage", "time": "setting", "gates": "setting"}
+GROUPS = {
+    "offering": "catalog",
+    "volume": "storage",
+    "storage": "storage",
+    "attach": "storage",
+    "namespace": "storage",
+    "time": "setting",
+    "gates": "setting",
+}
 STORIES, STEPS = 40, 12
 
 
 def differing(kept, anew):
     """The parts of two answers that differ, as text."""
-    return "\n".join(f"{part}:\n  kept  {kept[part]}\n  fresh {anew[part]}" for part in anew if kept[part] != anew[part])
+    return "\n".join(
+        f"{part}:\n  kept  {kept[part]}\n  fresh {anew[part]}" for part in anew if kept[part] != anew[part]
+    )
 
 
 def grouped(kinds):
@@ -41,7 +49,7 @@ class Story:
     def __init__(self, seed):
         self.inputs = Inputs(seed)
         self.seed = seed
-        self.earlier = []
+        self.earlier = [] if seed % 4 == 0 else None
         self.said = None
         self.effects = Counter()
 
@@ -54,10 +62,15 @@ class Story:
             if not CHANGES[kind](self.inputs):
                 continue
             await self.compare(kind)
-            if self.inputs.rng.random() < 0.5:
+            if self.inputs.rng.random() < 0.4 or self.unsettled:
                 self.inputs.restore(memory)
                 await self.compare("taking back")
         self.inputs.assert_nothing_was_edited_in_place()
+
+    @property
+    def unsettled(self):
+        """Whether pods need a place. Then simulations are made anew each time; most stories do not stay there."""
+        return self.seed % 4 and any(self.said[part] for part in ("placed", "launched", "unplaced"))
 
     async def compare(self, kind):
         inputs, events = self.inputs, list(self.inputs.events)
@@ -70,7 +83,7 @@ class Story:
         assert kept == anew, f"seed {self.seed}, after {kind}:\n{differing(kept, anew)}"
         said = {part: anew[part] for part in anew if part not in self.observed}
         self.effects[kind] += self.said is not None and self.said != said
-        self.said, self.earlier = said, proposed
+        self.said, self.earlier = said, proposed if self.earlier is not None else None
 
     def answer(self, kept):
         snapshot = kept.snapshot(self.inputs)
@@ -87,4 +100,6 @@ def test_answers_with_caches_are_those_with_empty_ones(chunk):
         story = Story(seed)
         asyncio.run(story.live())
         effects += story.effects
-    print(effects)
+    groups = {group[0]: sum(effects[kind] for kind in group) for group in grouped(CHANGES)}
+    groups.pop("attach limits")  # storage decides too seldom for every chunk of stories
+    assert all(groups.values()), f"changes that made no difference prove nothing: {groups}"
