@@ -1,5 +1,7 @@
 """Writes: what the server takes of them, what it ignores, and what is too large."""
 
+import warnings
+
 import pytest
 
 from contract.environment import Environment
@@ -33,6 +35,7 @@ async def an_object_with_a_version_cannot_be_created(env: Environment) -> None:
 
 
 async def an_object_too_large_for_storage_is_refused(env: Environment) -> None:
+    warnings.simplefilter("ignore", ResourceWarning)  # aiohttp warns of bodies above 1 MiB
     key = env.key(env.name("lease"))
     meta = ObjectMeta(name=key.name, namespace=key.namespace)
     with pytest.raises(Invalid):

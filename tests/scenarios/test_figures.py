@@ -214,7 +214,7 @@ def test_protection_for_a_time_is_told_by_how_it_protects():
 
 def test_objects_that_cannot_be_read_are_counted_by_kind():
     async def story(life):
-        life.world.apply({**budget(), "spec": {"selector": 5}})
+        life.world.apply_unchecked({**budget(), "spec": {"selector": 5}})
         await asyncio.sleep(5)
         return await refreshed(life)
 

@@ -216,13 +216,23 @@ def disk(name="disk", **annotations):
         "apiVersion": "v1",
         "kind": "PersistentVolume",
         "metadata": {"name": name, "annotations": annotations},
-        "spec": {"csi": {"driver": "disk.example.com", "volumeHandle": name}, "claimRef": {"name": "data"}},
+        "spec": {
+            "csi": {"driver": "disk.example.com", "volumeHandle": name},
+            "claimRef": {"name": "data"},
+            "capacity": {"storage": "1Gi"},
+            "accessModes": ["ReadWriteOnce"],
+        },
     }
     claim = {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
         "metadata": {"name": "data", "namespace": "default"},
-        "spec": {"volumeName": name, "storageClassName": ""},
+        "spec": {
+            "volumeName": name,
+            "storageClassName": "",
+            "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": "1Gi"}},
+        },
     }
     return volume, {**claim, "status": {"phase": "Bound"}}
 

@@ -4,14 +4,19 @@ Only the schema of the CRD is asked. What `validate` knows beyond it (a schedule
 reaches a real cluster too, and the controllers have to cope with it there.
 
 Of a status only the members that changed are looked at, and of its conditions only those that changed: controllers
-write a status far more often than anything else.
+write a status far more often than anything else. What the schema says of a member depends on its value alone and is
+kept by its encoded form; in that of a condition the time of the transition is left out, if it is one.
 """
 
+from datetime import datetime
+from functools import lru_cache
 from typing import Any
+
+import msgspec
 
 from dovetail.manifest.conformity import examine
 from dovetail.manifest.defaults import pruned, with_defaults
-from dovetail.manifest.schema import Schema, schema_of
+from dovetail.manifest.schema import KINDS, Schema, Scope, schema_of
 from dovetail.manifest.validation import scope_of
 from dovetail.model.wire import Fault
 from dovetail.ports.errors import Invalid
@@ -31,7 +36,7 @@ def admit(_resource: object, before: Plain | None, after: Plain) -> Plain:
         return _accepted(filled, found.faults)
     if before.get("status") == after.get("status"):
         return after
-    status, faults = _changed_status(schema["properties"]["status"], before.get("status") or {}, after["status"])
+    status, faults = _changed_status(scope, before.get("status") or {}, after.get("status"))
     return _accepted({**after, "status": status}, faults)
 
 
@@ -42,41 +47,79 @@ def _accepted(plain: Plain, faults: list[Fault]) -> Plain:
     return plain
 
 
-def _changed_status(schema: Schema, before: Plain, after: Any) -> tuple[Plain, list[Fault]]:
+def _changed_status(scope: Scope, before: Plain, after: Any) -> tuple[Any, list[Fault]]:
+    schema = schema_of(scope)["properties"]["status"]
     if not isinstance(after, dict):
-        return after, _examined(schema, after, "status")
+        return after, list(_examined(schema, after, "status"))
     faults: list[Fault] = []
-    known = schema["properties"]
+    as_written = _DEFAULTED[scope] <= after.keys()
     for name, value in after.items():
-        if name not in known or value == before.get(name):
+        if value == before.get(name):
             continue
         if name == "conditions" and isinstance(value, list):
-            faults.extend(_condition_faults(known[name], before.get(name) or [], value))
+            found, whole = _conditions(scope, before.get(name) or [], value)
         else:
-            faults.extend(_examined(known[name], value, f"status.{name}"))
-    return (after if faults else with_defaults(schema, pruned(schema, after))), faults
+            found, whole = _verdict(scope, name, msgspec.json.encode(value))
+        faults.extend(found)
+        as_written = as_written and whole
+    return after if as_written or faults else with_defaults(schema, pruned(schema, after)), faults
 
 
-def _condition_faults(schema: Schema, before: list[Plain], after: list[Any]) -> list[Fault]:
+def _conditions(scope: Scope, before: list[Any], after: list[Any]) -> tuple[tuple[Fault, ...], bool]:
+    """What is wrong with the conditions that changed, and whether they stay as they are written."""
     faults: list[Fault] = []
-    types: set[object] = set()
+    as_written = True
+    types: list[object] = []
     for index, condition in enumerate(after):
-        path = f"status.conditions[{index}]"
+        path, kind = f"status.conditions[{index}]", condition.get("type") if isinstance(condition, dict) else None
         if condition not in before:
-            faults.extend(_examined(schema["items"], condition, path))
-        kind = condition.get("type") if isinstance(condition, dict) else None
+            found, whole = _verdict(scope, _CONDITION, msgspec.json.encode(_timeless(condition)))
+            faults.extend(each._replace(path=each.path.replace(f"status.{_CONDITION}", path, 1)) for each in found)
+            as_written = as_written and whole
         if kind in types:
             faults.append(Fault(path, "is listed twice", kind, "remove one of them"))
-        types.add(kind)
-    if len(after) > schema["maxItems"]:
-        faults.append(Fault("status.conditions", f"has {len(after)} items; at most {schema['maxItems']} are allowed"))
-    return faults
+        types.append(kind)
+    most = schema_of(scope)["properties"]["status"]["properties"]["conditions"]["maxItems"]
+    if len(after) > most:
+        faults.append(Fault("status.conditions", f"has {len(after)} items; at most {most} are allowed"))
+    return tuple(faults), as_written
 
 
-def _examined(schema: Schema, value: Any, path: str) -> list[Fault]:
+def _timeless(condition: Any) -> Any:
+    """The condition at a fixed time, if it has a time at all."""
+    try:
+        if datetime.fromisoformat(condition["lastTransitionTime"]).tzinfo is None:
+            return condition
+    except (KeyError, TypeError, ValueError):
+        return condition
+    return {**condition, "lastTransitionTime": "2026-01-01T00:00:00Z"}
+
+
+@lru_cache(maxsize=1 << 12)
+def _verdict(scope: Scope, name: str, encoded: bytes) -> tuple[tuple[Fault, ...], bool]:
+    """What is wrong with one member of a status, and whether it stays as it is written."""
+    members = schema_of(scope)["properties"]["status"]["properties"]
+    schema = members["conditions"]["items"] if name == _CONDITION else members.get(name)
+    if schema is None:
+        return (), False
+    value = msgspec.json.decode(encoded)
+    return _examined(schema, value, f"status.{name}"), with_defaults(schema, pruned(schema, value)) == value
+
+
+def _examined(schema: Schema, value: Any, path: str) -> tuple[Fault, ...]:
     found = examine(schema, with_defaults(schema, value)).faults
-    return [each._replace(path=path if each.path in ("", "$") else _joined(path, each.path)) for each in found]
+    return tuple(each._replace(path=path if each.path in ("", "$") else _joined(path, each.path)) for each in found)
 
 
 def _joined(path: str, inner: str) -> str:
     return f"{path}{inner}" if inner.startswith("[") else f"{path}.{inner}"
+
+
+_CONDITION = "conditions[]"
+_DEFAULTED = {
+    scope: {
+        name for name, member in schema_of(scope)["properties"]["status"]["properties"].items() if "default" in member
+    }
+    for scope in KINDS
+}
+"""Members of a status that the schema fills in."""
