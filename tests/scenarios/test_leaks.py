@@ -304,9 +304,8 @@ def test_nothing_counts_as_unclaimed_while_a_claim_cannot_be_read():
     async def story(life):
         await quiet(life)
         (node,), (claim,) = life.nodes, life.claims
-        life.world.api.patch(
-            NODE_CLAIM, claim.key, Patch({"status": {"lastPodEventTime": "yesterday"}}, subresource="status")
-        )
+        plain = life.world.store.find(NODE_CLAIM, claim.key).plain  # written past validation, as by an older version
+        life.world.store.put(NODE_CLAIM, {**plain, "status": {**plain["status"], "lastPodEventTime": "yesterday"}})
         await asyncio.sleep(900)
         assert node.name in names(life)
 
