@@ -156,3 +156,12 @@ def test_ctrl_c_ends_stories_in_other_processes():
         for process in multiprocessing.active_children():
             process.join(0.05)
     assert not multiprocessing.active_children(), "a month is not over in half a minute"
+
+
+@pytest.mark.parametrize(
+    "objects", ["5", "{}", "[{apiVersion: v1, kind: {a: b}, metadata: {name: x}}]", "[{kind: [x]}]"]
+)
+def test_objects_that_say_in_no_text_what_they_are_are_refused(tmp_path, objects):
+    result = typed(story(tmp_path, f"  objects: {objects}\n"), "--set", "nodepool/x.spec.weight=5")
+    assert result.exit_code == 2
+    assert "Traceback" not in result.stderr

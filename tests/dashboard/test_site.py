@@ -160,3 +160,28 @@ def test_what_looks_the_same_is_not_told():
     mark = feed.mark
     feed.show({"a": {"name": "a", "pool": ""}}, {"at": 1})
     assert feed.mark == mark
+
+
+@pytest.mark.parametrize(
+    "header", [{"Authorization": b"Bearer \xff\xfe"}, {"Cookie": b"dovetail_session=\xff"}, {"Expect": b"\xff"}]
+)
+@pytest.mark.parametrize("path", ["/", "/api/plan", "/nowhere"])
+def test_headers_that_are_no_text_are_refused_like_any_other(header, path):
+    with page_served(cluster(worker("a")), token=TOKEN) as page:
+        answer = page.ask(path, **header)
+    assert answer.status == 401
+    assert answer.headers["Server"] == "dovetail"
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "/api/budgets/default?days=" + "9" * 5000,
+        "/api/history?most=" + "9" * 5000,
+        "/api/history?since=0001-01-01T00:00:00%2B14:00",
+        "/api/savings?until=9999-12-31T23:59:59-14:00",
+    ],
+)
+def test_numbers_and_instants_beyond_all_bounds_are_wrong_questions(query, tmp_path):
+    with page_served(cluster(worker("a")), ledger=tmp_path / "ledger.db") as page:
+        assert page.ask(query).status == 400

@@ -8,204 +8,14 @@ are written in place of markers.
 import copy
 import gzip
 import json
+from contextlib import suppress
 from random import Random
 
 import yaml
 
-TEXTS = (
-    "",
-    " ",
-    "0",
-    "-1",
-    "Never",
-    "true",
-    "null",
-    "10%",
-    "101%",
-    "-5%",
-    "1e9",
-    "1e999999999",
-    "9" * 25,
-    "9" * 400,
-    "9" * 5000,
-    "1" * 300 + "%",
-    "9" * 30 + "h",
-    "99999999h",
-    "-1h",
-    "1h" * 300,
-    "500m",
-    "1Ei",
-    "9" * 300 + "Ei",
-    "1e400",
-    "1e-400",
-    ".5.",
-    "0.000000001n",
-    "* * * * *",
-    "@daily",
-    "0 0 31 2 *",
-    "*/0 * * * *",
-    "a/b/c",
-    "/",
-    "..",
-    "../../etc/passwd",
-    "\x00",
-    "\x1b[2J",
-    "\x1b]0;x\x07",
-    "\x9b31m",
-    "\u202egnp.exe",
-    "\u200b",
-    "\ufeff",
-    "\r",
-    "\n\n",
-    "\t",
-    "\u2028",
-    "\U0001f4a9",
-    "e\u0301" * 50,
-    "x" * 300,
-    "x" * 70_000,
-    "{{ .Values.x }}",
-    "${X}",
-    "%s%n",
-    "0001-01-01T00:00:00Z",
-    "9999-12-31T23:59:59Z",
-    "10000-01-01T00:00:00Z",
-    "2026-01-05T12:00:00+23:59",
-    "2026-13-45T99:00:00Z",
-    "2026-01-05",
-    "-2026-01-05T00:00:00Z",
-    "i-0",
-    "kwok://x",
-    "aws:///z/i-1",
-    "karpenter.sh/v1",
-    "NodePool",
-    "default",
-    "In",
-    "Gt",
-    "Exists",
-    "on-demand",
-    "NaN",
-    "Infinity",
-    "[",
-    "{",
-    "<<",
-    "&a",
-    "*a",
-    "!!str",
-)
-VALUES = (
-    None,
-    True,
-    False,
-    0,
-    -1,
-    1,
-    2**31,
-    2**63,
-    -(2**63) - 1,
-    2**64,
-    10**30,
-    10**308,
-    0.5,
-    -0.0,
-    1e308,
-    1e-320,
-    [],
-    {},
-    [None],
-    [[]],
-    {"": ""},
-    {"a": None},
-    {"kind": {"a": 1}},
-    [{"a": []}],
-    {"metadata": None},
-    {"metadata": []},
-    {"spec": 5},
-    ["x"] * 3,
-)
-RAW = (
-    "!!timestamp 2020-01-01",
-    "!!timestamp x",
-    "!!binary aGk=",
-    "!!set {a}",
-    "!!omap [a: 1]",
-    "!!python/object:os.system x",
-    "!x y",
-    ".nan",
-    ".inf",
-    "-.inf",
-    "1e999",
-    "0x" + "f" * 400,
-    "9" * 5000,
-    "*nobody",
-    "&a [*a]",
-    "{<<: 5}",
-    "{<<: [{a: 1}, {a: 2}]}",
-    "~",
-    "{a: 1, a: 2}",
-    "? [x]",
-    "|\n  text",
-    "2020-01-01",
-    "12:30:45",
-    "0o17",
-    "017",
-    "1_000",
-    "yes",
-    "'",
-    '"',
-    "[" * 200,
-    "%",
-    "{? a, ? b}",
-    "!!int x",
-    "!!float x",
-    "!!bool x",
-    "!!null x",
-    "! x",
-    "!<tag:x> y",
-)
-CHUNKS = (
-    b"\x00",
-    b"\xff\xfe",
-    b"\xef\xbb\xbf",
-    b"\xed\xa0\x80",
-    b"\x1b[2J",
-    b"\x9b",
-    b"\r",
-    b"\r\n",
-    b"\n",
-    b"\t",
-    b"---\n",
-    b"...\n",
-    b"[" * 500,
-    b"{" * 500,
-    b"]",
-    b"}",
-    b'"',
-    b"'",
-    b",",
-    b":",
-    b": ",
-    b"- ",
-    b"&a ",
-    b"*a",
-    b"!!binary ",
-    b"<<: ",
-    b"9" * 5000,
-    b"1e999",
-    b"NaN",
-    b"\\ud800",
-    b"\\u0000",
-    b"%",
-    b"#",
-    b"|",
-    b">",
-    b"\xc2\x85",
-    b"\xe2\x80\xae",
-    b"=",
-    b"=" * 300,
-    b";",
-    b"x" * 10_000,
-    b"(" * 300,
-)
+from fuzz.words import CHUNKS, INSTANTS, RAW, SPANS, TEXTS, VALUES
+
+KEPT = frozenset({"v1", "karpenter.sh/v1", "policy/v1", "NodePool", "NodeClaim", "Node", "Pod", "PodDisruptionBudget"})
 MOST = 1 << 20  # bytes of a mutated input
 
 
@@ -303,6 +113,35 @@ def mutated_document(random: Random, document: object, *, form: str) -> bytes:
     for number, piece in enumerate(raw):
         text = text.replace(f"RAW{number}WAR", piece)
     return text.encode("utf-8", "surrogatepass")
+
+
+def nudged_document(random: Random, document: object) -> bytes:
+    """A document of the same shape whose values differ: most can still be read, so that what reads them decides."""
+    document = copy.deepcopy(document)
+    places = [place for place in _places(document) if place]
+    texts = [each for place in places if isinstance(each := _at(document, place), str)]
+    for _ in range(random.choice((1, 2, 4, 8))):
+        *path, last = random.choice(places)
+        with suppress(LookupError, TypeError):
+            holder = _at(document, path)
+            holder[last] = _similar(random, holder[last], texts)
+    return json.dumps(document).encode()
+
+
+def _similar(random: Random, value: object, texts: list[str]) -> object:
+    """Another value of the same type."""
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, str):
+        if value in KEPT:
+            return value
+        like = INSTANTS if value.endswith("Z") and value[:2] == "20" else SPANS if value[:1].isdigit() else texts
+        return random.choice(like) if random.random() < 0.9 else random.choice(TEXTS)
+    if isinstance(value, int | float):
+        return random.choice((0, -1, 1, 2**31, 2**62, 1e308, value * 1000, -value))
+    if isinstance(value, list):
+        return random.choice((value[1:], value * 2, value[:1] * 3, []))
+    return {} if random.random() < 0.3 else value
 
 
 def _changed(random: Random, document: object, raw: list) -> object:

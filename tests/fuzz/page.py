@@ -19,7 +19,8 @@ from dovetail.manifest.snapshot_document import load_snapshot
 from dovetail.ports.review import Standing
 from fuzz import corpus
 from fuzz.engine import Target
-from fuzz.mutating import CHUNKS, TEXTS, mutated_bytes
+from fuzz.mutating import mutated_bytes
+from fuzz.words import CHUNKS, TEXTS
 
 PATIENCE = 30.0  # seconds; a request that gets no answer by then hangs
 TOKEN = "a-token-of-sixteen-letters"

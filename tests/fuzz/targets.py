@@ -42,8 +42,9 @@ from dovetail.sim.scenario.trace import read_trace
 from fuzz import corpus
 from fuzz.commands import check_command, run_command, with_file
 from fuzz.engine import Target
-from fuzz.mutating import TEXTS, mutated_bytes, mutated_document
+from fuzz.mutating import mutated_bytes, mutated_document, nudged_document
 from fuzz.page import PAGE
+from fuzz.words import TEXTS
 
 KINDS = {(kind.api_version, str(kind)): kind for kind in INVENTORY}
 
@@ -321,6 +322,7 @@ TARGETS = {
         Target("budgets", either(corpus.manifests), run_budgets, 40),
         Target("codec", either(lambda: (*corpus.manifests(), *corpus.objects_of_watches())), run_codec, 200),
         Target("snapshot", make_snapshot, run_snapshot, 60),
+        Target("decisions", lambda random: nudged_document(random, corpus.snapshot()), run_snapshot, 60),
         Target("scenario", either(corpus.scenarios, form="yaml"), run_scenario, 80),
         Target(
             "set",

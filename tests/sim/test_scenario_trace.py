@@ -110,3 +110,14 @@ def test_a_long_list_of_faults_ends():
     told = faults(HEADER + ",1,,1,1Gi\n" * 200)
     assert len(told) == MOST_FAULTS + 1
     assert "more faults" in told[-1]
+
+
+@pytest.mark.parametrize("ending", ["\r", "\r\n", "\n"])
+def test_lines_of_a_csv_may_end_in_any_way(ending):
+    text = ending.join(["name,arrive,cpu,memory", "a,0,1,1Gi", "b,5,1,1Gi"])
+    assert [each.name for each in read_trace(text, "trace.csv")] == ["a", "b"]
+
+
+def test_a_field_that_is_too_long_is_a_fault_of_its_line():
+    with pytest.raises(ScenarioInvalid, match=r"trace.csv: line \d+: is not CSV"):
+        read_trace("name,arrive,cpu,memory\n" + "x" * 200_000 + ",0,1,1Gi\n", "trace.csv")

@@ -9,6 +9,7 @@ from typing import Any
 
 from dovetail.core.disruption.candidates import node_price
 from dovetail.core.lifecycle.stage import stage_of
+from dovetail.model import instants
 from dovetail.model.catalog import InstanceType
 from dovetail.model.command import read_record
 from dovetail.model.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
@@ -40,7 +41,7 @@ def amount(name: str, amounts: Resources) -> float:
 
 def stamp(instant: datetime | None) -> str | None:
     """An instant for scripts."""
-    return None if instant is None else f"{instant:%Y-%m-%dT%H:%M:%SZ}"
+    return None if instant is None else instants.stamp(instant)
 
 
 class Tiles:

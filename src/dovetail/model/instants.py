@@ -37,6 +37,11 @@ def to_utc(instant: datetime) -> datetime:
         return LAST_INSTANT if instant.year > 1 else FIRST_INSTANT
 
 
+def stamp(instant: datetime) -> str:
+    """As Kubernetes writes an instant, in UTC and to the second. `strftime` would leave out the zeros of year 1."""
+    return to_utc(instant).replace(microsecond=0, tzinfo=None).isoformat() + "Z"
+
+
 def seconds(number: int) -> timedelta:
     """A span of that many seconds; the longest span there is where that is too many."""
     try:

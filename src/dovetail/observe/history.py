@@ -101,6 +101,8 @@ def _opened(path: Path) -> Iterator[sqlite3.Connection]:
     try:
         with closing(_open(path)) as connection:
             yield connection
+    except IndexError as error:
+        raise NoLedgerThere(f"{path} cannot be read as a ledger: a column is missing") from error
     except (sqlite3.Error, Unreadable) as error:
         raise NoLedgerThere(f"{path} cannot be read as a ledger: {error}") from error
 

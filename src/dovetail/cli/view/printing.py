@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dovetail.cli.safe_output import echo, json_text, make_console, yaml_text
+from dovetail.model import instants
 
 WIDEST = 4000  # a pipe has no width of its own
 
@@ -39,7 +40,7 @@ def plain_table(*headings: str) -> Table:
 
 def stamp(instant: datetime) -> str:
     """An instant for scripts."""
-    return f"{instant:%Y-%m-%dT%H:%M:%SZ}"
+    return instants.stamp(instant)
 
 
 def moment(instant: datetime, now: datetime) -> str:

@@ -6,6 +6,7 @@ Whoever wants a drain to end sooner writes an earlier instant; nobody puts one o
 from datetime import UTC, datetime
 from typing import Any
 
+from dovetail.model import instants
 from dovetail.model.labels import TERMINATION_TIMESTAMP
 from dovetail.model.nodeclaim import NodeClaim
 
@@ -25,5 +26,5 @@ def deadline_patch(claim: NodeClaim, wanted: datetime) -> dict[str, Any]:
     written = read_deadline(claim)
     if written is not None and written <= wanted:
         return {}
-    stamp = wanted.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    stamp = instants.stamp(wanted)
     return {"metadata": {"annotations": {TERMINATION_TIMESTAMP: stamp}}}

@@ -1,9 +1,10 @@
 """`terminationGracePeriod`: from the deletion of a NodeClaim on, its node has this long to become empty."""
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from dovetail.core.lifecycle.deadline import deadline_patch
+from dovetail.model import instants
 from dovetail.model.instants import add
 from dovetail.model.nodeclaim import NodeClaim
 
@@ -18,4 +19,4 @@ def grace_period_patch(claim: NodeClaim) -> dict[str, Any]:
 
 def stamp(instant: datetime) -> str:
     """An instant as events tell it."""
-    return instant.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return instants.stamp(instant)
