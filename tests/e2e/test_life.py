@@ -67,10 +67,9 @@ def everything(things):
 class Life:
     """The cluster, and what was seen of it."""
 
-    namespace = "life"
-
-    def __init__(self, cluster, watcher, pools):
+    def __init__(self, cluster, watcher, namespace, pools):
         self.cluster = cluster
+        self.namespace = namespace
         self.watcher = watcher
         self.pools = pools
         self.first = {}
@@ -158,11 +157,11 @@ class Life:
 def life(control_plane, crd_owner):
     wipe(control_plane.api)
     install_crds(control_plane, crd_owner)
-    control_plane.create_namespace(Life.namespace)
+    namespace = control_plane.create_namespace(f"life-{crd_owner}")  # that of the other owner's run is still going
     pools = [name for name in POOLS if crd_owner == OWN or name not in NEEDS_OWN_CRDS]
     acting = {"DOVETAIL_DISRUPTION": "on", "DOVETAIL_CATALOG": "generic", "DISABLE_LEADER_ELECTION": "true"}
     with Watcher(control_plane) as watcher, controller(control_plane, **acting) as process:
-        life = Life(control_plane, watcher, pools)
+        life = Life(control_plane, watcher, namespace, pools)
         life.begin()
         life.upset()
         yield life
