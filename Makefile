@@ -11,7 +11,7 @@ export DOVETAIL_E2E_CACHE ?= $(HOME)/.cache/dovetail-e2e
 E2E_WORKERS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check unit torture e2e e2e-binaries load conformance compare browser browser-binary screenshots bench format generate picture lock clean
+.PHONY: help demo test check unit torture e2e e2e-binaries load conformance compare browser browser-binary screenshots bench format generate picture lock clean fuzz
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -44,6 +44,9 @@ check: $(STAMP) ## format, lint, types, layers
 
 unit: $(STAMP) ## the test suite
 	$(BIN)/pytest -n auto -m "not e2e and not browser" $(ARGS)
+
+fuzz: $(STAMP) ## mutated inputs for SECONDS from SEED; TARGET and CASE run one again
+	@PYTHONPATH=tests $(BIN)/python -m fuzz --seconds $(or $(SECONDS),60) --seed $(or $(SEED),0) $(addprefix --target ,$(TARGET)) $(addprefix --case ,$(CASE)) $(ARGS)
 
 torture: $(RUNS) ## live through SEEDS simulated clusters full of faults
 	@$(BIN)/dovetail torture --seeds $(or $(SEEDS),50) $(ARGS)

@@ -6,6 +6,7 @@ from dovetail.model import kinds
 from dovetail.model.command import RECORD_ANNOTATION
 from dovetail.model.conditions import find
 from dovetail.model.nodeclaim import DISRUPTION_REASON
+from dovetail.sim.faults.cloud_faults import leaked_instances
 from dovetail.sim.faults.history import Violation
 from dovetail.sim.kinds import DEPLOYMENTS, JOBS, POD
 from dovetail.sim.world import World
@@ -18,7 +19,7 @@ SETTLES = "the system settles"
 
 def unrest(world: World) -> list[tuple[str, str]]:
     """What keeps the cluster from being at rest, as law and message."""
-    return [*_waiting_pods(world), *_leaks(world), *_marks(world)]
+    return [*_waiting_pods(world), *_leaks(world), *leaked_instances(world), *_marks(world)]
 
 
 def _waiting_pods(world: World) -> Iterator[tuple[str, str]]:

@@ -6,14 +6,15 @@ import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from functools import partial
 
 from dovetail.sim.apiserver import Validator
+from dovetail.sim.cloud.instances import InstanceRecord
+from dovetail.sim.faults.cloud_faults import carried_out_by, draw_cloud_options
 from dovetail.sim.faults.history import History, Violation
 from dovetail.sim.faults.laws import every_law
 from dovetail.sim.faults.laws.base import Law, dispatch
 from dovetail.sim.faults.people import People, set_scene
-from dovetail.sim.faults.process import Launch, Shortage
+from dovetail.sim.faults.process import Launch
 from dovetail.sim.faults.replica import Replica
 from dovetail.sim.faults.rest import unrest, verdicts
 from dovetail.sim.faults.story import Piece, Story
@@ -66,7 +67,8 @@ class Trial:
 
     def __init__(self, story: Story, launch: Launch, validate: Validator | None) -> None:
         self._story = story
-        self._world = World(replace(WorldOptions(), seed=story.seed), validate=validate)
+        options = replace(WorldOptions(), seed=story.seed, cloud=draw_cloud_options(story.seed))
+        self._world = World(options, validate=validate)
         self._supervisor = Supervisor(self._world, launch, self._about_to)
         self._history = History(self._world, self._supervisor)
         self._laws: tuple[Law, ...] = every_law(self._history)
@@ -84,8 +86,7 @@ class Trial:
                 piece, lambda one: one.cut_off(piece.terms["seconds"])
             ),
             "machine sleeps": lambda piece: self._befalls(piece, lambda one: one.sleep(piece.terms["seconds"])),
-            "shortage": self._run_short,
-            "instance never joins": lambda _: self._never_join(),
+            **carried_out_by(self._world),
             "clock jumps": self._jump,
             **dict.fromkeys(_CALLS, self._supervisor.trouble.arm),
         }
@@ -94,6 +95,11 @@ class Trial:
     def _hear(self, step: Step) -> None:
         self._history.hear(step)
         dispatch(self._laws, step)
+
+    def _instance_changed(self, before: InstanceRecord | None, after: InstanceRecord) -> None:
+        if before is not None and before.runs and not after.runs and after.node_name:
+            for law in self._laws:
+                law.node_gone(after.node_name, after.provider_id)
 
     def _about_to(self, who: str, call: Call) -> None:
         for law in self._laws:
@@ -109,6 +115,7 @@ class Trial:
         try:
             async with self._world:
                 self._world.store.listen_to_all(self._hear)
+                self._world.cloud.listen(self._instance_changed)
                 set_scene(self._world, self._story.scene)
                 running = loop.create_task(self._supervisor.run(), name="supervisor")
                 try:
@@ -189,15 +196,6 @@ class Trial:
     def _silence(self, piece: Piece) -> None:
         now = asyncio.get_running_loop().time()
         self._supervisor.watches.silent[piece.terms["kind"]] = now, now + piece.terms["seconds"]
-
-    def _never_join(self) -> None:
-        self._supervisor.watches.never_joining += 1
-
-    def _run_short(self, piece: Piece) -> None:
-        shortage = Shortage(piece.terms["zone"], piece.terms["capacity_type"])
-        self._supervisor.run_short(shortage, begins=True)
-        end = partial(self._supervisor.run_short, shortage, begins=False)
-        asyncio.get_running_loop().call_later(piece.terms["seconds"], end)
 
     def _jump(self, piece: Piece) -> None:
         clock = self._supervisor.clock

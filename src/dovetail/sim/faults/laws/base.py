@@ -27,7 +27,7 @@ class Law:
         """A claim is new or changed; the history knows already."""
 
     def node_gone(self, name: str, provider_id: str) -> None:
-        """A node, and the instance behind it, is gone."""
+        """The instance behind a node begins to end: what ran on it is cut off."""
 
     def about_to(self, call: Call) -> None:
         """The controllers are about to do this."""
@@ -89,10 +89,6 @@ def dispatch(laws: tuple[Law, ...], step: Step) -> None:
         if isinstance(after, NodeClaim) and not isinstance(before, Unreadable):
             for law in laws:
                 law.claim_changed(before, after)
-    elif kind == "Node" and step.type == "DELETED":
-        provider_id = str((step.after.plain.get("spec") or {}).get("providerID", ""))
-        for law in laws:
-            law.node_gone(step.after.key.name, provider_id)
     elif kind == "Lease" and step.type != "DELETED" and step.after.key == OFFICE:
         spec = step.after.plain["spec"]
         for law in laws:
