@@ -42,11 +42,15 @@ class Result:
     outcome: Outcome
     seconds: float = 0.0
     message: str = ""
+    log: str = ""
+    """Where the suite's output is, on this machine: printed, and not recorded."""
 
     def plain(self) -> dict[str, Any]:
         """As JSON, without the name."""
         written = asdict(self) | {"seconds": round(self.seconds, 1)}
-        return {name: value for name, value in written.items() if name != "spec" and value not in ("", 0.0)}
+        return {
+            name: value for name, value in written.items() if name not in {"spec", "log"} and value not in ("", 0.0)
+        }
 
 
 def read_report(text: str) -> list[Result]:

@@ -107,15 +107,11 @@ class Shard:
             time.sleep(0.5)
         if suite.exit_code is None:
             suite.kill()
-        result = only_result(report, spec)
+        result = replace(only_result(report, spec), log=str(suite.log))
         if result.outcome is Outcome.TIMED_OUT or time.monotonic() >= deadline:
             told = f"stopped after {self._minutes:g} minutes, the time limit of a spec (MINUTES)"
-            return replace(result, outcome=Outcome.TIMED_OUT, message=f"{told}; {result.message}; log: {suite.log}")
-        return (
-            result
-            if result.outcome is Outcome.PASSED
-            else replace(result, message=f"{result.message}; log: {suite.log}")
-        )
+            return replace(result, outcome=Outcome.TIMED_OUT, message=f"{told}; {result.message}")
+        return result
 
     def _leftovers(self) -> list[str]:
         """What is still there after a spec; deletion that is under way gets a few seconds."""
@@ -162,7 +158,7 @@ class Queue:
             done = f"[{len(self.results):3}/{self._total}] shard {shard}"
             self._tell(f"{done}  {result.outcome:9} {result.seconds:6.0f} s  {result.spec}")
             if result.outcome is not Outcome.PASSED:
-                self._tell(f"{'':12}{result.message}")
+                self._tell(f"{'':12}{result.message}\n{'':12}log: {result.log}")
 
     def drop(self) -> None:
         """Let the workers end after the specs they are at."""

@@ -19,9 +19,9 @@ def test_workers_take_each_spec_once_and_a_failure_is_told_with_its_message():
     queue = Queue(["a", "b"], lines.append, recorded.append)
     assert [queue.take(), queue.take(), queue.take()] == ["a", "b", None]
     queue.report(1, Result("a", Outcome.PASSED, 3.0))
-    queue.report(2, Result("b", Outcome.FAILED, 4.0, "why"))
+    queue.report(2, Result("b", Outcome.FAILED, 4.0, "why", "b.log"))
     assert lines[0].split() == ["[", "1/2]", "shard", "1", "passed", "3", "s", "a"]
-    assert lines[-1].strip() == "why"
+    assert lines[-1].split() == ["why", "log:", "b.log"]
     assert queue.results == recorded
 
 

@@ -7,7 +7,7 @@ SPECS = ["Drift a", "Drift b", "Termination c"]
 
 
 def test_a_run_replaces_only_what_it_ran(tmp_path):
-    first = merge({}, SPECS, "dovetail", [Result("Drift a", Outcome.FAILED, 9.0, "why")], "2026-01-01")
+    first = merge({}, SPECS, "dovetail", [Result("Drift a", Outcome.FAILED, 9.0, "why", "a.log")], "2026-01-01")
     second = merge(first, SPECS, "dovetail", [Result("Drift b", Outcome.PASSED, 1.0)], "2026-01-02")
     third = merge(second, SPECS, "karpenter", [Result("Drift a", Outcome.PASSED, 2.0)], "2026-01-03")
     write_results(third, {"karpenter": "v1"}, tmp_path / "results.json")
