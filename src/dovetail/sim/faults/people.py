@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from dovetail.model.wire import Key
 from dovetail.ports.cluster import Patch
-from dovetail.sim.faults.history import History
+from dovetail.sim.faults.invariants.history import History
 from dovetail.sim.faults.scene import NODE_CLASS, PRIORITIES, PROTECTION, draw_job, pod_on
 from dovetail.sim.faults.story import Piece, Terms
 from dovetail.sim.kinds import DEPLOYMENTS, JOBS, NODE, NODE_CLAIM, NODE_POOL, PDB, POD, Resource
@@ -148,7 +148,8 @@ class People:
         """Change the template back to what it was before its last change."""
         picked = self._pick(NODE_POOL, terms)
         versions = self._history.pools.get(picked.key.name, []) if picked is not None else []
-        labels = [version.spec.template.metadata.labels.get("turn") for _, version in versions]
+        templates = [version["spec"]["template"].get("metadata") or {} for _, version in versions]
+        labels = [(each.get("labels") or {}).get("turn") for each in templates]
         before = [each for each in labels if each != labels[-1]]
         if before:
             self._change_template({**terms, "label": before[-1]})

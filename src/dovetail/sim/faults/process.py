@@ -72,6 +72,11 @@ class WrongClock:
             self._right_at, self._was_off_by = self._clock.now(), self.off_by
         self.off_by = off_by
 
+    @property
+    def right_since(self) -> datetime:
+        """Since when it has been right; now if it is not."""
+        return self._clock.now() if self.off_by else self._right_at
+
     def recent(self, seconds: float) -> tuple[timedelta, ...]:
         """By how much the clock is, or was within the last seconds, off; being right comes first."""
         lately = self._clock.now() - self._right_at <= timedelta(seconds=seconds)

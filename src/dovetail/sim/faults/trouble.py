@@ -135,6 +135,7 @@ class Trouble:
 
     def _kill(self, crash: Piece, life: Lifeline) -> None:
         self.injected += 1
+        self.strikes.append(asyncio.get_running_loop().time())
         self._crash = None
         life.die(float(crash.terms["down"]))
         raise asyncio.CancelledError
