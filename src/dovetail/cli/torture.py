@@ -67,12 +67,12 @@ class _Parts:
         }
 
 
-def launch(cluster: "Cluster", clock: "Clock") -> "Process":
+def launch(cluster: "Cluster", clock: "Clock", *, dry_run: bool = False) -> "Process":
     """The controllers with everything switched on."""
     from dovetail.settings import Settings
     from dovetail.wiring.parts import assemble
 
-    return _Parts(assemble(cluster, clock, Settings(catalog="generic", disruption="on")))
+    return _Parts(assemble(cluster, clock, Settings(catalog="generic", disruption="on", dry_run=dry_run)))
 
 
 def tell(story: "Story") -> "Outcome":

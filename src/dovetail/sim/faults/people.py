@@ -30,7 +30,7 @@ def set_scene(world: World, pieces: Sequence[Piece]) -> None:
         meta = {"name": name}
         world.apply({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": meta, "value": value})
     for piece in pieces:
-        for manifest in piece.terms.get("manifests") or [piece.terms["manifest"]]:
+        for manifest in piece.terms["manifests"] if "manifests" in piece.terms else [piece.terms["manifest"]]:
             world.apply(manifest)
 
 
@@ -54,6 +54,9 @@ class People:
             "uncordon node": lambda terms: self._change(NODE, terms, {"spec": {"unschedulable": False}}),
             "change template": self._change_template,
             "change budgets": self._change_budgets,
+            "change disruption terms": lambda terms: self._change(
+                NODE_POOL, terms, {"spec": {"disruption": terms["terms"]}}
+            ),
             "change limits": lambda terms: self._change(NODE_POOL, terms, {"spec": {"limits": terms["limits"]}}),
             "protect pod": lambda terms: self._protect(POD, terms, terms["until"]),
             "protect node": lambda terms: self._protect(NODE, terms, "true"),
@@ -228,7 +231,7 @@ class People:
         free = {"metadata": {"annotations": {PROTECTION: None, PROTECTED_AT: None}}}
         for deployment in world.store.all(DEPLOYMENTS):
             world.api.patch(DEPLOYMENTS, deployment.key, Patch({"spec": {"template": free}}))
-        for resource in (POD, NODE):
+        for resource in (POD, NODE, NODE_CLAIM):
             for each in world.store.all(resource):
                 world.api.patch(resource, each.key, Patch(free))
         for key, condition in self._sick:

@@ -3,7 +3,7 @@
 What runs is handed in, so that this package knows no provider.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
@@ -50,7 +50,12 @@ class Process(Protocol):
         ...
 
 
-Launch = Callable[[Cluster, Clock], Process]
+class Launch(Protocol):
+    """Starts the controllers over a connection."""
+
+    def __call__(self, cluster: Cluster, clock: Clock, *, dry_run: bool = False) -> Process:
+        """The process; one in a dry run must write nothing."""
+        ...
 
 
 class WrongClock:

@@ -67,7 +67,9 @@ class Trial:
     def __init__(self, story: Story, launch: Launch, validate: Validator | None) -> None:
         self._story = story
         self._world = World(replace(WorldOptions(), seed=story.seed), validate=validate)
-        self._supervisor = Supervisor(self._world, launch, self._about_to)
+        self._supervisor = Supervisor(
+            self._world, launch, self._about_to, dry_run=any(each.what == "dry run" for each in story.scene)
+        )
         self._history = History(self._world, self._supervisor)
         self._watcher = Watcher(self._history, every_invariant(self._history))
         self._people = People(self._history, story.seed)

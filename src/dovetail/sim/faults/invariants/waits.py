@@ -4,8 +4,8 @@ Judged when a node is marked, by the loosest version of its pool that could have
 
 - `WhenEmpty` takes no node as Underutilized; a node with a pod that has to move is not Empty;
 - Empty and Underutilized: `consolidateAfter`, `disruptAfter` and `consolidationGracePeriod` have passed since a pod
-  last came to the node or ended there, and since it was initialized. An end that happened while the controllers were
-  made to fail does not count: whoever starts later cannot know of it;
+  last came to the node or ended there, or since the node was initialized if none did. An end that happened while the
+  controllers were made to fail does not count: a process that starts later cannot know of it;
 - Drifted: the claim says so, the template changed after the claim was made, and `disruptAfter` of Drift has passed;
 - Expired: the claim is as old as `expireAfter` and `disruptAfter` of Expiration.
 
@@ -66,7 +66,10 @@ class NodesWait(Invariant):
         name = node.value.name
         bound = (history.since.bound[pod.uid] for pod in history.pods_on(name) if pod.active and not is_daemon(pod))
         ends = (at for at in history.since.pod_ends.get(name, ()) if history.calm(at))
-        return max((at for at in (history.at(instant(begin)), *bound, *ends) if at <= known), default=None)
+        events = [*bound, *ends]
+        if not events:
+            return history.at(instant(begin))
+        return max((at for at in events if at <= known), default=None)
 
     def _judge_empty(self, claim: Claim) -> None:
         history, node = self.history, self.history.node_of(claim)
