@@ -9,17 +9,24 @@ cluster's own controller has not counted it is not held against the eviction.
 from collections.abc import Iterator
 
 from dovetail.sim.faults.invariants.base import Invariant
+from dovetail.sim.faults.invariants.history import History
 from dovetail.sim.faults.invariants.pods import own_grace
 from dovetail.sim.faults.invariants.readers import Plain, selects, share
 from dovetail.sim.kinds import PDB
 from dovetail.sim.store import Record
 from dovetail.sim.world import Call
 
+COUNTED_WITHIN = 1.0  # seconds in which the cluster's own controller counts pods anew
+
 
 class DisruptionBudgetsHold(Invariant):
     """No pod is stopped against the PodDisruptionBudgets."""
 
     name = "PodDisruptionBudgets are never violated"
+
+    def __init__(self, history: History) -> None:
+        super().__init__(history)
+        self._evicted: set[str] = set()  # uids
 
     def pod_stopped(self, before: Record, after: Record | None, call: Call) -> None:  # noqa: ARG002 - it was active
         """A pod was told to stop."""
@@ -34,6 +41,7 @@ class DisruptionBudgetsHold(Invariant):
             return
         if not node.value.deleting and not (claim is not None and claim.deleting):
             self.broken(f"{before.key} is evicted from {before.node}, which stays")
+        self._evicted.add(before.uid)
         if before.ready:
             for budget in self._budgets(before):
                 self._judge(budget, before)
@@ -51,13 +59,20 @@ class DisruptionBudgetsHold(Invariant):
             if pod.key.namespace == budget.key.namespace
             and selects(budget.plain["spec"].get("selector"), pod.meta.get("labels"))
         ]
-        healthy = sum(pod.ready and not pod.deleting and pod.uid != evicted.uid for pod in pods)
+        healthy = sum(pod.uid != evicted.uid and self._counts(pod) for pod in pods)
         status = budget.plain.get("status") or {}
         demanded = _demanded(budget.plain["spec"], self._expected(pods, status))
         if healthy < demanded and healthy < status.get("currentHealthy", 0):
             self.broken(
                 f"{evicted.key} is evicted: {budget.key} demands {demanded} healthy pods, and {healthy} are left"
             )
+
+    def _counts(self, pod: Record) -> bool:
+        """Whether a pod counts as healthy, or may still have been counted: others told it to stop a moment ago."""
+        if not pod.deleting or not pod.ready:
+            return pod.ready
+        stopped_at = self.history.since.stopped[pod.uid]
+        return pod.uid not in self._evicted and self.history.now - stopped_at <= COUNTED_WITHIN
 
     def _expected(self, pods: list[Record], status: Plain) -> int:
         """The replicas that the workloads of these pods ask for: the fewest that anybody could have counted."""

@@ -56,7 +56,6 @@ class ClaimStory:
     born_at: float
     deleting_since: float | None = None
     missed_since: float | None = None  # its node is gone, and nobody deleted it
-    drifted_at: float = -math.inf  # the last instant at which it was drifted
     deadline_since: float | None = None  # when the deadline of its drain was first known
 
 
@@ -175,8 +174,6 @@ class History:
             self.created_claims += 1
             known = self.claims[value.name] = ClaimStory(value, step.at, step.at if value.deleting else None)
         else:
-            if known.value.has("Drifted"):
-                known.drifted_at = step.at
             known.value = value
             if value.deleting and known.deleting_since is None:
                 known.deleting_since = step.at

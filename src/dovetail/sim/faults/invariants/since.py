@@ -19,6 +19,7 @@ class Since:
 
     def __init__(self) -> None:
         self.bound: dict[str, float] = {}  # by uid: the pod is bound to a node
+        self.stopped: dict[str, float] = {}  # by uid: the pod was told to stop
         self.guarded: dict[str, float] = {}  # by uid: the pod is bound, active and annotated do-not-disrupt
         self.annotated: dict[str, float] = {}  # by uid: when do-not-disrupt of a pod or node was last changed
         self.guarded_nodes: dict[str, float] = {}  # by uid: the node is annotated do-not-disrupt
@@ -44,6 +45,7 @@ class Since:
         bound = there and bool(record.node)
         self._note_annotation(step)
         _note(self.bound, record, step.at, holds=bound)
+        _note(self.stopped, record, step.at, holds=there and record.deleting)
         _note(self.guarded, record, step.at, holds=bound and record.active and _annotated(record))
         was_active = step.before is not None and step.before.active
         if was_active and record.node and not (there and record.active) and not is_daemon(record):
