@@ -9,7 +9,7 @@ from dovetail.cli.torture import tell
 from dovetail.sim.faults.invariants import INVARIANTS
 from dovetail.sim.faults.scene import CLASS_REF, STARTING, draw_pool
 from dovetail.sim.faults.script import draw_story
-from dovetail.sim.faults.special_cases import _with_volume
+from dovetail.sim.faults.special_cases import deployment_with_volume
 from dovetail.sim.faults.story import Piece, Story
 from properties import torture_bugs as bugs
 from stories import budget, deployment
@@ -143,7 +143,7 @@ MUTATIONS = (
     (
         bugs.volumes_are_torn_off,
         "volumes are detached before the instance ends",
-        told(DELETED_NODE, workloads=_with_volume("200s"), **BY_HAND_ALONE),
+        told(DELETED_NODE, workloads=deployment_with_volume("200s"), **BY_HAND_ALONE),
     ),
     (bugs.nobody_waits_for_pods, UNDER_PODS, drawn(0)),
     (

@@ -68,7 +68,9 @@ def draw_special_pieces(seed: int, peace_at: float) -> list[Piece]:
     pieces: list[Piece] = []
     dice = _dice(seed, "scene")
     if dice.random() < 0.15:
-        pieces.append(Piece("s0", 0, "Volume", {"manifests": _with_volume(dice.choice(("20s", "45s", "100s")))}))
+        pieces.append(
+            Piece("s0", 0, "Volume", {"manifests": deployment_with_volume(dice.choice(("20s", "45s", "100s")))})
+        )
     if dice.random() < 0.15:
         pieces.append(Piece("s1", 0, "DaemonSet", {"manifests": [_critical_daemon_set()]}))
     if dice.random() < 0.06:
@@ -107,7 +109,7 @@ def _illnesses(seed: int, peace_at: float) -> list[Piece]:
     ]
 
 
-def _with_volume(detaching: str) -> list[Plain]:
+def deployment_with_volume(detaching: str) -> list[Plain]:
     """One pod with a disk that takes its time to detach."""
     volume = {
         "apiVersion": "v1",
