@@ -11,7 +11,7 @@ export DOVETAIL_E2E_CACHE ?= $(HOME)/.cache/dovetail-e2e
 E2E_WORKERS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check unit torture e2e e2e-binaries load browser browser-binary screenshots bench format generate picture lock clean
+.PHONY: help demo test check unit torture e2e e2e-binaries load conformance compare browser browser-binary screenshots bench format generate picture lock clean fuzz
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -45,6 +45,9 @@ check: $(STAMP) ## format, lint, types, layers
 unit: $(STAMP) ## the test suite
 	$(BIN)/pytest -n auto -m "not e2e and not browser" $(ARGS)
 
+fuzz: $(STAMP) ## mutated inputs for SECONDS from SEED; TARGET and CASE run one again
+	@PYTHONPATH=tests $(BIN)/python -m fuzz --seconds $(or $(SECONDS),60) --seed $(or $(SEED),0) $(addprefix --target ,$(TARGET)) $(addprefix --case ,$(CASE)) $(ARGS)
+
 torture: $(RUNS) ## live through SEEDS simulated clusters full of faults
 	@$(BIN)/dovetail torture --seeds $(or $(SEEDS),50) $(ARGS)
 
@@ -65,6 +68,12 @@ screenshots: $(STAMP) browser-binary ## take the pictures of the page anew
 
 load: $(STAMP) e2e-binaries ## 500 nodes and 5,000 pods on a real control plane, with figures
 	@PYTHONPATH=tests $(BIN)/python -m e2e.loading $(ARGS)
+
+conformance: $(STAMP) e2e-binaries ## Karpenter's own regression suite: SPECS=regexp CONTROLLER=dovetail|karpenter|both SHARDS=n
+	@PYTHONPATH=tests $(BIN)/python -m conformance $(if $(SPECS),--specs '$(SPECS)') --controller $(or $(CONTROLLER),dovetail) --shards $(or $(SHARDS),2) $(if $(MINUTES),--minutes $(MINUTES)) $(ARGS)
+
+compare: $(STAMP) e2e-binaries ## the same workload on Dovetail and on Karpenter, as a table
+	@PYTHONPATH=tests $(BIN)/python -m conformance.compare $(ARGS)
 
 bench: $(STAMP) ## every benchmark with its bars
 	@for each in decode scheduling sweep plan simulate; do $(BIN)/python bench/$$each.py || exit 1; done

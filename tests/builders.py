@@ -40,7 +40,7 @@ def pod(name: str = "web", cpu: str = "1", memory: str = "1Gi", **fields: Any) -
     """A pod the scheduler found no node for; `on` binds it, `spec` and `metadata` are merged in."""
     on = fields.pop("on", "")
     spec = {
-        "containers": [{"name": "main", "resources": {"requests": {"cpu": cpu, "memory": memory}}}],
+        "containers": [{"name": "main", "image": "app", "resources": {"requests": {"cpu": cpu, "memory": memory}}}],
         **({"nodeName": on} if on else {}),
         **fields.pop("spec", {}),
     }
@@ -138,7 +138,7 @@ def node(name: str = "node-1", cpu: str = "4", memory: str = "16Gi", **fields: A
 
 def daemon_set(name: str = "agent", cpu: str = "100m", **spec: Any) -> DaemonSet:
     """A DaemonSet whose pods take that much."""
-    template = {"containers": [{"name": "main", "resources": {"requests": {"cpu": cpu}}}], **spec}
+    template = {"containers": [{"name": "main", "image": "app", "resources": {"requests": {"cpu": cpu}}}], **spec}
     value: DaemonSet = build(
         DAEMON_SET, {"metadata": {"name": name, "namespace": "kube-system"}, "spec": {"template": {"spec": template}}}
     )

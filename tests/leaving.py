@@ -5,6 +5,7 @@ from collections import Counter
 from datetime import UTC, datetime
 
 from dovetail.model.labels import TERMINATION_FINALIZER
+from dovetail.model.wire import Key
 from dovetail.sim.kinds import NODE, NODE_CLAIM, PDB, POD
 
 QUIET = {"consolidateAfter": "Never"}
@@ -71,9 +72,9 @@ class Calls:
         return
 
     def about(self, *objects):
-        """The calls about these objects, by operation and kind."""
-        kinds = {type(each).__name__ for each in objects}
-        keys = {each.key for each in objects}
+        """The calls about these objects and their instances, by operation and kind."""
+        kinds = {"Instance", *(type(each).__name__ for each in objects)}
+        keys = {each.key for each in objects} | {Key("", getattr(each, "provider_id", "")) for each in objects}
         found = Counter()
         for (operation, kind, key), number in self.made.items():
             if kind in kinds and key in keys:

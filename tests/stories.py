@@ -186,7 +186,7 @@ def clean(life):
 def cost(life):
     prices = {
         (each.name, o.zone, o.capacity_type): o.price
-        for each in life.parts.provider.availability.catalog
+        for each in life.parts.provider.market.availability.catalog
         for o in each.offerings
     }
     keys = ("node.kubernetes.io/instance-type", "topology.kubernetes.io/zone", "karpenter.sh/capacity-type")

@@ -29,6 +29,9 @@ from dovetail.settings import KARPENTERS, PREFIX, Settings, knobs, read_settings
         ("disruption", "maybe", "--disruption (DOVETAIL_DISRUPTION): must be one of off, on, got 'maybe'"),
         ("feature_gates", "Drfit=true", "with a name of: Drift"),
         ("metrics_port", "70000", "must be a port"),
+        ("metrics_port", "9" * 5000, "must be a port, or 0 to serve nothing, got '999"),
+        ("kube_client_burst", "9" * 400, "must be at most 1,000,000,000, got '999"),
+        ("kube_client_burst", "9" * 5000, "must be a whole number, got '999"),
         ("dry_run", "yes", "must be true or false, got 'yes'"),
     ],
 )

@@ -47,6 +47,7 @@ KARPENTERS = frozenset(
 """Settings that Karpenter has, too: their environment variables keep its names. All others have our prefix."""
 
 SHORTEST_STALE_AFTER = timedelta(seconds=90)
+LARGEST = 10**9  # of any number; none makes sense beyond it, and some would overflow
 MAY_BE_ZERO = frozenset({"vm_memory_overhead_percent", "reserved_enis"})
 
 
@@ -256,17 +257,19 @@ def _number(knob: Knob, text: str) -> float:
     try:
         number: float = knob.kind(text)
     except ValueError:
-        raise ValueError(f"must be {asked}, got {text!r}") from None
-    if not isfinite(number):
+        raise ValueError(f"must be {asked}, got {text[:40]!r}") from None
+    if knob.kind is float and not isfinite(number):
         raise ValueError(f"must be {asked}, got {text!r}")
+    if number > LARGEST:
+        raise ValueError(f"must be at most {LARGEST:,}, got {text[:40]!r}")
     if number < 0 or (number == 0 and knob.name not in MAY_BE_ZERO):
         raise ValueError(f"must be greater than 0, got {text!r}")
     return number
 
 
 def _port(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or int(text) > 65535:
-        raise ValueError(f"must be a port, or 0 to serve nothing, got {text!r}")
+    if not text.isascii() or not text.isdigit() or len(text) > 5 or int(text) > 65535:
+        raise ValueError(f"must be a port, or 0 to serve nothing, got {text[:40]!r}")
     return int(text)
 
 

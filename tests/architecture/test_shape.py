@@ -78,3 +78,18 @@ def test_the_core_takes_now_as_an_argument():
     inner = [path for path in SOURCES if path.parts[len(ROOT.parts) + 2] in {"core", "model", "controllers", "sim"}]
     found = [str(path.relative_to(ROOT)) for path in inner if clocks.search(path.read_text())]
     assert found == []
+
+
+def test_commands_print_through_one_place():
+    """What users and clusters name may contain escape sequences: `cli.safe_output` makes everything safe to show."""
+    direct = re.compile(
+        r"typer\.echo\(|\bConsole\(|sys\.std(out|err)\.write|(?<![._\w])print\(|json\.dumps\(|yaml\.(safe_)?dump\("
+    )
+    allowed = {
+        "safe_output.py": "the place itself",
+        "torture.py": "progress that returns the carriage",
+        "crds.py": "only our own text",
+        "snapshot.py": "the bytes of a snapshot, as they would be in its file",
+    }
+    commands = [path for path in SOURCES if "cli" in path.parts and path.name not in allowed]
+    assert [str(path.relative_to(ROOT)) for path in commands if direct.search(path.read_text())] == []

@@ -249,7 +249,7 @@ def test_all_that_is_wrong_with_a_scenario_is_said_at_once(tmp_path):
         "spec.generate.nodepools.other: there is no such NodePool; there are: default",
         "spec.settings.featureGates: is no setting; did you mean feature_gates?",
         "spec.settings.batch_idle_duration: 'soon' is not a duration",
-        "spec.files[0]: cannot read 'missing.yaml': No such file or directory",
+        "spec.files[0]: 'missing.yaml' cannot be read: No such file or directory",
         "holes.csv: line 2: arrive is missing",
         "holes.csv: line 3: memory is missing",
     ):

@@ -52,8 +52,8 @@ def story(tmp_path, more):
             "happenings: [{at: 1m, patch: {kind: NodePool, name: default, patch: {spec: {weight: -5}}}}]",
             "happenings[0].patch.patch.spec.weight: ",
         ),
-        ("trace: latin.csv", "spec.trace: cannot read 'latin.csv': it is no text in UTF-8"),
-        ("files: [latin.csv]", "spec.files[0]: cannot read 'latin.csv': it is no text in UTF-8"),
+        ("trace: latin.csv", "spec.trace: 'latin.csv' is not text in UTF-8"),
+        ("files: [latin.csv]", "spec.files[0]: 'latin.csv' is not text in UTF-8"),
     ],
 )
 def test_a_scenario_that_could_not_be_lived_through_is_refused_before_it_begins(tmp_path, more, why):

@@ -38,6 +38,10 @@ class Environment(ABC):
     async def apply(self, plain: dict[str, Any]) -> None:
         """Create an object of any kind from its manifest."""
 
+    @abstractmethod
+    async def submit(self, plain: dict[str, Any]) -> None:
+        """Ask whether an object can be created: raises as a creation through the port would. It may or may not stay."""
+
     async def expire_history(self) -> None:
         """Make every resource version handed out so far too old to watch from."""
         raise NotImplementedError

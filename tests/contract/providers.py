@@ -29,7 +29,7 @@ from dovetail.model.resources import fits
 from dovetail.model.wire import ObjectMeta
 from dovetail.ports.cloud import CloudProvider
 from dovetail.ports.cluster import Cluster, Deletion
-from dovetail.ports.errors import CloudError, InstanceNotFound, InsufficientCapacity
+from dovetail.ports.errors import CloudError, InstanceNotFound, InsufficientCapacity, OutcomeUnknown, WorldError
 
 
 class Supply(ABC):
@@ -53,6 +53,12 @@ class Supply(ABC):
     async def remove_class(self) -> None:
         """Take the node class away."""
 
+    async def lose_answers(self, launches: int) -> None:  # noqa: B027 - not every cloud can stage it
+        """The next launches take effect, and their answers are lost."""
+
+    async def remove_nodes(self) -> None:  # noqa: B027 - where an instance is its Node, there is nothing to do
+        """Delete the Node of every instance, where instances exist apart from Nodes."""
+
     async def pool(self) -> NodePool:
         """A pool of the class."""
         template = NodeClaimTemplate(spec=NodeClaimTemplateSpec(node_class_ref=self.ref))
@@ -74,6 +80,23 @@ class Supply(ABC):
         claim = await self.ask(*requirements)
         instance = await self.provider.launch(claim)
         return recorded(claim, instance), instance
+
+
+class LostAnswers:
+    """An `Interference` of the embedded world: some calls take effect, and their answers are lost."""
+
+    def __init__(self, left: int, operation: str, kind: str) -> None:
+        self._left = left
+        self._lost = operation, kind
+
+    async def before(self, call: Any) -> None:
+        """Let it pass."""
+
+    async def after(self, call: Any) -> None:
+        """Lose the answer."""
+        if (call.operation, call.kind) == self._lost and self._left:
+            self._left -= 1
+            raise OutcomeUnknown("no answer in time")
 
 
 def recorded(claim: NodeClaim, instance: Instance) -> NodeClaim:
@@ -160,6 +183,25 @@ async def launches_once_for_one_claim_however_often_it_is_asked(supply: Supply) 
     assert [each.provider_id for each in await supply.provider.list()] == [first.provider_id]
 
 
+async def launches_once_although_the_answer_was_lost(supply: Supply) -> None:
+    claim = await supply.ask()
+    await supply.lose_answers(1)
+    with suppress(WorldError):
+        await supply.provider.launch(claim)
+    heir = await supply.later()
+    found = await heir.launch(claim)
+    assert [each.provider_id for each in await supply.provider.list()] == [found.provider_id]
+
+
+async def launches_no_second_instance_for_a_claim_whose_first_was_terminated(supply: Supply) -> None:
+    claim, instance = await supply.launched()
+    await gone(supply, claim)
+    unwritten = msgspec.structs.replace(claim, status=NodeClaimStatus())
+    with suppress(CloudError):
+        again = await supply.provider.launch(unwritten)
+        assert again.provider_id == instance.provider_id
+
+
 async def launches_apart_for_claims_apart(supply: Supply) -> None:
     claims = [await supply.ask() for _ in range(3)]
     made = await asyncio.gather(*(supply.provider.launch(claim) for claim in claims))
@@ -215,6 +257,24 @@ async def ends_an_instance_and_then_does_not_know_it(supply: Supply) -> None:
         assert (await supply.provider.get(instance.provider_id)).terminating
 
 
+async def ends_an_instance_whose_node_is_gone(supply: Supply) -> None:
+    claim, instance = await supply.launched()
+    await asyncio.sleep(0.1)
+    await supply.remove_nodes()
+    assert (await supply.provider.get(instance.provider_id)).provider_id == instance.provider_id
+    await gone(supply, claim)
+    assert not [each for each in await supply.provider.list() if not each.terminating]
+
+
+async def lists_what_it_gets_and_gets_what_it_lists(supply: Supply) -> None:
+    launched = {(await supply.launched())[1].provider_id for _ in range(3)}
+    listed = {each.provider_id: each for each in await supply.provider.list()}
+    assert listed.keys() == launched
+    for provider_id, each in listed.items():
+        got = await supply.provider.get(provider_id)
+        assert (got.labels, got.launched_at, got.terminating) == (each.labels, each.launched_at, each.terminating)
+
+
 async def ends_an_instance_of_which_only_the_id_is_known(supply: Supply) -> None:
     claim, instance = await supply.launched()
     await supply.cluster.delete(NODE_CLAIM, claim.key, Deletion())
@@ -237,12 +297,16 @@ CASES: tuple[Case, ...] = (
     lists_the_whole_catalogue_with_a_price_for_what_can_be_had,
     launches_what_the_claim_asks_for,
     launches_once_for_one_claim_however_often_it_is_asked,
+    launches_once_although_the_answer_was_lost,
+    launches_no_second_instance_for_a_claim_whose_first_was_terminated,
     launches_apart_for_claims_apart,
     refuses_what_cannot_be_had,
     avoids_what_it_was_told_to_avoid,
     launches_nothing_without_a_class,
     tells_of_an_instance_while_it_is_there,
     ends_an_instance_and_then_does_not_know_it,
+    ends_an_instance_whose_node_is_gone,
+    lists_what_it_gets_and_gets_what_it_lists,
     ends_an_instance_of_which_only_the_id_is_known,
     does_not_know_what_never_was,
 )

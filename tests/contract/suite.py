@@ -6,12 +6,24 @@ its controllers, a scheduler and simulated kubelets; the embedded world has to f
 
 from collections.abc import Awaitable, Callable
 
-from contract import evictions, life, objects, watches
+from contract import evictions, freshness, life, objects, watches, writes
 from contract.environment import Environment
+from contract.fields import changes, custom, metadata, placement, pods, workloads
 
 Case = Callable[[Environment], Awaitable[None]]
 
-CASES: tuple[Case, ...] = (*objects.CASES, *watches.CASES, *evictions.CASES, *life.CASES)
+FIELDS: tuple[Case, ...] = tuple(
+    case for table in (metadata, pods, placement, workloads, changes, custom) for case in table.CASES
+)
+CASES: tuple[Case, ...] = (
+    *objects.CASES,
+    *writes.CASES,
+    *freshness.CASES,
+    *watches.CASES,
+    *evictions.CASES,
+    *life.CASES,
+    *FIELDS,
+)
 
 
 def title(case: Case) -> str:

@@ -4,8 +4,10 @@ import pytest
 
 from contract.environment import Environment
 from contract.suite import CASES, title
+from dovetail.sim.kinds import resource_of_plain
 from dovetail.sim.loop import run
 from dovetail.sim.world import World, WorldOptions
+from dovetail.wiring.embedded import admit
 
 
 class WorldEnvironment(Environment):
@@ -18,6 +20,9 @@ class WorldEnvironment(Environment):
     async def apply(self, plain):
         self._world.apply(plain)
 
+    async def submit(self, plain):
+        self._world.api.create(resource_of_plain(plain), plain)
+
     async def expire_history(self):
         self._world.forget_history()
 
@@ -25,7 +30,7 @@ class WorldEnvironment(Environment):
 @pytest.mark.parametrize("case", CASES, ids=title)
 def test_world(case):
     async def story():
-        async with World(WorldOptions(seed=7)) as world:
+        async with World(WorldOptions(seed=7), validate=admit) as world:
             await case(WorldEnvironment(world))
 
     run(story(), limit=3600)

@@ -46,7 +46,7 @@ def test_a_listed_snapshot_has_every_pools_catalogue_and_the_providers_labels():
     async def story(life):
         await life.until(lambda: life.running(12))
         taken = await list_snapshot(life.world, life.parts.provider, life.world.clock)
-        assert taken.catalogs == {"default": life.parts.provider.availability.catalog}
+        assert taken.catalogs == {"default": life.parts.provider.market.availability.catalog}
         assert taken.well_known == watched(life).well_known
         assert sum(len(node.pods) for node in taken.nodes) == 12
 
@@ -69,12 +69,12 @@ def test_a_cluster_without_the_custom_resources_is_told_with_the_remedy():
 
 def test_an_object_that_cannot_be_read_is_left_out_and_named(caplog):
     async def story(life):
-        life.world.apply(
+        life.world.apply_unchecked(
             {
                 "apiVersion": "v1",
                 "kind": "Pod",
                 "metadata": {"name": "odd", "namespace": "default"},
-                "spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": "one"}}}]},
+                "spec": {"containers": [{"name": "main", "image": "app", "resources": {"requests": {"cpu": "one"}}}]},
             }
         )
         with caplog.at_level(logging.ERROR):
@@ -100,7 +100,7 @@ def test_a_plan_leaves_the_node_of_a_pod_nobody_can_read_alone():
         assert plan_disruption(await list_snapshot(*asked)).commands
         meta, node = {"name": "odd", "namespace": "default"}, life.nodes[0].name
         spec = {"containers": [container], "nodeName": node}
-        life.world.apply({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
+        life.world.apply_unchecked({"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
         plan = plan_disruption(await list_snapshot(*asked))
         assert not plan.commands
         (refusal,) = plan.refusals_by_method["emptiness"]

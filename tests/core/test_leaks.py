@@ -5,7 +5,14 @@ from datetime import timedelta
 import pytest
 
 from builders import NOON, claim, node, stamped
-from dovetail.core.lifecycle.leaks import Holdings, leaked_instances, lost_claims, nothing_is_left, orphaned_nodes
+from dovetail.core.lifecycle.leaks import (
+    Holdings,
+    leaked_instances,
+    lost_claims,
+    nodeless_claims,
+    nothing_is_left,
+    orphaned_nodes,
+)
 from dovetail.model.catalog import Instance
 
 REGISTERED = {"Launched": "True", "Registered": "True"}
@@ -34,6 +41,26 @@ def held(claims=(), nodes=(), instances=()):
 
 def test_a_claim_without_instance_and_node_is_lost():
     assert lost_claims(held([claimed()])) == (claimed(),)
+
+
+def test_a_claim_whose_instance_runs_without_a_node_is_nodeless():
+    alone = held([claimed()], [], [instance()])
+    assert nodeless_claims(alone) == (claimed(),)
+    assert lost_claims(alone) == ()
+    assert not nothing_is_left(alone, NOON)
+
+
+@pytest.mark.parametrize(
+    "holdings",
+    [
+        held([claimed()], [noded(ready=False)], [instance()]),
+        held([claimed(conditions={"Launched": "True"})], [], [instance()]),
+        Holdings((claimed(),), (), (instance(),), hidden_nodes=(noded(),)),
+    ],
+    ids=["its node is not ready", "it has not registered yet", "its node cannot be read"],
+)
+def test_a_claim_that_has_or_may_get_a_node_is_not_nodeless(holdings):
+    assert nodeless_claims(holdings) == ()
 
 
 def test_a_claim_whose_instance_is_terminating_is_lost():

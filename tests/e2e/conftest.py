@@ -9,7 +9,7 @@ import pytest
 from e2e.components import build
 from e2e.controlplane.slate import wipe
 from e2e.controlplane.stack import ControlPlane
-from e2e.running import crds
+from e2e.running import KARPENTER, OWN, install_crds
 from e2e.spreading import Spreading, rank_of
 
 HERE = Path(__file__).parent
@@ -19,11 +19,19 @@ _RUNNING = pytest.StashKey[ControlPlane]()
 @pytest.hookimpl(tryfirst=True)  # before `-m` looks at the marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Everything below this directory needs the control plane; what takes longest goes first."""
+    items[:] = [item for item in items if not _needs_own_crds(item)]
     ours = [item for item in items if item.path.is_relative_to(HERE)]
     for item in ours:
         item.add_marker(pytest.mark.e2e)
     if len(ours) == len(items):
         items.sort(key=lambda item: rank_of(item.nodeid))
+
+
+def _needs_own_crds(item: pytest.Item) -> bool:
+    """Whether this is the variant of a test on Karpenter's CRDs, and a marker says that there is none."""
+    variant = getattr(item, "callspec", None)
+    on_karpenters = variant is not None and variant.params.get("crd_owner") == KARPENTER
+    return on_karpenters and any(item.get_closest_marker(name) for name in ("needs_own_crds", "once"))
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -42,11 +50,11 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     return report
 
 
-def require_binaries() -> None:
-    """Skip where the control plane is not built; fail where skipping is not allowed."""
-    if build.is_built():
+def require_binaries(recipe: build.Recipe = build.CONTROL_PLANE) -> None:
+    """Skip where the control plane, or Karpenter, is not built; fail where skipping is not allowed."""
+    if build.is_built(recipe):
         return
-    message = f"the control plane is not built in {build.binaries_dir()}: run `make e2e-binaries` (needs Go)"
+    message = f"{recipe.title} is not built in {build.binaries_dir(recipe)}: run `make e2e-binaries` (needs Go)"
     if build.is_required():
         pytest.fail(message, pytrace=False)
     pytest.skip(message)
@@ -81,10 +89,16 @@ def namespace(cluster: ControlPlane, namespace_numbers: Iterator[int]) -> str:
     return cluster.create_namespace(f"test-{next(namespace_numbers)}")
 
 
+@pytest.fixture(scope="module", params=[OWN, KARPENTER])
+def crd_owner(request: pytest.FixtureRequest) -> str:
+    """Whose CRDs the cluster has: a test that asks for them runs on ours, and on Karpenter's unchanged."""
+    if request.param == KARPENTER:
+        require_binaries(build.KARPENTER)
+    return str(request.param)
+
+
 @pytest.fixture
-def prepared(cluster):
+def prepared(cluster, crd_owner):
     """A clean cluster with the custom resources installed as the guide says."""
-    printed = cluster.kubectl("apply", "-f", "-", input=crds())
-    assert "nodepools.karpenter.sh" in printed
-    cluster.kubectl("wait", "--for=condition=Established", "--timeout=120s", "crd", "--all")
+    install_crds(cluster, crd_owner)
     return cluster

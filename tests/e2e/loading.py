@@ -23,7 +23,7 @@ from e2e.controlplane.api import eventually
 from e2e.controlplane.process import Process
 from e2e.controlplane.stack import ControlPlane
 from e2e.invariants import Judge, deleting, hourly, judged, price, record_of, unrest
-from e2e.running import ALONE, DOVETAIL, NODE_CLASS, apply, crds
+from e2e.running import ALONE, DOVETAIL, NODE_CLASS, apply, install_crds
 from e2e.watching import Plain, Watcher
 
 PODS_A_NODE = 10
@@ -306,8 +306,7 @@ def main() -> int:
 
 def _live(directory: Path, nodes: int, patience: float) -> Figures:
     with ControlPlane(directory) as cluster:
-        cluster.kubectl("apply", "-f", "-", input=crds())
-        cluster.kubectl("wait", "--for=condition=Established", "--timeout=120s", "crd", "--all")
+        install_crds(cluster)
         load = Load(cluster, cluster.create_namespace("load"), nodes)
         load.patience = patience
         try:

@@ -8,6 +8,10 @@ import sys
 from contextlib import contextmanager
 from pathlib import Path
 
+import yaml
+
+from e2e.components import build
+
 DOVETAIL = str(Path(sys.executable).parent / "dovetail")
 NODE_CLASS = {
     "apiVersion": "karpenter.kwok.sh/v1alpha1",
@@ -47,10 +51,28 @@ def deployment(replicas, cpu="1"):
     }
 
 
+OWN, KARPENTER = "own", "karpenter"
+"""Whose custom resource definitions a cluster has."""
+
+
 @functools.cache
-def crds():
-    """The custom resources, as the command prints them."""
-    return subprocess.run([DOVETAIL, "crds"], check=True, capture_output=True, text=True).stdout
+def crds(whose=OWN):
+    """The custom resource definitions: ours as the command prints them, Karpenter's as its module has them."""
+    if whose == OWN:
+        return subprocess.run([DOVETAIL, "crds"], check=True, capture_output=True, text=True).stdout
+    found = (build.binaries_dir(build.KARPENTER) / "crds").glob("*.yaml")
+    return "\n---\n".join(path.read_text() for path in sorted(found))
+
+
+def install_crds(cluster, whose=OWN):
+    """Leave these custom resource definitions and no others in a cluster without custom objects."""
+    wanted = {each["metadata"]["name"] for each in yaml.safe_load_all(crds(whose)) if each}
+    installed = cluster.api.items("/apis/apiextensions.k8s.io/v1/customresourcedefinitions")
+    names = {each["metadata"]["name"] for each in installed}
+    if names - wanted:  # of the other kind: nothing of it may stay, no version and no field
+        cluster.kubectl("delete", "crd", "--wait=true", *sorted(names))
+    cluster.kubectl("apply", "-f", "-", input=crds(whose))
+    cluster.kubectl("wait", "--for=condition=Established", "--timeout=120s", "crd", "--all")
 
 
 ALONE = {"METRICS_PORT": "0", "HEALTH_PROBE_PORT": "0", "DOVETAIL_DASHBOARD_PORT": "0", "DOVETAIL_LEDGER": "off"}

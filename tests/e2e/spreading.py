@@ -24,6 +24,7 @@ APART = frozenset(
 )
 LONGEST = (
     "test_brakes.py",
+    "test_adoption.py",
     "test_scheduler_agreement.py",
     "test_life.py",
     "test_deploy.py",

@@ -11,6 +11,8 @@ from dovetail.cloud.aws.session import Aws
 from e2e.controlplane.api import MERGE, eventually
 from e2e.running import ALONE, DOVETAIL, NODE_POOL, apply, condition
 
+pytestmark = pytest.mark.needs_own_crds("EC2NodeClass is not among the CRDs of Karpenter's core")
+
 NAME = "demo"
 CLASS = "/apis/karpenter.k8s.aws/v1/ec2nodeclasses/default"
 ACCESS = {

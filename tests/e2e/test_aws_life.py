@@ -15,6 +15,8 @@ from e2e.controlplane.api import eventually
 from e2e.running import ALONE, DOVETAIL, NODE_POOL, apply, claims, deployment, nodes, running, settled
 from e2e.test_aws import ACCESS, NAME, controller, furnish, node_class
 
+pytestmark = pytest.mark.needs_own_crds("EC2NodeClass is not among the CRDs of Karpenter's core")
+
 REF = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
 REQUIREMENTS = [
     {"key": "kubernetes.io/arch", "operator": "In", "values": ["amd64"]},

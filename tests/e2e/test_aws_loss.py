@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from dovetail.cloud.aws.session import Aws
 from e2e.controlplane.api import eventually
 from e2e.leaving import budget, uids, untouched_by
@@ -9,6 +11,8 @@ from e2e.running import NODE_POOL, apply, claims, deployment, nodes, pods, runni
 from e2e.test_aws import controller, node_class
 from e2e.test_aws_life import REF, REQUIREMENTS, ec2, instances, own_terms
 from e2e.test_termination import draining, gone, only, silence
+
+pytestmark = pytest.mark.needs_own_crds("EC2NodeClass is not among the CRDs of Karpenter's core")
 
 
 async def terminate(instance):

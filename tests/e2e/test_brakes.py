@@ -6,6 +6,8 @@ import time
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
+import pytest
+
 from e2e.controlplane.api import eventually
 from e2e.running import NODE_CLASS, NODE_POOL, apply, claims, controller, deployment, nodes, running, settled
 
@@ -63,6 +65,7 @@ def _message(claim):
     return next((each.get("message", "") for each in conditions if each["type"] == "Launched"), "")
 
 
+@pytest.mark.once("five minutes of waiting for a timeout that has nothing to do with CRDs")
 def test_a_claim_whose_node_is_refused_is_given_up_after_five_minutes(prepared, namespace):
     cluster = prepared
     with controller(cluster):

@@ -1,6 +1,7 @@
 """A real API server, spoken to by our client, keeps the contract of the `Cluster` port: the suite the world passes."""
 
 import asyncio
+import json
 from datetime import UTC, datetime
 from random import SystemRandom
 
@@ -8,9 +9,13 @@ import pytest
 
 from contract.environment import Environment
 from contract.suite import CASES, title
+from dovetail.kube.call import Call
 from dovetail.kube.connect import connect
+from dovetail.kube.status import error_of, read_status
 from dovetail.manifest.crd import RESOURCES, crd_yaml
 from e2e.controlplane.api import eventually
+from e2e.controlplane.slate import wipe
+from e2e.running import install_crds
 
 
 class SystemClock:
@@ -29,6 +34,13 @@ class ApiServerEnvironment(Environment):
         api = self._control_plane.api
         await asyncio.to_thread(lambda: api.post(collection(api, plain), plain).expect())
 
+    async def submit(self, plain):
+        api = self._control_plane.api
+        path = collection(api, plain)
+        reply = await asyncio.to_thread(api.post, f"{path}?dryRun=All", plain)
+        if not reply.ok:
+            raise error_of(Call(method="POST", path=path), read_status(json.dumps(reply.body).encode(), reply.status))
+
     async def expire_history(self):
         self._control_plane.restart_apiserver()  # not in a thread: its child would die with the thread
 
@@ -46,6 +58,8 @@ def collection(api, plain):
 @pytest.fixture(scope="module")
 def server(control_plane):
     """The control plane with our CRDs, served."""
+    wipe(control_plane.api)
+    install_crds(control_plane)  # Karpenter's may be there
     documents = "---\n".join(crd_yaml(resource) for resource in RESOURCES)
     control_plane.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", input=documents)
     for resource in RESOURCES:

@@ -91,8 +91,8 @@ def evict(cluster, pod):
 
 def test_all_components_are_of_the_pinned_release(control_plane):
     versions = json.loads(control_plane.kubectl("version", "-o", "json"))
-    assert versions["serverVersion"]["gitVersion"] == build.kubernetes_version()
-    assert versions["clientVersion"]["gitVersion"] == build.kubernetes_version()
+    assert versions["serverVersion"]["gitVersion"] == build.version()
+    assert versions["clientVersion"]["gitVersion"] == build.version()
 
 
 def test_node_becomes_ready_after_a_while_and_keeps_its_own_resources(cluster):

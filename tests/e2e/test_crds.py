@@ -10,6 +10,7 @@ from dovetail.manifest.schema import KINDS
 from dovetail.manifest.validation import faults_of, scope_of
 from e2e.controlplane.api import MERGE, eventually
 from e2e.controlplane.slate import wipe
+from e2e.running import install_crds
 from manifest.corpus import CASES, KWOK_REF, TAINT, budgeted, claim, disrupted, named, node_class, pool, required
 from manifest.ec2nodeclass_corpus import EC2_CASES
 from manifest.seed_examples import EXAMPLES
@@ -23,6 +24,8 @@ POOLS = "/apis/karpenter.sh/{}/nodepools"
 @pytest.fixture(scope="module")
 def server(control_plane):
     """The API server with our CRDs, and no objects of earlier files."""
+    wipe(control_plane.api)
+    install_crds(control_plane)  # Karpenter's may be there
     control_plane.kubectl("apply", "--server-side", "--force-conflicts", "-k", str(CRDS))
     control_plane.kubectl("wait", "--for=condition=Established", "--timeout=120s", "crd", "--all")
     for path in (
@@ -32,7 +35,6 @@ def server(control_plane):
         "/apis/karpenter.k8s.aws/v1/ec2nodeclasses",
     ):
         eventually(lambda path=path: control_plane.api.get(path).ok, f"{path} is served")
-    wipe(control_plane.api)
     return control_plane
 
 

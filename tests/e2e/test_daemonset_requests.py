@@ -7,6 +7,8 @@ import pytest
 from e2e.controlplane.api import eventually
 from e2e.running import NODE_CLASS, apply, claims, controller, deployment, pods, running, settled
 
+pytestmark = pytest.mark.once("where pods fit is decided by the solver")
+
 QUIET = 20.0
 """Seconds in which a loop of launches would show: pods that wait are looked at every ten."""
 SIZES = [

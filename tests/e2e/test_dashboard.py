@@ -16,6 +16,8 @@ from e2e.test_disruption import pool
 from e2e.test_leadership import leads, replica
 from e2e.test_snapshot import RULES
 
+pytestmark = pytest.mark.once("the page reads objects only")
+
 GUIDE = ROOT / "docs" / "guides" / "dashboard.md"
 
 

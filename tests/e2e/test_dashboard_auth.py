@@ -13,6 +13,8 @@ from browser.serving import free_port, serving
 from e2e.controlplane.api import eventually
 from e2e.controlplane.kubeconfig import write_kubeconfig
 
+pytestmark = pytest.mark.once("who may see the page is decided by the API server")
+
 DEPLOY = Path(__file__).parents[2] / "deploy"
 KEPT = {"Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "Service"}
 SOON = 90.0  # seconds; a yes of the API server holds for half a minute

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from e2e.controlplane.api import eventually
-from e2e.running import DOVETAIL, NODE_CLASS, apply, claims, deployment, nodes, running, settled
+from e2e.running import DOVETAIL, NODE_CLASS, apply, claims, deployment, install_crds, nodes, running, settled
 from e2e.test_disruption import pool
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -31,6 +31,7 @@ ELSEWHERE = {"karpenter.k8s.aws"}
 @pytest.fixture
 def installed(cluster, request):
     """The cluster with one of the kustomizations applied, and gone again afterwards."""
+    install_crds(cluster)  # Karpenter's may be there, and would be in conflict
     rendered = cluster.kustomize(DEPLOY / request.param)
     documents = list(yaml.safe_load_all(rendered))
     cluster.kubectl("apply", "--server-side", "-f", "-", input=rendered)

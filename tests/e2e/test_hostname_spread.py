@@ -8,6 +8,8 @@ import pytest
 from e2e.controlplane.api import eventually
 from e2e.running import NODE_CLASS, NODE_POOL, apply, claims, controller, deployment, pods, running, settled
 
+pytestmark = pytest.mark.once("where pods fit is decided by the solver")
+
 QUIET = 20.0
 REPLICAS = 6
 

@@ -7,8 +7,12 @@ import sys
 import time
 import urllib.request
 
+import pytest
+
 from e2e.controlplane.api import eventually
 from e2e.running import DOVETAIL, NODE_CLASS, NODE_POOL, apply, claims, deployment, running, settled
+
+pytestmark = pytest.mark.once("who leads is decided by a Lease")
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/default/leases/dovetail-leader-election"
 

@@ -13,7 +13,7 @@ from e2e.controlplane.api import eventually
 from e2e.controlplane.slate import wipe
 from e2e.invariants import POOL, judged, record_of, unrest, voluntarily
 from e2e.leaving import SMALL, pool
-from e2e.running import NODE_CLASS, apply, controller, crds
+from e2e.running import NODE_CLASS, OWN, apply, controller, install_crds
 from e2e.watching import Watcher
 
 FREELY = {"consolidateAfter": "0s", "budgets": [{"nodes": "100%"}]}
@@ -30,6 +30,10 @@ POOLS = {  # disruption, pods before, pods after
     "guarded": (NEVER, 2, 2),
     "shut": (NEVER, 2, 2),
     "protected": (NEVER, 2, 2),
+}
+NEEDS_OWN_CRDS = {
+    "waiting": "Karpenter's NodePool has no disruption.consolidationGracePeriod",
+    "expiring": "Karpenter's NodePool has no disruption.expireAfter",
 }
 DRIFTS = ("drifting", "guarded", "shut", "protected")
 GUARDED_FOR = timedelta(seconds=25)
@@ -65,9 +69,10 @@ class Life:
 
     namespace = "life"
 
-    def __init__(self, cluster, watcher):
+    def __init__(self, cluster, watcher, pools):
         self.cluster = cluster
         self.watcher = watcher
+        self.pools = pools
         self.first = {}
         self.guarded_until = self.shut_until = None
 
@@ -103,11 +108,11 @@ class Life:
 
     def begin(self):
         """Set the scene."""
-        apply(self.cluster, everything([NODE_CLASS, *map(named, POOLS)]))
-        apply(self.cluster, everything(each for name in POOLS for each in workload(name)), self.namespace)
-        self.until(lambda: all(self.runs(name, POOLS[name][1]) for name in POOLS), "every pod runs")
+        apply(self.cluster, everything([NODE_CLASS, *map(named, self.pools)]))
+        apply(self.cluster, everything(each for name in self.pools for each in workload(name)), self.namespace)
+        self.until(lambda: all(self.runs(name, POOLS[name][1]) for name in self.pools), "every pod runs")
         self.until(lambda: not unrest(self.cluster), "every claim has its node")
-        self.first = {name: self.nodes(name) for name in POOLS}
+        self.first = {name: self.nodes(name) for name in self.pools}
 
     def upset(self):
         """Give every pool its reason to move."""
@@ -119,8 +124,10 @@ class Life:
         drifted = {"spec": {"template": {"metadata": {"labels": {"version": "new"}}}}}
         for name in DRIFTS:
             kubectl("patch", "nodepool", name, "--type=merge", "-p", json.dumps(drifted))
-        self.expire_after("1s")
-        for name, (_, before, after) in POOLS.items():
+        if "expiring" in self.pools:
+            self.expire_after("1s")
+        for name in self.pools:
+            _, before, after = POOLS[name]
             if before != after:
                 kubectl("scale", "deployment", name, "-n", self.namespace, f"--replicas={after}")
 
@@ -148,20 +155,21 @@ class Life:
 
 
 @pytest.fixture(scope="module")
-def life(control_plane):
+def life(control_plane, crd_owner):
     wipe(control_plane.api)
-    control_plane.kubectl("apply", "-f", "-", input=crds())
-    control_plane.kubectl("wait", "--for=condition=Established", "--timeout=120s", "crd", "--all")
+    install_crds(control_plane, crd_owner)
     control_plane.create_namespace(Life.namespace)
+    pools = [name for name in POOLS if crd_owner == OWN or name not in NEEDS_OWN_CRDS]
     acting = {"DOVETAIL_DISRUPTION": "on", "DOVETAIL_CATALOG": "generic", "DISABLE_LEADER_ELECTION": "true"}
     with Watcher(control_plane) as watcher, controller(control_plane, **acting) as process:
-        life = Life(control_plane, watcher)
+        life = Life(control_plane, watcher, pools)
         life.begin()
         life.upset()
         yield life
         assert "Traceback" not in process.log.read_text(), process.tail(60)
 
 
+@pytest.mark.needs_own_crds(NEEDS_OWN_CRDS["expiring"])
 def test_soft_expiration_replaces_one_node_after_the_other(life):
     life.until(lambda: not set(life.nodes("expiring")) & set(life.first["expiring"]), "the old ones are gone")
     life.expire_after("Never")
@@ -194,6 +202,7 @@ def test_empty_nodes_go_without_replacement(life):
     assert {(record["reason"], record["replacements"]) for _, record in life.marks("empty")} == {("Empty", 0)}
 
 
+@pytest.mark.needs_own_crds(NEEDS_OWN_CRDS["waiting"])
 def test_a_node_whose_pods_just_moved_is_left_alone_for_the_grace_period(life):
     (node,) = life.first["waiting"]
     life.until(lambda: not life.nodes("waiting"), "it is gone")
@@ -228,8 +237,9 @@ def test_in_the_end_nothing_is_left_behind_and_no_law_was_broken(life):
     assert unrest(life.cluster) == []
     assert set(life.nodes("protected")) == set(life.first["protected"])
     assert life.marks("protected") == []
-    ceilings = {name: 1 for name, (disruption, _, _) in POOLS.items() if disruption is NEVER}
+    ceilings = {name: 1 for name in life.pools if POOLS[name][0] is NEVER}
     judge = judged(life.watcher.history(), ceilings)
     assert judge.broken == []
-    assert len(judge.evicted) >= 9 + 6 + 2 + 2, "what rolls moves every pod"
-    assert len(judge.most_away) == len(POOLS) - 1
+    rolled = {"drifting", "expiring", "guarded", "shut"} & set(life.pools)
+    assert len(judge.evicted) >= sum(POOLS[name][1] for name in rolled), "what rolls moves every pod"
+    assert len(judge.most_away) == len(life.pools) - 1

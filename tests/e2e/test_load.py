@@ -2,7 +2,11 @@
 
 import sys
 
+import pytest
+
 from e2e.loading import Load, told
+
+pytestmark = pytest.mark.once("speed and scale")
 
 NODES = 30
 

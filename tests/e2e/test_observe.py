@@ -6,6 +6,7 @@ import subprocess
 import urllib.error
 import urllib.request
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from e2e.controlplane.api import eventually
@@ -80,6 +81,7 @@ def test_a_node_that_came_and_went_is_told_everywhere_under_one_id(prepared, nam
     assert len(samples) < 3000
 
 
+@pytest.mark.once("no object is read before the port is taken")
 def test_a_port_that_is_taken_ends_the_process_with_the_flag(prepared):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

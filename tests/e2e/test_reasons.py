@@ -97,11 +97,16 @@ def pod(cluster):
     return next(each["metadata"]["name"] for each in found if each["metadata"]["labels"].get("app") == "web")
 
 
+NO_ACTION = pytest.mark.needs_own_crds("Karpenter's NodePool has no disruption.budgets[].action")
+
+
+@NO_ACTION
 def test_a_bad_budget_is_refused_by_the_api_server(prepared):
     with pytest.raises(Exception, match="Boredom"):
         apply(prepared, {**NODE_POOL, "spec": {**NODE_POOL["spec"], "disruption": BAD}})
 
 
+@NO_ACTION
 def test_a_bad_budget_that_gets_through_blocks_the_pool_and_says_where_until_it_is_mended(unvalidated, namespace):
     cluster = unvalidated
     with controller(cluster, DOVETAIL_DISRUPTION="on"):

@@ -3,6 +3,8 @@
 import json
 from datetime import UTC, datetime
 
+import pytest
+
 from e2e.controlplane.api import eventually
 from e2e.running import NODE_CLASS, NODE_POOL, apply, claims, controller, deployment, nodes, running, settled
 
@@ -46,6 +48,10 @@ def reasons(cluster):
     return {event["reason"] for event in cluster.api.items("/api/v1/events")}
 
 
+NO_REPAIR = pytest.mark.needs_own_crds("Karpenter's NodePool has no spec.repair")
+
+
+@NO_REPAIR
 def test_an_unhealthy_node_is_replaced_by_force_whatever_protects_its_pods(prepared, namespace):
     cluster = prepared
     repair = {"policies": [{"conditionType": "KernelDeadlock", "toleration": "5s"}]}
@@ -60,6 +66,7 @@ def test_an_unhealthy_node_is_replaced_by_force_whatever_protects_its_pods(prepa
         assert "NodeRepair" in reasons(cluster)
 
 
+@NO_REPAIR
 def test_a_pool_without_a_repair_block_keeps_its_nodes(prepared, namespace):
     cluster = prepared
     with controller(cluster):

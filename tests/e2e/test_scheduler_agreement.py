@@ -16,7 +16,7 @@ from e2e.agreement.differences import DIFFERENCES
 from e2e.agreement.scheduler import running_scheduler
 from e2e.agreement.trial import Trial
 from e2e.controlplane.slate import wipe
-from e2e.running import crds
+from e2e.running import install_crds
 
 CLUSTERS = int(os.environ.get("DOVETAIL_AGREEMENT_CLUSTERS", "60"))
 FIRST_SEED = int(os.environ.get("DOVETAIL_AGREEMENT_SEED", "1"))
@@ -28,8 +28,7 @@ ENOUGH_CLUSTERS = 60  # fewer need not use every feature
 def judged(control_plane):
     """The control plane with what all cases share, and the scheduler's witness."""
     wipe(control_plane.api)
-    control_plane.kubectl("apply", "-f", "-", input=crds())
-    control_plane.kubectl("wait", "--for=condition=Established", "--timeout=120s", "crd", "--all")
+    install_crds(control_plane)
     stage.prepare(control_plane)
     with running_scheduler(control_plane) as witness:
         yield control_plane, witness

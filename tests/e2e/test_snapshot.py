@@ -12,7 +12,7 @@ from dovetail.core.provisioning.plan import plan_provisioning
 from dovetail.manifest.snapshot_file import read_snapshot_file
 from e2e.controlplane.api import eventually
 from e2e.controlplane.kubeconfig import write_kubeconfig
-from e2e.running import DOVETAIL, NODE_CLASS, NODE_POOL, apply, crds
+from e2e.running import DOVETAIL, NODE_CLASS, NODE_POOL, apply, install_crds
 
 RULES = "/apis/rbac.authorization.k8s.io/v1"
 SECRET = "correct-horse-battery"
@@ -29,8 +29,7 @@ def role_of_the_guide():
 @pytest.fixture
 def onlooker(cluster, tmp_path):
     """A kubeconfig of a service account with the role of the guide, on a cluster with the custom resources."""
-    cluster.kubectl("apply", "-f", "-", input=crds())
-    cluster.kubectl("wait", "--for=condition=Established", "--timeout=120s", "crd", "--all")
+    install_crds(cluster)
     token = cluster.service_account_token("default", "onlooker")
     role = role_of_the_guide()
     assert all(rule["verbs"] == ["get", "list"] for rule in role["rules"])

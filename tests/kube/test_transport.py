@@ -73,7 +73,7 @@ def failure(work, *answers, **how):
         (409, "AlreadyExists", AlreadyExists),
         (409, "Conflict", Conflict),
         (410, "Expired", Gone),
-        (413, "RequestEntityTooLarge", ApiError),
+        (413, "RequestEntityTooLarge", Invalid),
         (422, "Invalid", Invalid),
         (429, "TooManyRequests", Throttled),
         (500, "InternalError", Unavailable),

@@ -229,7 +229,7 @@ def test_what_is_no_snapshot_is_one_fault(change, path, words):
         (snapshot_bytes(small(), gzipped=True)[:-100], "cannot be unpacked with gzip"),
         (b"\x1f\x8b" + b"nonsense" * 9, "cannot be unpacked with gzip"),
         (b"kind: Snapshot\n  at: [", "is not YAML on line 2"),
-        (b"kind: \x80\x81", "is neither JSON nor YAML"),
+        (b"kind: \x80\x81", "is not text in UTF-8, from byte 6 on"),
         (b"some words", "not even a mapping"),
         (b"[1, 2]", "not even a mapping"),
         (json.dumps([[]]).encode() * 2, "is not JSON"),

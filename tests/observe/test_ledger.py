@@ -1,5 +1,6 @@
 """The ledger keeps decisions through crashes, stays within its bounds, and is never in anybody's way."""
 
+import os
 import sqlite3
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 from dovetail.observe import ledger as ledgers
 from dovetail.observe.history import NoLedgerThere, Question, read_history
 from dovetail.observe.ledger import Keep, SqliteLedger
+from dovetail.observe.ledger_file import connect, write_open
 from dovetail.ports.ledger import Act, Ending, Entry, NodeFacts, Outcome
 
 NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
@@ -243,3 +245,37 @@ def test_a_file_that_is_not_ours_is_left_as_it_is(tmp_path, what):
 def test_no_ledger_says_where_it_was_looked_for(tmp_path):
     with pytest.raises(NoLedgerThere, match="there is no ledger at"):
         asked(tmp_path / "none.db")
+
+
+def modes(path):
+    return {each.name: each.stat().st_mode & 0o777 for each in path.parent.iterdir()}
+
+
+def test_the_ledger_is_for_its_owner_alone(path):
+    old = os.umask(0o022)
+    try:
+        connection = connect(path)
+        connection.execute("CREATE TABLE more (a)")
+        found = modes(path)
+        connection.close()
+    finally:
+        os.umask(old)
+    assert found == {"ledger.db": 0o600, "ledger.db-wal": 0o600, "ledger.db-shm": 0o600}
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize(("before", "after"), [(0o644, 0o600), (0o660, 0o660), (0o640, 0o640)])
+def test_a_ledger_that_everybody_could_read_is_closed_and_one_of_a_group_is_not(path, before, after):
+    connect(path).close()
+    path.chmod(before)
+    connect(path).close()
+    assert modes(path)["ledger.db"] == after
+
+
+@pytest.mark.parametrize("names", ["{", '{"a": 1}', "5", '["a", 5]', "[" * 100_000, "\x00"])
+def test_pods_whose_names_are_damaged_do_not_hide_the_decision(path, names):
+    with closing(connect(path)) as connection:
+        write_open(connection, "", entry())
+        connection.execute("UPDATE decision SET pod_names = ?", (names,))
+        connection.commit()
+    assert [each.pod_names for each in asked(path)] == [()]

@@ -215,6 +215,14 @@ def pods_are_forced_only_at_the_deadline(patch):
     patch.setattr(eviction, "must_be_forced", late)
 
 
+def instances_are_never_terminated(patch):
+    async def ended(*_):
+        return True
+
+    patch.setattr(departure.Departure, "_is_ended", ended)
+    patch.setattr(garbage.GarbageCollection, "_leaked", lambda *_: [])
+
+
 def forced_pods_get_no_grace(patch):
     patch.setattr(eviction, "grace_left", lambda *_: 0)
 

@@ -67,3 +67,17 @@ def test_requests_from_a_limit_range_are_learned_from_the_first_pod(field):
     created, ready = claims_after_five_minutes(limit_range(**{field: {"cpu": "1"}}), daemon_set({}), settings=ACTING)
     assert ready == 3
     assert created <= 4
+
+
+def test_a_larger_node_is_launched_before_the_one_that_is_too_small_is_consolidated():
+    """The first node shows what the DaemonSet needs. Waiting until that node is gone would lose what it showed."""
+
+    async def story(life):
+        life.world.apply(deployment(replicas=1, cpu="1500m", memory="512Mi"))
+        await asyncio.sleep(FIVE_MINUTES)
+        (web,) = [pod for pod in life.pods if pod.metadata.labels.get("app") == "web"]
+        return web.ready, len(life.nodes)
+
+    pool = node_pool(template={"requirements": [SIZES]}, disruption={"consolidateAfter": "0s"})
+    defaults = limit_range(defaultRequest={"cpu": "1"})
+    assert live(story, node_class(), pool, defaults, daemon_set({}), settings=ACTING) == (True, 1)

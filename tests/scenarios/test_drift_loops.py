@@ -23,12 +23,12 @@ APART = {
 
 def always_drifted(life, reason="AMIDrift"):
     """Whatever is launched is drifted from the start."""
-    provider = life.parts.provider
+    market = life.parts.provider.market
 
     async def drift(_claim):
         return reason
 
-    provider.can_drift, provider.drift = True, drift
+    market.can_drift, market.drift = True, drift
 
 
 def two_nodes():
@@ -113,7 +113,8 @@ def test_a_new_image_shortly_after_a_new_image_is_no_loop():
             found = await known(ref)
             return NodeClassState(found.name, found.generation, found.deleting, found.ready, desired["image"])
 
-        provider.can_drift, provider.drift, provider.launch, provider.node_class = True, drift, stamped, state
+        provider.market.can_drift, provider.market.drift = True, drift
+        provider.launch, provider.node_class = stamped, state
         await life.until(lambda: life.running(2) and life.settled())
         for release in "2", "3":
             desired["image"] = release

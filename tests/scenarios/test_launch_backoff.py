@@ -23,12 +23,20 @@ class Webhook:
     def __init__(self, does):
         self.does, self.world = does, None
 
+    def attach(self, world):
+        if self.world is None:
+            self.world = world
+            world.store.listen([resource_of(NODE)], self.hear)
+
+    def hear(self, step):
+        if step.type == "ADDED" and self.world.interference is self:
+            asyncio.get_running_loop().call_soon(self.does, self.world)
+
     async def before(self, call):
         pass
 
     async def after(self, call):
-        if self.world is not None and (call.operation, call.kind) == ("create", "Node"):
-            self.does(self.world)
+        pass
 
 
 def quarantine(world):
@@ -68,7 +76,7 @@ class Created:
 
     def listen(self):
         if isinstance(self.life.world.interference, Webhook):
-            self.life.world.interference.world = self.life.world
+            self.life.world.interference.attach(self.life.world)
         self.life.parts.manager.state.claims.listen(lambda _before, after: after and self.names.add(after.name))
 
     async def over(self, seconds, *agents, restart_every=None):

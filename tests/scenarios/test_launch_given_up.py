@@ -17,7 +17,7 @@ MARGIN = 2.0
 class Refusing:
     """Every call of one operation on one kind fails."""
 
-    def __init__(self, error, operation="create", kind="Node"):
+    def __init__(self, error, operation="launch", kind="Instance"):
         self.error, self.operation, self.kind = error, operation, kind
 
     async def before(self, call):
@@ -49,8 +49,8 @@ async def _first_claim_ends(life, restart_every=None):
 @pytest.mark.parametrize(
     "error",
     [
-        Invalid("ValidatingAdmissionPolicy 'no-nodes' denied request: not today"),
-        Denied("nodes is forbidden: not today"),
+        Invalid("not today: the launch template is malformed"),
+        Denied("not authorized to perform this operation: not today"),
         Unavailable("not today"),
         OutcomeUnknown("not today"),
         Conflict("not today"),
@@ -59,7 +59,7 @@ async def _first_claim_ends(life, restart_every=None):
     ],
     ids=lambda error: type(error).__name__,
 )
-def test_a_node_that_is_refused_ends_its_claim_after_the_launch_timeout(error):
+def test_a_launch_that_is_refused_ends_its_claim_after_the_launch_timeout(error):
     async def story(life):
         return await _first_claim_ends(life)
 

@@ -12,11 +12,12 @@ from dovetail.sim.kinds import NODE, NODE_CLAIM
 from stories import budget, deployment, live, node_class, node_pool
 
 POOL = node_pool(template={"expireAfter": "Never"}, disruption={"consolidateAfter": "Never"})
+SILENCE = 50  # seconds after which a Node whose instance ended is not ready, at the latest
 CLASS_LABEL = "karpenter.kwok.sh/kwoknodeclass"
 
 
 def instance(name="lost", *, label=CLASS_LABEL, provider_id=None, finalizers=(), ready=True):
-    """A Node of the kwok provider that nobody claims: to the provider, an instance."""
+    """A Node that nobody claims, and with it the instance it must have come from."""
     return {
         "apiVersion": "v1",
         "kind": "Node",
@@ -45,6 +46,11 @@ def there(life, name="lost"):
     return name in names(life)
 
 
+def ended(life, name="lost"):
+    """Whether the instance was terminated; its Node stays until it is seen not to be ready."""
+    return life.world.cloud.instances[f"kwok://{name}"].ended_by == "terminate"
+
+
 async def quiet(life):
     await life.until(lambda: life.running(1) and life.settled())
 
@@ -63,8 +69,9 @@ def test_an_instance_without_claim_is_terminated_once_it_is_older_than_half_a_mi
         began = life.world.clock.now()
         await asyncio.sleep(30)
         assert there(life)
-        await life.until(lambda: not there(life), within=11)
+        await life.until(lambda: ended(life), within=11)
         assert life.world.clock.now() - began < timedelta(seconds=41)
+        await life.until(lambda: not there(life), within=SILENCE + 10)
         assert life.settled()
 
     live(story, node_class(), POOL, deployment(replicas=1))
@@ -76,8 +83,9 @@ def test_after_the_first_rounds_instances_are_compared_every_two_minutes():
         await asyncio.sleep(20 * 10 + 60)
         life.world.apply(instance())
         await asyncio.sleep(50)
-        assert there(life)
-        await life.until(lambda: not there(life), within=100)
+        assert not ended(life)
+        await life.until(lambda: ended(life), within=100)
+        await life.until(lambda: not there(life), within=SILENCE + 120)
 
     live(story, node_class(), POOL, deployment(replicas=1))
 
@@ -150,7 +158,7 @@ def test_nothing_is_deleted_while_the_provider_cannot_be_listed(error):
         assert there(life)
         assert len(life.claims) == 1
         cloud.error = None
-        await life.until(lambda: not there(life), within=130)
+        await life.until(lambda: ended(life), within=130)
 
     live(story, node_class(), POOL, deployment(replicas=1))
 
@@ -195,6 +203,44 @@ def test_a_claim_whose_instance_is_lost_is_let_go_once_its_node_falls_silent():
         await life.until(lambda: life.running(1) and life.settled())
 
     live(story, node_class(), POOL, deployment(replicas=1), budget(maxUnavailable=0))
+
+
+@pytest.mark.parametrize("way", ["the node is forced away", "nobody was there when it went"])
+def test_a_claim_whose_node_is_gone_while_its_instance_runs_on_is_let_go_and_the_instance_terminated(way):
+    """Nothing can run there any more, and nobody would notice what it costs."""
+
+    async def story(life):
+        await quiet(life)
+        (node,), (claim,) = life.nodes, life.claims
+        absent = way != "the node is forced away"
+        if absent:
+            await life.stop()
+        life.world.mishaps.remove_node(node.name)
+        if absent:
+            life.parts = life._parts()
+            life.start()
+        await life.until(lambda: ended(life, node.name), within=180)
+        await life.until(lambda: claim.name not in {each.name for each in life.claims}, within=30)
+        await life.until(lambda: life.running(1) and life.settled())
+
+    live(story, node_class(), POOL, deployment(replicas=1))
+
+
+def test_a_claim_whose_node_the_cache_does_not_know_keeps_its_instance():
+    """The API server is asked for the Node before anything is deleted."""
+
+    async def story(life):
+        await quiet(life)
+        (node,), (claim,) = life.nodes, life.claims
+        state = life.parts.manager.state
+        state.nodes._forget(node.key)  # as if its watch had told of its end
+        for _ in range(3):
+            await life.parts.manager.garbage.collect()
+            await asyncio.sleep(60)
+        assert not ended(life, node.name)
+        assert [each.deleting for each in life.claims if each.name == claim.name] == [False]
+
+    live(story, node_class(), POOL, deployment(replicas=1))
 
 
 class Refusing:
@@ -278,7 +324,7 @@ def test_an_instance_launched_just_before_a_crash_is_taken_up_by_its_claim():
                 raise Unavailable("the process is about to die")
 
         async def after(self, call):
-            if (call.operation, call.kind) == ("create", "Node"):
+            if (call.operation, call.kind) == ("launch", "Instance"):
                 self.launched = True
 
         launched = False
@@ -295,19 +341,21 @@ def test_an_instance_launched_just_before_a_crash_is_taken_up_by_its_claim():
         life.start()
         await life.until(lambda: life.running(1) and life.settled(), within=60)
         assert names(life) == {node.name}
+        assert [each.node_name for each in life.world.cloud.instances.values()] == [node.name]
 
     live(story, node_class(), POOL, deployment(replicas=1), interference=losing)
 
 
 def test_young_instances_survive_every_round():
-    """A launch that takes its time to be written down is never mistaken for a leak."""
+    """A launch that takes its time to be written down is never mistaken for a leak; one whose Node is gone is one."""
 
     async def story(life):
         await quiet(life)
         for number in range(5):
             life.world.apply(instance(f"young-{number}"))
             await asyncio.sleep(20)
-            assert there(life, f"young-{number}")
+            assert not ended(life, f"young-{number}")
             life.world.api.delete(NODE, Key("", f"young-{number}"))
+        await life.until(lambda: all(ended(life, f"young-{number}") for number in range(5)), within=60)
 
     live(story, node_class(), POOL, deployment(replicas=1))

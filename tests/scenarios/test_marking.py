@@ -123,8 +123,8 @@ def test_what_the_provider_says_is_asked_every_five_minutes_and_its_failures_cha
         return answers["now"]
 
     async def story(life):
-        monkeypatch.setattr(life.parts.provider, "drift", drift)
-        monkeypatch.setattr(life.parts.provider, "can_drift", True)
+        monkeypatch.setattr(life.parts.provider.market, "drift", drift)
+        monkeypatch.setattr(life.parts.provider.market, "can_drift", True)
         await settled(life)
         answers["now"] = "ImageDrift"
         await life.until(lambda: condition(life, "Drifted"), within=301)
@@ -142,7 +142,7 @@ def test_what_the_provider_says_is_asked_every_five_minutes_and_its_failures_cha
 def test_a_type_that_is_no_longer_sold_is_noticed_within_five_minutes_unless_the_node_is_young(age):
     async def story(life):
         await settled(life)
-        provider, born = life.parts.provider, life.claims[0].metadata.creation_timestamp
+        provider, born = life.parts.provider.market, life.claims[0].metadata.creation_timestamp
         full, name = provider.availability, life.claims[0].metadata.labels["node.kubernetes.io/instance-type"]
         await asyncio.sleep(age)
         for _ in range(2):
@@ -166,8 +166,8 @@ def test_what_does_not_concern_the_marks_does_not_keep_the_provider_from_being_a
         return answers["now"]
 
     async def story(life):
-        monkeypatch.setattr(life.parts.provider, "drift", drift)
-        monkeypatch.setattr(life.parts.provider, "can_drift", True)
+        monkeypatch.setattr(life.parts.provider.market, "drift", drift)
+        monkeypatch.setattr(life.parts.provider.market, "can_drift", True)
         await settled(life)
         await life.until(lambda: condition(life, "Consolidatable"), within=400)
         await life.world.patch(NODE_CLAIM, life.claims[0].key, Patch({"metadata": {"annotations": {"a.b/c": "d"}}}))

@@ -76,7 +76,7 @@ def test_short_offerings_are_told_and_another_is_bought():
         chosen = []
         life.parts.manager.state.claims.listen(lambda _before, after: after and chosen.append(after))
         for zone in "abc":
-            life.parts.provider.availability.begin(Shortage(zone=f"test-zone-{zone}"))
+            life.parts.provider.market.availability.begin(Shortage(zone=f"test-zone-{zone}"))
         life.world.apply(deployment(replicas=3))
         await life.until(lambda: life.running(3))
         return {node.metadata.labels["topology.kubernetes.io/zone"] for node in life.nodes}
@@ -90,14 +90,14 @@ def test_capacity_that_runs_out_at_launch_costs_the_claim_not_the_pods():
         launch = life.parts.provider.launch
 
         async def sold_out(claim):
-            life.parts.provider.availability.begin(only)
+            life.parts.provider.market.availability.begin(only)
             life.parts.provider.launch = launch
             return await launch(claim)
 
         life.parts.provider.launch = sold_out
         life.world.apply(deployment(replicas=1, cpu="3", memory="8Gi"))
         await life.until(lambda: life.events("InsufficientCapacityError"))
-        life.parts.provider.availability.end(only)
+        life.parts.provider.market.availability.end(only)
         await life.until(lambda: life.running(1) and life.settled())
 
     types = {"key": INSTANCE_TYPE, "operator": "In", "values": ["s-4x-amd64-linux"]}
@@ -120,8 +120,7 @@ def test_an_instance_deleted_behind_our_back_is_noticed_cleaned_up_and_replaced(
     async def story(life):
         await life.until(lambda: life.running(5) and life.settled())
         lost = life.nodes[0]
-        await life.world.patch(NODE, lost.key, Patch({"metadata": {"finalizers": []}}))
-        await life.world.delete(NODE, lost.key)
+        life.world.mishaps.vanish(lost.name)
         gone = life.claims[0].name
         await life.until(lambda: gone not in [claim.name for claim in life.claims])
         await life.until(lambda: life.running(5) and life.settled())

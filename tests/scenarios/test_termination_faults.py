@@ -17,13 +17,22 @@ def disk():
         "apiVersion": "v1",
         "kind": "PersistentVolume",
         "metadata": {"name": "disk"},
-        "spec": {"csi": {"driver": "disk.example.com", "volumeHandle": "disk"}},
+        "spec": {
+            "capacity": {"storage": "1Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "csi": {"driver": "disk.example.com", "volumeHandle": "disk"},
+        },
     }
     claim = {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
         "metadata": {"name": "data", "namespace": "default"},
-        "spec": {"volumeName": "disk", "storageClassName": ""},
+        "spec": {
+            "volumeName": "disk",
+            "storageClassName": "",
+            "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": "1Gi"}},
+        },
         "status": {"phase": "Bound"},
     }
     return volume, claim

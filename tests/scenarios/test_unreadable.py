@@ -48,7 +48,7 @@ def test_the_node_of_a_pod_that_cannot_be_read_is_not_disrupted_and_the_others_a
     async def story(life):
         await life.until(lambda: life.running(2) and life.settled())
         node, other = life.nodes
-        made = life.world.apply(odd_pod(node.name))
+        made = life.world.apply_unchecked(odd_pod(node.name))
         await asyncio.sleep(5)
         life.world.apply(deployment(replicas=0))
         await life.until(lambda: [each.name for each in life.nodes] == [node.name], within=120)
@@ -76,7 +76,7 @@ def test_a_budget_that_cannot_be_read_holds_the_pods_of_its_namespace_and_no_oth
     async def story(life):
         await life.until(lambda: life.running(2) and life.settled())
         before = {node.metadata.labels[NODEPOOL]: node for node in life.nodes}
-        made = life.world.apply(odd_budget(selector))
+        made = life.world.apply_unchecked(odd_budget(selector))
         await asyncio.sleep(5)
         for name in ("default", "blue"):
             drifted = {"spec": {"template": {"metadata": {"labels": {"generation": "two"}}}}}
@@ -99,7 +99,7 @@ def test_a_budget_that_cannot_be_read_holds_the_pods_of_its_namespace_and_no_oth
 
 def test_the_odd_pod_is_one_nobody_can_read():
     async def story(life):
-        life.world.apply(odd_pod("nowhere"))
+        life.world.apply_unchecked(odd_pod("nowhere"))
         await asyncio.sleep(5)
         assert Key("default", "odd") in life.parts.manager.state.pods.unreadable
         assert not life.world.values(POD)
@@ -113,7 +113,7 @@ def test_a_drain_waits_while_a_pod_cannot_be_read():
     async def story(life):
         await life.until(lambda: life.running(3) and life.settled())
         (node,) = life.nodes
-        made = life.world.apply(odd_pod(node.name))
+        made = life.world.apply_unchecked(odd_pod(node.name))
         await asyncio.sleep(5)
         life.world.api.delete(NODE, node.key)
         await asyncio.sleep(600)
@@ -130,7 +130,7 @@ def test_a_drain_does_not_wait_for_a_pod_of_another_node_that_cannot_be_read():
     async def story(life):
         await life.until(lambda: life.running(2) and life.settled())
         node, other = life.nodes
-        life.world.apply(odd_pod(other.name))
+        life.world.apply_unchecked(odd_pod(other.name))
         await asyncio.sleep(5)
         life.world.api.delete(NODE, node.key)
         await life.until(lambda: node.name not in [each.name for each in life.nodes], within=120)
@@ -142,7 +142,7 @@ def test_a_drain_with_a_deadline_does_not_outlast_it_for_a_pod_that_cannot_be_re
     async def story(life):
         await life.until(lambda: life.running(3) and life.settled())
         (node,) = life.nodes
-        life.world.apply(odd_pod(node.name))
+        life.world.apply_unchecked(odd_pod(node.name))
         await asyncio.sleep(5)
         life.world.api.delete(NODE, node.key)
         await asyncio.sleep(290)
@@ -157,9 +157,9 @@ def test_an_instance_is_not_taken_from_under_a_node_that_cannot_be_read():
     async def story(life):
         await life.until(lambda: life.running(3) and life.settled())
         (node,), (claim,) = life.nodes, life.claims
-        life.world.api.patch(
-            NODE, node.key, Patch({"status": {"capacity": {"example.com/odd": "about-four"}}}, "", "status")
-        )
+        odd = {"status": {"capacity": {"example.com/odd": "about-four"}}}
+        with life.world.api.unchecked():
+            life.world.api.patch(NODE, node.key, Patch(odd, "", "status"))
         await asyncio.sleep(5)
         assert node.key in life.parts.manager.state.nodes.unreadable
         life.world.api.delete(NODE_CLAIM, claim.key)
@@ -179,7 +179,8 @@ def test_a_node_whose_claim_may_be_the_one_that_cannot_be_read_is_not_let_go():
         await life.until(lambda: life.running(3) and life.settled())
         (node,), (claim,) = life.nodes, life.claims
         odd = {"status": {"capacity": {"example.com/odd": "about-four"}}}
-        life.world.api.patch(NODE_CLAIM, claim.key, Patch(odd, "", "status"))
+        with life.world.api.unchecked():
+            life.world.api.patch(NODE_CLAIM, claim.key, Patch(odd, "", "status"))
         await asyncio.sleep(5)
         assert claim.key in life.parts.manager.state.claims.unreadable
         life.world.api.delete(NODE, node.key)
@@ -223,7 +224,8 @@ def test_garbage_is_collected_while_a_claim_of_another_instance_cannot_be_read()
         await life.until(lambda: life.running(2) and life.settled())
         first, second = life.claims
         odd = {"status": {"capacity": {"example.com/odd": "about-four"}}}
-        life.world.api.patch(NODE_CLAIM, first.key, Patch(odd, "", "status"))
+        with life.world.api.unchecked():
+            life.world.api.patch(NODE_CLAIM, first.key, Patch(odd, "", "status"))
         await asyncio.sleep(5)
         assert first.key in life.parts.manager.state.claims.unreadable
         life.world.api.patch(NODE_CLAIM, second.key, Patch({"metadata": {"finalizers": None}}, ""))

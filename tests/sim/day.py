@@ -16,7 +16,7 @@ WEEK = 7 * 24 * 3600
 def deployment(name, replicas):
     template = {
         "metadata": {"labels": {"app": name}},
-        "spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": "500m"}}}]},
+        "spec": {"containers": [{"name": "main", "image": "app", "resources": {"requests": {"cpu": "500m"}}}]},
     }
     spec = {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": template}
     return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": meta(name), "spec": spec}

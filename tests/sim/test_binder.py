@@ -43,7 +43,7 @@ def place(pod):
 
 
 def pod(name, cpu="1", labels=None, ports=(), **spec):
-    container = {"name": "main", "resources": {"requests": {"cpu": cpu}}, "ports": list(ports)}
+    container = {"name": "main", "image": "app", "resources": {"requests": {"cpu": cpu}}, "ports": list(ports)}
     metadata = {"name": name, "namespace": "default", "labels": labels or {}}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [container], **spec}}
 

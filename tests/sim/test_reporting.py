@@ -105,7 +105,7 @@ def test_a_pod_that_is_lost_amid_a_burst_is_replaced_at_once():
 
 def test_a_pod_that_stops_slowly_gives_back_at_once_what_its_eviction_spent():
     async def main(world):
-        spec = {"containers": [{"name": "main", "lifecycle": {"preStop": {"sleep": {"seconds": 20}}}}]}
+        spec = {"containers": [{"name": "main", "image": "app", "lifecycle": {"preStop": {"sleep": {"seconds": 20}}}}]}
         metadata = {"name": "slow", "namespace": "default", "labels": {"app": "web"}}
         world.apply({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
         await asyncio.sleep(10)

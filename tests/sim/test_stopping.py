@@ -64,13 +64,21 @@ def test_a_volume_is_attached_while_a_pod_uses_it_and_comes_off_late_when_told_s
         "apiVersion": "v1",
         "kind": "PersistentVolume",
         "metadata": {"name": "disk", "annotations": {"volume-detach.stage.kwok.x-k8s.io/delay": "5m"}},
-        "spec": {"csi": {"driver": "disk.example.com", "volumeHandle": "disk"}},
+        "spec": {
+            "capacity": {"storage": "1Gi"},
+            "accessModes": ["ReadWriteMany"],
+            "csi": {"driver": "disk.example.com", "volumeHandle": "disk"},
+        },
     }
     claim = {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
         "metadata": {"name": "data", "namespace": "default"},
-        "spec": {"volumeName": "disk"},
+        "spec": {
+            "volumeName": "disk",
+            "accessModes": ["ReadWriteMany"],
+            "resources": {"requests": {"storage": "1Gi"}},
+        },
     }
     mounted = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
 

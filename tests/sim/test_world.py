@@ -103,7 +103,8 @@ def test_a_new_template_rolls_out_without_losing_more_than_a_quarter():
 def test_pods_of_a_job_run_as_long_as_told():
     async def story(world):
         world.apply(node("node-0"))
-        template = {"metadata": {"annotations": {"sim.dovetail/run-seconds": "600"}}, "spec": {"containers": []}}
+        spec = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "app"}]}
+        template = {"metadata": {"annotations": {"sim.dovetail/run-seconds": "600"}}, "spec": spec}
         job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": meta("report"), "spec": {"template": template}}
         world.apply(job)
         await asyncio.sleep(500)
@@ -220,7 +221,11 @@ def test_limits_are_requests_where_none_are_given_and_priorities_have_a_class():
     async def story(world):
         rank = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 9}
         world.apply(rank)
-        container = {"name": "main", "resources": {"limits": {"cpu": "2", "memory": "1Gi"}, "requests": {"cpu": "1"}}}
+        container = {
+            "name": "main",
+            "image": "app",
+            "resources": {"limits": {"cpu": "2", "memory": "1Gi"}, "requests": {"cpu": "1"}},
+        }
         spec = {"containers": [container], "priorityClassName": "high"}
         world.apply({"apiVersion": "v1", "kind": "Pod", "metadata": meta("web"), "spec": spec})
         pod = await world.get(POD, Key("default", "web"))
@@ -242,12 +247,19 @@ def test_a_limit_range_of_the_namespace_fills_in_what_containers_leave_out():
             ("own", {"requests": {"cpu": "3m"}}),
             ("limited", {"limits": {"cpu": "4"}}),
         ):
-            container = {"name": "main", "resources": resources}
+            container = {"name": "main", "image": "app", "resources": resources}
             world.apply(
                 {"apiVersion": "v1", "kind": "Pod", "metadata": meta(name), "spec": {"containers": [container]}}
             )
         elsewhere = {"name": "elsewhere", "namespace": "kube-system"}
-        world.apply({"apiVersion": "v1", "kind": "Pod", "metadata": elsewhere, "spec": {"containers": [{"name": "x"}]}})
+        world.apply(
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": elsewhere,
+                "spec": {"containers": [{"name": "x", "image": "app"}]},
+            }
+        )
         return {each.name: each.spec.containers[0].resources for each in world.values(POD)}
 
     found = in_world(story)

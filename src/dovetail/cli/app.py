@@ -14,6 +14,7 @@ from dovetail.cli.explain import explain
 from dovetail.cli.history import history
 from dovetail.cli.plan import plan
 from dovetail.cli.run import run
+from dovetail.cli.safe_output import SafeGroup, echo
 from dovetail.cli.simulate import simulate
 from dovetail.cli.snapshot import snapshot
 from dovetail.cli.top import top
@@ -24,6 +25,7 @@ EPILOG = "Exit codes: 0 all is well, 1 something was found wrong, 2 the command 
 
 app = typer.Typer(
     name="dovetail",
+    cls=SafeGroup,
     help="A Kubernetes node lifecycle manager: brings nodes for pending pods and takes them away with care.",
     epilog=EPILOG,
     no_args_is_help=True,
@@ -36,7 +38,7 @@ app = typer.Typer(
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"dovetail {version('dovetail')}")
+        echo(f"dovetail {version('dovetail')}")
         raise typer.Exit
 
 

@@ -1,6 +1,5 @@
 """`dovetail budgets`: what a NodePool allows, action by action and hour by hour. Reads only."""
 
-import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -122,15 +121,16 @@ def _pools_in(source: str) -> "dict[str, NodePool]":
     from dovetail.manifest.codec import from_plain
     from dovetail.manifest.defaults import with_defaults
     from dovetail.manifest.documents import read_documents
+    from dovetail.manifest.input_file import InputUnreadable, read_text
     from dovetail.manifest.schema import schema_of
     from dovetail.manifest.validation import scope_of
     from dovetail.model.kinds import NODE_POOL
     from dovetail.model.wire import Unreadable
 
     try:
-        text = sys.stdin.read() if source == "-" else Path(source).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        fail(f"{source} cannot be read: {error}")
+        text = read_text(source)
+    except InputUnreadable as error:
+        fail(f"{source}: {error}")
     pools: dict[str, NodePool] = {}
     for document in read_documents(text, source):
         if document.faults:

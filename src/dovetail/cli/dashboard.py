@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dovetail.cli.reading import ContextOption, KubeconfigOption, SnapshotOption, fail, read_snapshot
+from dovetail.cli.safe_output import echo
 from dovetail.cli.settings_options import with_settings
 from dovetail.settings import Settings
 
@@ -55,7 +56,7 @@ def dashboard(
         place, where = find_place(kept, os.environ), (kubeconfig, context)
         page = make_page(board, settings, place, settings.dashboard_port, where)
         with page.served() as address:
-            typer.echo(f"The page is at {address} until Ctrl-C.", err=True)
+            echo(f"The page is at {address} until Ctrl-C.", err=True)
             if browser:
                 typer.launch(address)
             asyncio.run(_until_stopped(board, kubeconfig, context, settings))

@@ -84,14 +84,15 @@ async def page_of(parts: "Parts", settings: Settings, where: Where = (None, None
 def access_of(settings: Settings) -> "Access":
     """Where the page may be seen, and by whom."""
     from dovetail.dashboard.access import Access, AccessUnsafe
+    from dovetail.manifest.input_file import InputUnreadable, read_text
 
     token = ""
     if settings.dashboard_token_file:
         place = Path(settings.dashboard_token_file)
         try:
-            token = place.read_text(encoding="utf-8").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            raise AccessUnsafe(f"the token of the page cannot be read from {place}: {error}") from None
+            token = read_text(place).strip()
+        except InputUnreadable as error:
+            raise AccessUnsafe(f"the token of the page cannot be read: {place} {error}") from None
         if not token:
             raise AccessUnsafe(f"{place} holds no token; write one into it, for example with: openssl rand -hex 24")
     return Access(settings.dashboard_address, token, reviewed=settings.dashboard_auth == "tokenreview")
@@ -145,8 +146,8 @@ def _history(ledger: Path | None, asked: Mapping[str, str], now: datetime) -> di
     if ledger is None:
         return {"decisions": [], "missing": "no ledger is kept here, so no decision can be told of"}
     most = asked.get("most", "0")
-    if not most.isascii() or not most.isdigit():
-        raise Unanswerable(f"most must be a number, got {most!r}", 400)
+    if not most.isascii() or not most.isdigit() or len(most) > 9:
+        raise Unanswerable(f"most must be a number of at most nine digits, got {most[:40]!r}", 400)
     try:
         question = Question(
             node=asked.get("node", ""),

@@ -5,14 +5,14 @@ length give the same lines: virtual times only, and what was taken of real time 
 """
 
 import signal
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from dovetail.cli.safe_output import echo, json_text, make_console, yaml_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -126,12 +126,10 @@ def demo(  # noqa: PLR0913 - one parameter an option
     """
     from dataclasses import replace
 
-    from rich.console import Console
-
     from dovetail.cli.story.page import demo_page
     from dovetail.cli.story.performance import Plan
 
-    console = Console(highlight=False, emoji=False)
+    console = make_console(markup=True)
     live = console.is_terminal and not console.is_dumb_terminal and not plain
     asked = Plan(
         seconds=_seconds(length),
@@ -147,7 +145,7 @@ def demo(  # noqa: PLR0913 - one parameter an option
             show = _printer(console) if output is Output.TEXT and not live else _silent
             summary, took = _perform(asked, draw, show, page.opened)
         _print_summary(console, summary, output)
-        typer.echo(f"Took {took:.1f} s of real time.", err=True)
+        echo(f"Took {took:.1f} s of real time.", err=True)
         page.stay()
 
 
@@ -181,18 +179,19 @@ def _speed(text: str) -> float | None:
 def _nodepools(filename: str) -> tuple[dict[str, Any], ...]:
     from dovetail.cli.story.nodepool_file import read_nodepools
     from dovetail.cli.story.script import load_nodepools
+    from dovetail.manifest.input_file import InputUnreadable, read_text
 
     if not filename:
         return load_nodepools()
     try:
-        text = sys.stdin.read() if filename == "-" else Path(filename).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise typer.BadParameter(f"{filename} cannot be read: {error}", param_hint="--filename") from None
+        text = read_text(filename)
+    except InputUnreadable as error:
+        raise typer.BadParameter(f"{filename}: {error}", param_hint="--filename") from None
     pools = read_nodepools(text, "<stdin>" if filename == "-" else filename)
     for line in (*pools.faults, *pools.notes):
-        typer.echo(line, err=True)
+        echo(line, err=True)
     if pools.faults:
-        typer.echo("Error: these NodePools cannot be used; dovetail validate tells more", err=True)
+        echo("Error: these NodePools cannot be used; dovetail validate tells more", err=True)
         raise typer.Exit(2)
     return pools.documents
 
@@ -263,13 +262,9 @@ def _print_summary(console: "Console", summary: "Summary", output: Output) -> No
     from dovetail.cli.story.summary import NEXT_STEPS
 
     if output is Output.JSON:
-        import json
-
-        typer.echo(json.dumps(summary.as_data(), indent=2))
+        echo(json_text(summary.as_data()))
     elif output is Output.YAML:
-        import yaml
-
-        typer.echo(yaml.safe_dump(summary.as_data(), sort_keys=False), nl=False)
+        echo(yaml_text(summary.as_data()), nl=False)
     else:
         for title, rows, width in (("Summary", summary.rows(), 14), ("Next steps", NEXT_STEPS, 24)):
             console.print(f"\n{title}", style="bold")

@@ -16,6 +16,7 @@ from dovetail.cli.reading import (
     read_snapshot,
     unknown,
 )
+from dovetail.cli.safe_output import echo
 from dovetail.cli.settings_options import SUPPLY, with_few_settings
 from dovetail.settings import Settings
 
@@ -177,7 +178,7 @@ async def _carry_out(
                 return 1
             progress.seconds = (reached.clock.now() - began_at).total_seconds()
     except (AccessFault, WorldError) as error:
-        typer.echo(f"Error: {error}", err=True)
+        echo(f"Error: {error}", err=True)
         return 2
     progress.end(node.name, gone=True, output=output)
     return 0
@@ -201,7 +202,7 @@ class _Progress:
             line += f"\n  {each}"
         if line != self._said:
             self._said = line
-            typer.echo(f"{view.at:%H:%M:%S} {line}", err=True)
+            echo(f"{view.at:%H:%M:%S} {line}", err=True)
 
     def end(self, name: str, *, gone: bool, output: Output) -> None:
         """The outcome."""

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from dovetail.cli.safe_output import echo
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -72,7 +74,7 @@ def history(  # noqa: PLR0913 - one parameter an option
 
     place = find_place(ledger, os.environ)
     if place is None:
-        typer.echo("Error: the ledger is off (DOVETAIL_LEDGER=off); name a file with --ledger", err=True)
+        echo("Error: the ledger is off (DOVETAIL_LEDGER=off); name a file with --ledger", err=True)
         raise typer.Exit(2)
     if decision and any((node, nodepool, reason, since, until)):
         raise typer.BadParameter("is for many decisions, not for one", param_hint="--node / --nodepool / --reason ...")
@@ -89,7 +91,7 @@ def history(  # noqa: PLR0913 - one parameter an option
         else:
             print_history(read_history(place, question), output.value, node)
     except (NoLedgerThere, NoSuchDecision) as error:
-        typer.echo(f"Error: {error}", err=True)
+        echo(f"Error: {error}", err=True)
         raise typer.Exit(2) from None
 
 
@@ -115,7 +117,7 @@ def instant(option: str, text: str, now: "Callable[[], datetime]") -> datetime |
         pass
     try:
         at = datetime.fromisoformat(text)
-    except ValueError:
+        return at.astimezone(UTC) if at.tzinfo is not None else at.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):  # no instant, or one that is in no year of UTC
         remedy = "write a span such as 7d or 36h, a date such as 2026-01-31, or an instant such as 2026-01-31T09:00:00Z"
         raise typer.BadParameter(f"{text!r} is not a time; {remedy}", param_hint=option) from None
-    return at if at.tzinfo is not None else at.replace(tzinfo=UTC)

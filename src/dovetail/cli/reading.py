@@ -2,7 +2,6 @@
 
 import asyncio
 import difflib
-import sys
 from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
+from dovetail.cli.safe_output import echo
 from dovetail.settings import Settings
 
 if TYPE_CHECKING:
@@ -54,12 +54,12 @@ def read_snapshot(source: str | None, kubeconfig: Path | None, context: str | No
         raise typer.BadParameter("is for a cluster, not for a snapshot", param_hint="--kubeconfig / --context")
     try:
         if source is not None:
-            return read_snapshot_file(sys.stdin.buffer.read() if source == "-" else Path(source))
+            return read_snapshot_file(Path(source))
         return asyncio.run(take_snapshot(kubeconfig, context, settings))
     except SnapshotInvalid as error:
         name = "standard input" if source == "-" else str(source)
         fail("\n".join(line if line.startswith(name) else f"{name}: {line}" for line in str(error).splitlines()))
-    except (InstanceTypesInvalid, WorldError, OSError) as error:
+    except (InstanceTypesInvalid, WorldError) as error:
         fail(str(error))
 
 
@@ -76,7 +76,7 @@ def context_of(snapshot: "Snapshot", settings: Settings) -> "Context":
 
 def fail(why: str) -> NoReturn:
     """End the command: it could not do its work."""
-    typer.echo(f"Error: {why}", err=True)
+    echo(f"Error: {why}", err=True)
     raise typer.Exit(2)
 
 

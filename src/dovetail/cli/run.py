@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from dovetail.cli.safe_output import echo
 from dovetail.cli.settings_options import with_settings
 from dovetail.settings import Settings
 
@@ -80,7 +81,7 @@ async def _run(kubeconfig: Path | None, context: str | None, settings: Settings)
         ProviderUnusable,
         Unprepared,
     ) as error:
-        typer.echo(f"Error: {error}", err=True)
+        echo(f"Error: {error}", err=True)
         return 2
     log.info("dovetail stopped", extra={"why": ending})
     return 0 if ending is Ending.STOPPED else 1

@@ -8,6 +8,7 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
+from dovetail.cli.safe_output import echo
 from dovetail.model.duration import Duration
 from dovetail.settings import Knob, Settings, knobs, read_settings
 
@@ -44,7 +45,7 @@ def _with_options(command: Command, offered: list[inspect.Parameter]) -> Command
                 {name: _text(each) for name, each in written.items() if each is not None}
             )
         except ValueError as error:
-            typer.echo(f"Error: settings cannot be read:\n{error}", err=True)
+            echo(f"Error: settings cannot be read:\n{error}", err=True)
             raise typer.Exit(2) from None
         command(settings=settings, **given)
 

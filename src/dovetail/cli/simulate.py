@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dovetail.cli.reading import Output, OutputOption
+from dovetail.cli.safe_output import echo, make_console
 
 if TYPE_CHECKING:
     from dovetail.cli.simulation.report import Report
@@ -114,7 +115,7 @@ def simulate(  # noqa: PLR0913 - one parameter an option
         variants, trace = _understood(scenario, asked)
         _check_writable(html)
         if timeline and len(variants) > 1:
-            typer.echo("Error: --timeline is of one run; for several, -o json has the timeline of each", err=True)
+            echo("Error: --timeline is of one run; for several, -o json has the timeline of each", err=True)
             raise typer.Exit(2)
         reports = [outcome.report for outcome in _run(scenario, variants, trace, dask)]
         _tell(variants, reports, html, output, timeline=timeline)
@@ -143,9 +144,9 @@ def _written(html: Path, write: Callable[[], None]) -> bool:
     try:
         write()
     except OSError as error:
-        typer.echo(f"Error: --html: {html} cannot be written: {error.strerror or error}", err=True)
+        echo(f"Error: --html: {html} cannot be written: {error.strerror or error}", err=True)
         return False
-    typer.echo(f"Report written to {html}", err=True)
+    echo(f"Report written to {html}", err=True)
     return True
 
 
@@ -160,14 +161,14 @@ def _understood(source: Path, asked: dict[str, Any]) -> "tuple[list[Variant], tu
         _refuse(source, error.faults)
         raise typer.Exit(2) from error
     except (ValueError, OSError) as error:
-        typer.echo(f"Error: {error}", err=True)
+        echo(f"Error: {error}", err=True)
         raise typer.Exit(2) from error
 
 
 def _refuse(source: Path, faults: "Iterable[Fault]") -> None:
     for fault in faults:
         told = str(fault) if fault.path else str(fault).removeprefix(": ")
-        typer.echo(f"Error: {told}" if fault.path.startswith("--") else f"{source}: {told}", err=True)
+        echo(f"Error: {told}" if fault.path.startswith("--") else f"{source}: {told}", err=True)
 
 
 def _check_writable(html: Path | None) -> None:
@@ -176,7 +177,7 @@ def _check_writable(html: Path | None) -> None:
         return
     place = html if html.exists() else html.parent
     if html.is_dir() or not os.access(place, os.W_OK):
-        typer.echo(f"Error: --html: {html} cannot be written; name a file in a folder that is there", err=True)
+        echo(f"Error: --html: {html} cannot be written; name a file in a folder that is there", err=True)
         raise typer.Exit(2)
 
 
@@ -199,19 +200,18 @@ def _run(source: Path, variants: "list[Variant]", trace: "tuple[Arrival, ...]", 
             _refuse(source, error.faults)
             raise typer.Exit(2) from error
         except (DaskUnavailable, StoryFailed) as error:
-            typer.echo(f"Error: {error}", err=True)
+            echo(f"Error: {error}", err=True)
             raise typer.Exit(2) from error
     real = outcomes[0].real_seconds if len(outcomes) == 1 else time.perf_counter() - began
     virtual = sum(outcome.report["simulatedSeconds"] for outcome in outcomes)
     runs = f"{len(outcomes)} runs, " if len(outcomes) > 1 else ""
-    typer.echo(f"{runs}{length(virtual)} in {real:.1f} s: {virtual / max(real, 1e-9):,.0f} times as fast", err=True)
+    echo(f"{runs}{length(virtual)} in {real:.1f} s: {virtual / max(real, 1e-9):,.0f} times as fast", err=True)
     return outcomes
 
 
 @contextmanager
 def _progress(variants: "list[Variant]", dask: str | None) -> Iterator[Callable[[float], None]]:
     """A bar with the time left, on a terminal only."""
-    from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     single = len(variants) == 1 and dask is None
@@ -224,6 +224,8 @@ def _progress(variants: "list[Variant]", dask: str | None) -> Iterator[Callable[
         TextColumn("left"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
+    with Progress(
+        *columns, console=make_console(stderr=True, markup=True), transient=True, disable=not sys.stderr.isatty()
+    ) as bar:
         task = bar.add_task("living" if single else f"{len(variants)} runs", total=total)
         yield lambda over: bar.update(task, completed=over)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from dovetail.cli.safe_output import echo
 from dovetail.cli.settings_options import SUPPLY, with_few_settings
 from dovetail.settings import Settings
 
@@ -103,7 +104,7 @@ def _from_cluster(kubeconfig: Path | None, context: str | None, settings: Settin
     try:
         return asyncio.run(take_snapshot(kubeconfig, context, settings))
     except (AccessFault, InstanceTypesInvalid, WorldError) as error:
-        typer.echo(f"Error: {error}", err=True)
+        echo(f"Error: {error}", err=True)
         raise typer.Exit(2) from None
 
 
@@ -117,9 +118,9 @@ def _write(taken: "Snapshot", output: str, form: str, gzipped: bool) -> None:
     try:
         Path(output).write_bytes(content)
     except OSError as error:
-        typer.echo(f"Error: {output} cannot be written: {error.strerror}", err=True)
+        echo(f"Error: {output} cannot be written: {error.strerror}", err=True)
         raise typer.Exit(2) from None
-    typer.echo(f"{output}: {_summary(taken)}", err=True)
+    echo(f"{output}: {_summary(taken)}", err=True)
 
 
 def _summary(taken: "Snapshot") -> str:

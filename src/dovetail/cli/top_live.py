@@ -13,6 +13,7 @@ from rich.live import Live
 
 from dovetail.cli.dashboard import until_over, watch
 from dovetail.cli.dashboard_documents import documents, terms_of
+from dovetail.cli.safe_output import make_console
 from dovetail.cli.top_keyboard import keyboard
 from dovetail.cli.view.top import ORDERS, Choice, page_size, top_document, top_screen, waiting_screen
 from dovetail.dashboard.answers import Answers
@@ -28,7 +29,7 @@ Plain = dict[str, Any]
 
 def follow(board: Board, choice: Choice, where: tuple[Path | None, str | None], settings: Settings) -> None:
     """Show the cluster until q or Ctrl-C."""
-    console = Console(highlight=False, markup=False, emoji=False)
+    console = make_console()
     answers = Answers(board, documents(None), terms_of(settings))
     thinker = ThreadPoolExecutor(1, "top-thinking")
 

@@ -2,18 +2,20 @@
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from dovetail.cli.safe_output import echo
 
 if TYPE_CHECKING:
     from dovetail.ports.clock import Clock
     from dovetail.ports.cluster import Cluster
     from dovetail.runtime.gate import Gate
-    from dovetail.sim.faults.process import Offering, Process, Shortage
+    from dovetail.sim.faults.process import Offering, Process
     from dovetail.sim.faults.story import Story
     from dovetail.sim.faults.trial import Figures, Outcome
     from dovetail.wiring.parts import Parts
@@ -24,15 +26,15 @@ SHOWN = 3  # stories are long; the first few broken invariants usually have one 
 
 
 class _Parts:
-    """The real controllers on the kwok provider, as a process of a story."""
+    """The real controllers in the simulated cloud, as a process of a story."""
 
     def __init__(self, parts: "Parts") -> None:
         from dovetail.cloud.kwok.availability import Availability
 
         self._parts = parts
-        self._short: list[Any] = []
-        sold = [each for each in parts.provider.availability.catalog if each.name in SOLD]
-        parts.provider.availability = Availability(tuple(sold))
+        market = parts.provider.market
+        sold = [each for each in market.availability.catalog if each.name in SOLD]
+        market.availability = Availability(tuple(sold))
 
     @property
     def gate(self) -> "Gate":
@@ -47,22 +49,12 @@ class _Parts:
         """Let go of what it holds."""
         await self._parts.provider.aclose()
 
-    def run_short(self, shortages: "Sequence[Shortage]") -> None:
-        """These offerings, and only these, cannot be had from now on."""
-        from dovetail.cloud.kwok import availability
-
-        for each in self._short:
-            self._parts.provider.availability.end(each)
-        self._short = [availability.Shortage(zone=s.zone, capacity_type=s.capacity_type) for s in shortages]
-        for each in self._short:
-            self._parts.provider.availability.begin(each)
-
     @property
     def prices(self) -> "Mapping[Offering, float]":
         """What everything costs an hour."""
         return {
             (each.name, offering.zone, offering.capacity_type): offering.price
-            for each in self._parts.provider.availability.catalog
+            for each in self._parts.provider.market.availability.catalog
             for offering in each.offerings
         }
 
@@ -78,7 +70,7 @@ def launch(cluster: "Cluster", clock: "Clock", *, dry_run: bool = False) -> "Pro
 def tell(story: "Story") -> "Outcome":
     """Live through one story with the real controllers."""
     from dovetail.sim.faults.trial import live_through
-    from dovetail.wiring.embedded import admit
+    from dovetail.wiring.schema_admission import admit
 
     return live_through(story, launch, admit)
 
@@ -115,10 +107,10 @@ def _replay(seed: int, only: list[str]) -> int:
 
     story = draw_story(seed)
     outcome = tell(story.only(only) if only else story)
-    typer.echo(f"seed {seed}, fingerprint of the event log {outcome.fingerprint:08x}\n{outcome.story}")
+    echo(f"seed {seed}, fingerprint of the event log {outcome.fingerprint:08x}\n{outcome.story}")
     for each in outcome.violations:
-        typer.echo(f"broken: {each}")
-    typer.echo(_summary(outcome.figures, bool(outcome.violations)))
+        echo(f"broken: {each}")
+    echo(_summary(outcome.figures, bool(outcome.violations)))
     return 1 if outcome.violations else 0
 
 
@@ -130,11 +122,11 @@ def _run_all(seeds: range, jobs: int) -> int:
         total += outcome.figures
         if outcome.violations:
             failed.append(outcome)
-            typer.echo(f"seed {outcome.story.seed}: {outcome.violations[0]}")
+            echo(f"seed {outcome.story.seed}: {outcome.violations[0]}")
         _show_progress(done, len(seeds), len(failed))
     for outcome in sorted(failed, key=lambda each: each.story.seed)[:SHOWN]:
-        typer.echo(_short_story(outcome))
-    typer.echo(_summary(total, len(failed)))
+        echo(_short_story(outcome))
+    echo(_summary(total, len(failed)))
     return 1 if failed else 0
 
 
@@ -148,7 +140,7 @@ def _show_progress(done: int, of: int, failed: int) -> None:
     if sys.stderr.isatty():
         typer.echo(f"\r{done} of {of} stories, {failed} broke an invariant ", nl=done == of, err=True)
     elif done % 50 == 0 or done == of:
-        typer.echo(f"{done} of {of} stories, {failed} broke an invariant", err=True)
+        echo(f"{done} of {of} stories, {failed} broke an invariant", err=True)
 
 
 def _short_story(outcome: "Outcome") -> str:

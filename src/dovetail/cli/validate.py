@@ -3,14 +3,15 @@
 Exit code 0: nothing wrong; 1: faults (with --strict also warnings); 2: something could not be read at all.
 """
 
-import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from dovetail.cli.safe_output import echo, json_text, make_console, yaml_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -68,7 +69,7 @@ def validate(
     else:
         _print_data([_as_data(each) for each in checked if not quiet or _speaks(each)], output)
         for problem in unreadable:
-            typer.echo(problem, err=True)
+            echo(problem, err=True)
     if unreadable:
         raise typer.Exit(2)
     if any(each.report.faults or (strict and each.report.warnings) for each in checked):
@@ -76,17 +77,17 @@ def validate(
 
 
 def _texts(path: str, unreadable: list[str]) -> Iterator[tuple[str, str]]:
-    if path == "-":
-        yield "<stdin>", sys.stdin.read()
-        return
-    for file in _files(Path(path), unreadable):
+    from dovetail.manifest.input_file import InputUnreadable, read_text
+
+    for file in ["-"] if path == "-" else _files(Path(path), unreadable):
+        name = "<stdin>" if file == "-" else str(file)
         try:
-            yield str(file), file.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            unreadable.append(f"{file}: cannot be read: {error}")
+            yield name, read_text(file)
+        except InputUnreadable as error:
+            unreadable.append(f"{name}: {error}")
 
 
-def _files(path: Path, unreadable: list[str]) -> list[Path]:
+def _files(path: Path, unreadable: list[str]) -> "Sequence[Path | str]":
     if not path.exists():
         unreadable.append(f"{path}: no such file or directory")
         return []
@@ -140,25 +141,16 @@ def _fault_as_data(document: "Document", fault: "Fault") -> dict[str, Any]:
 
 
 def _print_data(rows: list[dict[str, Any]], output: Output) -> None:
-    if output is Output.JSON:
-        import json
-
-        typer.echo(json.dumps(rows, indent=2, ensure_ascii=False, default=str))
-    else:
-        import yaml
-
-        typer.echo(yaml.safe_dump(rows, sort_keys=False, allow_unicode=True), nl=False)
+    echo(json_text(rows) if output is Output.JSON else yaml_text(rows).removesuffix("\n"))
 
 
 def _print_text(checked: list[Checked], unreadable: list[str], *, quiet: bool) -> None:
-    from rich.console import Console
-
-    console = Console(soft_wrap=True, highlight=False, emoji=False, markup=False)
+    console = make_console(soft_wrap=True)
     for each in checked:
         if not quiet or _speaks(each):
             _print_document(console, each)
     for problem in unreadable:
-        typer.echo(problem, err=True)
+        echo(problem, err=True)
     faults, warnings = (sum(len(getattr(each.report, name)) for each in checked) for name in ("faults", "warnings"))
     console.print(f"{_count(len(checked), 'document')}: {_count(faults, 'fault')}, {_count(warnings, 'warning')}")
 

@@ -17,15 +17,17 @@ from dovetail.core.lifecycle.leaks import (
     Holdings,
     leaked_instances,
     lost_claims,
+    nodeless_claims,
     nodes_of,
     nothing_is_left,
     orphaned_nodes,
 )
 from dovetail.model.catalog import Instance
+from dovetail.model.kinds import NODE
 from dovetail.model.node import Node
 from dovetail.model.nodeclaim import NodeClaim, NodeClaimStatus
-from dovetail.model.wire import ObjectMeta
-from dovetail.ports.errors import InstanceNotFound
+from dovetail.model.wire import Key, ObjectMeta
+from dovetail.ports.errors import InstanceNotFound, NotFound
 from dovetail.runtime.abreast import abreast
 from dovetail.runtime.backoff import Backoff
 from dovetail.runtime.guard import guarded
@@ -86,12 +88,13 @@ class GarbageCollection:
         return not unread and nothing_is_left(self._ours(held), self._context.clock.now())
 
     async def _collect_claims(self, holdings: Holdings) -> bool:
-        """Let go of claims that lost their instance."""
-        await abreast(self._let_go, sorted(lost_claims(holdings), key=lambda claim: claim.name))
+        """Let go of claims that lost their instance or their node; an instance that still runs is then terminated."""
+        found = {claim.name: claim for claim in (*lost_claims(holdings), *nodeless_claims(holdings))}
+        await abreast(self._let_go, [claim for _, claim in sorted(found.items())])
         return True
 
     async def _let_go(self, claim: NodeClaim) -> None:
-        if self._context.manages(claim) and await self._is_gone(claim):
+        if self._context.manages(claim) and (await self._is_gone(claim) or await self._has_no_node(claim)):
             log.warning("deleting nodeclaim", extra={"nodeclaim": claim.name, "reason": "garbage_collected"})
             await self._context.delete_claim(claim)
             count_removal(self._context, claim, "garbage_collected")
@@ -139,6 +142,16 @@ class GarbageCollection:
         except InstanceNotFound:
             return True
         return instance.terminating
+
+    async def _has_no_node(self, claim: NodeClaim) -> bool:
+        """Whether the API server, not only the cache, has no node for the claim: somebody deleted it by force."""
+        if self._context.state.nodes_of(claim) or not claim.status.node_name:
+            return False
+        try:
+            await self._context.cluster.get(NODE, Key("", claim.status.node_name))
+        except NotFound:
+            return True
+        return False
 
     def _is_strange(self, instance: Instance) -> bool:
         """Whether it became a node that nobody marked as ours."""

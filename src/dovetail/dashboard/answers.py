@@ -130,8 +130,8 @@ class Answers:
         if pool is None:
             raise Unanswerable(f"there is no nodepool {name!r}")
         days = asked.get("days", str(DAYS))
-        if not days.isascii() or not days.isdigit() or not 1 <= int(days) <= MOST_DAYS:
-            raise Unanswerable(f"days must be a number from 1 to {MOST_DAYS}, got {days!r}", 400)
+        if not days.isascii() or not days.isdigit() or len(days) > 9 or not 1 <= int(days) <= MOST_DAYS:
+            raise Unanswerable(f"days must be a number from 1 to {MOST_DAYS}, got {days[:40]!r}", 400)
         try:
             start = datetime.fromisoformat(asked["from"]) if "from" in asked else snapshot.at
         except ValueError:

@@ -112,7 +112,7 @@ class ReviewDoor:
         token = _bearer(request) or self._token_of(request.cookies.get(COOKIE, ""))
         if not token:
             return Verdict(401, "show a token of this cluster: Authorization: Bearer TOKEN", wrong=False)
-        if len(token) > LONGEST:
+        if len(token) > LONGEST or not token.isascii():
             return Verdict(401, "that is no token of this cluster")
         digest = hashlib.sha256(token.encode()).hexdigest()
         known = self._known.get(digest)
@@ -169,4 +169,5 @@ def _bearer(request: web.Request) -> str:
 
 
 def _same(given: str, wanted: str) -> bool:
-    return hmac.compare_digest(given.encode(), wanted.encode())
+    """Whether two secrets are equal. Headers may hold bytes that are no text: they come as halves of pairs."""
+    return hmac.compare_digest(given.encode("utf-8", "surrogateescape"), wanted.encode())

@@ -14,6 +14,7 @@ from dovetail.kube.credentials import Headers, Source, StaticSource, basic, bear
 from dovetail.kube.endpoint import AccessFault, Endpoint, Pem
 from dovetail.kube.exec_plugin import VERSIONS, ExecSource
 from dovetail.kube.kubeconfig import Chosen, ClusterEntry, ExecEntry, UserEntry, choose, kubeconfig_files, load, refused
+from dovetail.manifest.input_file import InputUnreadable, read_text
 from dovetail.model.wire import Fault
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -53,12 +54,15 @@ def in_cluster(environ: Mapping[str, str], directory: Path) -> Access:
         raise AccessFault("KUBERNETES_SERVICE_HOST is not set: this is not a pod; pass --kubeconfig")
     if absent:
         raise AccessFault(f"{', '.join(absent)}: no such file; let the pod mount its service account token")
-    namespace = directory / "namespace"
+    try:
+        namespace = read_text(directory / "namespace").strip() if (directory / "namespace").exists() else "default"
+    except InputUnreadable as error:
+        raise AccessFault(f"{directory / 'namespace'}: {error}") from error
     return Access(
         Endpoint(server=f"https://{f'[{host}]' if ':' in host else host}:{port}", ca=Pem(file=ca)),
         StaticSource(token_file=token),
         "in-cluster",
-        namespace.read_text(encoding="utf-8").strip() if namespace.exists() else "default",
+        namespace,
     )
 
 

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from dovetail.manifest.codec import encode_hook, to_plain
+from dovetail.manifest.codec import encode_hook, spell_micro_times, to_plain
 from dovetail.model.kinds import LEASE, Kind
 from dovetail.model.pod import Pod
 from dovetail.model.wire import Key, KubeObject
@@ -47,10 +47,10 @@ class Call:
 
 
 def list_call(kind: Kind[Any], options: ListOptions, page: Mapping[str, str]) -> Call:
-    """One page of a list."""
-    return Call(
-        method="GET", path=_collection(kind, options.namespace), query={**_selection(options), **page}, bulk=True
-    )
+    """One page of a list. Only the first page may ask for a version: the others are at that of the first."""
+    version = {} if "continue" in page else _version(options)
+    query = {**_selection(options), **version, **page}
+    return Call(method="GET", path=_collection(kind, options.namespace), query=query, bulk=True)
 
 
 def watch_call(kind: Kind[Any], since: str, options: ListOptions, seconds: int) -> Call:
@@ -133,19 +133,18 @@ def _selection(options: ListOptions) -> dict[str, str]:
     return {name: selector for name, selector in selectors.items() if selector}
 
 
+def _version(options: ListOptions) -> dict[str, str]:
+    """Without a match of its own, a server takes a version for exact or for the oldest, by whether there is a limit."""
+    if not options.resource_version:
+        return {}
+    match = "Exact" if options.exact else "NotOlderThan"
+    return {"resourceVersion": options.resource_version, "resourceVersionMatch": match}
+
+
 def _encoded(kind: Kind[Any], body: Mapping[str, Any]) -> bytes:
     encoded = msgspec.json.encode(body, enc_hook=encode_hook)
     if kind != LEASE:
         return encoded
     plain = msgspec.json.decode(encoded)
-    if isinstance(plain.get("spec"), dict):
-        for name in ("acquireTime", "renewTime"):
-            _spell_micro_time(plain["spec"], name)
+    spell_micro_times(plain)
     return msgspec.json.encode(plain)
-
-
-def _spell_micro_time(spec: dict[str, Any], name: str) -> None:
-    """The instants of a Lease are read with six digits after the point, no fewer, not even for whole seconds."""
-    written = spec.get(name)
-    if isinstance(written, str) and written.endswith("Z") and "." not in written:
-        spec[name] = f"{written.removesuffix('Z')}.000000Z"

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from dovetail.kube.endpoint import ClientCertificate, Pem
+from dovetail.manifest.input_file import InputUnreadable, read_text
 from dovetail.ports.clock import Clock
 from dovetail.ports.errors import Denied
 
@@ -65,7 +66,7 @@ class StaticSource:
         try:
             headers = self.headers + self._token()
             certificate = self._certificate()
-        except (OSError, UnicodeError) as error:
+        except InputUnreadable as error:
             raise Denied(f"credentials cannot be read: {error}") from error
         return Credential(headers, certificate, now + REREAD_AFTER if self._from_files else None)
 
@@ -76,7 +77,7 @@ class StaticSource:
     def _token(self) -> Headers:
         if self.token_file is None:
             return ()
-        token = self.token_file.read_text(encoding="utf-8").strip()
+        token = read_text(self.token_file).strip()
         if not token:
             raise Denied(f"the token file {self.token_file} is empty")
         return bearer(token)

@@ -11,6 +11,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
+from dovetail.manifest.input_file import read_bytes
 from dovetail.ports.errors import ApiError
 
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -29,7 +30,7 @@ class Pem:
 
     def read(self) -> bytes:
         """The text now."""
-        return self.data if self.file is None else self.file.read_bytes()
+        return self.data if self.file is None else read_bytes(self.file)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,7 @@ def tls_context(endpoint: Endpoint, client: ClientCertificate | None) -> ssl.SSL
         context = _trusting(endpoint)
         if client is not None:
             _show(context, client)
-    except OSError as error:  # ssl.SSLError is one too
+    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError, an unreadable file a ValueError
         raise AccessFault(f"certificates for {endpoint.server} cannot be used: {error}") from error
     return context
 

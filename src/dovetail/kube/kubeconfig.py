@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import yaml
 
 from dovetail.kube.endpoint import AccessFault
+from dovetail.manifest.input_file import InputUnreadable, read_text
+from dovetail.manifest.safe_yaml import YamlInvalid, read_yaml
 from dovetail.model.wire import Fault
 
 
@@ -144,12 +145,12 @@ def load(files: tuple[Path, ...], *, may_miss: bool) -> Kubeconfig:
 
 def _read(file: Path) -> _File:
     try:
-        plain = yaml.safe_load(file.read_text(encoding="utf-8"))
+        plain = read_yaml(read_text(file)).content
         return msgspec.convert({} if plain is None else plain, _File)
-    except (OSError, UnicodeDecodeError) as error:
-        raise AccessFault(f"kubeconfig {file}: cannot be read: {error}") from error
-    except yaml.YAMLError as error:
-        raise AccessFault(f"kubeconfig {file}: is not YAML: {error}") from error
+    except InputUnreadable as error:
+        raise AccessFault(f"kubeconfig {file}: {error}") from error
+    except YamlInvalid as error:
+        raise AccessFault(f"kubeconfig {file}: is not YAML on line {error.line + 1}: {error}") from error
     except msgspec.ValidationError as error:
         raise AccessFault(f"kubeconfig {file}: is not a kubeconfig: {error}") from error
 

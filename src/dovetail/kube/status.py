@@ -27,6 +27,8 @@ from dovetail.ports.errors import (
 )
 
 _SHOWN = 500
+_TOO_LARGE = "request is too large"
+"""As etcd says it of an object above 1.5 MiB; nothing was written, and to repeat it is of no use."""
 _STORAGE_GAVE_UP = ("etcdserver", "timed out", "deadline exceeded", "leader changed")
 
 
@@ -76,7 +78,7 @@ def error_of(call: Call, status: Status, headers: Mapping[str, str] | None = Non
     )
     if status.code in _BY_CODE:
         return _BY_CODE[status.code](message)
-    if status.code in (400, 422):
+    if status.code in (400, 413, 422) or (status.code >= 500 and _TOO_LARGE in status.message):
         return Invalid(message, tuple(Fault(cause.field or "$", cause.message) for cause in status.causes))
     if status.code == 409:
         return AlreadyExists(message) if status.reason == "AlreadyExists" else Conflict(message)

@@ -14,7 +14,7 @@ import msgspec
 from dovetail.manifest.json_parts import loose, no_json
 from dovetail.manifest.salvage import UNFIT, Salvage
 from dovetail.model.duration import Delay, Duration
-from dovetail.model.kinds import Kind
+from dovetail.model.kinds import LEASE, Kind
 from dovetail.model.quantity import Quantity
 from dovetail.model.wire import Fault, KubeObject, Unreadable
 
@@ -89,7 +89,20 @@ def _unreadable(kind: Kind[Any], data: object, error: Exception) -> Unreadable:
 def to_plain(kind: Kind[T], value: T) -> dict[str, Any]:
     """The object as dicts and lists, with its apiVersion and kind."""
     body = plain(value)
+    if kind == LEASE:
+        spell_micro_times(body)
     return {"apiVersion": kind.api_version, "kind": kind.name, **body}
+
+
+def spell_micro_times(lease: dict[str, Any]) -> None:
+    """The API server reads the instants of a Lease with six digits after the point, even for whole seconds."""
+    spec = lease.get("spec")
+    if not isinstance(spec, dict):
+        return
+    for name in ("acquireTime", "renewTime"):
+        written = spec.get(name)
+        if isinstance(written, str) and written.endswith("Z") and "." not in written:
+            spec[name] = f"{written.removesuffix('Z')}.000000Z"
 
 
 def plain(value: object) -> Any:

@@ -27,3 +27,16 @@ def _mapping(schema: Schema, value: dict[str, Any]) -> dict[str, Any]:
         if name not in filled and "default" in each:
             filled[name] = deepcopy(each["default"])
     return {name: with_defaults(properties.get(name, rest), each) for name, each in filled.items()}
+
+
+def pruned(schema: Schema, value: Any) -> Any:
+    """The document without fields the schema does not know, as the API server stores it. Shares what it keeps."""
+    if isinstance(value, list):
+        items = schema.get("items", {})
+        return [pruned(items, each) for each in value] if items.get("type") in ("object", "array") else value
+    if not isinstance(value, dict) or schema.get("x-kubernetes-preserve-unknown-fields"):
+        return value
+    properties, rest = schema.get("properties"), schema.get("additionalProperties")
+    if properties is None:
+        return {name: pruned(rest, each) for name, each in value.items()} if isinstance(rest, dict) else value
+    return {name: pruned(properties[name], each) for name, each in value.items() if name in properties}

@@ -7,25 +7,22 @@ values would be lost silently. Nothing is looked up in files here.
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
-
-import yaml
+from typing import Any, NoReturn
 
 from dovetail.manifest.conformity import join
 from dovetail.manifest.patterns import placeholder_in
+from dovetail.manifest.safe_yaml import DEEPEST, TooDeep, YamlInvalid, integer, number, read_yaml
 from dovetail.model.wire import Fault
 
 _SEPARATOR = re.compile(r"^---(?=\s|$)", re.MULTILINE)
 _END = re.compile(r"^\.\.\.(?=\s|$).*\Z", re.MULTILINE | re.DOTALL)
-_MOST_NODES = 200_000  # aliases that multiply must not exhaust memory
-_DEEPEST = 100  # levels; a manifest has about a dozen
-_MERGE = "tag:yaml.org,2002:merge"
-
-
+_HALF_PAIR = re.compile(r"\\u[dD][89a-fA-F]")
+_ITEM = re.compile(r"items\[(\d+)\]\.?(.*)", re.DOTALL)
 _TOO_DEEP = Fault(
-    "$", f"is nested more than {_DEEPEST} levels deep", None, "no manifest is; look for brackets that never close"
+    "$", f"is nested more than {DEEPEST} levels deep", None, "no manifest is; look for brackets that never close"
 )
 
 
@@ -66,43 +63,69 @@ def _unlisted(document: Document) -> Iterator[Document]:
     if not (isinstance(content, dict) and content.get("kind") == "List" and isinstance(content.get("items"), list)):
         yield document
         return
+    lines: dict[int, dict[str, int]] = {}
+    for path, line in document.lines.items():
+        if found := _ITEM.fullmatch(path):
+            lines.setdefault(int(found[1]), {})[found[2]] = line
     for index, item in enumerate(content["items"]):
-        prefix = f"items[{index}]"
-        lines = {
-            path.removeprefix(prefix).removeprefix("."): line
-            for path, line in document.lines.items()
-            if path.startswith(prefix)
-        }
-        yield Document(document.source, index + 1, lines.get("", document.line), item, document.faults, lines)
+        within = lines.get(index, {})
+        yield Document(document.source, index + 1, within.get("", document.line), item, document.faults, within)
 
 
 def _chunks(text: str) -> Iterator[tuple[int, str]]:
     """Each document with the line it starts on."""
     starts = [match.start() for match in _SEPARATOR.finditer(text)]
+    line = 1
     for start, end in zip([0, *starts], [*starts, len(text)], strict=True):
-        chunk = _END.sub("", text[start:end])
-        yield text.count("\n", 0, start) + 1, _SEPARATOR.sub("   ", chunk, count=1)
+        yield line, _SEPARATOR.sub("   ", _END.sub("", text[start:end]), count=1)
+        line += text.count("\n", start, end)
 
 
 def _read_json(text: str, source: str) -> Document | None:
+    """The document of a JSON text; None where it is no JSON: flow style is YAML, too, and its reader says more."""
     repeated: list[Fault] = []
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         content = dict(pairs)
         if len(content) != len(pairs):
-            names = [name for name, _ in pairs]
-            repeated.extend(_repeated(name, "") for name in content if names.count(name) > 1)
+            times = Counter(name for name, _ in pairs)
+            repeated.extend(_repeated(name, "") for name in content if times[name] > 1)
         return content
 
     try:
-        content = json.loads(text, object_pairs_hook=unique)
+        content = json.loads(
+            text, object_pairs_hook=unique, parse_int=_integer, parse_float=_number, parse_constant=_not_finite
+        )
+        if _HALF_PAIR.search(text):
+            json.dumps(content, ensure_ascii=False).encode()
     except RecursionError:
         return Document(source, 1, 1, None, (_TOO_DEEP,))
+    except (YamlInvalid, UnicodeEncodeError) as error:
+        problem = error.problem if isinstance(error, YamlInvalid) else "it contains half of a surrogate pair"
+        return Document(source, 1, 1, None, (_broken(text, 1, 1, problem),))
     except ValueError:
-        return None  # flow style is YAML too; its reader says what is wrong
-    if not _shallow(content, _DEEPEST):
+        return None
+    if not _shallow(content, DEEPEST):
         return Document(source, 1, 1, None, (_TOO_DEEP,))
     return Document(source, 1, 1, content, tuple(repeated))
+
+
+def _integer(text: str) -> int:
+    try:
+        return integer(text)
+    except ValueError as error:
+        raise YamlInvalid(str(error)) from None
+
+
+def _number(text: str) -> float:
+    try:
+        return number(text)
+    except ValueError as error:
+        raise YamlInvalid(str(error)) from None
+
+
+def _not_finite(text: str) -> NoReturn:
+    raise YamlInvalid(f"{text} is not a finite number; put it in quotes if it is text")
 
 
 def _shallow(content: Any, levels: int) -> bool:
@@ -112,26 +135,18 @@ def _shallow(content: Any, levels: int) -> bool:
 
 
 def _read_yaml(text: str, source: str, index: int, line: int) -> Document | None:
-    reader = None
     try:
-        reader = _Reader(text, line)
-        root = reader.loader.get_single_node()
-        if root is None:
-            return None
-        content = reader.plain(root, "")
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        problem = " ".join(filter(None, (error.context, error.problem)))
-        broken = _broken(text, line, line + (mark.line if mark else 0), problem)
-        return Document(source, index, line, None, (broken,))
-    except RecursionError:
+        read = read_yaml(text, located=True)
+    except TooDeep:
         return Document(source, index, line, None, (_TOO_DEEP,))
-    except (yaml.YAMLError, ValueError) as error:
-        return Document(source, index, line, None, (_broken(text, line, line, str(error)),))
-    finally:
-        if reader is not None:
-            reader.loader.dispose()
-    return Document(source, index, root.start_mark.line + line, content, tuple(reader.faults), reader.lines)
+    except YamlInvalid as error:
+        problem = f"{error.problem} (at {error.path})" if error.path else error.problem
+        return Document(source, index, line, None, (_broken(text, line, line + error.line, problem),))
+    if read.empty:
+        return None
+    lines = {path: at + line for path, at in read.lines.items()}
+    faults = tuple(_repeated(name, path) for path, name in read.repeated)
+    return Document(source, index, read.line + line, read.content, faults, lines)
 
 
 def _broken(text: str, start: int, line: int, problem: str) -> Fault:
@@ -146,101 +161,3 @@ def _broken(text: str, start: int, line: int, problem: str) -> Fault:
 
 def _repeated(name: str, path: str) -> Fault:
     return Fault(join(path, name), "stands twice in one mapping; one of the two values would be lost", None, "keep one")
-
-
-class _Loader(yaml.SafeLoader):
-    """SafeLoader with the scalars of kubectl."""
-
-
-_DROPPED = (
-    "tag:yaml.org,2002:timestamp",
-    "tag:yaml.org,2002:int",
-    "tag:yaml.org,2002:float",
-    "tag:yaml.org,2002:value",
-)
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag not in _DROPPED]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:int",
-    re.compile(r"[-+]?(0b[01_]+|0x[0-9a-fA-F_]+|0[0-7_]+|0|[1-9][0-9_]*)$"),
-    list("-+0123456789"),
-)
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float",
-    re.compile(r"([-+]?(\.[0-9]+|[0-9][0-9_]*(\.[0-9_]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN))$"),
-    list("-+0123456789."),
-)
-
-SCALARS = _Loader.yaml_implicit_resolvers
-"""What an unquoted scalar means, for loaders of other documents."""
-
-
-class _Reader:
-    """One document: its plain content, the lines of its fields, and keys that stand twice."""
-
-    def __init__(self, text: str, line: int) -> None:
-        self.loader = _Loader(text)
-        self.faults: list[Fault] = []
-        self.lines: dict[str, int] = {}
-        self._line = line
-        self._count = 0
-        self._open: set[int] = set()
-
-    def plain(self, node: yaml.Node, path: str) -> Any:
-        """The value of a node."""
-        self._count += 1
-        if self._count > _MOST_NODES:
-            raise ValueError("it has too many values; are there aliases that multiply?")
-        if isinstance(node, yaml.ScalarNode):
-            return self._scalar(node)
-        if id(node) in self._open:
-            raise ValueError("it contains itself through an alias")
-        if len(self._open) >= _DEEPEST:
-            raise RecursionError
-        self._open.add(id(node))
-        try:
-            if isinstance(node, yaml.SequenceNode):
-                return [self._entry(each, f"{path}[{index}]") for index, each in enumerate(node.value)]
-            assert isinstance(node, yaml.MappingNode)
-            return self._mapping(node, path)
-        finally:
-            self._open.remove(id(node))
-
-    def _entry(self, node: yaml.Node, path: str) -> Any:
-        self.lines[path] = node.start_mark.line + self._line
-        return self.plain(node, path)
-
-    def _scalar(self, node: yaml.ScalarNode) -> Any:
-        if node.tag.endswith(":float") and not node.value.lstrip("+-").startswith("."):
-            return float(node.value.replace("_", ""))
-        return self.loader.construct_object(node)
-
-    def _mapping(self, node: yaml.MappingNode, path: str) -> dict[Any, Any]:
-        content: dict[Any, Any] = {}
-        merged: dict[Any, Any] = {}
-        for key_node, value_node in node.value:
-            if key_node.tag == _MERGE:
-                merged = {**self._merged(value_node, path), **merged}
-                continue
-            key = self._key(key_node)
-            here = join(path, key)
-            if key in content:
-                self.faults.append(_repeated(key, path))
-            self.lines.setdefault(here, key_node.start_mark.line + self._line)
-            content[key] = self.plain(value_node, here)
-        return {**merged, **content}
-
-    def _merged(self, node: yaml.Node, path: str) -> dict[Any, Any]:
-        value = self.plain(node, path)
-        parts = value if isinstance(value, list) else [value]
-        return {key: each for part in reversed(parts) if isinstance(part, dict) for key, each in part.items()}
-
-    def _key(self, node: yaml.Node) -> str:
-        """Names of fields are text; numbers and booleans become it, as kubectl has it."""
-        if not isinstance(node, yaml.ScalarNode):
-            problem = "a mapping or list cannot be the name of a field"
-            raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
-        key = self._scalar(node)
-        return str(key).lower() if isinstance(key, bool) else str(key)

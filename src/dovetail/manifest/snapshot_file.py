@@ -4,14 +4,15 @@ The same snapshot gives the same bytes, so files can be compared.
 """
 
 import gzip
-import zlib
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 import yaml
 
-from dovetail.manifest.documents import SCALARS
+from dovetail.manifest.conformity import join
+from dovetail.manifest.input_file import InputUnreadable, read_bytes, text_of, unpacked
+from dovetail.manifest.safe_yaml import YamlInvalid, read_yaml
 from dovetail.manifest.snapshot_document import SnapshotInvalid, dump_snapshot, load_snapshot
 from dovetail.model.snapshot import Snapshot
 from dovetail.model.wire import Fault
@@ -20,18 +21,10 @@ __all__ = ["SnapshotInvalid", "dump_snapshot", "file_form", "load_snapshot", "re
 
 Form = Literal["json", "yaml"]
 _FORMS: dict[str, Form] = {".json": "json", ".yaml": "yaml", ".yml": "yaml"}
-_GZIP = b"\x1f\x8b"
 _WIDTH = 120
 _WHOLE = "was the file cut short? Copy it again, or take the snapshot again"
 # libyaml is ten times as fast; PyYAML has it where wheels are installed.
-_FastLoader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _FastDumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-
-
-class _Loader(_FastLoader):  # type: ignore[misc]  # either of two
-    """Scalars mean what they mean to kubectl: an instant is text."""
-
-    yaml_implicit_resolvers = SCALARS
 
 
 class _Dumper(_FastDumper):  # type: ignore[misc]  # either of two
@@ -65,46 +58,36 @@ def snapshot_bytes(snapshot: Snapshot, form: Form = "json", *, gzipped: bool = F
 
 def read_snapshot_file(source: Path | bytes) -> Snapshot:
     """Read a file, or its contents; `SnapshotInvalid` carries every fault."""
-    if isinstance(source, bytes):
-        content = source
-    else:
-        try:
-            content = source.read_bytes()
-        except OSError as error:
-            raise _useless(str(source), f"cannot be read: {error.strerror}", "check the path") from None
-    return load_snapshot(_parse(_unpacked(content)))
-
-
-def _unpacked(content: bytes) -> bytes:
-    if not content.startswith(_GZIP):
-        return content
+    place = "$" if isinstance(source, bytes) else str(source)
     try:
-        return gzip.decompress(content)
-    except (OSError, EOFError, zlib.error) as error:
-        raise _useless("$", f"cannot be unpacked with gzip: {error}", _WHOLE) from None
+        content = text_of(unpacked(source) if isinstance(source, bytes) else read_bytes(source))
+    except InputUnreadable as error:
+        raise _useless(place, error.problem, error.remedy) from None
+    return load_snapshot(_parse(content))
 
 
-def _parse(content: bytes) -> Any:
+def _parse(content: str) -> Any:
     if not content.strip():
         raise _useless("$", "is empty", "make one with dovetail snapshot -o FILE")
-    if content.lstrip()[:1] in (b"{", b"["):
-        try:
-            return msgspec.json.decode(content)
-        except RecursionError:
-            raise _useless("$", "is nested too deeply to be a snapshot", _WHOLE) from None
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise _useless("$", f"is not JSON: {error}", _WHOLE) from None
+    if content.lstrip()[:1] in ("{", "["):
+        return _parse_json(content)
     try:
-        return yaml.load(content, Loader=_Loader)  # noqa: S506 - a safe loader with other scalars
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        line = f" on line {mark.line + 1}" if mark else ""
-        problem = " ".join(filter(None, (error.context, error.problem)))
-        raise _useless("$", f"is not YAML{line}: {problem}", _WHOLE) from None
+        read = read_yaml(content)
+    except YamlInvalid as error:
+        raise _useless(error.path or "$", f"is not YAML on line {error.line + 1}: {error.problem}", _WHOLE) from None
+    if read.repeated:
+        path, name = read.repeated[0]
+        raise _useless(join(path, name), "stands twice in one mapping", "keep one, or take the snapshot again")
+    return read.content
+
+
+def _parse_json(content: str) -> Any:
+    try:
+        return msgspec.json.decode(content)
     except RecursionError:
         raise _useless("$", "is nested too deeply to be a snapshot", _WHOLE) from None
-    except (yaml.YAMLError, ValueError) as error:
-        raise _useless("$", f"is neither JSON nor YAML: {error}", _WHOLE) from None
+    except ValueError as error:  # errors of msgspec and of UTF-8 are ones
+        raise _useless("$", f"is not JSON: {error}", _WHOLE) from None
 
 
 def _useless(path: str, problem: str, remedy: str) -> SnapshotInvalid:

@@ -4,6 +4,7 @@ An absent condition is Unknown. `lastTransitionTime` moves only when the status 
 dependents: True when all of them are, False as soon as one is, otherwise Unknown.
 """
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,6 +16,9 @@ import msgspec
 from dovetail.model.wire import Condition
 
 READY = "Ready"
+_NOT_IN_REASONS = re.compile(r"[^A-Za-z0-9_,:]")
+_LONGEST_REASON = 1024
+_LONGEST_MESSAGE = 32768
 AWAITING = Condition(
     type="", status="Unknown", reason="AwaitingReconciliation", message="object is awaiting reconciliation"
 )
@@ -89,8 +93,8 @@ class ConditionList:
         return Condition(
             type=verdict.type,
             status=verdict.status,
-            reason=verdict.reason or verdict.type,
-            message=verdict.message,
+            reason=_reason(verdict.reason) or verdict.type,
+            message=verdict.message[:_LONGEST_MESSAGE],
             last_transition_time=self.now if moved or before is None else before.last_transition_time,
             observed_generation=self.generation,
         )
@@ -107,13 +111,19 @@ class ConditionList:
         return Verdict(READY, "Unknown", "ReconcilingDependents", message)
 
 
+def _reason(text: str) -> str:
+    """A reason as Karpenter's CRDs accept it: an error code such as `Invalid.NotFound` has characters they refuse."""
+    letters = _NOT_IN_REASONS.sub("_", text[:_LONGEST_REASON])
+    return letters.lstrip("0123456789_,:").rstrip(",:")
+
+
 @lru_cache(maxsize=4096)  # a list of conditions is written whole, and most of it was written before
 def condition_document(condition: Condition) -> dict[str, Any]:
     """The condition as JSON data, which the caller must not change.
 
     Karpenter's CRDs require a reason and a message, so empty ones are written too.
     """
-    required = {"reason": condition.reason, "message": condition.message}
+    required = {"reason": condition.reason or condition.type, "message": condition.message}
     found: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(condition))
     return {**found, **required, "observedGeneration": condition.observed_generation}
 

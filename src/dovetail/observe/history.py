@@ -1,6 +1,5 @@
 """Reads the ledger back: who took this node, when, why, and how it ended. Never writes."""
 
-import json
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -9,6 +8,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from dovetail.manifest.json_parts import UNDECODABLE
 from dovetail.observe.ledger_file import Unreadable, check_version, instant, unpack
 from dovetail.ports.ledger import Considered, NodeFacts
 
@@ -111,6 +113,7 @@ def _open(path: Path) -> sqlite3.Connection:
         try:
             _require_ours(connection)
             connection.row_factory = sqlite3.Row
+            connection.text_factory = _text
         except sqlite3.OperationalError as error:
             connection.close()
             last = error
@@ -121,6 +124,11 @@ def _open(path: Path) -> sqlite3.Connection:
             return connection
     assert last is not None
     raise last
+
+
+def _text(written: bytes) -> str:
+    """Text of the file; where it is damaged, the rest of it is still worth reading."""
+    return written.decode("utf-8", "replace")
 
 
 def _require_ours(connection: sqlite3.Connection) -> None:
@@ -170,13 +178,21 @@ def _decision(row: Any, nodes: list[Any]) -> Decision:
         made=tuple(_facts(node) for node in nodes if node["made"]),
         replacements=row["replacements"],
         pods=row["pods"],
-        pod_names=tuple(json.loads(row["pod_names"])),
+        pod_names=_names(row["pod_names"]),
         cost_before=row["cost_before"],
         cost_after=row["cost_after"] if row["cost_after_real"] is None else row["cost_after_real"],
         outcome=row["outcome"] or UNDER_WAY,
         ended_at=row["ended_at"] or "",
         note=row["note"],
     )
+
+
+def _names(written: str) -> tuple[str, ...]:
+    """The names that can be read; a ledger is looked at even where it is damaged."""
+    try:
+        return msgspec.json.decode(written, type=tuple[str, ...])
+    except UNDECODABLE:
+        return ()
 
 
 def _facts(row: Any) -> NodeFacts:

@@ -5,14 +5,18 @@ version wrote. All writes may be repeated. What was weighed is kept apart and co
 """
 
 import json
+import os
 import sqlite3
+import stat
 import zlib
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
 
+from dovetail.manifest.json_parts import UNDECODABLE
 from dovetail.ports.ledger import Act, Considered, Ending, Entry, NodeFacts, Outcome
 
 VERSION = 2
@@ -50,8 +54,8 @@ class Unreadable(Exception):
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    """A connection that can write; the file and its directory are made if need be."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """A connection that can write; the file and its directory are made if need be, for nobody else to read."""
+    _keep_private(path)
     connection = sqlite3.connect(path, timeout=5.0)
     try:
         version = check_version(connection)
@@ -66,6 +70,20 @@ def connect(path: Path) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def _keep_private(path: Path) -> None:
+    """Make file and directory readable by their owner alone.
+
+    SQLite gives its journal and shared memory the mode of the file. A file that everybody can read, as earlier versions
+    left it, is closed to others; one that a group was given is left to it.
+    """
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o600))
+    for each in (path, *(path.with_name(path.name + suffix) for suffix in ("-wal", "-shm", "-journal"))):
+        with suppress(OSError):  # absent, or not ours
+            if each.stat().st_mode & stat.S_IRWXO:
+                each.chmod(0o600)
 
 
 def check_version(connection: sqlite3.Connection) -> int:
@@ -145,7 +163,7 @@ def unpack(packed: bytes) -> Considered | None:
     try:
         written = zlib.decompressobj().decompress(packed, MOST_WEIGHED)
         return msgspec.json.decode(written, type=Considered)
-    except (zlib.error, msgspec.DecodeError):
+    except (zlib.error, *UNDECODABLE):
         return None
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal, TextIO
 
+from dovetail.model.printable import printable, printable_json
 from dovetail.ports.clock import Clock
 
 OURS = "dovetail"
@@ -50,7 +51,7 @@ class JsonLines(logging.Formatter):
         line.update((name, value) for name, value in _fields(record).items() if name not in line)
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(line, default=str, ensure_ascii=False)
+        return printable_json(json.dumps(line, default=str, ensure_ascii=False))
 
 
 class PlainText(logging.Formatter):
@@ -64,7 +65,7 @@ class PlainText(logging.Formatter):
         """The record as one line, with the trace of an exception below it."""
         fields = "".join(f" {name}={_shown(value)}" for name, value in _fields(record).items())
         line = f"{_instant(record, self._clock)} {record.levelname:<7} {record.getMessage()}{fields}"
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+        return printable(f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line)
 
 
 def configure(settings: LogSettings, stream: TextIO, clock: Clock | None = None) -> logging.Handler:

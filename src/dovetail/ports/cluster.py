@@ -3,7 +3,8 @@
 Both the real adapter and the simulated world implement exactly this; one contract suite holds them to it.
 Promises every implementation keeps:
 
-- `list` answers at one resource version; a `watch` from it misses nothing and repeats nothing.
+- `list` answers at one resource version: with all that is committed, unless its options ask for less. A `watch` from
+  that version misses nothing and repeats nothing.
 - Objects that cannot be understood arrive as `Unreadable`, never silently dropped.
 - A write under a stale `resource_version` raises `Conflict` and changes nothing.
 - Every call ends: with an answer, or with an error of `ports.errors` before its deadline.
@@ -65,6 +66,11 @@ class ListOptions:
     namespace: str = ""
     label_selector: str = ""
     field_selector: str = ""
+    resource_version: str = ""
+    """For lists. Empty: a quorum read, all that is committed. "0": what the server has cached, which may be old.
+    Another version: not older than that. Whatever must be fresh leaves this empty."""
+    exact: bool = False
+    """With a resource version other than 0: the objects exactly at that version, `Gone` if it is no longer kept."""
 
 
 EVERYTHING = ListOptions()

@@ -5,22 +5,19 @@ the built-in admission plugins: tolerations, priorities, LimitRange defaults, th
 The minimum and maximum of a LimitRange are not enforced.
 """
 
-from typing import Any
-
-from dovetail.model.wire import Fault, Key
-from dovetail.ports.errors import Invalid
-from dovetail.sim.kinds import KWOK_NODE_CLASS, LIMIT_RANGE, NODE, NODE_CLAIM, POD, PRIORITY_CLASS, Resource
-from dovetail.sim.patching import Plain
+from dovetail.manifest.schema import Scope, schema_of
+from dovetail.manifest.status_fields import KWOK_VERSION
+from dovetail.model.wire import Key
+from dovetail.ports.errors import Denied
+from dovetail.sim.kinds import KWOK_NODE_CLASS, LIMIT_RANGE, NAMESPACE, NODE, POD, PRIORITY_CLASS, Resource
+from dovetail.sim.patching import Plain, with_meta
 from dovetail.sim.store import Store
 
 _NOT_READY = "node.kubernetes.io/not-ready"
+_NAMESPACE_NAME = "kubernetes.io/metadata.name"
 _UNREACHABLE = "node.kubernetes.io/unreachable"
 _DEFAULT_TOLERATION_SECONDS = 300
 _SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
-_MUTABLE_POD_FIELDS = frozenset({"containers", "initContainers", "tolerations", "schedulingGates"})
-_READY_FROM_THE_START = {
-    "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "2024-01-01T01:01:01Z"}]
-}
 
 
 def filled_in(store: Store, resource: Resource, plain: Plain) -> Plain:
@@ -29,9 +26,12 @@ def filled_in(store: Store, resource: Resource, plain: Plain) -> Plain:
         spec = _pod_spec(store, plain["metadata"].get("namespace", ""), plain.get("spec") or {})
         return {**plain, "spec": spec, "status": {"phase": "Pending"}}
     if resource == NODE:
-        return {**plain, "spec": _tainted_not_ready(plain.get("spec") or {})}
+        return with_allocatable({**plain, "spec": _tainted_not_ready(plain.get("spec") or {})})
     if resource == KWOK_NODE_CLASS:
-        return {**plain, "status": _READY_FROM_THE_START}
+        return {**plain, "status": schema_of(Scope("KWOKNodeClass", KWOK_VERSION))["properties"]["status"]["default"]}
+    if resource == NAMESPACE:
+        labels = {**(plain["metadata"].get("labels") or {}), _NAMESPACE_NAME: plain["metadata"]["name"]}
+        return with_meta(plain, labels=labels)
     return plain
 
 
@@ -45,7 +45,9 @@ def _pod_spec(store: Store, namespace: str, spec: Plain) -> Plain:
             filled[field] = _with_default_requests(spec[field], ranges)
     if (spec.get("resources") or {}).get("limits"):
         filled["resources"] = _with_pod_requests(filled)
-    filled.update(_priority(store, spec.get("priorityClassName", "")))
+    filled.update(_priority(store, spec))
+    if spec.get("overhead") and not spec.get("runtimeClassName"):
+        raise Denied("spec.overhead cannot be set without a RuntimeClass")
     return filled
 
 
@@ -99,13 +101,22 @@ def _with_pod_requests(spec: Plain) -> Plain:
     return {**resources, "requests": {**missing, **(resources.get("requests") or {})}}
 
 
-def _priority(store: Store, name: str) -> Plain:
+def _priority(store: Store, spec: Plain) -> Plain:
+    """The priority of a new pod, which only its class can give it."""
+    found = _priority_of_class(store, spec.get("priorityClassName") or "")
+    for name, value in (("priority", found["priority"]), ("preemptionPolicy", "PreemptLowerPriority")):
+        if spec.get(name) is not None and spec[name] != value:
+            raise Denied(f"spec.{name}: {spec[name]} was given, but the PriorityClass of the pod has {value}")
+    return found
+
+
+def _priority_of_class(store: Store, name: str) -> Plain:
     if name in _SYSTEM_PRIORITIES:
         return {"priority": _SYSTEM_PRIORITIES[name]}
     if name:
         found = store.find(PRIORITY_CLASS, Key("", name))
         if found is None:
-            raise Invalid(f"no PriorityClass with name {name} was found")
+            raise Denied(f"no PriorityClass with name {name} was found")
         return {"priority": found.plain.get("value", 0)}
     for record in store.all(PRIORITY_CLASS):
         if record.plain.get("globalDefault"):
@@ -113,31 +124,26 @@ def _priority(store: Store, name: str) -> Plain:
     return {"priority": 0}
 
 
+def with_allocatable(plain: Plain) -> Plain:
+    """What is allocatable is the capacity where it is not written."""
+    status = plain.get("status") or {}
+    if not status.get("capacity") or status.get("allocatable"):
+        return plain
+    return {**plain, "status": {**status, "allocatable": status["capacity"]}}
+
+
 def _tainted_not_ready(spec: Plain) -> Plain:
     taints = spec.get("taints") or []
-    if any(taint["key"] == _NOT_READY and taint.get("effect") == "NoSchedule" for taint in taints):
+    if any(taint.get("key") == _NOT_READY and taint.get("effect") == "NoSchedule" for taint in taints):
         return spec
     return {**spec, "taints": [*taints, {"key": _NOT_READY, "effect": "NoSchedule"}]}
 
 
-def check_update(resource: Resource, before: Plain, after: Plain) -> None:
-    """Refuse changes of what cannot change."""
-    faults: list[Fault] = []
-    if resource == NODE_CLAIM and before.get("spec") != after.get("spec"):
-        faults.append(Fault("spec", "spec is immutable"))
-    if resource == POD and after.get("spec") is not before["spec"]:
-        faults.extend(_pod_changes(before["spec"], after.get("spec") or {}))
-    if "deletionTimestamp" in before["metadata"] and not _finalizers(after) <= _finalizers(before):
-        faults.append(Fault("metadata.finalizers", "no new finalizers can be added if the object is being deleted"))
-    if faults:
-        raise Invalid("; ".join(str(fault) for fault in faults), tuple(faults))
-
-
-def _pod_changes(before: dict[str, Any], after: dict[str, Any]) -> list[Fault]:
-    changed = {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
-    frozen = sorted(changed - _MUTABLE_POD_FIELDS)
-    return [Fault(f"spec.{name}", "pod updates may not change this field") for name in frozen]
-
-
-def _finalizers(plain: Plain) -> set[str]:
-    return set(plain["metadata"].get("finalizers") or ())
+def filled_in_again(resource: Resource, before: Plain, after: Plain) -> Plain:
+    """A changed object with what the API server adds to it: the tolerations that every pod has."""
+    if resource != POD or not isinstance(after.get("spec"), dict) or after["spec"] is before["spec"]:
+        return after
+    tolerations = after["spec"].get("tolerations")
+    if tolerations is before["spec"].get("tolerations") or not isinstance(tolerations or [], list):
+        return after
+    return {**after, "spec": {**after["spec"], "tolerations": _with_default_tolerations(tolerations or [])}}

@@ -10,6 +10,7 @@ import random
 from collections.abc import Callable
 from typing import Generic, TypeVar, TypeVarTuple, Unpack
 
+from dovetail.ports.errors import Denied, Invalid
 from dovetail.sim.apiserver import ApiServer
 from dovetail.sim.kinds import Resource
 from dovetail.sim.store import Step
@@ -19,6 +20,7 @@ Ts = TypeVarTuple("Ts")
 
 Span = tuple[float, float]
 """Shortest and longest delay in seconds; each one is drawn from between."""
+RETRY_SECONDS = 60.0
 
 
 class Agent(Generic[K]):
@@ -99,4 +101,7 @@ class Agent(Generic[K]):
         self._planned.discard(key)
         if key in self._resting:
             self._resting[key] = False
-        self.reconcile(key)
+        try:
+            self.reconcile(key)
+        except (Denied, Invalid):  # a template that admission refuses: tried again, as the controllers of a cluster do
+            self.later(RETRY_SECONDS, self.touch, key)

@@ -6,19 +6,22 @@ simulated controllers use it directly. Semantics are those of a real API server,
 
 import random
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Literal
 
 import msgspec
 
-from dovetail.model.wire import Key
+from dovetail.model.wire import Fault, Key
 from dovetail.ports.cluster import Deletion, Patch
-from dovetail.ports.errors import AlreadyExists, Conflict, Invalid, NotFound
+from dovetail.ports.errors import AlreadyExists, Conflict, Invalid, NotFound, Unavailable
 from dovetail.sim import admission
-from dovetail.sim.kinds import CLUSTER_SCOPED, CUSTOM, GENERATIONS, KWOK_NODE_CLASS, NODE, POD, STATUS, Resource
+from dovetail.sim.kinds import CLUSTER_SCOPED, CUSTOM, GENERATIONS, KWOK_NODE_CLASS, NODE, PDB, POD, STATUS, Resource
 from dovetail.sim.patching import Plain, merge_patch, with_meta
 from dovetail.sim.store import Record, Store
+from dovetail.sim.validation.check import check_change, check_new, check_status, decode_new
+from dovetail.sim.validation.identity import check_identity, check_type
 
 Validator = Callable[[Resource, Plain | None, Plain], Plain]
 """Hook for custom kinds: old (None on creation) and new object; gives the object with defaults, or raises `Invalid`.
@@ -29,6 +32,8 @@ The answer depends on the two objects alone, and not on which name was generated
 _NAME_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _LONGEST_GENERATED_BASE = 58
 _KEPT_STATUS = {POD, NODE, KWOK_NODE_CLASS}  # pods are reset by admission, the class gets the default of its schema
+_META_WITH_STATUS = {POD, NODE, PDB}  # kinds whose status subresource writes labels and annotations too
+_NOT_TAKEN = frozenset({"deletionTimestamp", "deletionGracePeriodSeconds", "generation", "resourceVersion"})
 _PLAINLY = Deletion()
 _MOST_ACCEPTED = 256
 _NEVER = datetime.min.replace(tzinfo=UTC)
@@ -44,8 +49,18 @@ class ApiServer:
         self.store = store
         self._rng = rng
         self._validate = validate
+        self._checked = True
         self._accepted: dict[bytes, Plain] = {}  # what became of new objects, by what was asked for
         self._second = (_NEVER, _NEVER, "")  # the second last stamped: its beginning, its end, and how it is written
+
+    @contextmanager
+    def unchecked(self) -> Iterator[None]:
+        """Take what a real server refuses: objects of a later version, which nobody here can read."""
+        self._checked = False
+        try:
+            yield
+        finally:
+            self._checked = True
 
     def timestamp(self, ahead: float = 0.0) -> str:
         """Now, cut to the second, as the API writes instants."""
@@ -67,31 +82,36 @@ class ApiServer:
 
     def create(self, resource: Resource, plain: Plain) -> Record:
         """A new object; the server gives it its identity."""
-        meta: Plain = dict(plain.get("metadata") or {})
-        if meta.get("resourceVersion"):
-            raise Invalid("metadata.resourceVersion: should not be set on objects to be created")
-        if resource in CLUSTER_SCOPED:
-            meta.pop("namespace", None)
-        named = bool(meta.get("name"))
-        if not named:
-            meta["name"] = self._generated_name(resource, meta)
-        key = Key(meta.get("namespace", ""), meta["name"])
-        if self.store.find(resource, key) is not None:
-            raise AlreadyExists(f"{resource[1]} {key} already exists")
-        for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "generation"):
-            meta.pop(name, None)
-        meta["creationTimestamp"] = self.timestamp()
-        if resource in GENERATIONS:
-            meta["generation"] = 1
-        created = {**plain, "metadata": meta}
+        asked = decode_new(resource, plain) if self._checked else plain
+        named = bool((asked.get("metadata") or {}).get("name"))
+        created = {**asked, "metadata": self._new_meta(resource, asked.get("metadata") or {})}
         if resource in STATUS and resource not in _KEPT_STATUS:
             created.pop("status", None)
         created = admission.filled_in(self.store, resource, created)
-        if self._validate is not None and resource in CUSTOM:
+        if self._checked:
+            check_new(resource, created)
+        if self._validate is not None and self._checked and resource in CUSTOM:
             check = self._validate
             created = check(resource, None, created) if named else self._admitted(check, resource, created)
+        key = Key(created["metadata"].get("namespace", ""), created["metadata"]["name"])
+        if self.store.find(resource, key) is not None:
+            raise AlreadyExists(f"{resource[1]} {key} already exists")
+        if asked.get("metadata", {}).get("resourceVersion"):
+            raise Unavailable("resourceVersion should not be set on objects to be created")
         uid = uuid.UUID(int=self._rng.getrandbits(128), version=4)
         return self.store.put(resource, with_meta(created, uid=str(uid)))
+
+    def _new_meta(self, resource: Resource, asked: Plain) -> Plain:
+        """Metadata of a new object: what the server owns is not taken from the request."""
+        meta = {name: value for name, value in asked.items() if name not in _NOT_TAKEN}
+        if resource in CLUSTER_SCOPED:
+            meta.pop("namespace", None)
+        if not meta.get("name"):
+            meta["name"] = self._generated_name(resource, meta)
+        meta["creationTimestamp"] = self.timestamp()
+        if resource in GENERATIONS:
+            meta["generation"] = 1
+        return meta
 
     def _admitted(self, check: Validator, resource: Resource, created: Plain) -> Plain:
         """A new object as its schema leaves it. What is made alike, but for the name it was given, is checked once."""
@@ -108,7 +128,8 @@ class ApiServer:
     def _generated_name(self, resource: Resource, meta: Plain) -> str:
         base: str = meta.get("generateName", "")[:_LONGEST_GENERATED_BASE]
         if not base:
-            raise Invalid("metadata.name: name or generateName is required")
+            problem = "name or generateName is required"
+            raise Invalid(f"{resource[1]}: {problem}", (Fault("metadata.name", problem),))
         namespace = meta.get("namespace", "")
         while True:
             name = base + "".join(self._rng.choices(_NAME_LETTERS, k=5))
@@ -118,12 +139,15 @@ class ApiServer:
     def patch(self, resource: Resource, key: Key, patch: Patch) -> Record:
         """Apply a merge patch to the object or to its status."""
         record = self.get(resource, key)
+        if "metadata" in patch.body:
+            check_identity(resource, record.meta, patch.body["metadata"])
+        if "kind" in patch.body or "apiVersion" in patch.body:
+            check_type(resource, record.plain, patch.body)
         wanted = patch.resource_version or (patch.body.get("metadata") or {}).get("resourceVersion", "")
         if wanted and wanted != record.meta["resourceVersion"]:
+            if not wanted.isdigit():
+                raise Unavailable(f"{resource[1]} {key}: {wanted!r} is not a resource version")
             raise Conflict(f"{resource[1]} {key}: the object has been modified; it is not at version {wanted}")
-        uid = (patch.body.get("metadata") or {}).get("uid", record.uid)
-        if uid != record.uid:
-            raise Conflict(f"{resource[1]} {key}: uid is {record.uid}, not {uid}")
         merged = merge_patch(record.plain, patch.body)
         return self.update(record, merged, "status" if patch.subresource else "main")
 
@@ -131,10 +155,8 @@ class ApiServer:
         """Write a changed object. Only the part that is written counts; no change is no write."""
         before, resource = record.plain, record.resource
         after = self._writable(record, plain, part)
-        if part == "main":
-            admission.check_update(resource, before, after)
-        if self._validate is not None and resource in CUSTOM:
-            after = self._validate(resource, before, after)
+        if self._checked:
+            after = self._approved(resource, before, after, part)
         if after == before:
             return record
         if part == "main" and resource in GENERATIONS and _content(after) != _content(before):
@@ -143,21 +165,27 @@ class ApiServer:
             return self.store.remove(record, after)
         return self.store.put(resource, after)
 
+    def _approved(self, resource: Resource, before: Plain, after: Plain, part: Literal["main", "status"]) -> Plain:
+        """A changed object with its defaults; raises what is wrong with it."""
+        if part == "main":
+            after = admission.filled_in_again(resource, before, after)
+            check_change(resource, before, after)
+        else:
+            after = admission.with_allocatable(after) if resource == NODE else after
+            check_status(resource, before, after)
+        if self._validate is not None and resource in CUSTOM:
+            after = self._validate(resource, before, after)
+        return after
+
     def _writable(self, record: Record, plain: Plain, part: Literal["main", "status"]) -> Plain:
         before = record.plain
         if part == "status":
             if record.resource not in STATUS:
                 raise NotFound(f"{record.resource[1]} has no status subresource")
-            return _with_or_without(before, "status", plain.get("status"))
-        meta = dict(plain.get("metadata") or {})
-        for name in (*_SERVER_OWNED, "deletionGracePeriodSeconds", "resourceVersion"):
-            if name in record.meta:
-                meta[name] = record.meta[name]
-            else:
-                meta.pop(name, None)
-        for name in ("labels", "annotations", "finalizers", "ownerReferences"):
-            if not meta.get(name):
-                meta.pop(name, None)
+            after = _with_or_without(before, "status", plain.get("status"))
+            same = record.resource not in _META_WITH_STATUS or plain["metadata"] is record.meta
+            return after if same else {**after, "metadata": _writable_meta(record, plain)}
+        meta = _writable_meta(record, plain)
         after = {**plain, "metadata": meta, "apiVersion": before["apiVersion"], "kind": before["kind"]}
         return _with_or_without(after, "status", before.get("status")) if record.resource in STATUS else after
 
@@ -218,6 +246,20 @@ def with_condition(status: Plain, condition: Plain, now: str) -> Plain:
     else:
         conditions.append({**condition, "lastTransitionTime": now})
     return {**status, "conditions": conditions}
+
+
+def _writable_meta(record: Record, plain: Plain) -> Plain:
+    """Metadata as a write leaves it: what the server owns stays."""
+    meta = dict(plain.get("metadata") or {})
+    for name in (*_SERVER_OWNED, "deletionGracePeriodSeconds", "resourceVersion"):
+        if name in record.meta:
+            meta[name] = record.meta[name]
+        else:
+            meta.pop(name, None)
+    for name in ("labels", "annotations", "finalizers", "ownerReferences"):
+        if not meta.get(name):
+            meta.pop(name, None)
+    return meta
 
 
 def _content(plain: Plain) -> Plain:

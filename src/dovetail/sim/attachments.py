@@ -56,7 +56,8 @@ class Attachments(Agent[tuple[str, str]]):
                 spec = {"attacher": driver, "nodeName": node, "source": {"persistentVolumeName": name}}
                 meta = {"name": _name(node, name).name}
                 plain = {"apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": meta, "spec": spec}
-                self.api.create(_ATTACHMENTS, {**plain, "status": {"attached": True}})
+                made = self.api.create(_ATTACHMENTS, plain)
+                self.api.update(made, {**made.plain, "status": {"attached": True}}, "status")
         elif attached is not None and key not in self._leaving:
             self._leaving.add(key)
             self.later(self._delay(volume), self._detached, key)

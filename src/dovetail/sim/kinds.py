@@ -65,6 +65,7 @@ STATUS = GENERATIONS | {
     NAMESPACE,
     resource_of(kinds.PERSISTENT_VOLUME),
     resource_of(kinds.PERSISTENT_VOLUME_CLAIM),
+    resource_of(kinds.VOLUME_ATTACHMENT),
 }
 """Kinds with a status subresource."""
 

@@ -11,6 +11,7 @@ from typing import Generic, TypeVar
 from dovetail.model.kinds import Kind
 from dovetail.model.wire import KubeObject
 from dovetail.ports.cluster import Change, ChangeType
+from dovetail.ports.errors import Unavailable
 from dovetail.sim.loop import pause
 from dovetail.sim.selectors import Selects
 from dovetail.sim.store import Record, Step, Store, Table
@@ -81,6 +82,8 @@ class WatchStream(AsyncIterator[Change[T]], Generic[T]):
         if self._since in ("", "0"):
             self._initial = [record for record in self._table.objects.values() if self._selects(record.plain)]
             self._position = self._table.position(self._store.version)
+        elif not self._since.isdigit():
+            raise Unavailable(f"{self._since!r} is not a resource version")
         else:
             self._position = self._table.position(int(self._since))
 

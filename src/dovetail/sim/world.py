@@ -24,6 +24,9 @@ from dovetail.sim.apiserver import ApiServer, Validator
 from dovetail.sim.attachments import Attachments
 from dovetail.sim.binder import Binder
 from dovetail.sim.budgets import Budgets
+from dovetail.sim.cloud.client import CloudClient
+from dovetail.sim.cloud.machines import CloudNodeController, Machines
+from dovetail.sim.cloud.service import CloudOptions, SimulatedCloud
 from dovetail.sim.daemons import DaemonSets
 from dovetail.sim.eventlog import LogEntry
 from dovetail.sim.eviction import evict
@@ -31,6 +34,7 @@ from dovetail.sim.garbage import OwnerCollector, PodCollector
 from dovetail.sim.jobs import Jobs
 from dovetail.sim.kinds import resource_of, resource_of_plain
 from dovetail.sim.kubelet import Kubelet, KubeletTiming
+from dovetail.sim.listing import view
 from dovetail.sim.loop import EPOCH, VirtualClock, pause
 from dovetail.sim.mishaps import Mishaps
 from dovetail.sim.nodelife import NodeLifecycle, TaintEviction
@@ -73,6 +77,7 @@ class WorldOptions:
     seed: int = 0
     call_time: Span = (0.002, 0.01)
     watch_delay: float = 0.01
+    cache_lag: float = 0.0  # how old a list at resource version 0 may be
     bookmark_every: float = 60.0
     watch_lifetime: Span = (300.0, 600.0)
     history_limit: int = 10_000
@@ -80,6 +85,7 @@ class WorldOptions:
     keeps_log: bool = True  # a long life does without
     kubelet: KubeletTiming = field(default_factory=KubeletTiming)
     volume_detach: Span = (1.0, 4.0)
+    cloud: CloudOptions = field(default_factory=CloudOptions)
 
 
 class World:
@@ -103,11 +109,15 @@ class World:
         self.api = ApiServer(self.store, random.Random(f"{seed}/objects"), validate)  # noqa: S311 - as above
         self.kubelet = Kubelet(self.api, seed, self.options.kubelet)
         self.node_lifecycle = NodeLifecycle(self.api, seed)
-        self.mishaps = Mishaps(self.api, seed, self.kubelet, self.node_lifecycle)
+        self.cloud = SimulatedCloud(self.clock, self.store.loop.time, self.options.cloud)
+        self.mishaps = Mishaps(self.api, seed, self.cloud, self.kubelet, self.node_lifecycle)
+        machines = Machines(self.api, seed, self.cloud, self.kubelet, self.node_lifecycle)
         self.agents: tuple[Agent[Any], ...] = (
             self.kubelet,
             self.node_lifecycle,
             self.mishaps,
+            machines,
+            *((CloudNodeController(self.api, seed, self.cloud),) if self.options.cloud.deletes_nodes else ()),
             TaintEviction(self.api, seed),
             OwnerCollector(self.api, seed),
             PodCollector(self.api, seed),
@@ -141,7 +151,11 @@ class World:
 
     async def list(self, kind: Kind[T], options: ListOptions = _EVERYTHING) -> Listing[T]:
         """Every object of the kind, by namespace and name."""
-        await self._enter("list", kind, None)
+        await self.enter("list", kind, None)
+        if options.resource_version or options.exact:
+            found = view(self.store, self.store.table(resource_of(kind)), options, self.options.cache_lag)
+            items, unreadable = self._look_up(kind, _selects(options), found.records)
+            return Listing(items, str(found.version), unreadable)
         if options != _EVERYTHING:
             items, unreadable = self._look_up(kind, _selects(options), self._indexed(kind, options))
             return Listing(items, str(self.store.version), unreadable)
@@ -173,7 +187,7 @@ class World:
         """Changes after `since`."""
 
         async def opened() -> WatchTerms:
-            await self._enter("watch", kind, None)
+            await self.enter("watch", kind, None)
             lifetime = self._rng.uniform(*self.options.watch_lifetime)
             return WatchTerms(self.options.watch_delay, self.options.bookmark_every, lifetime)
 
@@ -182,44 +196,49 @@ class World:
 
     async def get(self, kind: Kind[T], key: Key) -> T:
         """One object."""
-        await self._enter("get", kind, key)
+        await self.enter("get", kind, key)
         return _readable(self.api.get(resource_of(kind), key), kind)
 
     async def create(self, kind: Kind[T], value: T) -> T:
         """Create it."""
-        await self._enter("create", kind, value.key)
+        await self.enter("create", kind, value.key)
         record = self.api.create(resource_of(kind), codec.to_plain(kind, value))
-        await self._leave("create", kind, record.key)
+        await self.leave("create", kind, record.key)
         return _readable(record, kind)
 
     async def patch(self, kind: Kind[T], key: Key, patch: Patch) -> T:
         """Merge a patch."""
-        await self._enter("patch", kind, key, patch)
+        await self.enter("patch", kind, key, patch)
         record = self.api.patch(resource_of(kind), key, patch)
-        await self._leave("patch", kind, key)
+        await self.leave("patch", kind, key)
         return _readable(record, kind)
 
     async def delete(self, kind: Kind[T], key: Key, deletion: Deletion = _PLAINLY) -> None:
         """Ask for deletion."""
-        await self._enter("delete", kind, key)
+        await self.enter("delete", kind, key)
         self.api.delete(resource_of(kind), key, deletion)
-        await self._leave("delete", kind, key)
+        await self.leave("delete", kind, key)
 
     async def evict(self, pod: Pod) -> None:
         """Evict, if the budgets allow it."""
-        await self._enter("evict", "Pod", pod.key)
+        await self.enter("evict", "Pod", pod.key)
         evict(self.api, pod.key, pod.metadata.uid)
-        await self._leave("evict", "Pod", pod.key)
+        await self.leave("evict", "Pod", pod.key)
 
-    async def _enter(self, operation: str, kind: object, key: Key | None, patch: Patch | None = None) -> None:
+    async def enter(self, operation: str, kind: object, key: Key | None, patch: Patch | None = None) -> None:
         """The gate: every call takes a moment, and may be interfered with."""
         await pause(self.store.loop, self._rng.uniform(*self.options.call_time))
         if self.interference is not None:
             await self.interference.before(Call(operation, str(kind), key, patch))
 
-    async def _leave(self, operation: str, kind: object, key: Key | None) -> None:
+    async def leave(self, operation: str, kind: object, key: Key | None) -> None:
+        """The gate on the way back: an error raised here hides what took effect."""
         if self.interference is not None:
             await self.interference.after(Call(operation, str(kind), key))
+
+    def cloud_client(self) -> CloudClient:
+        """The cloud this cluster runs in, through the same gate."""
+        return CloudClient(self.cloud, self)
 
     # -- for stories, tests and views: no time passes, nothing interferes
 
@@ -231,6 +250,11 @@ class World:
         if self.store.find(resource, key) is None:
             return self.api.create(resource, plain)
         return self.api.patch(resource, key, Patch(plain))
+
+    def apply_unchecked(self, plain: Plain) -> Record:
+        """The same without any check: what this server refuses, a later one may store."""
+        with self.api.unchecked():
+            return self.apply(plain)
 
     def values(self, kind: Kind[T]) -> tuple[T, ...]:
         """Every readable object of a kind, oldest first."""

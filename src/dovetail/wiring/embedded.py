@@ -4,33 +4,12 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
-from typing import Any
 
-from dovetail.manifest.defaults import with_defaults
-from dovetail.manifest.schema import schema_of
-from dovetail.manifest.validation import faults_of, scope_of
 from dovetail.observe.metrics import PrometheusMetrics, UnseenMetrics
-from dovetail.ports.errors import Invalid
 from dovetail.settings import Settings
 from dovetail.sim.world import World, WorldOptions
 from dovetail.wiring.parts import Parts, assemble, keeping
-
-Plain = dict[str, Any]
-
-
-def admit(_resource: object, before: Plain | None, after: Plain) -> Plain:
-    """What the schema of a custom resource does on a real API server: refuse with every fault, or fill in defaults."""
-    if before is not None and before.get("spec") == after.get("spec"):
-        return after
-    scope = scope_of(after["apiVersion"], after["kind"])
-    if scope is None:
-        return after
-    faults = faults_of(after, before).faults
-    if faults:
-        name = after["metadata"].get("name", "")
-        raise Invalid(f"{scope.kind} {name} is invalid: {'; '.join(map(str, faults))}", faults)
-    filled: Plain = with_defaults(schema_of(scope), after)
-    return filled
+from dovetail.wiring.schema_admission import admit
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
 
 from dovetail.cloud.kwok.provider import KwokProvider
 from dovetail.controllers.context import Ports
@@ -21,7 +22,10 @@ from dovetail.runtime.backoff import Backoff
 from dovetail.runtime.gate import Gate, GatedCloud, GatedCluster
 from dovetail.runtime.lenient import LenientCluster
 from dovetail.settings import Settings
-from dovetail.wiring.supply import Supplier, find_supply
+from dovetail.wiring.supply import SimulatedCluster, Supplier, find_supply
+
+if TYPE_CHECKING:
+    from dovetail.sim.cloud.provider import SimulatedProvider
 
 log = logging.getLogger(__name__)
 
@@ -51,10 +55,10 @@ class Parts:
             await self.supplier.aclose()
 
     @property
-    def provider(self) -> KwokProvider:
-        """The provider, where instances are simulated."""
-        assert isinstance(self.supplier, KwokProvider)
-        return self.supplier
+    def provider(self) -> "SimulatedProvider[KwokProvider]":
+        """The provider, where the cloud is simulated."""
+        assert not isinstance(self.supplier, KwokProvider), "the cluster runs in no simulated cloud"
+        return cast("SimulatedProvider[KwokProvider]", self.supplier)
 
     def missing(self) -> tuple[str, ...]:
         """What is not there yet to act upon, or no longer. One that stands by is ready: it need not know anything."""
@@ -91,8 +95,9 @@ def assemble(
         gate.close("dry run")
     else:
         gate.open()
+    cloud = cluster.cloud_client() if isinstance(cluster, SimulatedCluster) else None
     cluster = (LenientCluster if settings.dry_run else GatedCluster)(cluster, gate)
-    supply = find_supply(cluster, clock, settings, metrics)
+    supply = find_supply(cluster, clock, settings, metrics, cloud)
     recorder = EventRecorder(cluster, clock, metrics=metrics)
     gated = GatedCloud(supply.supplier, gate)
     seen = not isinstance(metrics, UnseenMetrics)

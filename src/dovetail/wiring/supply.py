@@ -1,12 +1,15 @@
 """Constructs the provider that the settings ask for, and what comes with it."""
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from dovetail.cloud.kwok.catalog import select_catalog
 from dovetail.cloud.kwok.classes import WatchedClasses
 from dovetail.cloud.kwok.interruptions import StagedInterruptions
+from dovetail.cloud.kwok.node import build_node
 from dovetail.cloud.kwok.provider import KwokProvider
+from dovetail.model.labels import HOSTNAME
+from dovetail.model.nodeclaim import NodeClaim
 from dovetail.ports.clock import Clock
 from dovetail.ports.cloud import CloudProvider, NodeClassKeeper
 from dovetail.ports.cluster import Cluster
@@ -14,6 +17,10 @@ from dovetail.ports.errors import CloudError
 from dovetail.ports.interruption import InterruptionSource
 from dovetail.ports.metrics import Metrics, NoMetrics
 from dovetail.settings import Settings
+
+if TYPE_CHECKING:
+    from dovetail.sim.cloud.client import CloudClient
+    from dovetail.sim.cloud.provider import SimulatedProvider
 
 
 class ProviderUnusable(CloudError):
@@ -45,13 +52,59 @@ class Supply:
     keeper: NodeClassKeeper | None = None
 
 
-def find_supply(cluster: Cluster, clock: Clock, settings: Settings, metrics: Metrics | None = None) -> Supply:
-    """The provider the settings ask for; `ProviderUnusable` if it cannot work."""
+@runtime_checkable
+class SimulatedCluster(Protocol):
+    """A cluster that runs in a simulated cloud."""
+
+    def cloud_client(self) -> "CloudClient":
+        """The cloud it runs in."""
+        ...
+
+
+def find_supply(
+    cluster: Cluster,
+    clock: Clock,
+    settings: Settings,
+    metrics: Metrics | None = None,
+    cloud: "CloudClient | None" = None,
+) -> Supply:
+    """The provider the settings ask for; `ProviderUnusable` if it cannot work.
+
+    In a simulated cloud the instances of the kwok provider are the cloud's; otherwise they are Nodes.
+    """
     if settings.provider == "aws":
         return _aws_supply(cluster, clock, settings, metrics or NoMetrics())
-    provider = KwokProvider(cluster, select_catalog(settings.catalog, settings.instance_types_file_path), clock)
+    kwok = KwokProvider(cluster, select_catalog(settings.catalog, settings.instance_types_file_path), clock)
+    provider: Supplier = kwok if cloud is None else simulated(cloud, kwok)
     staged = (StagedInterruptions(cluster, clock),)
     return Supply(supplier=provider, interruptions=staged, keeper=WatchedClasses())
+
+
+def simulated(cloud: "CloudClient", kwok: KwokProvider) -> "SimulatedProvider[KwokProvider]":
+    """Instances of the simulated cloud, chosen and described as those of the kwok provider."""
+    from dovetail.sim.cloud.instances import LaunchRequest  # noqa: PLC0415 - only where there is a simulated cloud
+    from dovetail.sim.cloud.provider import SimulatedProvider  # noqa: PLC0415 - as above
+
+    async def choose(claim: NodeClaim) -> LaunchRequest:
+        choice, node_class = await kwok.choose(claim)
+        node, delay = build_node(claim, choice), node_class.spec.node_registration_delay
+        return LaunchRequest(
+            token=claim.metadata.uid,
+            name=node.name,
+            claim=claim.name,
+            nodepool=claim.nodepool_name,
+            instance_type=choice.instance_type.name,
+            zone=choice.offering.zone,
+            capacity_type=choice.offering.capacity_type,
+            price=choice.offering.price,
+            tags={key: value for key, value in node.metadata.labels.items() if key != HOSTNAME},
+            annotations=node.metadata.annotations,
+            capacity=node.status.capacity,
+            allocatable=node.status.allocatable,
+            registration_delay=delay.span.total_seconds() if delay is not None else 0.0,
+        )
+
+    return SimulatedProvider(cloud, kwok, choose)
 
 
 def _aws_supply(cluster: Cluster, clock: Clock, settings: Settings, metrics: Metrics) -> Supply:

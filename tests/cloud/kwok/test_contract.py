@@ -2,7 +2,7 @@
 
 import pytest
 
-from contract.providers import CASES, Supply
+from contract.providers import CASES, LostAnswers, Supply
 from contract.suite import title
 from dovetail.cloud.kwok.catalog import select_catalog
 from dovetail.cloud.kwok.provider import KwokProvider
@@ -22,6 +22,9 @@ class KwokSupply(Supply):
 
     async def remove_class(self):
         await self.cluster.delete(KWOK_NODE_CLASS, Key("", "default"))
+
+    async def lose_answers(self, launches):
+        self.cluster.interference = LostAnswers(launches, "create", "Node")
 
 
 def make(world):

@@ -1,7 +1,7 @@
-"""Builds the control plane of the e2e suite from its Go modules, once per machine.
+"""Builds what the e2e suite runs from Go modules, once per machine: the control plane, and Karpenter as a peer.
 
-The versions are those of the go.mod files in the directories beside this script; go.sum pins every byte. What comes out
-lands in `$DOVETAIL_E2E_CACHE/<key>` (default `~/.cache/dovetail-e2e`). The key follows from the modules and the recipe
+The versions are those of the go.mod files in the directories beside this script; go.sum pins every byte. Each of them
+lands in `$DOVETAIL_E2E_CACHE/<key>` (default `~/.cache/dovetail-e2e`). A key follows from its modules and the recipe
 below, so a changed version is built anew and an unchanged one costs nothing. Nothing is installed elsewhere.
 """
 
@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-MODULES = ("etcd", "kwok", "kubernetes")
+ENVIRONMENT = {"CGO_ENABLED": "0", "GOWORK": "off", "GOFLAGS": ""}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -34,21 +34,48 @@ class Component:
     package: str
 
 
-# The small ones first: a machine that cannot build at all says so within seconds.
-COMPONENTS = (
-    Component("etcd", "etcd", "go.etcd.io/etcd/server/v3"),
-    Component("kwok", "kwok", "sigs.k8s.io/kwok/cmd/kwok"),
-    Component("kube-apiserver", "kubernetes", "k8s.io/kubernetes/cmd/kube-apiserver"),
-    Component("kube-controller-manager", "kubernetes", "k8s.io/kubernetes/cmd/kube-controller-manager"),
-    Component("kube-scheduler", "kubernetes", "k8s.io/kubernetes/cmd/kube-scheduler"),
-    Component("kubectl", "kubernetes", "k8s.io/kubernetes/cmd/kubectl"),
+@dataclasses.dataclass(frozen=True, slots=True)
+class Recipe:
+    """What is built together into one directory; `pinned` is the module whose version names the directory."""
+
+    title: str
+    pinned: str
+    modules: tuple[str, ...]
+    components: tuple[Component, ...]
+    manifests: tuple[str, ...] = ()
+
+
+CONTROL_PLANE = Recipe(
+    "the control plane",
+    "k8s.io/kubernetes",
+    ("etcd", "kwok", "kubernetes"),
+    (  # The small ones first: a machine that cannot build at all says so within seconds.
+        Component("etcd", "etcd", "go.etcd.io/etcd/server/v3"),
+        Component("kwok", "kwok", "sigs.k8s.io/kwok/cmd/kwok"),
+        Component("kube-apiserver", "kubernetes", "k8s.io/kubernetes/cmd/kube-apiserver"),
+        Component("kube-controller-manager", "kubernetes", "k8s.io/kubernetes/cmd/kube-controller-manager"),
+        Component("kube-scheduler", "kubernetes", "k8s.io/kubernetes/cmd/kube-scheduler"),
+        Component("kubectl", "kubernetes", "k8s.io/kubernetes/cmd/kubectl"),
+    ),
 )
+KARPENTER = Recipe(
+    "Karpenter",
+    "sigs.k8s.io/karpenter",
+    ("karpenter",),
+    (
+        Component("karpenter", "karpenter", "sigs.k8s.io/karpenter/kwok"),
+        Component("karpenter-regression", "karpenter", "sigs.k8s.io/karpenter/test/suites/regression"),
+    ),
+    manifests=("pkg/apis/crds", "kwok/apis/crds"),  # copied into `crds`
+)
+RECIPES = (CONTROL_PLANE, KARPENTER)
 
 
-def kubernetes_version() -> str:
-    """The pinned Kubernetes release, such as `v1.35.8`."""
-    found = re.search(r"k8s\.io/kubernetes (v[\d.]+)", (HERE / "kubernetes" / "go.mod").read_text())
-    assert found, "kubernetes/go.mod requires k8s.io/kubernetes"
+def version(recipe: Recipe = CONTROL_PLANE) -> str:
+    """The pinned release, such as `v1.35.8`."""
+    text = (HERE / recipe.modules[-1] / "go.mod").read_text()
+    found = re.search(rf"{re.escape(recipe.pinned)} (v[\d.]+)", text)
+    assert found, f"{recipe.modules[-1]}/go.mod requires {recipe.pinned}"
     return found[1]
 
 
@@ -56,21 +83,23 @@ def build_flags(component: Component) -> tuple[str, ...]:
     """The flags of `go build`; two packages at a time keep the peak of memory near 2 GB."""
     link = ["-s", "-w"]
     if component.module == "kubernetes":  # otherwise the server calls itself v0.0.0
-        version = kubernetes_version()
-        major, minor = version.removeprefix("v").split(".")[:2]
-        stamp = {"gitVersion": version, "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
+        release = version()
+        major, minor = release.removeprefix("v").split(".")[:2]
+        stamp = {"gitVersion": release, "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
         link += [f"-X k8s.io/component-base/version.{name}={value}" for name, value in stamp.items()]
     return ("-p", "2", "-trimpath", "-buildvcs=false", "-mod=readonly", f"-ldflags={' '.join(link)}")
 
 
-def cache_key() -> str:
+def cache_key(recipe: Recipe = CONTROL_PLANE) -> str:
     """Names what is built: modules, sums, packages, flags and the kind of machine."""
-    recipe = [(*dataclasses.astuple(component), *build_flags(component)) for component in COMPONENTS]
-    digest = hashlib.sha256(json.dumps([platform.system(), platform.machine(), recipe]).encode())
-    for module in MODULES:
+    steps = [(*dataclasses.astuple(component), *build_flags(component)) for component in recipe.components]
+    recipe_text = json.dumps([platform.system(), platform.machine(), [*steps, *recipe.manifests]])
+    digest = hashlib.sha256(recipe_text.encode())
+    for module in recipe.modules:
         for name in ("go.mod", "go.sum"):
             digest.update((HERE / module / name).read_bytes())
-    return f"{kubernetes_version()}-{digest.hexdigest()[:12]}"
+    prefix = "" if recipe is CONTROL_PLANE else "karpenter-"
+    return f"{prefix}{version(recipe)}-{digest.hexdigest()[:12]}"
 
 
 def cache_root() -> Path:
@@ -78,14 +107,14 @@ def cache_root() -> Path:
     return Path(os.environ.get("DOVETAIL_E2E_CACHE") or Path.home() / ".cache" / "dovetail-e2e")
 
 
-def binaries_dir() -> Path:
-    """Where the binaries of the present recipe are, or will be."""
-    return cache_root() / cache_key()
+def binaries_dir(recipe: Recipe = CONTROL_PLANE) -> Path:
+    """Where the binaries of a recipe are, or will be."""
+    return cache_root() / cache_key(recipe)
 
 
-def is_built() -> bool:
-    """Whether every binary of the present recipe is there; the directory appears complete or not at all."""
-    return all(os.access(binaries_dir() / component.name, os.X_OK) for component in COMPONENTS)
+def is_built(recipe: Recipe = CONTROL_PLANE) -> bool:
+    """Whether every binary of a recipe is there; the directory appears complete or not at all."""
+    return all(os.access(binaries_dir(recipe) / component.name, os.X_OK) for component in recipe.components)
 
 
 def is_required() -> bool:
@@ -114,24 +143,39 @@ def one_builder(root: Path) -> Iterator[None]:
 
 def build(component: Component, into: Path) -> None:
     """Compile one component, statically, against the pinned module graph."""
-    command = ["go", "build", *build_flags(component), "-o", str(into / component.name), component.package]
-    environment = os.environ | {"CGO_ENABLED": "0", "GOWORK": "off", "GOFLAGS": ""}
-    subprocess.run(command, cwd=HERE / component.module, env=environment, check=True)
+    verb = ("test", "-c") if "/test/" in component.package else ("build",)
+    command = ["go", *verb, *build_flags(component), "-o", str(into / component.name), component.package]
+    subprocess.run(command, cwd=HERE / component.module, env=os.environ | ENVIRONMENT, check=True)
 
 
-def build_all() -> None:
+def copy_manifests(recipe: Recipe, into: Path) -> None:
+    """Copy the CRDs of the pinned module beside its binaries."""
+    command = ["go", "list", "-mod=readonly", "-m", "-f", "{{.Dir}}", recipe.pinned]
+    listed = subprocess.run(
+        command, cwd=HERE / recipe.modules[-1], env=os.environ | ENVIRONMENT, check=True, capture_output=True, text=True
+    )
+    into.mkdir()
+    for directory in recipe.manifests:
+        for each in sorted(Path(listed.stdout.strip(), directory).glob("*.yaml")):
+            (into / each.name).write_bytes(each.read_bytes())  # the module's own files are read-only
+
+
+def build_all(recipe: Recipe) -> None:
     """Build every component beside the final place, then move the whole into it."""
     began = time.monotonic()
-    target = binaries_dir()
+    target = binaries_dir(recipe)
+    count = len(recipe.components)
     with tempfile.TemporaryDirectory(prefix=".building-", dir=cache_root()) as scratch:
         into = Path(scratch) / "bin"
         into.mkdir()
-        for number, component in enumerate(COMPONENTS, start=1):
+        for number, component in enumerate(recipe.components, start=1):
             started = time.monotonic()
-            say(f"[{number}/{len(COMPONENTS)}] {component.name} ...")
+            say(f"[{number}/{count}] {component.name} ...")
             build(component, into)
             size = (into / component.name).stat().st_size / 1e6
-            say(f"[{number}/{len(COMPONENTS)}] {component.name}: {size:.0f} MB in {time.monotonic() - started:.0f} s")
+            say(f"[{number}/{count}] {component.name}: {size:.0f} MB in {time.monotonic() - started:.0f} s")
+        if recipe.manifests:
+            copy_manifests(recipe, into / "crds")
         shutil.rmtree(target, ignore_errors=True)  # an incomplete one, or `is_built` would have said so
         into.rename(target)
     say(f"built in {time.monotonic() - began:.0f} s: {target}")
@@ -139,20 +183,25 @@ def build_all() -> None:
 
 def main() -> int:
     """Build unless built. Exit 0 without Go on a desk, where the suite then skips; 1 where it may not skip."""
-    if is_built():
-        say(f"up to date: {binaries_dir()}")
+    return max(build_once(recipe) for recipe in RECIPES)
+
+
+def build_once(recipe: Recipe) -> int:
+    """Build one recipe unless it is built; the exit code."""
+    if is_built(recipe):
+        say(f"up to date: {binaries_dir(recipe)}")
         return 0
     if shutil.which("go") is None:
-        say("Go is not installed (https://go.dev/dl, 1.26 or newer); the control plane cannot be built.")
+        say(f"Go is not installed (https://go.dev/dl, 1.26 or newer); {recipe.title} cannot be built.")
         say("the e2e suite may not be skipped here: failing" if is_required() else "the e2e suite will be skipped")
         return 1 if is_required() else 0
-    say(f"first run on this machine: building {kubernetes_version()}; this takes about ten minutes on two cores")
+    say(f"first run on this machine: building {recipe.title} {version(recipe)}; this takes minutes on two cores")
     try:
         with one_builder(cache_root()):
-            if not is_built():
-                build_all()
+            if not is_built(recipe):
+                build_all(recipe)
     except subprocess.CalledProcessError as failure:
-        say(f"go build failed with exit code {failure.returncode}; its words are above")
+        say(f"go failed with exit code {failure.returncode}; its words are above")
         return 1
     return 0
 

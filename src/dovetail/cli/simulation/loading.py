@@ -1,6 +1,5 @@
 """From what was typed to what is run: the scenario's file, the files it names, and the variants that were asked for."""
 
-import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -20,6 +19,7 @@ from dovetail.cli.simulation.variants import (
 )
 from dovetail.manifest.codec import to_plain
 from dovetail.manifest.documents import read_documents
+from dovetail.manifest.input_file import InputUnreadable, read_text
 from dovetail.manifest.snapshot_file import SnapshotInvalid, read_snapshot_file
 from dovetail.model.kinds import NODE_POOL
 from dovetail.model.wire import Fault
@@ -33,7 +33,7 @@ MOST_SEEDS = 10_000
 
 def load(source: Path) -> tuple[dict[str, Any], str, Path]:
     """The document of a scenario, its name, and the folder that its file names start from."""
-    text = sys.stdin.read() if str(source) == "-" else _text(source, "", source)
+    text = _text(source, "", source)
     documents = list(read_documents(text, str(source)))
     faults = [fault for each in documents for fault in each.faults]
     if not faults and len(documents) != 1:
@@ -86,17 +86,12 @@ def _include(spec: dict[str, Any], folder: Path) -> list[Fault]:
 def _text(file: Path, path: str, name: object) -> str:
     """What a file says; `ScenarioInvalid` names the field that names it."""
     try:
-        return file.read_text(encoding="utf-8")
-    except OSError as error:
-        raise ScenarioInvalid([_unreadable(path, name, error)]) from error
-    except UnicodeDecodeError as error:
-        why = f"cannot read {str(name)!r}: it is no text in UTF-8, from byte {error.start} on; save it as UTF-8"
-        raise ScenarioInvalid([Fault(path, why)]) from error
-
-
-def _unreadable(path: str, name: object, error: OSError) -> Fault:
-    remedy = "files are named from the scenario's own place" if path else "check the path"
-    return Fault(path, f"cannot read {str(name)!r}: {error.strerror or error}", remedy=remedy)
+        return read_text(file)
+    except InputUnreadable as error:
+        remedy = error.remedy
+        if path and remedy == "check the path":
+            remedy = "files are named from the scenario's own place"
+        raise ScenarioInvalid([Fault(path, f"{str(name)!r} {error.problem}", remedy=remedy)]) from error
 
 
 def _begin_with(spec: dict[str, Any], folder: Path) -> list[Fault]:
@@ -107,9 +102,7 @@ def _begin_with(spec: dict[str, Any], folder: Path) -> list[Fault]:
     try:
         snapshot = read_snapshot_file(source)
     except SnapshotInvalid as error:
-        return [Fault(f"spec.snapshot: {each.path}", each.problem) for each in error.faults]
-    except OSError as error:
-        return [_unreadable("spec.snapshot", spec["snapshot"], error)]
+        return [Fault(f"spec.snapshot: {each.path}", each.problem, remedy=each.remedy) for each in error.faults]
     spec["snapshot"] = str(source.resolve())
     spec.setdefault("start", snapshot.at)
     objects = spec.get("objects") or []

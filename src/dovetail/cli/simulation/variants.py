@@ -13,9 +13,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import yaml
-
 from dovetail.cli.simulation.examining import examined
+from dovetail.manifest.safe_yaml import YamlInvalid, read_yaml
 from dovetail.model.wire import Fault
 from dovetail.sim.scenario.document import Scenario, named
 from dovetail.sim.scenario.reading import ScenarioInvalid
@@ -60,9 +59,9 @@ def read_setting(text: str, option: str = "--set") -> Setting:
     if kind != "scenario" and not found["name"]:
         raise _unclear(option, text, f"does not say which {kind}; write {kind}/NAME.{found['path']}")
     try:
-        read = yaml.safe_load(value)
-    except yaml.YAMLError as error:
-        raise _unclear(option, text, f"{value!r} is no YAML; put it in quotes") from error
+        read = read_yaml(value).content
+    except YamlInvalid as error:
+        raise _unclear(option, text, f"{value!r} is no YAML: {error.problem}; put it in quotes") from error
     return Setting(kind, found["name"] or "", _steps(option, text, found["path"]), read, text, option)
 
 
@@ -180,7 +179,8 @@ def _apply(spec: dict[str, Any], setting: Setting) -> None:
             raise _unclear(setting.option, setting.text, why)
         _set(spec, setting.path, setting)
         return
-    objects = [each for each in spec.get("objects") or () if isinstance(each, dict)]
+    written = spec.get("objects")
+    objects = [each for each in written if isinstance(each, dict)] if isinstance(written, list) else []
     for plain in objects:
         if named(plain) and (plain["kind"].lower(), plain["metadata"]["name"]) == (setting.kind, setting.name):
             _set(plain, setting.path, setting)

@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 import typer
 
 from dovetail.cli.dashboard_documents import make_page
+from dovetail.cli.safe_output import echo
 from dovetail.cli.story.performance import Plan, Stage
 from dovetail.dashboard.board import Board, keep_publishing
 from dovetail.observe.endpoints import PortUnusable
@@ -40,7 +41,7 @@ class DemoPage:
         """Go on until Ctrl-C, if that was asked for."""
         if not self.stays:
             return
-        typer.echo(f"The page stays at {self.address} until Ctrl-C.", err=True)
+        echo(f"The page stays at {self.address} until Ctrl-C.", err=True)
         ended = threading.Event()
         before = {number: signal.signal(number, lambda *_: ended.set()) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
@@ -66,7 +67,7 @@ def demo_page(plan: Plan, port: int | None, *, live: bool) -> Iterator[DemoPage]
                 yield DemoPage(ledger, address, board, stays=port is not None)
                 return
         except PortUnusable as error:
-            typer.echo(f"{'Error: ' * (port is not None)}{error}", err=True)
+            echo(f"{'Error: ' * (port is not None)}{error}", err=True)
             if port is not None:
                 raise typer.Exit(2) from None
     yield DemoPage(plan.ledger)

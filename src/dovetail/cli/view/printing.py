@@ -1,16 +1,16 @@
 """How commands that look print: one document as JSON or YAML, or as text for people, in a terminal or a pipe."""
 
 import io
-import json
 import sys
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
-import yaml
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+from dovetail.cli.safe_output import echo, json_text, make_console, yaml_text
 
 WIDEST = 4000  # a pipe has no width of its own
 
@@ -18,15 +18,15 @@ WIDEST = 4000  # a pipe has no width of its own
 def print_document(document: Mapping[str, Any], output: str, as_text: Callable[[Console], None]) -> None:
     """Print in the form asked for; `as_text` draws it for people."""
     if output == "json":
-        sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+        echo(json_text(document))
     elif output == "yaml":
-        sys.stdout.write(yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=WIDEST))
+        echo(yaml_text(document), nl=False)
     elif sys.stdout.isatty():
-        as_text(Console(highlight=False, markup=False, emoji=False))
+        as_text(make_console())
     else:
         paper = io.StringIO()
-        as_text(Console(file=paper, width=WIDEST, color_system=None, highlight=False, markup=False, emoji=False))
-        sys.stdout.writelines(f"{line.rstrip()}\n" for line in paper.getvalue().splitlines())
+        as_text(make_console(file=paper, width=WIDEST, color_system=None))
+        echo("".join(f"{line.rstrip()}\n" for line in paper.getvalue().split("\n")).removesuffix("\n"), nl=False)
 
 
 def plain_table(*headings: str) -> Table:

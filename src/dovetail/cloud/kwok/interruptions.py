@@ -6,8 +6,10 @@ A label and not an annotation, so that the API server picks out the few nodes th
 label off again. What the label says and nobody knows is told in the log and taken off: it asks for nothing.
 """
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from datetime import timedelta
 
 from dovetail.cloud.kwok.labels import PROVIDER_PREFIX
@@ -21,6 +23,7 @@ from dovetail.ports.errors import Gone, NotFound
 from dovetail.ports.interruption import Delivery, Interruption, InterruptionKind
 
 SPOT_NOTICE = timedelta(minutes=2)
+_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0  # seconds
 _LABELLED = ListOptions(label_selector=INTERRUPT)
 _WITH_NOTICE = frozenset({InterruptionKind.SPOT_INTERRUPTED, InterruptionKind.CAPACITY_RESERVATION_INTERRUPTED})
 _KINDS = {str(kind): kind for kind in InterruptionKind}
@@ -59,17 +62,25 @@ class StagedInterruptions:
                 continue
 
     async def _labelled(self) -> AsyncIterator[Node]:
-        """Every labelled node, once; those that still are come again whenever a watch ends."""
+        """Every labelled node, once; those that still are come again whenever a watch ends.
+
+        A watch that ends at once and told nothing is followed by a pause, twice as long each time: an API server that
+        answers every watch with 410 is not asked without end.
+        """
+        pause = 0.0
         while True:
             listing = await self._cluster.list(NODE, _LABELLED)
             for node in listing.items:
                 yield node
-            try:
+            told, began_at = False, self._clock.now()
+            with suppress(Gone):
                 async for change in self._cluster.watch(NODE, listing.resource_version, _LABELLED):
+                    told = True
                     if change.type == "ADDED" and isinstance(change.object, Node):
                         yield change.object
-            except Gone:
-                continue
+            lasted = (self._clock.now() - began_at).total_seconds() >= _LONGEST_PAUSE
+            pause = 0.0 if told or lasted else min(max(_FIRST_PAUSE, pause * 2), _LONGEST_PAUSE)
+            await asyncio.sleep(pause)
 
     def _delivery(self, node: Node) -> Delivery:
         written = node.metadata.labels.get(INTERRUPT, "")

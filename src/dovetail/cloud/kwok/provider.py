@@ -99,6 +99,11 @@ class KwokProvider:
             return instance_of(existing)
 
     async def _launch(self, claim: NodeClaim) -> Instance:
+        choice, node_class = await self.choose(claim)
+        return instance_of(await self._start(claim, build_node(claim, choice), node_class))
+
+    async def choose(self, claim: NodeClaim) -> tuple[Choice, KWOKNodeClass]:
+        """The cheapest available offering for a claim; `InsufficientCapacity` or `NodeClassNotReady` if none."""
         node_class = await self._recent_class(claim.spec.node_class_ref)
         if node_class is None or node_class.deleting:
             raise InsufficientCapacity(f"KWOKNodeClass {claim.spec.node_class_ref.name!r} does not exist")
@@ -108,7 +113,7 @@ class KwokProvider:
         choice = find_cheapest(claim, self.availability.at(self._clock.now()), WELL_KNOWN | self._well_known)
         if isinstance(choice, str):
             raise InsufficientCapacity(choice)
-        return instance_of(await self._start(claim, build_node(claim, choice), node_class))
+        return choice, node_class
 
     async def terminate(self, claim: NodeClaim) -> None:
         """Delete the claim's Node. One that is deleted already holds no instance, whatever its finalizers wait for."""

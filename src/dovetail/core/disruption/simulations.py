@@ -40,6 +40,14 @@ class View:
         """Whether no pod is on its way to a node."""
         return not self.waiting and not any(pod.status.nominated_node_name for pod in self.snapshot.unbound_pods)
 
+    def sees_as(self, other: "View") -> bool:
+        """Whether both are of one snapshot, in which the same nodes are closed and the same preferences count."""
+        return (
+            self.snapshot is other.snapshot
+            and self.closed == other.closed
+            and self.respect_preferences == other.respect_preferences
+        )
+
 
 class Outcome(msgspec.Struct, frozen=True, eq=False, gc=False):
     """What the removal of a node would save an hour or why it stays, and what that was worked out from."""
@@ -81,7 +89,7 @@ class Simulations:
         if len(self.outcomes) > 2 * len(view.snapshot.nodes):
             self.outcomes.clear()  # nodes come and go
         other = self._latest.get(not consolidating)
-        if other is not None and other[0].snapshot is view.snapshot and other[0].closed == view.closed:
+        if other is not None and other[0].sees_as(view):
             self._kept.pop(consolidating, None)
             self._latest.pop(consolidating, None)
             return other[1]
@@ -170,7 +178,7 @@ def _comparable(before: View, after: View) -> bool:
 
 
 def _alike(before: ClusterNode, after: ClusterNode) -> bool:
-    """Whether a node differs in nothing but its pods, as far as the scheduler sees."""
+    """Whether a node differs in nothing but its pods, as far as the scheduler and the limits of its pool see."""
     return (
         before.launched
         and after.launched
@@ -181,4 +189,6 @@ def _alike(before: ClusterNode, after: ClusterNode) -> bool:
         and before.all_taints == after.all_taints
         and before.allocatable == after.allocatable
         and before.capacity == after.capacity
+        and before.record == after.record
+        and before.replaces == after.replaces
     )

@@ -1,6 +1,6 @@
 """What is left over when one of instance, NodeClaim and Node is gone behind our back.
 
-All three comparisons fail closed: an instance is left alone while it is young or may belong to a claim that does not
+All comparisons fail closed: an instance is left alone while it is young or may belong to a claim that does not
 know its instance yet, and whatever still reports Ready is proof that a list is wrong. Waits are Karpenter's.
 """
 
@@ -49,6 +49,13 @@ def lost_claims(holdings: Holdings) -> tuple[NodeClaim, ...]:
     )
 
 
+def nodeless_claims(holdings: Holdings) -> tuple[NodeClaim, ...]:
+    """Registered claims whose instance runs and whose node is missing: no pod can be scheduled there any more."""
+    joined = {node.spec.provider_id for node in (*holdings.nodes, *holdings.hidden_nodes)}
+    alone = [claim for claim in holdings.claims if claim.status.provider_id not in joined]  # as a rule none, or few
+    return tuple(claim for claim in alone if claim.has(REGISTERED) and not claim.deleting and claim.provider_id)
+
+
 def leaked_instances(holdings: Holdings, now: datetime) -> tuple[Instance, ...]:
     """Instances that no claim has and none can be about to have."""
     claimed = {claim.status.provider_id for claim in holdings.all_claims}
@@ -82,7 +89,12 @@ def orphaned_nodes(holdings: Holdings, now: datetime) -> tuple[Node, ...]:
 def nothing_is_left(holdings: Holdings, now: datetime) -> bool:
     """Whether all three belong together, and no wait has to pass first: so it stays until one of them changes."""
     later = now + 2 * YOUNG
-    return not (lost_claims(holdings) or leaked_instances(holdings, later) or orphaned_nodes(holdings, later))
+    return not (
+        lost_claims(holdings)
+        or nodeless_claims(holdings)
+        or leaked_instances(holdings, later)
+        or orphaned_nodes(holdings, later)
+    )
 
 
 def _old_enough(since: datetime | None, now: datetime) -> bool:

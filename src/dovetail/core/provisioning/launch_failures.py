@@ -21,10 +21,14 @@ from dovetail.core.provisioning.launch_backoff import (
 )
 from dovetail.core.scheduling.draft import Draft
 from dovetail.core.scheduling.solve import why_none
+from dovetail.core.scheduling.units import overdrawn
 from dovetail.model.conditions import find
+from dovetail.model.labels import INSTANCE_TYPE
 from dovetail.model.nodeclaim import INITIALIZED, NodeClaim
 from dovetail.model.nodepool import NodePool
 from dovetail.model.pod import Pod
+from dovetail.model.requests import spec_requests
+from dovetail.model.resources import add, subtract
 from dovetail.model.snapshot import ClusterNode, Snapshot
 
 
@@ -64,7 +68,9 @@ def find_failures(snapshot: Snapshot, drafts: Iterable[Draft]) -> Iterator[Faile
                 continue
             asked.add((pool, kind))
             tried = _last_in_vain(tried_by_pool[pool].get(kind, ()), pod, kind)
-            if tried is not None and kind not in last_helped(snapshot, pool, tried.launched_at):
+            if tried is None or not _may_repeat(tried, pod, draft):
+                continue
+            if kind not in last_helped(snapshot, pool, tried.launched_at):
                 yield _failure(tried, kind, pod, snapshot)
 
 
@@ -93,6 +99,20 @@ def _last_in_vain(newest_first: Iterable[_Tried], pod: Pod, kind: str) -> _Tried
         if tried.was_offered(pod):
             return tried
     return None
+
+
+def _may_repeat(tried: _Tried, pod: Pod, draft: Draft) -> bool:
+    """Whether the next launch for the pod may be of the same instance type.
+
+    It is not once the type is known to be too small, such as when the node shows that DaemonSets request more than
+    their templates say. Then the next launch is another one, and does not have to wait.
+    """
+    name = tried.claim.metadata.labels.get(INSTANCE_TYPE)
+    same = [choice for choice in draft.template.choices if choice.type.name == name]
+    needs = spec_requests(pod.spec)
+    return not same or any(
+        not overdrawn(subtract(choice.type.allocatable, add(choice.overhead, needs))) for choice in same
+    )
 
 
 def _failure(tried: _Tried, kind: str, pod: Pod, snapshot: Snapshot) -> FailedLaunch:

@@ -13,13 +13,12 @@ from copy import copy
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-import msgspec
-
-from dovetail.model.kinds import LEASE, NODE, POD, Kind
+from dovetail.model.kinds import LEASE, POD, Kind
 from dovetail.model.pod import Pod
 from dovetail.model.wire import Key, KubeObject
 from dovetail.ports.cluster import EVERYTHING, GRACEFULLY, Change, Deletion, Listing, ListOptions, Patch
 from dovetail.ports.errors import Gone, Unavailable
+from dovetail.sim.cloud.client import CloudClient
 from dovetail.sim.faults.trouble import Lifeline, Line, Trouble
 from dovetail.sim.world import World
 
@@ -37,7 +36,6 @@ class WatchTrouble:
     lagging_until: dict[str, float] = field(default_factory=dict)
     silent: dict[str, tuple[float, float]] = field(default_factory=dict)  # from, until: for streams opened before
     last_silence: float = -math.inf  # when a stream was last kept silent
-    never_joining: int = 0  # instances that will start and never become nodes
     injected: int = 0
 
     def calm(self) -> None:
@@ -47,7 +45,6 @@ class WatchTrouble:
         self.replaying.clear()
         self.lagging_until.clear()
         self.silent.clear()
-        self.never_joining = 0
 
 
 class Connection:
@@ -78,12 +75,7 @@ class Connection:
         return await self._world.get(kind, key)
 
     async def create(self, kind: Kind[T], value: T) -> T:
-        """Create it. A machine that never joins leaves no Node behind."""
-        if kind.name == NODE.name and self._watches.never_joining:
-            self._watches.never_joining -= 1
-            self._watches.injected += 1
-            metadata = msgspec.structs.replace(value.metadata, uid=f"never-{value.metadata.name}")
-            return msgspec.structs.replace(value, metadata=metadata)
+        """Create it."""
         writing = self._world.create(kind, value)
         return await (self._anyway(writing) if kind.name == LEASE.name else writing)
 
@@ -99,6 +91,10 @@ class Connection:
     async def evict(self, pod: Pod) -> None:
         """Evict, if the budgets allow it."""
         await self._world.evict(pod)
+
+    def cloud_client(self) -> CloudClient:
+        """The cloud, behind the same gate."""
+        return self._world.cloud_client()
 
     async def _anyway(self, writing: Coroutine[Any, Any, T]) -> T:
         """Once sent, a write takes its course."""

@@ -68,6 +68,7 @@ class People:
             "instance dies": self._kill,
             "instance vanishes": self._vanish,
             "instance is lost": self._lose,
+            "node is removed": self._remove_node,
             "instance is reclaimed": self._reclaim,
             "cloud warns": self._warn,
             "node is sick": self._sicken,
@@ -181,6 +182,13 @@ class People:
         if picked is not None:
             self._history.excused_nodes.add(picked.key.name)
             self._world.mishaps.vanish(picked.key.name)
+
+    def _remove_node(self, terms: Terms) -> None:
+        """Somebody deletes the node past its finalizer; its instance runs on."""
+        picked = self._pick(NODE, terms)
+        if picked is not None:
+            self._history.excused_nodes.add(picked.key.name)
+            self._world.mishaps.remove_node(picked.key.name)
 
     def _lose(self, terms: Terms) -> None:
         """The machine is gone, its provider knows, and its node stays; one that is drained, if there is one."""

@@ -3,8 +3,7 @@
 What runs is handed in, so that this package knows no provider.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Protocol
 
@@ -14,14 +13,6 @@ from dovetail.runtime.gate import Gate
 
 Offering = tuple[str, str, str]
 """Instance type, zone and capacity type."""
-
-
-@dataclass(frozen=True)
-class Shortage:
-    """A zone, a capacity type, or both, that cannot be had for a while."""
-
-    zone: str
-    capacity_type: str
 
 
 class Process(Protocol):
@@ -38,10 +29,6 @@ class Process(Protocol):
 
     async def aclose(self) -> None:
         """Let go of what it holds."""
-        ...
-
-    def run_short(self, shortages: Sequence[Shortage]) -> None:
-        """These offerings, and only these, cannot be had from now on."""
         ...
 
     @property

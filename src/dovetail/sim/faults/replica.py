@@ -12,7 +12,7 @@ from dovetail.model.wire import Key
 from dovetail.runtime.leadership import Election, Seat, Terms
 from dovetail.runtime.shift import Ending, Shift
 from dovetail.sim.faults.connection import Connection, WatchTrouble
-from dovetail.sim.faults.process import Launch, Process, Shortage, WrongClock
+from dovetail.sim.faults.process import Launch, Process, WrongClock
 from dovetail.sim.faults.trouble import Lifeline, Trouble
 from dovetail.sim.world import World
 
@@ -35,7 +35,6 @@ class Surroundings:
         self.trouble = trouble
         self.watches = WatchTrouble()
         self.clock = WrongClock(world.clock)
-        self.shortages: list[Shortage] = []
 
 
 class Replica:
@@ -106,7 +105,6 @@ class Replica:
         connection = Connection(around.world, around.trouble, around.watches, self._life)
         self._election = self._stand(connection)
         self.process = around.launch(connection, around.clock)
-        self.process.run_short(around.shortages)
         shift = Shift(self.process.gate, self.process.run, self._stopped, _stuck, self._election)
         try:
             await self._work(shift)

@@ -115,13 +115,23 @@ def deployment_with_volume(detaching: str) -> list[Plain]:
         "apiVersion": "v1",
         "kind": "PersistentVolume",
         "metadata": {"name": "disk", "annotations": {DETACHING: detaching}},
-        "spec": {"csi": {"driver": "disk.example.com", "volumeHandle": "disk"}, "claimRef": {"name": "data"}},
+        "spec": {
+            "capacity": {"storage": "1Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "csi": {"driver": "disk.example.com", "volumeHandle": "disk"},
+            "claimRef": {"name": "data", "namespace": "default"},
+        },
     }
     claim = {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
         "metadata": {"name": "data", "namespace": "default"},
-        "spec": {"volumeName": "disk", "storageClassName": ""},
+        "spec": {
+            "volumeName": "disk",
+            "storageClassName": "",
+            "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": "1Gi"}},
+        },
         "status": {"phase": "Bound"},
     }
     pod = {

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 
-from dovetail.sim.faults.process import Launch, Offering, Shortage
+from dovetail.sim.faults.process import Launch, Offering
 from dovetail.sim.faults.replica import DryRun, Replica, Surroundings
 from dovetail.sim.faults.trouble import Trouble
 from dovetail.sim.world import Call, World
@@ -43,24 +43,12 @@ class Supervisor:
         """The replica that leads, or one that does not, if there is one."""
         return next((each for each in self.replicas if each.leads is leads), None)
 
-    def run_short(self, shortage: Shortage, *, begins: bool) -> None:
-        """A shortage begins or ends."""
-        shortages = self.around.shortages
-        if begins:
-            shortages.append(shortage)
-        elif shortage in shortages:
-            shortages.remove(shortage)
-        for each in self.replicas:
-            if each.process is not None:
-                each.process.run_short(shortages)
-
     def calm(self) -> None:
         """Nothing goes wrong any more."""
         self.trouble.calm()
         self.watches.calm()
         self.clock.jump(timedelta())
-        for shortage in list(self.around.shortages):
-            self.run_short(shortage, begins=False)
+        self.around.world.cloud.calm()
         for each in self.replicas:
             each.calm()
 

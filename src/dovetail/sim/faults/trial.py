@@ -6,15 +6,15 @@ import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from functools import partial
 
 from dovetail.sim.apiserver import Validator
+from dovetail.sim.faults.cloud_faults import carried_out_by, draw_cloud_options
 from dovetail.sim.faults.invariants import every_invariant
 from dovetail.sim.faults.invariants.base import Watcher
 from dovetail.sim.faults.invariants.history import History, Violation
 from dovetail.sim.faults.invariants.rest import unrest, verdicts
 from dovetail.sim.faults.people import People, set_scene
-from dovetail.sim.faults.process import Launch, Shortage
+from dovetail.sim.faults.process import Launch
 from dovetail.sim.faults.replica import Replica
 from dovetail.sim.faults.story import Piece, Story
 from dovetail.sim.faults.supervisor import Supervisor
@@ -66,7 +66,8 @@ class Trial:
 
     def __init__(self, story: Story, launch: Launch, validate: Validator | None) -> None:
         self._story = story
-        self._world = World(replace(WorldOptions(), seed=story.seed), validate=validate)
+        options = replace(WorldOptions(), seed=story.seed, cloud=draw_cloud_options(story.seed))
+        self._world = World(options, validate=validate)
         self._supervisor = Supervisor(
             self._world, launch, self._about_to, dry_run=any(each.what == "dry run" for each in story.scene)
         )
@@ -86,8 +87,7 @@ class Trial:
                 piece, lambda one: one.cut_off(piece.terms["seconds"])
             ),
             "machine sleeps": lambda piece: self._befalls(piece, lambda one: one.sleep(piece.terms["seconds"])),
-            "shortage": self._run_short,
-            "instance never joins": lambda _: self._never_join(),
+            **carried_out_by(self._world),
             "clock jumps": self._jump,
             **dict.fromkeys(_CALLS, self._supervisor.trouble.arm),
         }
@@ -104,6 +104,7 @@ class Trial:
         try:
             async with self._world:
                 self._world.store.listen_to_all(self._watcher.hear)
+                self._world.cloud.listen(self._watcher.instance_changed)
                 set_scene(self._world, self._story.scene)
                 running = loop.create_task(self._supervisor.run(), name="supervisor")
                 try:
@@ -185,15 +186,6 @@ class Trial:
     def _silence(self, piece: Piece) -> None:
         now = asyncio.get_running_loop().time()
         self._supervisor.watches.silent[piece.terms["kind"]] = now, now + piece.terms["seconds"]
-
-    def _never_join(self) -> None:
-        self._supervisor.watches.never_joining += 1
-
-    def _run_short(self, piece: Piece) -> None:
-        shortage = Shortage(piece.terms["zone"], piece.terms["capacity_type"])
-        self._supervisor.run_short(shortage, begins=True)
-        end = partial(self._supervisor.run_short, shortage, begins=False)
-        asyncio.get_running_loop().call_later(piece.terms["seconds"], end)
 
     def _jump(self, piece: Piece) -> None:
         clock = self._supervisor.clock

@@ -12,7 +12,7 @@ from dovetail.ports.errors import ApiError, Conflict, OutcomeUnknown, Throttled,
 from dovetail.sim.faults.story import Piece
 from dovetail.sim.world import Call
 
-WRITES = frozenset({"create", "patch", "delete", "evict"})
+WRITES = frozenset({"create", "patch", "delete", "evict", "launch", "terminate"})
 _BEFORE: dict[str, Callable[[], ApiError]] = {
     "conflict": lambda: Conflict("the object has been modified"),
     "unavailable": lambda: Unavailable("the server is currently unable to handle the request"),

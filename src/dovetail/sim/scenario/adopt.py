@@ -85,6 +85,8 @@ def _put(world: World, kind: Kind[Any], plain: Plain, key: Key) -> None:
 def _settled(kind: Kind[Any], value: Any) -> Plain:
     """An object as if nothing were under way, with an identity."""
     plain = codec.to_plain(kind, value)
+    spec = plain.get("spec") or {}
+    _add_images(spec["template"].get("spec") or {} if kind is kinds.DAEMON_SET else spec)
     meta: Plain = {
         key: value
         for key, value in plain["metadata"].items()
@@ -97,6 +99,13 @@ def _settled(kind: Kind[Any], value: Any) -> Plain:
     if meta.get("annotations"):
         meta["annotations"] = {key: value for key, value in meta["annotations"].items() if key not in _FORGOTTEN}
     return {**plain, "metadata": meta}
+
+
+def _add_images(spec: Plain) -> None:
+    """Snapshots do not keep the images of containers, and without one no pod can be created again."""
+    for field in ("containers", "initContainers"):
+        for container in spec.get(field) or ():
+            container.setdefault("image", "adopted")
 
 
 def _identity(of: str) -> str:

@@ -244,8 +244,9 @@ def _together(spec: Plain) -> Iterable[Fault]:
 
 
 def named(plain: object) -> bool:
-    """Whether a manifest says what it is."""
+    """Whether a manifest says what it is, in text."""
     if not isinstance(plain, dict):
         return False
     meta = plain.get("metadata")
-    return bool(plain.get("apiVersion") and plain.get("kind") and isinstance(meta, dict) and meta.get("name"))
+    name = meta.get("name") if isinstance(meta, dict) else None
+    return all(isinstance(each, str) and each for each in (plain.get("apiVersion"), plain.get("kind"), name))

@@ -45,7 +45,7 @@ class Arrival:
 
 def read_trace(text: str, name: str) -> tuple[Arrival, ...]:
     """Every row, in the order of arrival; `ScenarioInvalid` names each row that cannot be read."""
-    rows = _json_rows(text, name) if name.endswith(".json") else _csv_rows(text, name)
+    rows = list(_json_rows(text, name) if name.endswith(".json") else _csv_rows(text, name))
     arrivals: list[Arrival] = []
     faults: list[Fault] = []
     first_by_name: dict[str, str] = {}
@@ -69,7 +69,15 @@ def read_trace(text: str, name: str) -> tuple[Arrival, ...]:
 
 
 def _csv_rows(text: str, name: str) -> Iterable[tuple[str, dict[str, str]]]:
-    reader = csv.DictReader(io.StringIO(text.removeprefix("\ufeff")), restkey=_BEYOND)
+    lines = io.StringIO(text.removeprefix("\ufeff"), newline=None)  # any line ending, a bare carriage return as well
+    reader = csv.DictReader(lines, restkey=_BEYOND)
+    try:
+        yield from _rows_of(reader, name)
+    except csv.Error as error:
+        raise ScenarioInvalid([Fault(f"{name}: line {reader.line_num + 1}", f"is not CSV: {error}")]) from error
+
+
+def _rows_of(reader: "csv.DictReader[str]", name: str) -> Iterable[tuple[str, dict[str, str]]]:
     columns = [column.strip() for column in reader.fieldnames or ()]
     faults = [Fault(f"{name}: header", f"column {each} is missing") for each in NEEDED if each not in columns]
     faults += [
@@ -91,7 +99,7 @@ def _csv_rows(text: str, name: str) -> Iterable[tuple[str, dict[str, str]]]:
 def _json_rows(text: str, name: str) -> Iterable[tuple[str, dict[str, Any]]]:
     try:
         written = json.loads(text, object_pairs_hook=_once)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ScenarioInvalid([Fault(name, f"is not JSON: {error}")]) from error
     if isinstance(written, dict) and "arrivals" in written and (more := sorted(set(written) - {"arrivals"})):
         raise ScenarioInvalid([Fault(f"{name}: {each}", "is not known; a trace has arrivals") for each in more])
@@ -104,10 +112,12 @@ def _json_rows(text: str, name: str) -> Iterable[tuple[str, dict[str, Any]]]:
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """An object of JSON, each of whose names is there once."""
-    names = [name for name, _ in pairs]
-    if len(set(names)) < len(names):
-        raise ValueError(f"{next(each for each in names if names.count(each) > 1)!r} is there twice in one object")
-    return dict(pairs)
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise ValueError(f"{name!r} is there twice in one object")
+        found[name] = value
+    return found
 
 
 def _as_text(value: Any) -> Any:

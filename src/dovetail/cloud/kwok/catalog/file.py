@@ -15,6 +15,8 @@ import msgspec
 
 from dovetail.cloud.kwok.catalog.offerings import OfferingReader
 from dovetail.cloud.kwok.instance_type import Blueprint, build
+from dovetail.manifest.input_file import InputUnreadable, read_bytes
+from dovetail.manifest.json_parts import UNDECODABLE
 from dovetail.manifest.snapshot_file import SnapshotInvalid, read_snapshot_file
 from dovetail.model.catalog import InstanceType, Offering
 from dovetail.model.quantity import Quantity
@@ -22,7 +24,6 @@ from dovetail.model.resources import CPU, MEMORY, Resources
 from dovetail.model.wire import Fault
 
 _SNAPSHOT = re.compile(rb"""["']?kind["']?\s*:\s*["']?Snapshot\b""")
-_GZIP = b"\x1f\x8b"
 _LABEL_VALUE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 _LABEL_REMEDY = "use at most 63 letters, digits, '.', '_' and '-', since it becomes a node label"
 
@@ -41,19 +42,19 @@ def load_instance_types(source: Path | bytes) -> tuple[InstanceType, ...]:
         return _load(source)
     name = f"instance types file {source}"
     try:
-        content = source.read_bytes()
-        return _of_snapshot(source) if _SNAPSHOT.search(content[:4096]) or content[:2] == _GZIP else _load(content)
-    except OSError as error:
-        problem = Fault("$", f"cannot be read: {error.strerror}", remedy="check --instance-types-file-path")
-        raise InstanceTypesInvalid((problem,), name) from None
+        content = read_bytes(source)
+        return _of_snapshot(content) if _SNAPSHOT.search(content[:4096]) else _load(content)
+    except InputUnreadable as error:
+        remedy = "check --instance-types-file-path" if error.remedy == "check the path" else error.remedy
+        raise InstanceTypesInvalid((Fault("$", error.problem, remedy=remedy),), name) from None
     except InstanceTypesInvalid as error:
         raise InstanceTypesInvalid(error.faults, name) from None
 
 
-def _of_snapshot(source: Path) -> tuple[InstanceType, ...]:
+def _of_snapshot(content: bytes) -> tuple[InstanceType, ...]:
     """Every type that any pool of a snapshot could buy, once."""
     try:
-        catalogs = read_snapshot_file(source).catalogs
+        catalogs = read_snapshot_file(content).catalogs
     except SnapshotInvalid as error:
         raise InstanceTypesInvalid(error.faults) from None
     types = {each.name: each for pool in sorted(catalogs) for each in catalogs[pool]}
@@ -74,7 +75,7 @@ def _load(content: bytes) -> tuple[InstanceType, ...]:
 def _entries(content: bytes) -> list[Any]:
     try:
         data = msgspec.json.decode(content)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise _useless("$", f"is not JSON: {error}", "write a JSON array of instance types") from None
     if not isinstance(data, list):
         raise _useless("$", "is not a list", "write a JSON array of instance types")

@@ -14,6 +14,7 @@ from dovetail.sim.faults.invariants.deletions import DeletionsHaveACause, Repair
 from dovetail.sim.faults.invariants.evictions import DisruptionBudgetsHold
 from dovetail.sim.faults.invariants.graces import PodsKeepTheirGrace
 from dovetail.sim.faults.invariants.history import History
+from dovetail.sim.faults.invariants.instances import OneInstanceForAClaim
 from dovetail.sim.faults.invariants.leaders import OneWriter
 from dovetail.sim.faults.invariants.limits import LimitsHold
 from dovetail.sim.faults.invariants.losses import LossesAreNoticed
@@ -42,6 +43,7 @@ INVARIANTS: tuple[type[Invariant], ...] = (
     RepairKeepsItsTerms,
     CommandsStillHold,
     CommandsAreNotRepeated,
+    OneInstanceForAClaim,
     LimitsHold,
     ConsolidationSaves,
     MarksAreTakenBack,

@@ -6,9 +6,10 @@ pod that a call of the controllers made is told apart (`pod_stopped`): who made 
 
 from typing import ClassVar
 
+from dovetail.sim.cloud.instances import InstanceRecord
 from dovetail.sim.faults.invariants.history import LEASE_NAME, ClaimStory, History
 from dovetail.sim.faults.invariants.objects import Claim, Node
-from dovetail.sim.kinds import LEASE, NODE, NODE_CLAIM, POD
+from dovetail.sim.kinds import LEASE, NODE_CLAIM, POD
 from dovetail.sim.store import Record, Step
 from dovetail.sim.world import Call
 
@@ -28,7 +29,10 @@ class Invariant:
         """A claim that is not deleted was marked for a voluntary reason just now."""
 
     def node_gone(self, node: Node) -> None:
-        """A node, and the instance behind it, is gone."""
+        """The instance behind a node begins to end: what ran on it is cut off."""
+
+    def instance_changed(self, before: InstanceRecord | None, after: InstanceRecord) -> None:
+        """The cloud launched an instance, or its record changed."""
 
     def pod_stopped(self, before: Record, after: Record | None, call: Call) -> None:
         """A call of the controllers told a pod to stop, or to stop sooner. `after` None: it is gone at once."""
@@ -83,13 +87,19 @@ class Watcher:
             self._pod_changed(step)
         elif resource == NODE_CLAIM and step.type != "DELETED":
             self._claim_changed(before)
-        elif resource == NODE and step.type == "DELETED":
-            for each in self._invariants:
-                each.node_gone(Node(step.after))
         elif resource == LEASE and step.type != "DELETED" and step.after.key == LEASE_NAME:
             spec = step.after.plain["spec"]
             for each in self._invariants:
                 each.lease_changed(spec.get("holderIdentity", ""), float(spec["leaseDurationSeconds"]))
+
+    def instance_changed(self, before: InstanceRecord | None, after: InstanceRecord) -> None:
+        """The cloud launched an instance, or its record changed."""
+        node = self._history.nodes.get(after.provider_id)
+        ends = before is not None and before.runs and not after.runs
+        for each in self._invariants:
+            each.instance_changed(before, after)
+            if ends and node is not None:
+                each.node_gone(node.value)
 
     def look(self) -> None:
         """Some time has passed."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from dovetail.sim.faults.cloud_faults import leaked_instances
 from dovetail.sim.faults.invariants.history import Violation
 from dovetail.sim.faults.invariants.objects import Claim, Node
 from dovetail.sim.faults.invariants.readers import COMMAND
@@ -18,7 +19,7 @@ def unrest(world: World) -> list[tuple[str, str]]:
     """What keeps the cluster from being at rest, as invariant and message."""
     claims = [Claim(record) for record in world.store.all(NODE_CLAIM)]
     nodes = [Node(record) for record in world.store.all(NODE)]
-    return [*_waiting_pods(world), *_leaks(claims, nodes), *_marks(claims, nodes)]
+    return [*_waiting_pods(world), *_leaks(claims, nodes), *leaked_instances(world), *_marks(claims, nodes)]
 
 
 def _waiting_pods(world: World) -> Iterator[tuple[str, str]]:

@@ -1,0 +1,291 @@
+"""Reads YAML into plain values with bounds on depth and on what aliases repeat, whatever the text says.
+
+Values are built from the parser's events, one by one, never by a loader: the composer of libyaml recurses in C and ends
+the process on a text that is nested deeply enough, and constructors of explicit tags raise whatever they like. Here
+nesting ends at `DEEPEST` levels, aliases repeat at most `MOST_REPEATED` bytes, numbers are finite and at most
+`LONGEST_NUMBER` characters long, and tags other than those of JSON's values are refused. The size of the text itself is
+bounded by whoever read the file (`manifest.input_file`).
+
+Scalars mean what they mean to kubectl: dates stay text, there are no base-60 numbers.
+"""
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+
+from dovetail.manifest.conformity import join
+
+DEEPEST = 100  # levels; a manifest has about a dozen
+MOST_REPEATED = 32 * 1024 * 1024  # bytes, estimated, that aliases stand for
+LONGEST_NUMBER = 309  # characters; no float has more digits before its point
+_VALUE_BYTES = 64  # of any value, beside its text
+_PREFIX = "tag:yaml.org,2002:"
+_BOOLEANS = {"yes": True, "no": False, "true": True, "false": False, "on": True, "off": False}
+_IMPLICIT: tuple[tuple[str, re.Pattern[str]], ...] = (
+    ("null", re.compile(r"~|null|Null|NULL|")),
+    ("bool", re.compile("|".join(f"{word}|{word.title()}|{word.upper()}" for word in _BOOLEANS))),
+    ("int", re.compile(r"[-+]?(0b[01_]+|0x[0-9a-fA-F_]+|0[0-7_]+|0|[1-9][0-9_]*)")),
+    (
+        "float",
+        re.compile(r"[-+]?(\.[0-9]+|[0-9][0-9_]*(\.[0-9_]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"),
+    ),
+    ("merge", re.compile("<<")),
+)
+_NOT_TEXT = frozenset("~nNyYtTfFoO-+.<0123456789")
+"""How a scalar begins that may mean something else than its text."""
+
+
+class _PythonParser(yaml.reader.Reader, yaml.scanner.Scanner, yaml.parser.Parser):
+    """The parser of PyYAML alone, without composer and constructor."""
+
+    def __init__(self, text: str) -> None:
+        yaml.reader.Reader.__init__(self, text)
+        yaml.scanner.Scanner.__init__(self)
+        yaml.parser.Parser.__init__(self)
+
+
+# libyaml is ten times as fast; PyYAML has it where wheels are installed.
+PARSER: Any = getattr(getattr(yaml, "cyaml", None), "CParser", _PythonParser)
+
+
+class YamlInvalid(ValueError):
+    """A text that is not YAML, or not YAML that is read here."""
+
+    def __init__(self, problem: str, line: int = 0, path: str = "") -> None:
+        super().__init__(f"{problem}{f' (at {path})' if path else ''}")
+        self.problem = problem
+        self.line = line  # from 0
+        self.path = path
+
+
+class TooDeep(YamlInvalid):
+    """Nested deeper than anything people write."""
+
+
+@dataclass(slots=True)
+class Yaml:
+    """One document: its content, the lines of its fields if asked for, and the paths of keys that stand twice."""
+
+    content: Any = None
+    empty: bool = False
+    line: int = 0
+    lines: dict[str, int] = field(default_factory=dict)
+    repeated: list[tuple[str, str]] = field(default_factory=list)  # the path of the mapping, and the key
+
+
+def read_yaml(text: str, *, located: bool = False) -> Yaml:
+    """The only document of a text; `YamlInvalid` if it cannot be read."""
+    try:
+        return _Composer(text, located=located).document()
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        problem = " ".join(filter(None, (error.context, error.problem)))
+        raise YamlInvalid(problem, mark.line if mark else 0) from None
+    except yaml.YAMLError as error:
+        raise YamlInvalid(" ".join(str(error).split())) from None
+    except UnicodeError:
+        raise YamlInvalid("it contains half of a surrogate pair, which is not text") from None
+
+
+class _Composer:
+    """Builds the value of a document from events."""
+
+    def __init__(self, text: str, *, located: bool) -> None:
+        self._parser = PARSER(text)
+        self._located = located
+        self._read = Yaml()
+        self._size = 0  # bytes, estimated, of all values so far
+        self._repeated = 0
+        self._anchors: dict[str, tuple[Any, int] | None] = {}  # value and size; None while it is being built
+        self._depth = 0
+
+    def document(self) -> Yaml:
+        """The only document of the stream."""
+        read = self._read
+        self._parser.get_event()  # the stream starts
+        event = self._parser.get_event()
+        if isinstance(event, yaml.StreamEndEvent):
+            read.empty = True
+            return read
+        event = self._parser.get_event()
+        read.line = event.start_mark.line
+        read.content = self._value(event, "")
+        self._parser.get_event()  # the document ends
+        event = self._parser.get_event()
+        if not isinstance(event, yaml.StreamEndEvent):
+            raise YamlInvalid("expected a single document, but found another one", event.start_mark.line)
+        return read
+
+    def _value(self, event: Any, path: str) -> Any:
+        if isinstance(event, yaml.AliasEvent):
+            return self._aliased(event, path)
+        before, anchor = self._size, event.anchor
+        self._size += _VALUE_BYTES
+        if anchor is not None:
+            self._anchors[anchor] = None
+        if isinstance(event, yaml.ScalarEvent):
+            self._size += len(event.value)
+            value = scalar(event, path)
+        else:
+            value = self._collection(event, path)
+        if anchor is not None:
+            self._anchors[anchor] = (value, self._size - before)
+        return value
+
+    def _collection(self, event: Any, path: str) -> Any:
+        kind = "map" if isinstance(event, yaml.MappingStartEvent) else "seq"
+        if event.tag not in (None, "!", _PREFIX + kind):
+            raise _refused_tag(event, path)
+        if self._depth >= DEEPEST:
+            raise TooDeep(f"is nested more than {DEEPEST} levels deep", event.start_mark.line, path)
+        self._depth += 1
+        value = self._mapping(path) if kind == "map" else self._sequence(path)
+        self._depth -= 1
+        return value
+
+    def _sequence(self, path: str) -> list[Any]:
+        values: list[Any] = []
+        while not isinstance(event := self._parser.get_event(), yaml.SequenceEndEvent):
+            here = f"{path}[{len(values)}]"
+            if self._located:
+                self._read.lines[here] = event.start_mark.line
+            values.append(self._value(event, here))
+        return values
+
+    def _mapping(self, path: str) -> dict[str, Any]:
+        content: dict[str, Any] = {}
+        merged: dict[str, Any] = {}
+        while not isinstance(event := self._parser.get_event(), yaml.MappingEndEvent):
+            if isinstance(event, yaml.ScalarEvent) and kind_of(event) == "merge":
+                merged = {**self._merged(path), **merged}
+                continue
+            key = self._key(event, path)
+            here = join(path, key)
+            if key in content:
+                self._read.repeated.append((path, key))
+            if self._located:
+                self._read.lines.setdefault(here, event.start_mark.line)
+            content[key] = self._value(self._parser.get_event(), here)
+        return {**merged, **content} if merged else content
+
+    def _merged(self, path: str) -> dict[str, Any]:
+        event = self._parser.get_event()
+        value = self._value(event, path)
+        parts = value if isinstance(value, list) else [value]
+        if not all(isinstance(part, dict) for part in parts):
+            raise YamlInvalid("<< needs a mapping, or a list of mappings", event.start_mark.line, path)
+        return {key: each for part in reversed(parts) for key, each in part.items()}
+
+    def _key(self, event: Any, path: str) -> str:
+        """Names of fields are text; numbers and booleans become it, as kubectl has it."""
+        key = self._value(event, path) if isinstance(event, yaml.ScalarEvent | yaml.AliasEvent) else {}
+        if isinstance(key, dict | list):
+            raise YamlInvalid("a mapping or list cannot be the name of a field", event.start_mark.line, path)
+        return str(key).lower() if isinstance(key, bool) else str(key)
+
+    def _aliased(self, event: Any, path: str) -> Any:
+        line = event.start_mark.line
+        if event.anchor not in self._anchors:
+            raise YamlInvalid(f"there is no anchor &{event.anchor[:40]} before this alias", line, path)
+        known = self._anchors[event.anchor]
+        if known is None:
+            raise YamlInvalid("it contains itself through an alias", line, path)
+        value, size = known
+        self._size += size
+        self._repeated += size
+        if self._repeated > MOST_REPEATED:
+            limit = MOST_REPEATED // (1024 * 1024)
+            raise YamlInvalid(f"it has too many values: aliases repeat more than {limit} MiB", line, path)
+        return self._copied(value, self._depth, event, path)
+
+    def _copied(self, value: Any, depth: int, event: Any, path: str) -> Any:
+        """Each alias has a value of its own, so that setting a field in one does not set it in another."""
+        if not isinstance(value, dict | list):
+            return value
+        if depth >= DEEPEST:
+            raise TooDeep(f"is nested more than {DEEPEST} levels deep", event.start_mark.line, path)
+        if isinstance(value, list):
+            return [self._copied(each, depth + 1, event, path) for each in value]
+        return {key: self._copied(each, depth + 1, event, path) for key, each in value.items()}
+
+
+def scalar(event: Any, path: str) -> Any:
+    """The value of a scalar."""
+    kind, text = kind_of(event), event.value
+    if kind in {"str", "timestamp", "merge"}:
+        return text
+    try:
+        return _READERS[kind](text)
+    except KeyError:
+        raise _refused_tag(event, path) from None
+    except ValueError as error:
+        raise YamlInvalid(str(error), event.start_mark.line, path) from None
+
+
+def kind_of(event: Any) -> str:
+    """What a scalar means: by its tag, by how it is written, or its text."""
+    tag: str | None = event.tag
+    text: str = event.value
+    if tag == "!" or (tag is None and not event.implicit[0]):
+        return "str"
+    if tag is not None:
+        return tag.removeprefix(_PREFIX) if tag.startswith(_PREFIX) else tag
+    if text and text[0] not in _NOT_TEXT:
+        return "str"
+    return next((kind for kind, form in _IMPLICIT if form.fullmatch(text)), "str")
+
+
+def _null(_text: str) -> None:
+    return None
+
+
+def _boolean(text: str) -> bool:
+    try:
+        return _BOOLEANS[text.lower()]
+    except KeyError:
+        raise ValueError(f"{text[:40]!r} is not a boolean; write true or false") from None
+
+
+def integer(text: str) -> int:
+    """A whole number as YAML 1.1 has it, within bounds."""
+    _check_length(text)
+    digits = text.replace("_", "").removeprefix("+")
+    bare = digits.removeprefix("-")
+    try:
+        if bare.startswith("0b"):
+            return int(digits, 2)
+        if bare.startswith("0x"):
+            return int(digits, 16)
+        return int(digits, 8) if bare.startswith("0") and bare != "0" else int(digits)
+    except ValueError:
+        raise ValueError(f"{text[:40]!r} is not a whole number") from None
+
+
+def number(text: str) -> float:
+    """A number that is finite: no object of Kubernetes holds another one."""
+    _check_length(text)
+    plain = text.replace("_", "").lower()
+    try:
+        value = float(plain.replace(".inf", "inf").replace(".nan", "nan"))
+    except ValueError:
+        raise ValueError(f"{text[:40]!r} is not a number") from None
+    if not math.isfinite(value):
+        raise ValueError(f"{text[:40]!r} is not a finite number; put it in quotes if it is text")
+    return value
+
+
+def _check_length(text: str) -> None:
+    if len(text) > LONGEST_NUMBER:
+        raise ValueError(f"a number of {len(text)} characters is too long; put it in quotes if it is text")
+
+
+def _refused_tag(event: Any, path: str) -> YamlInvalid:
+    shown = "!!" + event.tag.removeprefix(_PREFIX) if event.tag.startswith(_PREFIX) else event.tag
+    return YamlInvalid(f"the tag {shown[:60]!r} is not read here; write a plain value", event.start_mark.line, path)
+
+
+_READERS: Mapping[str, Callable[[str], Any]] = {"null": _null, "bool": _boolean, "int": integer, "float": number}

@@ -1,0 +1,1 @@
+"""A simulated cloud: instances that exist apart from the Nodes they become."""

@@ -1,0 +1,307 @@
+"""`make compare`: the same workload on Dovetail and on Karpenter, one after the other, each on a fresh control plane.
+
+Three phases: scale out from nothing, scale in to a fifth and consolidate until nothing changes any more, then replace
+every node because its template changed. Both controllers get the same NodePool, the same budgets, the same batch
+windows and the same instance types at the same prices. Everything is measured from outside: pods and nodes as the API
+server reports them, CPU time and memory from /proc of the controller's process.
+"""
+
+import argparse
+import dataclasses
+import datetime as dt
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from conformance.controllers import CONTROLLERS, karpenter_version, peer_cluster, require_built
+from e2e.controlplane.stack import ControlPlane
+from e2e.invariants import deleting, hourly, price
+from e2e.loading import Kept
+from e2e.running import NODE_CLASS, apply
+from e2e.watching import Change, Watcher
+
+SHAPES = (("100m", "256Mi"), ("500m", "1Gi"), ("700m", "3Gi"), ("1", "2Gi"), ("2", "4Gi"))
+WORKLOADS = 10
+STAYS = 5
+"""One pod of so many stays when the workload is scaled in."""
+QUIET = 90.0
+"""Seconds without a change after which a cluster has settled."""
+REVISION = "example.com/revision"
+PRICE_LABEL = "eks-node-viewer/instance-price"
+SETTINGS = {"BATCH_IDLE_DURATION": "1s", "BATCH_MAX_DURATION": "10s"}
+Plain = dict[str, Any]
+Prices = Mapping[tuple[str, str, str], float]
+"""By instance type, zone and capacity type."""
+
+
+@dataclasses.dataclass
+class Figures:
+    """What one controller did; seconds are wall clock, `cpu_seconds` those of the controller alone."""
+
+    controller: str
+    pods: int = 0
+    scale_out_seconds: float = 0.0
+    scale_out_nodes: int = 0
+    scale_out_cost: float = 0.0
+    scale_out_cpu_seconds: float = 0.0
+    settle_seconds: float = 0.0
+    settle_nodes: int = 0
+    settle_cost: float = 0.0
+    settle_evictions: int = 0
+    settle_launched: int = 0
+    settle_cpu_seconds: float = 0.0
+    drift_pods: int = 0
+    drift_seconds: float = 0.0
+    drift_nodes: int = 0
+    drift_cost: float = 0.0
+    drift_evictions: int = 0
+    drift_launched: int = 0
+    drift_cpu_seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    peak_memory_mib: float = 0.0
+    restarts: int = 0
+    load_before: float = 0.0
+    load_after: float = 0.0
+
+
+ROWS = {
+    "scale_out_seconds": "scale out: seconds to all pods running",
+    "scale_out_nodes": "scale out: nodes",
+    "scale_out_cost": "scale out: $/h",
+    "scale_out_cpu_seconds": "scale out: controller CPU seconds",
+    "settle_seconds": "scale in: seconds to the last change",
+    "settle_nodes": "scale in: nodes at rest",
+    "settle_cost": "scale in: $/h at rest",
+    "settle_evictions": "scale in: evictions",
+    "settle_launched": "scale in: nodes launched",
+    "settle_cpu_seconds": "scale in: controller CPU seconds",
+    "drift_seconds": "drift: seconds to all nodes replaced",
+    "drift_nodes": "drift: nodes at the end",
+    "drift_cost": "drift: $/h at the end",
+    "drift_evictions": "drift: evictions",
+    "drift_launched": "drift: nodes launched",
+    "drift_cpu_seconds": "drift: controller CPU seconds",
+    "cpu_seconds": "controller CPU seconds in all",
+    "peak_memory_mib": "controller peak memory MiB",
+    "restarts": "controller restarts",
+}
+
+
+def pool(revision: str) -> Plain:
+    """A NodePool of ordinary on-demand instances; a fifth of its nodes may be disrupted at a time."""
+    requirements = [
+        {"key": "karpenter.kwok.sh/instance-cpu", "operator": "In", "values": ["2", "4", "8", "16"]},
+        {"key": "kubernetes.io/arch", "operator": "In", "values": ["amd64"]},
+        {"key": "kubernetes.io/os", "operator": "In", "values": ["linux"]},
+        {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]},
+    ]
+    ref = {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"}
+    template = {
+        "metadata": {"labels": {REVISION: revision}},
+        "spec": {"nodeClassRef": ref, "requirements": requirements, "expireAfter": "Never"},
+    }
+    disruption = {
+        "consolidationPolicy": "WhenEmptyOrUnderutilized",
+        "consolidateAfter": "30s",
+        "budgets": [{"nodes": "20%"}],
+    }
+    spec = {"template": template, "disruption": disruption}
+    return {"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "default"}, "spec": spec}
+
+
+def workload(number: int, replicas: int) -> Iterator[Plain]:
+    """A Deployment of one of the shapes; a tenth of its pods may be unavailable."""
+    name, (cpu, memory) = f"app-{number:02}", SHAPES[number % len(SHAPES)]
+    container = {"name": "main", "image": "app", "resources": {"requests": {"cpu": cpu, "memory": memory}}}
+    labels = {"app": name}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
+    spec = {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template}
+    yield {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, "spec": spec}
+    guard = {"maxUnavailable": "10%", "selector": {"matchLabels": labels}}
+    yield {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": name}, "spec": guard}
+
+
+def evictions(changes: Iterable[Change]) -> int:
+    """How many pods the eviction API removed: it puts the condition DisruptionTarget on each."""
+    return len({change.thing["metadata"]["uid"] for change in changes if change.kind == "Pod" and _evicted(change)})
+
+
+def _evicted(change: Change) -> bool:
+    conditions = (change.thing.get("status") or {}).get("conditions") or ()
+    return any(each["type"] == "DisruptionTarget" and each["status"] == "True" for each in conditions)
+
+
+def launched(changes: Iterable[Change]) -> int:
+    """How many Nodes appeared."""
+    return sum(change.kind == "Node" and change.before is None for change in changes)
+
+
+def node_price(node: Plain, prices: Prices) -> float:
+    """What a node costs an hour by the common price list.
+
+    Both controllers label a node with the price they bought it for, so a catalogue that differs is noticed.
+    """
+    listed, paid = price(node, prices), float(node["metadata"]["labels"][PRICE_LABEL])
+    assert abs(listed - paid) < 1e-5, f"{node['metadata']['name']} costs {paid} $/h, and {listed} on the price list"
+    return listed
+
+
+class Comparison:
+    """One controller's run."""
+
+    def __init__(self, cluster: ControlPlane, name: str, pods: int, tell: Callable[[str], None]) -> None:
+        self._cluster = cluster
+        self._tell = tell
+        self._replicas = pods // WORKLOADS
+        self._prices = hourly("generic")
+        self.figures = Figures(name, pods=self._replicas * WORKLOADS, load_before=os.getloadavg()[0])
+
+    def run(self) -> Figures:
+        """All three phases."""
+        figures, namespace = self.figures, self._cluster.create_namespace("compare")
+        for manifest in (NODE_CLASS, pool("1")):
+            apply(self._cluster, manifest)
+        process = CONTROLLERS[figures.controller]().start(self._cluster, SETTINGS)
+        with Watcher(self._cluster) as seen, Kept(process) as kept:
+            self._seen, self._kept = seen, kept
+            time.sleep(5)  # both have the lease and idle
+            self._phase("scale_out", lambda: self._scale_out(namespace))
+            self._phase("settle", lambda: self._scale_in(namespace))
+            self._phase("drift", self._drift)
+            figures.cpu_seconds, figures.restarts = kept.cpu_seconds, kept.restarts
+            figures.peak_memory_mib = kept.peak_memory_mib
+        figures.load_after = os.getloadavg()[0]
+        return figures
+
+    def _phase(self, name: str, act: Callable[[], float]) -> None:
+        """Run a phase; `act` answers when it was over, on the monotonic clock."""
+        began_at, began_wall, cpu = time.monotonic(), time.time(), self._kept.cpu_seconds
+        ended_at = act()
+        changes = [change for change in self._seen.history() if change.seen_at >= began_wall]
+        self._set(name, "seconds", ended_at - began_at)
+        self._set(name, "cpu_seconds", self._kept.cpu_seconds - cpu)
+        self._set(name, "nodes", len(self._seen.now("Node")))
+        self._set(name, "cost", self._cost())
+        self._set(name, "evictions", evictions(changes))
+        self._set(name, "launched", launched(changes))
+        told = {row: getattr(self.figures, row) for row in ROWS if row.startswith(name)}
+        self._tell(f"{self.figures.controller}: {json.dumps(told)}")
+
+    def _set(self, phase: str, figure: str, value: float) -> None:
+        if hasattr(self.figures, f"{phase}_{figure}"):
+            setattr(self.figures, f"{phase}_{figure}", value)
+
+    def _scale_out(self, namespace: str) -> float:
+        manifests = [each for number in range(WORKLOADS) for each in workload(number, self._replicas)]
+        apply(self._cluster, {"apiVersion": "v1", "kind": "List", "items": manifests}, namespace)
+        return self._until(lambda: self._all_run(self.figures.pods), "every pod runs", 1200)
+
+    def _scale_in(self, namespace: str) -> float:
+        names = [f"deployment/app-{number:02}" for number in range(WORKLOADS)]
+        self._cluster.kubectl("scale", "-n", namespace, f"--replicas={self._replicas // STAYS}", *names)
+        self.figures.drift_pods = self._replicas // STAYS * WORKLOADS
+        return self._until_quiet(3600)
+
+    def _drift(self) -> float:
+        apply(self._cluster, pool("2"))
+        return self._until(self._all_replaced, "every node is replaced", 3600)
+
+    def _until(self, done: Callable[[], bool], what: str, within: float) -> float:
+        deadline = time.monotonic() + within
+        while not done():
+            if time.monotonic() > deadline:
+                raise SystemExit(
+                    f"{self.figures.controller}: not within {within:g} s: {what}; {self._kept.process.tail()}"
+                )
+            time.sleep(0.25)
+        return time.monotonic()
+
+    def _until_quiet(self, within: float) -> float:
+        """Wait until no node came or went for a while; answers when the last one did."""
+        last_change_at, last = time.monotonic(), None
+
+        def quiet() -> bool:
+            nonlocal last_change_at, last
+            names = sorted(node["metadata"]["uid"] for node in self._seen.now("Node"))
+            moving = not self._all_run(self.figures.drift_pods) or any(map(deleting, self._seen.now("NodeClaim")))
+            if names != last or moving:
+                last_change_at, last = time.monotonic(), names
+            return time.monotonic() - last_change_at > QUIET
+
+        self._until(quiet, "nothing changes any more", within)
+        return last_change_at
+
+    def _all_run(self, wanted: int) -> bool:
+        pods = self._seen.now("Pod")
+        return len(pods) == wanted and all(pod["status"]["phase"] == "Running" for pod in pods)
+
+    def _all_replaced(self) -> bool:
+        nodes, claims = self._seen.now("Node"), self._seen.now("NodeClaim")
+        current = all(node["metadata"]["labels"].get(REVISION) == "2" for node in nodes)
+        return current and not any(map(deleting, [*nodes, *claims])) and self._all_run(self.figures.drift_pods)
+
+    def _cost(self) -> float:
+        return sum(node_price(node, self._prices) for node in self._seen.now("Node"))
+
+
+def machine() -> Plain:
+    """Where it was measured."""
+    memory = next(line for line in Path("/proc/meminfo").read_text().splitlines() if line.startswith("MemTotal"))
+    return {"cores": os.cpu_count(), "memory_gib": round(int(memory.split()[1]) / 2**20)}
+
+
+def table(runs: list[Figures]) -> str:
+    """The figures side by side in at most 80 columns; the ratio is the first to the second."""
+    lines = [
+        f"{'':40}" + "".join(f"{run.controller:>13}" for run in runs) + (f"{'ratio':>10}" if len(runs) == 2 else "")
+    ]
+    for row, title in ROWS.items():
+        values = [getattr(run, row) for run in runs]
+        places = 2 if row.endswith("cost") else 1
+        shown = "".join(f"{value:13,.{places}f}" if isinstance(value, float) else f"{value:13,}" for value in values)
+        ratio = f"{values[0] / values[1]:10.2f}" if len(values) == 2 and values[1] else ""
+        lines.append(f"{title:40}{shown}{ratio}")
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def say(line: str) -> None:
+    """Print at once, also into a pipe."""
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def measure(name: str, pods: int, directory: Path) -> Figures:
+    """Run one controller on a control plane of its own."""
+    with peer_cluster(directory / name) as cluster:
+        return Comparison(cluster, name, pods, say).run()
+
+
+def main() -> int:
+    """Run both and print the table."""
+    parser = argparse.ArgumentParser(prog="make compare", description=__doc__)
+    parser.add_argument(
+        "--pods", type=int, default=500, help=f"how many pods are scaled out, in {WORKLOADS} Deployments"
+    )
+    parser.add_argument("--controller", choices=(*CONTROLLERS, "both"), default="both")
+    parser.add_argument("--json", type=Path, help="write the figures there, too")
+    parser.add_argument("--directory", type=Path, help="keep the logs there")
+    asked = parser.parse_args()
+    require_built()
+    names = list(CONTROLLERS) if asked.controller == "both" else [asked.controller]
+    with tempfile.TemporaryDirectory(prefix="compare-") as temporary:
+        runs = [measure(name, asked.pods, asked.directory or Path(temporary)) for name in names]
+    say("\n" + table(runs))
+    about = {"date": dt.datetime.now(dt.UTC).date().isoformat(), "karpenter": karpenter_version(), **machine()}
+    say(f"{about['date']}, Karpenter {about['karpenter']}, {about['cores']} cores, {about['memory_gib']} GiB")
+    if asked.json:
+        asked.json.write_text(json.dumps({**about, "runs": list(map(dataclasses.asdict, runs))}, indent=1) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
