@@ -122,6 +122,14 @@ def test_forced_pods_of_all_tiers_go_at_once_and_the_first_tier_left_is_asked():
     assert (drain.force, drain.evict) == ((slow,), (web,))
 
 
+def test_pods_that_are_forced_hold_back_the_tiers_behind_them():
+    """Told to stop is not gone: until the last ordinary pod has stopped, DaemonSets and critical pods stay."""
+    slow = pod("slow", on="n", spec={"terminationGracePeriodSeconds": 7200})
+    agent, dns = pod("agent", on="n", metadata=DAEMON), pod("dns", on="n", spec=CRITICAL)
+    drain = plan_drain(on_node(agent, slow, dns), NOON, NOON + timedelta(hours=1))
+    assert (drain.force, drain.evict, drain.tier) == ((slow,), (), Tier.PODS)
+
+
 def test_a_pod_keeps_all_the_seconds_there_are_and_never_none():
     assert grace_left(NOON + timedelta(seconds=300), NOON) == 300
     assert grace_left(NOON + timedelta(seconds=300), NOON + timedelta(milliseconds=1)) == 300

@@ -49,11 +49,10 @@ INSTANTS = st.integers(0, LONG).map(lambda seconds: FIRST + timedelta(seconds=se
 @given(pods(), INSTANTS, DEADLINES)
 def test_only_the_first_tier_is_asked_and_nobody_protected_leaving_or_left_alone(found, now, deadline):
     drain = plan_drain(ClusterNode(node("n"), None, found), now, deadline)
-    patient = [each for each in drain.waiting if each not in drain.force]
     for each in drain.evict:
         assert not protection(each, now).active
         assert not each.deleting
-        assert tier_of(each) == min(map(tier_of, patient))
+        assert tier_of(each) == min(map(tier_of, drain.waiting))
     assert not names(drain.evict) & names(drain.force)
     assert all(not left_alone(each, now) for each in drain.waiting)
     assert drain.force == () or deadline is not None

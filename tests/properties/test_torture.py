@@ -10,7 +10,7 @@ from dovetail.sim.faults.script import draw_story
 
 
 @pytest.mark.parametrize("seed", [13, 35, 37, 43, 78, 83, 110, 201])
-def test_stories_that_once_broke_a_law_keep_them_all(seed):
+def test_stories_that_once_broke_an_invariant_keep_them_all(seed):
     assert command.tell_seed(seed).violations == ()
 
 
@@ -22,7 +22,7 @@ def test_a_seed_is_told_and_replayed_from_the_command_line():
     assert "1 stories, 0.0 cluster-days" in outputs[0].output
 
 
-def test_a_broken_law_is_told_with_a_short_story_that_breaks_it_again(monkeypatch):
+def test_a_broken_invariant_is_told_with_a_short_story_that_breaks_it_again(monkeypatch):
     async def gone(*_):
         return True
 

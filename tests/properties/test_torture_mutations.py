@@ -1,59 +1,37 @@
-"""A torture that finds nothing proves nothing: for each law, a bug in its path, planted by hand, must be found.
+"""A torture that finds nothing proves nothing: for each invariant, a bug in its path, planted by hand, must be found.
 
 What every other story meets is found in stories drawn from a few seeds; for what is rare there is one written for it.
 """
 
-from dataclasses import replace
-
 import pytest
 
 from dovetail.cli.torture import tell
-from dovetail.controllers import (
-    commit_check,
-    departure,
-    eviction,
-    executor,
-    garbage,
-    lifecycle,
-    provisioning,
-    termination,
-)
-from dovetail.controllers.context import Context
-from dovetail.core.disruption import candidates, context, progress
-from dovetail.core.disruption.allowance import Allowance
-from dovetail.core.disruption.backoff import FailedCommands
-from dovetail.core.lifecycle import drain
-from dovetail.core.lifecycle.liveness import Liveness
-from dovetail.core.scheduling.limits import Limits
-from dovetail.model.kinds import POD
-from dovetail.model.protection import UNPROTECTED
-from dovetail.model.refusal import Refusal
-from dovetail.model.snapshot import ClusterNode
-from dovetail.ports.cluster import Listing
-from dovetail.runtime.leadership import Election
+from dovetail.sim.faults.invariants import INVARIANTS
 from dovetail.sim.faults.scene import CLASS_REF, STARTING, draw_pool
 from dovetail.sim.faults.script import draw_story
+from dovetail.sim.faults.special_cases import deployment_with_volume
 from dovetail.sim.faults.story import Piece, Story
-from stories import deployment
+from properties import torture_bugs as bugs
+from stories import budget, deployment
 
 WITHIN = 12  # stories
 
 
-def told(*incidents, metadata=None, **disruption):
-    """One pool and one small workload, and what happens to them at which second."""
+def told(*incidents, workloads=None, template=None, metadata=None, spec=None, **disruption):
+    """One pool and a small workload, and what happens to them at which second."""
     pool = draw_pool(0, 0)
-    template = {"nodeClassRef": CLASS_REF, "requirements": REQUIREMENTS, "expireAfter": "Never"}
+    written = {"nodeClassRef": CLASS_REF, "requirements": REQUIREMENTS, "expireAfter": "Never", **(template or {})}
     free = {"consolidateAfter": "0s", "budgets": [{"nodes": "100%"}], **disruption}
-    pool["spec"] = {"template": {"metadata": metadata or {}, "spec": template}, "disruption": free}
+    pool["spec"] = {"template": {"metadata": metadata or {}, "spec": written}, "disruption": free, **(spec or {})}
     scene = [Piece("p0", 0, "NodePool", {"manifest": pool}, needed=True)]
-    scene.append(Piece("w0", 0, "Deployment", {"manifests": [deployment("app", 3, cpu="900m")]}))
+    scene.append(Piece("w0", 0, "Deployment", {"manifests": workloads or [deployment("app", 3, cpu="900m")]}))
     happens = [Piece(f"f{n}", at, what, terms) for n, (at, what, terms) in enumerate(incidents)]
     return (Story(0, (*scene, *happens), 1800.0),)
 
 
 def drawn(first):
     """The stories of a few seeds."""
-    return (draw_story(seed) for seed in range(first, first + WITHIN))
+    return tuple(draw_story(seed) for seed in range(first, first + WITHIN))
 
 
 REQUIREMENTS = [
@@ -83,201 +61,147 @@ NODE_PROTECTED = (330.0, "protect node", {"which": 0, "leaving": True})
 NO_BUDGET = (330.0, "change budgets", {"which": 0, "budgets": [{"nodes": "0"}]})
 
 
-def budgets_are_ignored(patch):
-    patch.setattr(context, "allowance", lambda *_: Allowance(limit=None, disrupting=0))
+SICK = (300.0, "node is sick", {"which": 0, "condition": "Ready", "status": "False"})
+ALL_SICK = tuple((300.0 + n, "node is sick", {"which": n, "condition": "Ready", "status": "False"}) for n in range(3))
+PAUSED = (200.0, "pause pool", {"which": 0, "until": "true"})
+DELETED_NODE = (300.0, "delete node", {"which": 0})
+FEWER = (400.0, "scale", {"which": 0, "replicas": 4})
+DRY_RUN = (0.0, "dry run", {"manifests": []})
+BOUNDED = {"template": {"terminationGracePeriod": "5m"}, **BY_HAND_ALONE}
+STUBBORN = {"workloads": [deployment("app", 3, cpu="900m"), budget("app", maxUnavailable=0)]}
+UNREADABLE = {"which": 0, "until": "soon"}
+ORDINARY = deployment("app", 2, cpu="300m")
+TIERS = [ORDINARY, budget("app", maxUnavailable=0), deployment("dns", 2, priorityClassName="system-cluster-critical")]
+APART = {
+    "podAntiAffinity": {
+        "requiredDuringSchedulingIgnoredDuringExecution": [
+            {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "app"}}}
+        ]
+    }
+}
+THREE_NODES = {"workloads": [deployment("app", 3, cpu="900m", affinity=APART)]}
+WINDOW = [{"nodes": "100%"}, {"nodes": "0", "schedule": "* * * * *", "duration": "5m"}]
 
-
-def a_marked_node_that_vanishes_is_forgotten(patch):
-    patch.setattr(ClusterNode, "counted", property(lambda found: found.initialized and not found.claim.deleting))
-
-
-def protection_is_ignored_by_the_drain(patch):
-    patch.setattr(drain, "protection", lambda *_: UNPROTECTED)
-    patch.setattr(eviction, "protection", lambda *_: UNPROTECTED)
-
-
-def protection_is_ignored_by_the_planner(patch):
-    patch.setattr(candidates, "protection", lambda *_: UNPROTECTED)
-    patch.setattr(candidates, "longest_first", lambda *_: [])
-
-
-def pods_are_deleted_instead_of_evicted(patch):
-    async def evict(queue, pod, errand):
-        await queue._context.cluster.delete(POD, pod.key)
-
-    patch.setattr(eviction.EvictionQueue, "_evict", evict)
-
-
-def nobody_waits_for_pods(patch):
-    patch.setattr(departure, "plan_drain", lambda *_: drain.Drain((), (), ()))
-
-
-def limits_are_ignored(patch):
-    patch.setattr(Limits, "of", classmethod(lambda cls, _snapshot: cls({})))
-
-
-def every_node_is_taken_for_a_dear_one(patch):
-    patch.setattr(candidates, "node_price", lambda *_: 100.0)
-
-
-def a_rollback_leaves_everything(patch):
-    async def nothing(*_):
-        return None
-
-    patch.setattr(executor, "release", nothing)
-
-
-def claims_that_never_register_are_kept(patch):
-    patch.setattr(lifecycle, "judge_liveness", lambda *_: Liveness())
-
-
-def lost_machines_are_never_noticed(patch):
-    patch.setattr(garbage, "lost_claims", lambda _: ())
-
-
-def a_drain_goes_on_whatever_became_of_the_machine(patch):
-    async def there(*_):
-        return False
-
-    patch.setattr(termination.Termination, "_instance_is_gone", there)
-
-
-def drained_nodes_are_never_let_go(patch):
-    patch.setattr(termination, "finalizer_removed", lambda *_: {})
-
-
-def nobody_launches_for_pods_that_were_displaced(patch):
-    real = provisioning.plan_provisioning
-
-    def forgetful(snapshot, **kept):
-        plan = real(snapshot, **kept)
-        return replace(plan, launches=plan.launches if not snapshot.nodes else ())
-
-    patch.setattr(provisioning, "plan_provisioning", forgetful)
-
-
-def nodes_go_before_their_replacements_are_ready(patch):
-    def hasty(state, **_):
-        return progress.Verdict(
-            progress.Next.DONE if all(c.deleting for c in state.candidates) else progress.Next.DELETE
-        )
-
-    patch.setattr(executor, "judge", hasty)
-
-
-def commands_never_end(patch):
-    patch.setattr(executor, "judge", lambda *_, **__: progress.Verdict(progress.Next.WAIT))
-
-
-def healthy_machines_are_taken_for_lost(patch):
-    async def gone(*_):
-        return True
-
-    patch.setattr(garbage, "nothing_is_left", lambda *_: False)
-    patch.setattr(garbage, "lost_claims", lambda held: held.claims)
-    patch.setattr(garbage.GarbageCollection, "_is_gone", gone)
-
-
-def nobody_notices_that_the_lease_ran_out(patch):
-    patch.setattr(Election, "holds", lambda election: election._ends > float("-inf"))
-    patch.setattr(Election, "left", property(lambda _: 1.0))
-
-
-def the_last_list_of_pods_comes_from_the_cache(patch):
-    async def cached(found, node_name):
-        pods = [pod for pod in found.state.pods.items.values() if pod.node_name == node_name]
-        return Listing(tuple(pods), "")
-
-    patch.setattr(Context, "read_pods", cached)
-
-
-def commands_are_not_checked_again(patch):
-    async def nothing(*_):
-        return {}
-
-    patch.setattr(commit_check.CommitCheck, "find_obstacles", nothing)
-
-
-def commands_that_are_taken_back_start_again_at_once(patch):
-    async def always(_, state, *__):
-        return {claim.name: Refusal("Budget", claim.name, "planted", permanent=True) for claim in state.candidates}
-
-    patch.setattr(commit_check.CommitCheck, "find_obstacles", always)
-    patch.setattr(executor, "after_failure", lambda _, now: FailedCommands(1, now))
-
+BUDGETS = "budgets are never exceeded"
+WAITS = "no node is marked before its time"
+PROTECTED_PODS = "protected pods are never evicted"
+PDBS = "PodDisruptionBudgets are never violated"
+GRACES = "pods keep their grace period"
+UNDER_PODS = "no instance ends under a running pod"
+STILL_HOLD = "commands that no longer hold are not carried out"
+LEAKS = "no instance and no claim leaks"
+MARKS = "no mark is left behind"
+REPAIR = "repair keeps its terms"
 
 MUTATIONS = (
-    (budgets_are_ignored, "budgets are never exceeded", drawn(1)),
+    (bugs.budgets_are_ignored, BUDGETS, drawn(1)),
+    (bugs.budget_percentages_are_read_as_all, BUDGETS, told(CHANGES, **THREE_NODES, budgets=[{"nodes": "34%"}])),
+    (bugs.windows_of_budgets_are_ignored, BUDGETS, told(CHANGES, budgets=WINDOW)),
     (
-        a_marked_node_that_vanishes_is_forgotten,
-        "budgets are never exceeded",
+        bugs.a_marked_node_that_vanishes_is_forgotten,
+        BUDGETS,
         told(TWO_NODES, NEVER_JOINS, CHANGES, FIRST_VANISHES, **ONE_AT_A_TIME),
     ),
-    (protection_is_ignored_by_the_drain, "protected pods are never evicted", drawn(0)),
-    (protection_is_ignored_by_the_planner, "protected pods are never evicted", drawn(0)),
-    (pods_are_deleted_instead_of_evicted, "disruption budgets are never violated", drawn(0)),
-    (nobody_waits_for_pods, "disruption budgets are never violated", drawn(0)),
+    (bugs.consolidate_after_is_ignored, WAITS, told(ONE_MORE, EMPTIED, consolidateAfter="8m")),
+    (bugs.pools_that_never_consolidate_do, WAITS, told(EMPTIED, consolidateAfter="Never")),
+    (bugs.when_empty_is_ignored, WAITS, told(TWO_NODES, FEWER, consolidationPolicy="WhenEmpty")),
     (
-        the_last_list_of_pods_comes_from_the_cache,
-        "no instance ends under a running pod",
+        bugs.the_grace_period_of_consolidation_is_ignored,
+        WAITS,
+        told(EMPTIED, consolidationGracePeriod="8m"),
+    ),
+    (
+        bugs.disrupt_after_of_drift_is_ignored,
+        WAITS,
+        told(CHANGES, actionControls={"Drift": {"disruptAfter": "8m"}}, **BY_HAND_ALONE),
+    ),
+    (bugs.soft_expiration_comes_at_once, WAITS, told(expireAfter="25m", **BY_HAND_ALONE)),
+    (bugs.protection_is_ignored_by_the_drain, PROTECTED_PODS, drawn(0)),
+    (bugs.protection_is_ignored_by_the_planner, PROTECTED_PODS, drawn(0)),
+    (
+        bugs.unreadable_protection_protects_nothing,
+        PROTECTED_PODS,
+        told((200.0, "protect pod", UNREADABLE), DELETED, **BY_HAND_ALONE),
+    ),
+    (
+        bugs.protection_of_nodes_is_ignored,
+        PROTECTED_PODS,
+        told(CHANGES, metadata={"annotations": {"karpenter.sh/do-not-disrupt": "true"}}),
+    ),
+    (bugs.pauses_are_ignored, "paused pools are left alone", told(PAUSED, CHANGES, **BY_HAND_ALONE)),
+    (bugs.a_dry_run_acts, "a dry run writes nothing", told(DRY_RUN)),
+    (bugs.pods_are_deleted_instead_of_evicted, PDBS, drawn(0)),
+    (
+        bugs.the_eviction_api_knows_no_budgets,
+        PDBS,
+        told(DELETED, workloads=[deployment("app", 3, cpu="900m"), budget("app", maxUnavailable=1)], **BY_HAND_ALONE),
+    ),
+    (bugs.pods_are_forced_only_at_the_deadline, GRACES, told(DELETED, **BOUNDED, **STUBBORN)),
+    (bugs.forced_pods_get_no_grace, GRACES, told(DELETED, **BOUNDED, **STUBBORN)),
+    (bugs.forced_pods_get_a_second, GRACES, told(DELETED, **BOUNDED, **STUBBORN)),
+    (bugs.drains_know_no_tiers, "drains go tier by tier", told(DELETED, workloads=TIERS, **BY_HAND_ALONE)),
+    (
+        bugs.volumes_are_torn_off,
+        "volumes are detached before the instance ends",
+        told(DELETED_NODE, workloads=deployment_with_volume("200s"), **BY_HAND_ALONE),
+    ),
+    (bugs.nobody_waits_for_pods, UNDER_PODS, drawn(0)),
+    (
+        bugs.the_last_list_of_pods_comes_from_the_cache,
+        UNDER_PODS,
         told(EMPTIED, SILENT, FILLED, DELETED_SOON, **BY_HAND_ALONE),
     ),
     *(
-        (
-            commands_are_not_checked_again,
-            "commands that no longer hold are not carried out",
-            told(*edited, metadata=SLOWLY),
-        )
+        (bugs.commands_are_not_checked_again, STILL_HOLD, told(*edited, metadata=SLOWLY))
         for edited in ((CHANGES, CHANGED_BACK), (CHANGES, NODE_PROTECTED), (CHANGES, NO_BUDGET))
     ),
     (
-        commands_that_are_taken_back_start_again_at_once,
+        bugs.commands_that_are_taken_back_start_again_at_once,
         "no node is chosen over and over",
         told(CHANGES, **BY_HAND_ALONE),
     ),
-    (limits_are_ignored, "limits of NodePools are kept", drawn(6)),
-    (every_node_is_taken_for_a_dear_one, "consolidation never raises cost", told(ONE_MORE)),
-    (a_rollback_leaves_everything, "no mark is left behind", told(NEVER_JOINS, CHANGES, consolidateAfter="Never")),
-    (claims_that_never_register_are_kept, "no instance and no claim leaks", told(NEVER_JOINS, GROWS)),
-    (lost_machines_are_never_noticed, "no instance and no claim leaks", drawn(2)),
+    (bugs.limits_are_ignored, "limits of NodePools are kept", drawn(6)),
+    (bugs.every_node_is_taken_for_a_dear_one, "consolidation never raises cost", told(ONE_MORE)),
+    (bugs.a_rollback_leaves_everything, MARKS, told(NEVER_JOINS, CHANGES, consolidateAfter="Never")),
+    (bugs.commands_never_end, MARKS, drawn(0)),
+    (bugs.claims_that_never_register_are_kept, LEAKS, told(NEVER_JOINS, GROWS)),
+    (bugs.lost_machines_are_never_noticed, LEAKS, drawn(2)),
     (
-        a_drain_goes_on_whatever_became_of_the_machine,
-        "lost machines are let go",
+        bugs.a_drain_goes_on_whatever_became_of_the_machine,
+        "lost instances are let go",
         told(PROTECTED, DELETED, LOST_IN_THE_DRAIN),
     ),
-    (drained_nodes_are_never_let_go, "the system settles", drawn(1)),
-    (nobody_launches_for_pods_that_were_displaced, "no pod is lost", drawn(6)),
-    (nodes_go_before_their_replacements_are_ready, "every deletion has a cause", drawn(2)),
-    (healthy_machines_are_taken_for_lost, "every deletion has a cause", drawn(0)),
-    (commands_never_end, "no mark is left behind", drawn(0)),
-    (nobody_notices_that_the_lease_ran_out, "never two act at once", drawn(2)),
+    (bugs.instances_are_never_terminated, "no instance leaks", told(EMPTIED)),
+    (bugs.drained_nodes_are_never_let_go, "the cluster comes to rest", drawn(1)),
+    (bugs.nobody_launches_for_pods_that_were_displaced, "every pod runs in the end", drawn(6)),
+    (bugs.nodes_go_before_their_replacements_are_ready, "replacements come first", drawn(2)),
+    (bugs.healthy_machines_are_taken_for_lost, "every deletion has a cause", drawn(0)),
+    (bugs.toleration_of_repair_is_ignored, REPAIR, told(SICK, spec={"repair": {}}, **BY_HAND_ALONE)),
+    (bugs.repair_knows_no_breaker, REPAIR, told(*ALL_SICK, **THREE_NODES, spec={"repair": {}}, **BY_HAND_ALONE)),
+    (bugs.nobody_notices_that_the_lease_ran_out, "only the holder of the Lease writes", drawn(2)),
+    (bugs.nodes_are_patched_without_a_version, "patches of node lists carry a resourceVersion", told(CHANGES)),
 )
 
 
-@pytest.mark.parametrize(("bug", "law", "stories"), MUTATIONS, ids=[bug.__name__ for bug, _, _ in MUTATIONS])
-def test_a_planted_bug_is_found(bug, law, stories, monkeypatch):
+@pytest.mark.parametrize(("bug", "invariant", "stories"), MUTATIONS, ids=[bug.__name__ for bug, _, _ in MUTATIONS])
+def test_a_planted_bug_is_found(bug, invariant, stories, monkeypatch):
     bug(monkeypatch)
     found = set()
     for story in stories:
-        found |= {each.law for each in tell(story).violations}
-        if law in found:
+        found |= {each.invariant for each in tell(story).violations}
+        if invariant in found:
             return
     pytest.fail(f"the stories did not find it, only {found or 'nothing'}")
 
 
-@pytest.mark.parametrize(
-    "story",
-    [
-        *told(ONE_MORE),
-        *told(NEVER_JOINS, GROWS),
-        *told(NEVER_JOINS, CHANGES),
-        *told(PROTECTED, DELETED, LOST_IN_THE_DRAIN),
-        *told(TWO_NODES, NEVER_JOINS, CHANGES, FIRST_VANISHES, **ONE_AT_A_TIME),
-        *told(EMPTIED, SILENT, FILLED, DELETED_SOON, **BY_HAND_ALONE),
-        *told(CHANGES, CHANGED_BACK, metadata=SLOWLY),
-        *told(CHANGES, NODE_PROTECTED, metadata=SLOWLY),
-        *told(CHANGES, NO_BUDGET, metadata=SLOWLY),
-    ],
-)
-def test_without_a_bug_the_written_stories_break_no_law(story):
+WRITTEN = {str(story): story for _, _, stories in MUTATIONS for story in stories if len(stories) == 1}
+
+
+@pytest.mark.parametrize("story", WRITTEN.values())
+def test_without_a_bug_the_written_stories_break_no_invariant(story):
     assert tell(story).violations == ()
+
+
+def test_there_is_a_planted_bug_for_every_invariant():
+    unproved = {"one instance for a claim"}  # no story of ours repeats a launch yet
+    assert {each.name for each in INVARIANTS} - unproved <= {name for _, name, _ in MUTATIONS}

@@ -11,8 +11,8 @@ from dovetail.model.workload import Lease
 from dovetail.ports.cluster import Change
 from dovetail.ports.errors import Conflict, Gone, OutcomeUnknown, Unavailable
 from dovetail.sim.faults.connection import Connection, TroubledStream, WatchTrouble
-from dovetail.sim.faults.history import Violation
-from dovetail.sim.faults.laws.leaders import OneActs
+from dovetail.sim.faults.invariants.history import Violation
+from dovetail.sim.faults.invariants.leaders import OneWriter
 from dovetail.sim.faults.script import draw_story
 from dovetail.sim.faults.shrinking import shrink
 from dovetail.sim.faults.story import Piece, Story
@@ -157,13 +157,13 @@ def test_a_write_of_the_lease_takes_effect_though_its_caller_has_given_up():
 
 
 class Told:
-    """The least a law needs of a history."""
+    """The least an invariant needs of a history."""
 
     def __init__(self):
         self.now, self.messages = 0.0, []
 
-    def broken(self, law, message):
-        self.messages.append(f"{law}: {message}")
+    def broken(self, invariant, message):
+        self.messages.append(f"{invariant}: {message}")
 
 
 @pytest.mark.parametrize(
@@ -172,19 +172,19 @@ class Told:
 )
 def test_only_the_holder_may_write_and_only_while_the_lease_lasts(who, at, verdict):
     told = Told()
-    law = OneActs(told)
-    law.lease_changed("left", 30.0)
+    one = OneWriter(told)
+    one.lease_changed("left", 30.0)
     told.now = at
-    law.acts(who, PATCH)
+    one.acts(who, PATCH)
     assert verdict is None if not told.messages else verdict in told.messages[0]
 
 
 def test_nobody_may_write_once_the_lease_is_given_back():
     told = Told()
-    law = OneActs(told)
-    law.lease_changed("left", 30.0)
-    law.lease_changed("", 1.0)
-    law.acts("left", PATCH)
+    one = OneWriter(told)
+    one.lease_changed("left", 30.0)
+    one.lease_changed("", 1.0)
+    one.acts("left", PATCH)
     assert "nobody leads" in told.messages[0]
 
 
@@ -226,7 +226,7 @@ def test_a_watch_lags_replays_in_order_breaks_and_gets_too_old():
     assert run(story()) == (["1", "2", "3", "2", "3", "4"], 12.0)
 
 
-def test_a_broken_story_is_cut_down_to_what_breaks_the_law():
+def test_a_broken_story_is_cut_down_to_what_breaks_the_invariant():
     pieces = (Piece("p0", 0, "NodePool", needed=True), *(Piece(f"f{n}", n + 1.0, "conflict") for n in range(40)))
     told = []
 
@@ -234,7 +234,7 @@ def test_a_broken_story_is_cut_down_to_what_breaks_the_law():
         told.append(story)
         ids = set(story.ids)
         broken = {"f7", "f21"} <= ids
-        return Outcome(story, (Violation("a law", 25.0, "broken"),) if broken else (), Figures())
+        return Outcome(story, (Violation("an invariant", 25.0, "broken"),) if broken else (), Figures())
 
     shortest = shrink(retell(Story(1, pieces, 100.0)), retell)
     assert shortest.story.ids == ("f7", "f21")

@@ -1,4 +1,4 @@
-"""`dovetail torture`: live through stories full of faults, and say whether a law was broken."""
+"""`dovetail torture`: live through stories full of faults, and say whether an invariant was broken."""
 
 import os
 import sys
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 SOLD = frozenset(f"{family}-{cpu}x-amd64-linux" for family in "csm" for cpu in (1, 2, 4, 8))
 """Stories are small, and so is what they can buy."""
-SHOWN = 3  # stories are long; the first few broken laws usually have one cause
+SHOWN = 3  # stories are long; the first few broken invariants usually have one cause
 
 
 class _Parts:
@@ -59,12 +59,12 @@ class _Parts:
         }
 
 
-def launch(cluster: "Cluster", clock: "Clock") -> "Process":
+def launch(cluster: "Cluster", clock: "Clock", *, dry_run: bool = False) -> "Process":
     """The controllers with everything switched on."""
     from dovetail.settings import Settings
     from dovetail.wiring.parts import assemble
 
-    return _Parts(assemble(cluster, clock, Settings(catalog="generic", disruption="on")))
+    return _Parts(assemble(cluster, clock, Settings(catalog="generic", disruption="on", dry_run=dry_run)))
 
 
 def tell(story: "Story") -> "Outcome":
@@ -92,10 +92,10 @@ def torture(
     ] = "",
     jobs: Annotated[int, typer.Option("--jobs", min=0, help="Processes to use; 0 is one for each core.")] = 0,
 ) -> None:
-    """Live through simulated clusters full of faults and check the laws every one of them must keep.
+    """Live through simulated clusters full of faults and check the invariants every one of them must keep.
 
     Each seed is a story: NodePools, workloads, people who change things, and faults between any two calls, crashes of
-    the controllers included. A story that breaks a law is cut down to a short one and can be replayed by its seed.
+    the controllers included. A story that breaks an invariant is cut down to a short one and can be replayed by seed.
     """
     if seed is not None:
         raise typer.Exit(_replay(seed, [each.strip() for each in only.split(",") if each.strip()]))
@@ -138,13 +138,13 @@ def _outcomes(seeds: Iterable[int], jobs: int) -> "Iterator[Outcome]":
 
 def _show_progress(done: int, of: int, failed: int) -> None:
     if sys.stderr.isatty():
-        typer.echo(f"\r{done} of {of} stories, {failed} broke a law ", nl=done == of, err=True)  # returns the carriage
+        typer.echo(f"\r{done} of {of} stories, {failed} broke an invariant ", nl=done == of, err=True)
     elif done % 50 == 0 or done == of:
-        echo(f"{done} of {of} stories, {failed} broke a law", err=True)
+        echo(f"{done} of {of} stories, {failed} broke an invariant", err=True)
 
 
 def _short_story(outcome: "Outcome") -> str:
-    """The shortest story found that still breaks the law."""
+    """The shortest story found that still breaks the invariant."""
     from dovetail.sim.faults.shrinking import shrink
 
     shortest = shrink(outcome, tell)
@@ -157,7 +157,8 @@ def _summary(figures: "Figures", failed: int) -> str:
     days = figures.seconds / 86400
     return (
         f"{figures.stories} stories, {days:.1f} cluster-days, {figures.faults} faults, {figures.crashes} crashes,"
-        f" {figures.handovers} changes of leader, {figures.decisions} decisions, {int(failed)} stories that broke a law"
+        f" {figures.handovers} changes of leader, {figures.decisions} decisions,"
+        f" {int(failed)} stories that broke an invariant"
     )
 
 

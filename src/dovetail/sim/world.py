@@ -55,6 +55,7 @@ class Call(NamedTuple):
     operation: str
     kind: str
     key: Key | None = None
+    patch: Patch | None = None
 
 
 class Interference(Protocol):
@@ -207,7 +208,7 @@ class World:
 
     async def patch(self, kind: Kind[T], key: Key, patch: Patch) -> T:
         """Merge a patch."""
-        await self.enter("patch", kind, key)
+        await self.enter("patch", kind, key, patch)
         record = self.api.patch(resource_of(kind), key, patch)
         await self.leave("patch", kind, key)
         return _readable(record, kind)
@@ -224,11 +225,11 @@ class World:
         evict(self.api, pod.key, pod.metadata.uid)
         await self.leave("evict", "Pod", pod.key)
 
-    async def enter(self, operation: str, kind: object, key: Key | None) -> None:
+    async def enter(self, operation: str, kind: object, key: Key | None, patch: Patch | None = None) -> None:
         """The gate: every call takes a moment, and may be interfered with."""
         await pause(self.store.loop, self._rng.uniform(*self.options.call_time))
         if self.interference is not None:
-            await self.interference.before(Call(operation, str(kind), key))
+            await self.interference.before(Call(operation, str(kind), key, patch))
 
     async def leave(self, operation: str, kind: object, key: Key | None) -> None:
         """The gate on the way back: an error raised here hides what took effect."""

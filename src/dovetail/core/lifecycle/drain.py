@@ -72,7 +72,7 @@ def plan_drain(node: ClusterNode, now: datetime, deadline: datetime | None = Non
     waiting = tuple(pod for pod in node.pods if not pod.terminal and not left_alone(pod, now))
     force = tuple(pod for pod in waiting if must_be_forced(pod, now, deadline))
     patient = [pod for pod in waiting if pod not in force]
-    tier = min((tier_of(pod) for pod in patient), default=None)
+    tier = min((tier_of(pod) for pod in waiting), default=None)
     unprotected = evicts_protected(node.claim)
     evict = [
         pod

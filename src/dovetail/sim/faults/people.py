@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from dovetail.model.wire import Key
 from dovetail.ports.cluster import Patch
-from dovetail.sim.faults.history import History
+from dovetail.sim.faults.invariants.history import History
 from dovetail.sim.faults.scene import NODE_CLASS, PRIORITIES, PROTECTION, draw_job, pod_on
 from dovetail.sim.faults.story import Piece, Terms
 from dovetail.sim.kinds import DEPLOYMENTS, JOBS, NODE, NODE_CLAIM, NODE_POOL, PDB, POD, Resource
@@ -30,7 +30,7 @@ def set_scene(world: World, pieces: Sequence[Piece]) -> None:
         meta = {"name": name}
         world.apply({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": meta, "value": value})
     for piece in pieces:
-        for manifest in piece.terms.get("manifests") or [piece.terms["manifest"]]:
+        for manifest in piece.terms["manifests"] if "manifests" in piece.terms else [piece.terms["manifest"]]:
             world.apply(manifest)
 
 
@@ -54,6 +54,9 @@ class People:
             "uncordon node": lambda terms: self._change(NODE, terms, {"spec": {"unschedulable": False}}),
             "change template": self._change_template,
             "change budgets": self._change_budgets,
+            "change disruption terms": lambda terms: self._change(
+                NODE_POOL, terms, {"spec": {"disruption": terms["terms"]}}
+            ),
             "change limits": lambda terms: self._change(NODE_POOL, terms, {"spec": {"limits": terms["limits"]}}),
             "protect pod": lambda terms: self._protect(POD, terms, terms["until"]),
             "protect node": lambda terms: self._protect(NODE, terms, "true"),
@@ -149,7 +152,8 @@ class People:
         """Change the template back to what it was before its last change."""
         picked = self._pick(NODE_POOL, terms)
         versions = self._history.pools.get(picked.key.name, []) if picked is not None else []
-        labels = [version.spec.template.metadata.labels.get("turn") for _, version in versions]
+        templates = [version["spec"]["template"].get("metadata") or {} for _, version in versions]
+        labels = [(each.get("labels") or {}).get("turn") for each in templates]
         before = [each for each in labels if each != labels[-1]]
         if before:
             self._change_template({**terms, "label": before[-1]})
@@ -235,7 +239,7 @@ class People:
         free = {"metadata": {"annotations": {PROTECTION: None, PROTECTED_AT: None}}}
         for deployment in world.store.all(DEPLOYMENTS):
             world.api.patch(DEPLOYMENTS, deployment.key, Patch({"spec": {"template": free}}))
-        for resource in (POD, NODE):
+        for resource in (POD, NODE, NODE_CLAIM):
             for each in world.store.all(resource):
                 world.api.patch(resource, each.key, Patch(free))
         for key, condition in self._sick:

@@ -3,7 +3,7 @@
 What runs is handed in, so that this package knows no provider.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Protocol
 
@@ -37,7 +37,12 @@ class Process(Protocol):
         ...
 
 
-Launch = Callable[[Cluster, Clock], Process]
+class Launch(Protocol):
+    """Starts the controllers over a connection."""
+
+    def __call__(self, cluster: Cluster, clock: Clock, *, dry_run: bool = False) -> Process:
+        """The process; one in a dry run must write nothing."""
+        ...
 
 
 class WrongClock:
@@ -58,6 +63,11 @@ class WrongClock:
         if self.off_by:
             self._right_at, self._was_off_by = self._clock.now(), self.off_by
         self.off_by = off_by
+
+    @property
+    def right_since(self) -> datetime:
+        """Since when it has been right; now if it is not."""
+        return self._clock.now() if self.off_by else self._right_at
 
     def recent(self, seconds: float) -> tuple[timedelta, ...]:
         """By how much the clock is, or was within the last seconds, off; being right comes first."""

@@ -134,5 +134,23 @@ class Replica:
             raise RuntimeError("the controllers came to an end")
 
 
+class DryRun:
+    """A process that stands for nothing and must write nothing; nothing befalls it but what befalls every call."""
+
+    def __init__(self, around: Surroundings) -> None:
+        self._around = around
+
+    async def run(self) -> None:
+        """Run until cancelled."""
+        around = self._around
+        life = Lifeline("dry-run", lambda _: None, crashes=False)
+        connection = Connection(around.world, around.trouble, around.watches, life)
+        process = around.launch(connection, around.clock, dry_run=True)
+        try:
+            await process.run()
+        finally:
+            await process.aclose()
+
+
 def _stuck() -> NoReturn:
     raise Stuck("the controllers do not stop when their time is over")

@@ -6,6 +6,7 @@ Clusters are small, so that a seed costs about a second: trouble comes from what
 import random
 from typing import Any
 
+from dovetail.sim.faults.special_cases import add_pool_terms, add_workload_terms
 from dovetail.sim.faults.story import Piece
 
 Plain = dict[str, Any]
@@ -67,6 +68,7 @@ def draw_pool(seed: int, number: int) -> Plain:
         spec["limits"] = dice.choice(({"cpu": "8"}, {"cpu": "16"}, {"nodes": "3"}, {"cpu": "24", "memory": "64Gi"}))
     if dice.random() < 0.35:
         spec["repair"] = dice.choice(({}, {"defaultTolerationDuration": "5m"}))
+    add_pool_terms(seed, number, spec)
     return {"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": f"pool-{number}"}, "spec": spec}
 
 
@@ -148,6 +150,7 @@ def _deployment(seed: int, number: int) -> list[Plain]:
             },
         }
     ]
+    add_workload_terms(seed, number, manifests[0])
     if dice.random() < 0.6:
         manifests.append(_pdb(dice, name))
     return manifests

@@ -11,6 +11,7 @@ from typing import Any
 from dovetail.sim.faults.cloud_faults import draw_cloud_faults
 from dovetail.sim.faults.edits import draw_edits
 from dovetail.sim.faults.scene import ZONES, draw_budgets, draw_scene
+from dovetail.sim.faults.special_cases import draw_special_pieces
 from dovetail.sim.faults.story import Piece, Story
 
 Terms = dict[str, Any]
@@ -142,6 +143,7 @@ def draw_story(seed: int) -> Story:
     instants = _instants(dice, peace_at)
     pieces += [_drawn(seed, f"f{number}", FAULTS, at) for number, at in enumerate(instants)]
     pieces += [*_losses(seed, pieces, peace_at), *draw_edits(seed, pieces, peace_at)]
+    pieces += draw_special_pieces(seed, peace_at)
     pieces += draw_cloud_faults(seed, peace_at)
     return Story(seed, tuple(pieces), peace_at)
 

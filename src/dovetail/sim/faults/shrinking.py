@@ -1,4 +1,4 @@
-"""Finds a short story that still breaks the same law: leaves out half of it, then quarters, then single pieces.
+"""Finds a short story that breaks the same invariant: leaves out half of it, then quarters, then single pieces.
 
 Bounded by the number of times a story may be told again, so the answer is short, not always the shortest.
 """
@@ -12,12 +12,12 @@ Tell = Callable[[Story], Outcome]
 
 
 def shrink(outcome: Outcome, tell: Tell, most: int = 60) -> Outcome:
-    """The outcome of the shortest story found that breaks the first law this one broke."""
-    law = outcome.violations[0].law
+    """The outcome of the shortest story found that breaks the first invariant this one broke."""
+    name = outcome.violations[0].invariant
     best, left = _without_the_rest(outcome, tell), most
     size = max(1, len(best.story.ids) // 2)
     while left > 0:
-        smaller, left = _pass(best, size, law, tell, left)
+        smaller, left = _pass(best, size, name, tell, left)
         if smaller is None and size == 1:
             break
         best = smaller or best
@@ -26,14 +26,14 @@ def shrink(outcome: Outcome, tell: Tell, most: int = 60) -> Outcome:
 
 
 def _without_the_rest(outcome: Outcome, tell: Tell) -> Outcome:
-    """What comes after the law was broken cannot have broken it."""
+    """What comes after the invariant was broken cannot have broken it."""
     at = outcome.violations[0].at
     shorter = outcome.story.keeping(lambda piece: piece.at <= at)
     again = tell(shorter)
-    return again if _breaks(again, outcome.violations[0].law) else outcome
+    return again if _breaks(again, outcome.violations[0].invariant) else outcome
 
 
-def _pass(best: Outcome, size: int, law: str, tell: Tell, left: int) -> tuple[Outcome | None, int]:
+def _pass(best: Outcome, size: int, name: str, tell: Tell, left: int) -> tuple[Outcome | None, int]:
     """Leave out each stretch of `size` pieces in turn; the first that is not needed is gone."""
     found: Outcome | None = None
     start = 0
@@ -41,12 +41,12 @@ def _pass(best: Outcome, size: int, law: str, tell: Tell, left: int) -> tuple[Ou
         ids = best.story.ids
         again = tell(best.story.only([*ids[:start], *ids[start + size :]]))
         left -= 1
-        if _breaks(again, law):
+        if _breaks(again, name):
             best = found = again
         else:
             start += size
     return found, left
 
 
-def _breaks(outcome: Outcome, law: str) -> bool:
-    return any(each.law == law for each in outcome.violations)
+def _breaks(outcome: Outcome, name: str) -> bool:
+    return any(each.invariant == name for each in outcome.violations)

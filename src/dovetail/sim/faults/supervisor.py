@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 
 from dovetail.sim.faults.process import Launch, Offering
-from dovetail.sim.faults.replica import Replica, Surroundings
+from dovetail.sim.faults.replica import DryRun, Replica, Surroundings
 from dovetail.sim.faults.trouble import Trouble
 from dovetail.sim.world import Call, World
 
@@ -13,14 +13,17 @@ NAMES = ("left", "right")
 
 
 class Supervisor:
-    """Both replicas, and what goes wrong around them."""
+    """Both replicas, what goes wrong around them, and perhaps a third process that only says what it would do."""
 
-    def __init__(self, world: World, launch: Launch, witness: Callable[[str, Call], None]) -> None:
+    def __init__(
+        self, world: World, launch: Launch, witness: Callable[[str, Call], None], *, dry_run: bool = False
+    ) -> None:
         self.trouble = Trouble(witness)
         self.around = Surroundings(world, launch, self.trouble)
         self.watches = self.around.watches
         self.clock = self.around.clock
         self.replicas = tuple(Replica(name, self.around) for name in NAMES)
+        self._dry_run = DryRun(self.around) if dry_run else None
         self.broken: BaseException | None = None
         self._prices: Mapping[Offering, float] = {}
 
@@ -55,5 +58,7 @@ class Supervisor:
             async with asyncio.TaskGroup() as tasks:
                 for name, each in zip(NAMES, self.replicas, strict=True):
                     tasks.create_task(each.run(), name=name)
+                if self._dry_run is not None:
+                    tasks.create_task(self._dry_run.run(), name="dry run")
         except* Exception as failed:  # noqa: BLE001 - whatever it is, the story tells it
             self.broken = failed.exceptions[0]

@@ -1,4 +1,4 @@
-"""Lives through one story and says which laws were broken: the whole of it, or until the first is."""
+"""Lives through one story and says which invariants did not hold: the whole of it, or until the first does not."""
 
 import asyncio
 import logging
@@ -8,26 +8,25 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from dovetail.sim.apiserver import Validator
-from dovetail.sim.cloud.instances import InstanceRecord
 from dovetail.sim.faults.cloud_faults import carried_out_by, draw_cloud_options
-from dovetail.sim.faults.history import History, Violation
-from dovetail.sim.faults.laws import every_law
-from dovetail.sim.faults.laws.base import Law, dispatch
+from dovetail.sim.faults.invariants import every_invariant
+from dovetail.sim.faults.invariants.base import Watcher
+from dovetail.sim.faults.invariants.history import History, Violation
+from dovetail.sim.faults.invariants.rest import unrest, verdicts
 from dovetail.sim.faults.people import People, set_scene
 from dovetail.sim.faults.process import Launch
 from dovetail.sim.faults.replica import Replica
-from dovetail.sim.faults.rest import unrest, verdicts
 from dovetail.sim.faults.story import Piece, Story
 from dovetail.sim.faults.supervisor import Supervisor
 from dovetail.sim.faults.trouble import WRITES
 from dovetail.sim.loop import run
-from dovetail.sim.store import Step
 from dovetail.sim.world import Call, World, WorldOptions
 
 TIME_TO_SETTLE = 3600.0
 LOOK_EVERY = 10.0
 ALIVE = "the controllers go on"
 _CALLS = {"conflict", "unavailable", "throttled", "timeout before effect", "timeout after effect", "slow call", "crash"}
+_HARMLESS = _CALLS | {"shortage", "instance never joins"}  # to what the controllers know, and when they act
 
 
 @dataclass(frozen=True)
@@ -69,9 +68,11 @@ class Trial:
         self._story = story
         options = replace(WorldOptions(), seed=story.seed, cloud=draw_cloud_options(story.seed))
         self._world = World(options, validate=validate)
-        self._supervisor = Supervisor(self._world, launch, self._about_to)
+        self._supervisor = Supervisor(
+            self._world, launch, self._about_to, dry_run=any(each.what == "dry run" for each in story.scene)
+        )
         self._history = History(self._world, self._supervisor)
-        self._laws: tuple[Law, ...] = every_law(self._history)
+        self._watcher = Watcher(self._history, every_invariant(self._history))
         self._people = People(self._history, story.seed)
         self._faults: dict[str, Callable[[Piece], None]] = {
             "watch breaks": lambda piece: self._supervisor.watches.breaking.add(piece.terms["kind"]),
@@ -92,30 +93,18 @@ class Trial:
         }
         self._struck = 0
 
-    def _hear(self, step: Step) -> None:
-        self._history.hear(step)
-        dispatch(self._laws, step)
-
-    def _instance_changed(self, before: InstanceRecord | None, after: InstanceRecord) -> None:
-        if before is not None and before.runs and not after.runs and after.node_name:
-            for law in self._laws:
-                law.node_gone(after.node_name, after.provider_id)
-
     def _about_to(self, who: str, call: Call) -> None:
-        for law in self._laws:
-            law.about_to(call)
-            if call.operation in WRITES and call.kind != "Lease":
-                law.acts(who, call)
+        self._watcher.call(who, call, writes=call.operation in WRITES and call.kind != "Lease")
 
     async def live(self) -> Outcome:
-        """From the first instant to rest, or to the first broken law."""
+        """From the first instant to rest, or to the first invariant that does not hold."""
         loop = asyncio.get_running_loop()
         complaints = _Complaints(self._history)
         logging.getLogger("dovetail").addHandler(complaints)
         try:
             async with self._world:
-                self._world.store.listen_to_all(self._hear)
-                self._world.cloud.listen(self._instance_changed)
+                self._world.store.listen_to_all(self._watcher.hear)
+                self._world.cloud.listen(self._watcher.instance_changed)
                 set_scene(self._world, self._story.scene)
                 running = loop.create_task(self._supervisor.run(), name="supervisor")
                 try:
@@ -137,13 +126,15 @@ class Trial:
                 return
             if piece.what in self._faults:
                 self._struck += piece.what not in _CALLS
+                if piece.what not in _HARMLESS:
+                    self._history.note_fault(piece.at, piece.terms)
                 self._faults[piece.what](piece)
             else:
                 self._people.deeds[piece.what](piece.terms)
         await self._until(self._story.peace_at)
 
     async def _until(self, at: float) -> None:
-        """Let time pass, looking at the laws now and then; not beyond the first that is broken."""
+        """Let time pass, asking the invariants now and then; not beyond the first that does not hold."""
         loop = asyncio.get_running_loop()
         while loop.time() < at:
             await asyncio.sleep(min(LOOK_EVERY, at - loop.time()))
@@ -166,8 +157,7 @@ class Trial:
             await asyncio.sleep(LOOK_EVERY)
 
     def _over(self) -> bool:
-        for law in self._laws:
-            law.look()
+        self._watcher.look()
         if self._supervisor.broken is not None:
             self._history.broken(ALIVE, f"they stopped by themselves: {self._supervisor.broken!r}")
         return bool(self._history.violations)

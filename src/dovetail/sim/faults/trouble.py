@@ -45,6 +45,7 @@ class Lifeline:
     died: Callable[[float], None]  # told for how many seconds it stays dead
     dead: bool = False
     cut_off_until: float = 0.0
+    crashes: bool = True  # False: crashes strike others
 
     def die(self, down: float) -> None:
         """Have no effect from here on."""
@@ -85,7 +86,7 @@ class Trouble:
     async def before(self, call: Call, life: Lifeline) -> None:
         """Fail, delay or let pass."""
         life.check()
-        if call.operation not in {"list", "watch"} and call.kind not in {"Event", "Lease"}:
+        if life.crashes and call.operation not in {"list", "watch"} and call.kind not in {"Event", "Lease"}:
             self._calls_to_live -= 1
             waits_for_effect = self._crash is not None and self._crash.terms["after"] and call.operation in WRITES
             if self._crash is not None and self._calls_to_live <= 0 and not waits_for_effect:
@@ -118,7 +119,8 @@ class Trouble:
 
     async def after(self, call: Call, life: Lifeline) -> None:
         """Hide an effect, or die right after it."""
-        if self._crash is not None and self._calls_to_live <= 0 and call.kind not in {"Event", "Lease"}:
+        spares = not life.crashes or call.kind in {"Event", "Lease"}
+        if self._crash is not None and self._calls_to_live <= 0 and not spares:
             self._kill(self._crash, life)
         for each in self.armed:
             if each.piece.what == "timeout after effect" and each.matches(call):
@@ -135,6 +137,7 @@ class Trouble:
 
     def _kill(self, crash: Piece, life: Lifeline) -> None:
         self.injected += 1
+        self.strikes.append(asyncio.get_running_loop().time())
         self._crash = None
         life.die(float(crash.terms["down"]))
         raise asyncio.CancelledError

@@ -1,25 +1,25 @@
-"""Whether a cluster has come to rest, and if not, what is left: homeless pods, leaks, marks, unfinished business."""
+"""Whether a cluster has come to rest, and if not, what is left: pods that do not run, leaks, marks, unfinished work."""
 
 from collections.abc import Iterator
 
-from dovetail.model import kinds
-from dovetail.model.command import RECORD_ANNOTATION
-from dovetail.model.conditions import find
-from dovetail.model.nodeclaim import DISRUPTION_REASON
 from dovetail.sim.faults.cloud_faults import leaked_instances
-from dovetail.sim.faults.history import Violation
-from dovetail.sim.kinds import DEPLOYMENTS, JOBS, POD
+from dovetail.sim.faults.invariants.history import Violation
+from dovetail.sim.faults.invariants.objects import Claim, Node
+from dovetail.sim.faults.invariants.readers import COMMAND
+from dovetail.sim.kinds import DEPLOYMENTS, JOBS, NODE, NODE_CLAIM, POD
 from dovetail.sim.world import World
 
-PODS = "no pod is lost"
+PODS = "every pod runs in the end"
 LEAKS = "no instance and no claim leaks"
 MARKS = "no mark is left behind"
-SETTLES = "the system settles"
+SETTLES = "the cluster comes to rest"
 
 
 def unrest(world: World) -> list[tuple[str, str]]:
-    """What keeps the cluster from being at rest, as law and message."""
-    return [*_waiting_pods(world), *_leaks(world), *leaked_instances(world), *_marks(world)]
+    """What keeps the cluster from being at rest, as invariant and message."""
+    claims = [Claim(record) for record in world.store.all(NODE_CLAIM)]
+    nodes = [Node(record) for record in world.store.all(NODE)]
+    return [*_waiting_pods(world), *_leaks(claims, nodes), *leaked_instances(world), *_marks(claims, nodes)]
 
 
 def _waiting_pods(world: World) -> Iterator[tuple[str, str]]:
@@ -38,11 +38,10 @@ def _waiting_pods(world: World) -> Iterator[tuple[str, str]]:
             yield PODS, f"{job.key} is not complete, and no pod of it runs"
 
 
-def _leaks(world: World) -> Iterator[tuple[str, str]]:
-    nodes = {node.provider_id: node for node in world.values(kinds.NODE)}
-    claims = world.values(kinds.NODE_CLAIM)
+def _leaks(claims: list[Claim], nodes: list[Node]) -> Iterator[tuple[str, str]]:
+    node_by_id = {node.provider_id: node for node in nodes}
     owned = {claim.provider_id for claim in claims}
-    for node in nodes.values():
+    for node in nodes:
         if node.provider_id not in owned:
             yield LEAKS, f"node {node.name} belongs to no claim"
         elif node.deleting:
@@ -50,28 +49,27 @@ def _leaks(world: World) -> Iterator[tuple[str, str]]:
     for claim in claims:
         if claim.deleting:
             yield SETTLES, f"{claim.name} is still on its way out"
-        elif not claim.provider_id or claim.provider_id not in nodes:
+        elif not claim.provider_id or claim.provider_id not in node_by_id:
             yield LEAKS, f"{claim.name} has no node"
-        elif not claim.has("Ready") or not nodes[claim.provider_id].ready:
+        elif not claim.has("Ready") or not node_by_id[claim.provider_id].ready:
             yield SETTLES, f"{claim.name} is not ready"
     if len(owned) < len(claims):
         yield LEAKS, "two claims share an instance"
 
 
-def _marks(world: World) -> Iterator[tuple[str, str]]:
-    for claim in world.values(kinds.NODE_CLAIM):
-        if RECORD_ANNOTATION in claim.metadata.annotations and not claim.deleting:
+def _marks(claims: list[Claim], nodes: list[Node]) -> Iterator[tuple[str, str]]:
+    for claim in claims:
+        if COMMAND in claim.annotations and not claim.deleting:
             yield MARKS, f"{claim.name} still carries the record of a command"
-        if find(claim.status.conditions, DISRUPTION_REASON) is not None and not claim.deleting:
-            yield MARKS, f"{claim.name} still has {DISRUPTION_REASON}"
-    for node in world.values(kinds.NODE):
-        keys = [taint.key for taint in node.spec.taints if taint.key.startswith("karpenter.sh/disrupt")]
-        if keys and not node.deleting:
-            yield MARKS, f"node {node.name} still has the taint {keys[0]}"
+        if "DisruptionReason" in claim.conditions and not claim.deleting:
+            yield MARKS, f"{claim.name} still has DisruptionReason"
+    for node in nodes:
+        if node.marked and not node.deleting:
+            yield MARKS, f"node {node.name} still has a taint of disruption"
 
 
 def verdicts(world: World, at: float) -> list[Violation]:
     """Whatever is left when the time for coming to rest is over."""
     left = unrest(world)
-    by_law = {law: [message for each, message in left if each == law] for law, _ in left}
-    return [Violation(law, at, "; ".join(messages[:6])) for law, messages in by_law.items()]
+    by_name = {name: [message for each, message in left if each == name] for name, _ in left}
+    return [Violation(name, at, "; ".join(messages[:6])) for name, messages in by_name.items()]

@@ -4,19 +4,17 @@ A decision and the check before its deletion must come to agree, or the next att
 Otherwise nodes are tainted and released, and replacements launched and terminated, every few seconds for ever.
 """
 
-import json
 from collections import defaultdict
 
-from dovetail.model.nodeclaim import NodeClaim
-from dovetail.sim.faults.history import History
-from dovetail.sim.faults.laws.base import Law
-from dovetail.sim.faults.laws.commands import COMMAND
+from dovetail.sim.faults.invariants.base import Invariant
+from dovetail.sim.faults.invariants.history import History
+from dovetail.sim.faults.invariants.objects import Claim
 
 MOST = 12
 WITHIN = 900.0
 
 
-class CommandsAreNotRepeated(Law):
+class CommandsAreNotRepeated(Invariant):
     """Failed commands are tried again at a sensible pace."""
 
     name = "no node is chosen over and over"
@@ -25,13 +23,13 @@ class CommandsAreNotRepeated(Law):
         super().__init__(history)
         self._chosen: defaultdict[str, dict[str, float]] = defaultdict(dict)  # by uid: when, by command
 
-    def claim_changed(self, before: NodeClaim | None, after: NodeClaim) -> None:  # noqa: ARG002 - the record is enough
+    def claim_changed(self, before: Claim | None, after: Claim) -> None:
         """A command may have chosen the node."""
-        written = after.metadata.annotations.get(COMMAND)
-        if not written:
+        command = after.command.get("id")
+        if command is None or (before is not None and before.command.get("id") == command):
             return
-        chosen = self._chosen[after.metadata.uid]
-        chosen.setdefault(json.loads(written)["id"], self.history.now)
+        chosen = self._chosen[after.uid]
+        chosen.setdefault(command, self.history.now)
         lately = sum(self.history.now - at <= WITHIN for at in chosen.values())
         if lately > MOST:
             self.broken(f"{after.name} was chosen by more than {MOST} commands in {WITHIN:.0f} s")

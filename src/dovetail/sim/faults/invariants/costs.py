@@ -1,13 +1,11 @@
 """Consolidation never raises cost: what it launches costs less than what it takes away."""
 
-from dovetail.model.command import read_record
-from dovetail.model.nodeclaim import NodeClaim
-from dovetail.model.reason import Reason
-from dovetail.sim.faults.laws.base import Law
+from dovetail.sim.faults.invariants.base import Invariant
+from dovetail.sim.faults.invariants.objects import Claim
 from dovetail.sim.world import Call
 
 
-class ConsolidationSaves(Law):
+class ConsolidationSaves(Invariant):
     """Every consolidation leaves the cluster cheaper."""
 
     name = "consolidation never raises cost"
@@ -19,12 +17,11 @@ class ConsolidationSaves(Law):
             if story is not None and not story.value.deleting:
                 self._judge(story.value)
 
-    def _judge(self, claim: NodeClaim) -> None:
-        record = read_record(claim)
-        command = self.history.commands.get(record.id) if record is not None else None
-        if record is None or command is None or record.reason not in {Reason.UNDERUTILIZED, Reason.EMPTY}:
+    def _judge(self, claim: Claim) -> None:
+        command = self.history.commands.get(claim.command.get("id", ""))
+        if command is None or claim.reason not in {"Underutilized", "Empty"}:
             return
         before, after = sum(command.candidates.values()), sum(command.replacements.values())
         if command.replacements and after >= before:
             gone, bought = ", ".join(sorted(command.candidates)), ", ".join(sorted(command.replacements))
-            self.broken(f"{gone} at {before:.4f} an hour {record.reason}: replaced by {bought} at {after:.4f}")
+            self.broken(f"{gone} at {before:.4f} an hour {claim.reason}: replaced by {bought} at {after:.4f}")

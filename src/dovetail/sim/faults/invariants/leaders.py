@@ -1,18 +1,19 @@
-"""Never do two act at once: whoever writes holds the Lease in that instant, and could not have lost it unknowingly.
+"""One writer: a replica that writes holds the Lease in that instant, and could not have lost it unknowingly.
 
 Judged in the instant a write takes effect, by the Lease as the API server has it. How long a renewal lasts is what the
-Lease says; nobody may have taken it by then, whatever clock they read.
+Lease says; no other replica may have taken it by then, whatever clock it reads.
 """
 
-from dovetail.sim.faults.history import History
-from dovetail.sim.faults.laws.base import Law
+from dovetail.sim.faults.invariants.base import Invariant
+from dovetail.sim.faults.invariants.history import History
+from dovetail.sim.faults.invariants.pauses import DRY_RUN
 from dovetail.sim.world import Call
 
 
-class OneActs(Law):
+class OneWriter(Invariant):
     """There is one leader, or none."""
 
-    name = "never two act at once"
+    name = "only the holder of the Lease writes"
 
     def __init__(self, history: History) -> None:
         super().__init__(history)
@@ -25,6 +26,8 @@ class OneActs(Law):
 
     def acts(self, who: str, call: Call) -> None:
         """Somebody writes."""
+        if who.startswith(DRY_RUN):
+            return
         if self._holder != who:
             self.broken(f"{who} wants to {call.operation} {call.kind} {call.key}, and {self._holder or 'nobody'} leads")
         elif self.history.now > self._ends:
