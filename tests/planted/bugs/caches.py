@@ -2,7 +2,7 @@
 
 from planted.bug import Bug
 
-FOLLOWING = ("tests/properties/test_following.py", "tests/properties/test_planning.py")
+REMEMBERED = ("tests/core/test_remembered.py",)
 
 BUGS = (
     Bug(
@@ -11,7 +11,7 @@ BUGS = (
         file="core/disruption/facts.py",
         before=" or _differ(pools, self._pools) or _differ(snapshot.catalogs, known.catalogs):",
         after=" or _differ(pools, self._pools):",
-        tests=FOLLOWING,
+        tests=REMEMBERED,
     ),
     Bug(
         id="facts-old-nodepool",
@@ -19,7 +19,7 @@ BUGS = (
         file="core/disruption/facts.py",
         before=" or _differ(pools, self._pools) or _differ(snapshot.catalogs, known.catalogs):",
         after=" or _differ(snapshot.catalogs, known.catalogs):",
-        tests=FOLLOWING,
+        tests=REMEMBERED,
     ),
     Bug(
         id="facts-old-pods",
@@ -27,7 +27,7 @@ BUGS = (
         file="core/disruption/facts.py",
         before="        if known is None or known.node is not node:\n            known = self._facts",
         after="        if known is None:\n            known = self._facts",
-        tests=FOLLOWING,
+        tests=REMEMBERED,
     ),
     Bug(
         id="facts-old-selectors",
@@ -35,7 +35,7 @@ BUGS = (
         file="core/disruption/facts.py",
         before="        if selectors != self._selectors:\n",
         after="        if len(selectors) != len(self._selectors):\n",
-        tests=FOLLOWING,
+        tests=REMEMBERED,
     ),
     Bug(
         id="market-old-catalogue",
@@ -43,7 +43,7 @@ BUGS = (
         file="core/scheduling/market.py",
         before="            self.types is snapshot.catalogs.get(pool.name, ())\n            and self.market",
         after="            self.market",
-        tests=FOLLOWING,
+        tests=REMEMBERED,
     ),
     Bug(
         id="market-old-daemons",
@@ -51,7 +51,7 @@ BUGS = (
         file="core/scheduling/market.py",
         before="            and self.daemons == daemons\n",
         after="",
-        tests=FOLLOWING,
+        tests=REMEMBERED,
     ),
     Bug(
         id="market-old-nodepool",
@@ -59,7 +59,7 @@ BUGS = (
         file="core/scheduling/market.py",
         before="            and self.pool.means_as(pool)\n",
         after="",
-        tests=FOLLOWING,
+        tests=REMEMBERED,
     ),
     Bug(
         id="sweep-old-catalogue",
@@ -67,7 +67,7 @@ BUGS = (
         file="core/disruption/simulations.py",
         before="        and old.catalogs == new.catalogs\n",
         after="",
-        tests=FOLLOWING,
+        tests=REMEMBERED,
     ),
     Bug(
         id="sweep-old-daemons",
@@ -75,7 +75,7 @@ BUGS = (
         file="core/disruption/simulations.py",
         before="        and read_daemons(old) == read_daemons(new)\n",
         after="",
-        tests=FOLLOWING,
+        tests=REMEMBERED,
     ),
     Bug(
         id="sweep-old-nodepools",
@@ -83,7 +83,7 @@ BUGS = (
         file="core/disruption/simulations.py",
         before="        and all(pool.means_as(new.nodepools[name]) for name, pool in old.nodepools.items())\n",
         after="",
-        tests=FOLLOWING,
+        tests=REMEMBERED,
     ),
     Bug(
         id="sweep-old-namespaces",
@@ -91,7 +91,7 @@ BUGS = (
         file="core/disruption/simulations.py",
         before="        and old.namespaces == new.namespaces\n",
         after="",
-        tests=FOLLOWING,
+        tests=REMEMBERED,
     ),
     Bug(
         id="sweep-old-labels",
@@ -99,7 +99,7 @@ BUGS = (
         file="core/disruption/simulations.py",
         before="        and before.labels == after.labels\n",
         after="",
-        tests=FOLLOWING,
+        tests=REMEMBERED,
     ),
     Bug(
         id="sweep-old-taints",
@@ -107,7 +107,7 @@ BUGS = (
         file="core/disruption/simulations.py",
         before="        and before.all_taints == after.all_taints\n",
         after="",
-        tests=FOLLOWING,
+        tests=REMEMBERED,
     ),
     Bug(
         id="sweep-old-allocatable",
@@ -115,7 +115,7 @@ BUGS = (
         file="core/disruption/simulations.py",
         before="        and before.allocatable == after.allocatable\n",
         after="",
-        tests=FOLLOWING,
+        tests=REMEMBERED,
     ),
     Bug(
         id="outcome-old-price",
@@ -123,7 +123,7 @@ BUGS = (
         file="core/disruption/simulations.py",
         before="            and self.instance_type is instance_type\n",
         after="",
-        tests=FOLLOWING,
+        tests=REMEMBERED,
     ),
     Bug(
         id="said-old-clock",
@@ -131,15 +131,7 @@ BUGS = (
         file="core/disruption/said.py",
         before="            and (self.until is None or terms.now < self.until)\n",
         after="",
-        tests=FOLLOWING,
-    ),
-    Bug(
-        id="said-old-catalogue",
-        says="A method repeats what it said of a node by an older catalogue.",
-        file="core/disruption/said.py",
-        before="            self.catalogue is terms.catalogs.get(mine.pool.name)\n            and (self.gates",
-        after="            (self.gates",
-        tests=FOLLOWING,
+        tests=REMEMBERED,
     ),
     Bug(
         id="said-old-nodepool",
@@ -147,7 +139,7 @@ BUGS = (
         file="core/disruption/said.py",
         before="            or mine.pool is not candidate.pool\n",
         after="",
-        tests=FOLLOWING,
+        tests=REMEMBERED,
     ),
     Bug(
         id="lodgings-old-pods",
@@ -155,7 +147,7 @@ BUGS = (
         file="core/scheduling/register.py",
         before="        if entry is None or entry.node is not node:\n",
         after="        if entry is None:\n",
-        tests=FOLLOWING,
+        tests=REMEMBERED,
     ),
     Bug(
         id="shapes-old-storage",
@@ -163,7 +155,7 @@ BUGS = (
         file="core/scheduling/shape.py",
         before="            and self._storage == snapshot.storage\n",
         after="",
-        tests=FOLLOWING,
+        tests=REMEMBERED,
     ),
     Bug(
         id="shapes-without-tolerations",
@@ -171,7 +163,7 @@ BUGS = (
         file="core/scheduling/shape.py",
         before="            id(spec.tolerations),\n",
         after="",
-        tests=FOLLOWING,
+        tests=REMEMBERED,
     ),
     Bug(
         id="turns-old-nodepool",
@@ -179,7 +171,7 @@ BUGS = (
         file="core/disruption/turning.py",
         before=" and known[1] is pool and (known[2]",
         after=" and (known[2]",
-        tests=("tests/core/test_turning.py",),
+        tests=REMEMBERED,
     ),
     Bug(
         id="state-old-node",
