@@ -1,0 +1,79 @@
+"""How long a candidate waits for a holder, and when the Lease is given back."""
+
+import asyncio
+import random
+from datetime import UTC, datetime
+
+from dovetail.model.kinds import LEASE
+from dovetail.model.wire import Key
+from dovetail.runtime.gate import Gate
+from dovetail.runtime.leadership import Election, Seat
+from dovetail.runtime.shift import Ending, Shift
+from dovetail.sim.loop import run
+from dovetail.sim.world import World
+
+KEY = Key("default", "leader")
+
+
+class Noon:
+    """A clock that stands still: nothing may depend on it."""
+
+    def now(self):
+        return datetime(2026, 1, 5, 12, tzinfo=UTC)
+
+
+def candidate(world, name="ours"):
+    return Election(world, Seat(KEY, name), Noon(), random.Random(1))  # noqa: S311 - reproducible, not secret
+
+
+def lease(seconds):
+    return {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": KEY.name, "namespace": KEY.namespace},
+        "spec": {"holderIdentity": "another", "leaseDurationSeconds": seconds},
+    }
+
+
+def waited(seconds):
+    """For how long a candidate waits for a holder that wrote this duration and is silent."""
+
+    async def main():
+        world = World()
+        world.apply(lease(seconds))
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        await candidate(world).win()
+        return loop.time() - began
+
+    return run(main(), limit=1000)
+
+
+def test_a_holder_with_a_longer_lease_is_given_that_long():
+    assert 40 <= waited(40) < 50
+
+
+def test_a_holder_with_a_shorter_lease_is_given_our_own_duration():
+    assert 15 <= waited(5) < 25
+
+
+def test_the_lease_is_given_back_only_after_the_work_has_stopped():
+    async def main():
+        world, stopped, held = World(), asyncio.Event(), []
+
+        async def work():
+            try:
+                await asyncio.Event().wait()
+            finally:
+                await asyncio.sleep(1)
+                held.append(world.values(LEASE)[0].spec.holder_identity)
+
+        shift = Shift(Gate(), work, stopped, lambda: None, candidate(world))
+        running = asyncio.ensure_future(shift.run())
+        await asyncio.sleep(5)
+        stopped.set()
+        assert await running is Ending.STOPPED
+        assert held == ["ours"]
+        assert world.values(LEASE)[0].spec.holder_identity == ""
+
+    run(main(), limit=1000)
