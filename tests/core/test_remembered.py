@@ -15,6 +15,7 @@ from builders import HUGE, LARGE, NOON, SMALL, build, daemon_set, instance_type,
 from dovetail.core.disruption.planner import Planner
 from dovetail.core.disruption.turning import Turns, next_turn
 from dovetail.model.kinds import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, POD_DISRUPTION_BUDGET
+from dovetail.model.quantity import Quantity
 from dovetail.model.snapshot import ClusterNode
 from dovetail.model.storage import Storage
 from dovetail.model.wire import Key
@@ -55,6 +56,9 @@ def alone(*pods, **fields):
     return cluster(worker("a", *(pods or (web(),))), **{"pools": [pool()], **fields})
 
 
+ALONE = alone()
+
+
 def unmanaged(name="b", *pods, **fields):
     """A node that Dovetail did not make: it takes pods and is never disrupted."""
     labels = {"kubernetes.io/arch": "amd64", "kubernetes.io/os": "linux", **fields.pop("labels", {})}
@@ -67,15 +71,15 @@ def beside(other, *pods, **fields):
 
 
 def test_the_price_of_a_replacement():
-    dear = replace(alone(), catalogs={"default": (instance_type("m.small", "2", "8Gi", 1.5), LARGE, HUGE)})
-    sees(alone(), REPLACED, dear, NOTHING)
-    sees(dear, NOTHING, alone(), REPLACED)
+    dear = replace(ALONE, catalogs={"default": (instance_type("m.small", "2", "8Gi", 1.5), LARGE, HUGE)})
+    sees(ALONE, REPLACED, dear, NOTHING)
+    sees(dear, NOTHING, ALONE, REPLACED)
 
 
 def test_the_price_of_the_node_itself():
-    cheap = replace(alone(), catalogs={"default": (SMALL, instance_type("m.large", "4", "16Gi", 0.4), HUGE)})
-    sees(cheap, NOTHING, alone(), REPLACED)
-    sees(alone(), REPLACED, cheap, NOTHING)
+    cheap = replace(ALONE, catalogs={"default": (SMALL, instance_type("m.large", "4", "16Gi", 0.4), HUGE)})
+    sees(cheap, NOTHING, ALONE, REPLACED)
+    sees(ALONE, REPLACED, cheap, NOTHING)
 
 
 def test_the_price_that_decides_which_node_goes():
@@ -96,27 +100,27 @@ def test_the_price_that_decides_which_node_goes():
 
 
 def test_an_instance_type_that_is_sold_from_now_on():
-    without = replace(alone(), catalogs={"default": (LARGE, HUGE)})
-    sees(without, NOTHING, alone(), REPLACED)
+    without = replace(ALONE, catalogs={"default": (LARGE, HUGE)})
+    sees(without, NOTHING, ALONE, REPLACED)
 
 
 def test_the_requirements_of_a_nodepool():
     without_small = {"key": "node.kubernetes.io/instance-type", "operator": "NotIn", "values": ["m.small"]}
-    changed = replace(alone(), nodepools={"default": pool(without_small)})
-    sees(alone(), REPLACED, changed, NOTHING)
-    sees(changed, NOTHING, alone(), REPLACED)
+    changed = replace(ALONE, nodepools={"default": pool(without_small)})
+    sees(ALONE, REPLACED, changed, NOTHING)
+    sees(changed, NOTHING, ALONE, REPLACED)
 
 
 def test_the_policy_of_a_nodepool():
-    when_empty = replace(alone(), nodepools={"default": pool(consolidationPolicy="WhenEmpty")})
-    sees(alone(), REPLACED, when_empty, NOTHING)
-    sees(when_empty, NOTHING, alone(), REPLACED)
+    when_empty = replace(ALONE, nodepools={"default": pool(consolidationPolicy="WhenEmpty")})
+    sees(ALONE, REPLACED, when_empty, NOTHING)
+    sees(when_empty, NOTHING, ALONE, REPLACED)
 
 
 def test_a_daemon_set():
-    with_agent = replace(alone(), daemon_sets=(daemon_set(cpu="1500m"),))
-    sees(alone(), REPLACED, with_agent, NOTHING)
-    sees(with_agent, NOTHING, alone(), REPLACED)
+    with_agent = replace(ALONE, daemon_sets=(daemon_set(cpu="1500m"),))
+    sees(ALONE, REPLACED, with_agent, NOTHING)
+    sees(with_agent, NOTHING, ALONE, REPLACED)
 
 
 def test_the_labels_of_another_node():
@@ -133,7 +137,10 @@ def test_the_taints_of_another_node():
 
 def test_the_resources_of_another_node():
     before = beside(unmanaged())
-    sees(before, DELETED, replace(before, nodes=(before.nodes[0], unmanaged(cpu="500m"))), REPLACED)
+    host = before.nodes[1].node
+    reserved = msgspec.structs.replace(host.status, allocatable={**host.status.allocatable, "cpu": Quantity.of("500m")})
+    smaller = replace(before.nodes[1], node=msgspec.structs.replace(host, status=reserved))
+    sees(before, DELETED, replace(before, nodes=(before.nodes[0], smaller)), REPLACED)
 
 
 def test_the_pods_of_another_node():
@@ -151,9 +158,9 @@ def test_the_pods_of_another_node_together_with_the_catalogue():
 
 
 def test_the_protection_of_a_pod():
-    protected = replace(alone(), nodes=(worker("a", shielded("web", "a")),))
-    sees(alone(), REPLACED, protected, NOTHING)
-    sees(protected, NOTHING, alone(), REPLACED)
+    protected = replace(ALONE, nodes=(worker("a", shielded("web", "a")),))
+    sees(ALONE, REPLACED, protected, NOTHING)
+    sees(protected, NOTHING, ALONE, REPLACED)
 
 
 def test_the_labels_of_a_namespace():
@@ -228,13 +235,13 @@ def build_tolerations(written):
 
 
 def test_a_clock_that_runs_out():
-    waiting = replace(alone(), nodepools={"default": pool(consolidateAfter="25h")})
+    waiting = replace(ALONE, nodepools={"default": pool(consolidateAfter="25h")})
     sees(waiting, NOTHING, replace(waiting, at=NOON + timedelta(hours=2)), REPLACED)
 
 
 def test_the_next_look_by_a_nodepool_that_changed():
     turns = Turns()
-    first = replace(alone(), nodepools={"default": pool(consolidateAfter="25h")})
+    first = replace(ALONE, nodepools={"default": pool(consolidateAfter="25h")})
     later = replace(first, nodepools={"default": pool(consolidateAfter="26h")})
     assert next_turn(first, {}, turns) == NOON + timedelta(hours=1)
     assert next_turn(later, {}, turns) == NOON + timedelta(hours=2)

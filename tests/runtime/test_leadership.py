@@ -253,25 +253,6 @@ def test_a_renewal_counts_from_when_it_was_sent_not_from_its_answer():
     play(story)
 
 
-def test_later_renewals_count_from_when_they_were_sent_too():
-    async def story(world, loop):
-        sent_at = []
-
-        class Noting(Slow):
-            async def before(self, kind):  # noqa: ARG002 - as the others
-                sent_at.append(loop.time())
-
-        election = Election(Link(world, Noting()), Seat(KEY, "a"), WildClock(random.Random(1)), random.Random(1))
-        await election.win()
-        keeping = asyncio.ensure_future(election.keep())
-        for _ in range(2000):
-            await asyncio.sleep(0.01)
-            assert election.left <= sent_at[-1] + Terms().renew_deadline - loop.time()
-        await ended(keeping)
-
-    play(story)
-
-
 def test_the_first_write_after_the_machine_slept_is_refused():
     async def story(world, _loop):
         replica = Replica(world, "a")

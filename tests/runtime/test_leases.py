@@ -26,6 +26,43 @@ def candidate(world, name="ours"):
     return Election(world, Seat(KEY, name), Noon(), random.Random(1))  # noqa: S311 - reproducible, not secret
 
 
+class Slow:
+    """A cluster whose answers take four seconds, and that knows when it was last asked."""
+
+    def __init__(self, world):
+        self._world = world
+        self.asked_at = 0.0
+
+    async def _slowly(self, call):
+        self.asked_at = asyncio.get_running_loop().time()
+        answer = await call
+        await asyncio.sleep(4)
+        return answer
+
+    async def get(self, kind, key):
+        return await self._slowly(self._world.get(kind, key))
+
+    async def create(self, kind, value):
+        return await self._slowly(self._world.create(kind, value))
+
+    async def patch(self, kind, key, patch):
+        return await self._slowly(self._world.patch(kind, key, patch))
+
+
+def test_every_renewal_counts_from_when_it_was_sent():
+    async def main():
+        slow, loop = Slow(World()), asyncio.get_running_loop()
+        election = candidate(slow)
+        await election.win()
+        keeping = asyncio.ensure_future(election.keep())
+        for _ in range(3000):
+            await asyncio.sleep(0.01)
+            assert election.left <= slow.asked_at + election.terms.renew_deadline - loop.time()
+        keeping.cancel()
+
+    run(main(), limit=1000)
+
+
 def lease(seconds):
     return {
         "apiVersion": "coordination.k8s.io/v1",

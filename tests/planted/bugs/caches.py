@@ -213,7 +213,7 @@ BUGS = (
         file="controllers/nodepools.py",
         before="        written = (pool.spec, pool.metadata.labels, pool.metadata.annotations)\n",
         after="        written = (pool.spec, pool.metadata.labels, {})\n",
-        tests=("tests/controllers/test_nodepools.py",),
+        tests=("tests/controllers/test_guards.py",),
     ),
     Bug(
         id="marks-old-catalogue",
@@ -229,6 +229,6 @@ BUGS = (
         file="core/scheduling/shop.py",
         before="            self._roots.pop(draft.options.market, None)\n",
         after="",
-        tests=("tests/core/test_limits.py",),
+        tests=("tests/core/test_provisioning.py",),
     ),
 )

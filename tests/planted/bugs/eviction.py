@@ -41,7 +41,7 @@ BUGS = (
         file="controllers/eviction.py",
         before="Deletion(uid=errand.uid, grace_seconds=grace)",
         after="Deletion(grace_seconds=grace)",
-        tests=("tests/controllers/test_eviction.py",),
+        tests=("tests/scenarios/test_writes.py",),
     ),
     Bug(
         id="later-deadline-wins",
@@ -49,7 +49,7 @@ BUGS = (
         file="controllers/eviction.py",
         before="        deadline = min(instants, default=None)\n",
         after="        deadline = max(instants, default=None)\n",
-        tests=("tests/controllers/test_eviction.py", "tests/scenarios/test_termination_timeline.py"),
+        tests=("tests/controllers/test_guards.py",),
     ),
     Bug(
         id="budget-opens-unnoticed",

@@ -62,6 +62,7 @@ BUGS = (
         written.extend((pool.metadata.annotations.get(PAUSE), f"NodePool {pool.name}") for pool in pools)
 """,
         after="",
+        seeds=(12,),
         tests=("tests/scenarios/test_pause.py",),
     ),
     Bug(
@@ -80,7 +81,7 @@ BUGS = (
             await mark(self._context, staying, state.record)  # no new pods come to them while they are checked
 """,
         after="",
-        tests=("tests/scenarios/test_commit_check.py", "tests/scenarios/test_commit_faults.py"),
+        tests=("tests/scenarios/test_writes.py",),
     ),
     Bug(
         id="another-commands-record",
@@ -88,6 +89,6 @@ BUGS = (
         file="controllers/executor.py",
         before="        if record.committed if written is None else written.id != record.id:\n",
         after="        if record.committed and written is None:\n",
-        tests=("tests/acceptance/test_executor.py", "tests/scenarios/test_commit_faults.py"),
+        tests=("tests/controllers/test_guards.py",),
     ),
 )

@@ -64,7 +64,7 @@ BUGS = (
             return False
 """,
         after='        instances = await guarded("nodeclaim.garbagecollection", self._context.cloud.list) or ()\n',
-        tests=("tests/scenarios/test_leaks.py", "tests/scenarios/test_lost_instances.py"),
+        tests=("tests/controllers/test_guards.py",),
     ),
     Bug(
         id="stale-caches-compared",
@@ -75,6 +75,6 @@ BUGS = (
             return False
 """,
         after="",
-        tests=("tests/scenarios/test_stale_caches.py", "tests/scenarios/test_leaks.py"),
+        tests=("tests/controllers/test_guards.py",),
     ),
 )

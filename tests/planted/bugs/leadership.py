@@ -12,7 +12,7 @@ BUGS = (
         written = await self._cluster.patch(LEASE, self.seat.key, patch)
         self._take(written, max(sent_at, self._now()))
 """,
-        tests=("tests/runtime/test_leadership.py",),
+        tests=("tests/runtime/test_leases.py",),
     ),
     Bug(
         id="shorter-lease-wins",
@@ -20,7 +20,7 @@ BUGS = (
         file="runtime/leadership.py",
         before="max(self.terms.duration, lease.spec.lease_duration_seconds or 0)",
         after="min(self.terms.duration, lease.spec.lease_duration_seconds or 0)",
-        tests=("tests/runtime/test_leadership.py",),
+        tests=("tests/runtime/test_leases.py",),
     ),
     Bug(
         id="lease-patch-without-version",
@@ -48,7 +48,7 @@ BUGS = (
                 await election.release()
             await self._stop(working)
 """,
-        tests=("tests/runtime/test_leadership.py",),
+        tests=("tests/runtime/test_leases.py",),
     ),
     Bug(
         id="gate-open-after-the-lease",

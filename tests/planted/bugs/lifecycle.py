@@ -25,7 +25,7 @@ BUGS = (
         if TERMINATION_FINALIZER not in claim.metadata.finalizers:
             claim = await self._context.patch_claim(claim, finalizer_added(claim, TERMINATION_FINALIZER))
 """,
-        tests=("tests/scenarios/test_faults.py", "tests/scenarios/test_scale_out.py"),
+        tests=("tests/scenarios/test_writes.py",),
     ),
     Bug(
         id="given-up-and-launched-again",
@@ -90,7 +90,7 @@ BUGS = (
         file="controllers/context.py",
         before="        patch = Patch(body, node.metadata.resource_version)\n",
         after="        patch = Patch(body)\n",
-        tests=("tests/scenarios/test_faults.py", "tests/scenarios/test_disruption_faults.py"),
+        tests=("tests/scenarios/test_writes.py",),
     ),
     Bug(
         id="claim-patch-without-version",
@@ -98,11 +98,11 @@ BUGS = (
         file="controllers/context.py",
         before='patch = Patch(body, claim.metadata.resource_version, "status" if status else "")',
         after='patch = Patch(body, "", "status" if status else "")',
-        tests=("tests/scenarios/test_faults.py", "tests/scenarios/test_disruption_faults.py"),
+        tests=("tests/scenarios/test_writes.py",),
     ),
     Bug(
-        id="expires-from-registration",
-        says="Hard expiration deletes a claim a second time or never: the clock starts when the claim is deleted.",
+        id="hard-expiration-never",
+        says="A NodeClaim that is not due yet is not looked at again, so it never expires.",
         file="controllers/expiration.py",
         before="""\
         if left > timedelta():
@@ -112,6 +112,9 @@ BUGS = (
         if left > timedelta():
             return None
 """,
-        tests=("tests/acceptance/test_expiration.py",),
+        tests=(
+            "tests/scenarios/test_termination_timeline.py",
+            "tests/scenarios/test_ledger.py",
+        ),
     ),
 )

@@ -53,7 +53,7 @@ BUGS = (
         file="core/disruption/methods/consolidating.py",
         before="for each in left if options.dearest(each) < ceiling)",
         after="for each in left if float(options.prices[each]) < ceiling)",
-        tests=("tests/acceptance/test_replacements.py", "tests/acceptance/test_multi_node.py"),
+        tests=("tests/core/test_worth_it.py",),
     ),
     Bug(
         id="equal-price-is-worth-it",
@@ -61,7 +61,7 @@ BUGS = (
         file="core/disruption/methods/consolidating.py",
         before="        if options.dearest(position) < candidate.price:\n",
         after="        if options.dearest(position) <= candidate.price:\n",
-        tests=("tests/acceptance/test_replacements.py", "tests/acceptance/test_single_node.py"),
+        tests=("tests/core/test_worth_it.py",),
     ),
     Bug(
         id="spot-gate-ignored",
@@ -69,7 +69,7 @@ BUGS = (
         file="core/disruption/methods/consolidating.py",
         before="    if not context.gates.spot_to_spot:\n",
         after="    if not context.gates.drift:\n",
-        tests=("tests/acceptance/test_replacements.py", "tests/acceptance/test_single_node.py"),
+        tests=("tests/acceptance/test_multi_node.py",),
     ),
     Bug(
         id="first-move-taken",
@@ -93,7 +93,7 @@ BUGS = (
         file="core/disruption/methods/base.py",
         before="    if method.gives_way and context.expects_pods(candidate.name):\n",
         after="    if not method.gives_way and context.expects_pods(candidate.name):\n",
-        tests=("tests/acceptance/test_displaced.py", "tests/core/test_disruption.py"),
+        tests=("tests/acceptance/test_delete.py",),
     ),
     Bug(
         id="drift-control-ignored",

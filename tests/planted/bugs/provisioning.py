@@ -9,7 +9,7 @@ BUGS = (
         file="core/provisioning/eligibility.py",
         before="        if node.deleting or node.name in snapshot.replaced\n",
         after="        if node.deleting\n",
-        tests=("tests/core/test_provisioning.py", "tests/acceptance/test_displaced.py"),
+        tests=("tests/acceptance/test_ahead.py",),
     ),
     Bug(
         id="limits-not-spent",
@@ -74,7 +74,7 @@ BUGS = (
         self._seen.clear()
 """,
         after="        self._news.clear()\n",
-        tests=("tests/scenarios/test_scale_out.py",),
+        tests=("tests/controllers/test_guards.py",),
     ),
     Bug(
         id="launching-claims-not-counted",
@@ -82,7 +82,7 @@ BUGS = (
         file="controllers/state.py",
         before="            if claim.status.provider_id not in self._nodes_by_provider_id:\n",
         after="            if claim.provider_id and claim.status.provider_id not in self._nodes_by_provider_id:\n",
-        tests=("tests/scenarios/test_scale_out.py", "tests/controllers/test_state.py"),
+        tests=("tests/controllers/test_state.py",),
     ),
     Bug(
         id="backoff-never-ends",

@@ -9,7 +9,7 @@ BUGS = (
         file="controllers/departure.py",
         before="gone = claim.metadata.uid in self._ended or await self._is_ended(claim)",
         after="gone = True",
-        tests=("tests/scenarios/test_termination.py",),
+        tests=("tests/scenarios/test_writes.py",),
     ),
     Bug(
         id="claim-gone-before-instance",
@@ -48,7 +48,7 @@ BUGS = (
         file="controllers/termination.py",
         before="        return not self._context.state.claims_of(node)\n",
         after="        return self._context.state.claim_of(node) is None\n",
-        tests=("tests/scenarios/test_termination_faults.py", "tests/scenarios/test_termination.py"),
+        tests=("tests/controllers/test_guards.py",),
     ),
     Bug(
         id="ready-node-not-drained",
