@@ -61,32 +61,23 @@ def test_pods_are_forced_by_uid(monkeypatch):
     assert all(each.uid for each in deletions)
 
 
-class Launches:
-    """Notes for each Node that is created whether its claim has the finalizer."""
-
-    def __init__(self):
-        self.world = None
-        self.held = []
-
-    async def before(self, call):
-        if call.operation == "create" and call.kind == "Node":
-            self.held += [TERMINATION_FINALIZER in each.metadata.finalizers for each in self.world.values(NODE_CLAIM)]
-
-    async def after(self, call):
-        pass
-
-
 def test_a_claim_has_its_finalizer_before_anything_is_launched_for_it():
-    seen = Launches()
+    held = []
 
     async def story(life):
-        seen.world = life.world
-        life.world.interference = seen
+        provider = life.parts.provider
+        real = provider.launch
+
+        async def launch(claim):
+            held.extend(TERMINATION_FINALIZER in each.metadata.finalizers for each in life.world.values(NODE_CLAIM))
+            return await real(claim)
+
+        provider.launch = launch
         life.world.apply(deployment(replicas=1))
         await life.until(lambda: life.running(1) and life.settled())
 
     live(story, node_class(), node_pool(disruption=QUIET))
-    assert seen.held == [True]
+    assert held == [True]
 
 
 class Deletions:
