@@ -18,7 +18,7 @@ BUGS = (
         before="held = protection(pod, now).active and not errand.evicts_protected",
         after="held = False",
         tests=("tests/controllers/test_eviction.py", "tests/scenarios/test_termination.py"),
-        survives_because="the drain sends no protected pod; only one protected between the drain and the eviction is hit, and no test does that yet",
+        survives_because="no test protects a pod between the drain that sends it and its eviction",
     ),
     Bug(
         id="drain-evicts-protected",
