@@ -11,7 +11,7 @@ export DOVETAIL_E2E_CACHE ?= $(HOME)/.cache/dovetail-e2e
 E2E_WORKERS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check unit torture e2e e2e-binaries load conformance compare browser browser-binary screenshots bench format generate picture lock clean fuzz
+.PHONY: help demo test check unit fuzz torture planted e2e e2e-binaries load conformance compare browser browser-binary screenshots bench format generate picture lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -50,6 +50,9 @@ fuzz: $(STAMP) ## mutated inputs for SECONDS from SEED; TARGET and CASE run one 
 
 torture: $(RUNS) ## live through SEEDS simulated clusters full of faults
 	@$(BIN)/dovetail torture --seeds $(or $(SEEDS),50) $(ARGS)
+
+planted: $(STAMP) ## plant bugs in a copy of the sources, and see that tests or torture stories catch them
+	@PYTHONPATH=tests $(BIN)/python -m planted.run $(ARGS)
 
 e2e-binaries: $(STAMP) ## build the control plane into the cache, once per machine
 	@$(BIN)/python tests/e2e/components/build.py

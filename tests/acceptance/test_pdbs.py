@@ -50,6 +50,15 @@ def test_a_budget_with_something_left_does_not_block():
     assert candidate_names(cluster(worker("a", *pods), pdbs=[pdb(allowed=1)])) == ["a"], "asked pod by pod"
 
 
+def test_a_budget_with_something_left_does_not_open_the_node_of_a_pod_whose_own_budget_is_used_up():
+    pods = [running(name, "a", metadata={"labels": {"app": name}}) for name in ("free", "held")]
+    pdbs = [
+        pdb(name, allowed=allowed, spec={"selector": {"matchLabels": {"app": name}}})
+        for name, allowed in (("free", 1), ("held", 0))
+    ]
+    assert candidate_names(cluster(worker("a", *pods), pdbs=pdbs)) == []
+
+
 @pytest.mark.parametrize(
     ("spec", "blocking"),
     [

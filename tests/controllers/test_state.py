@@ -2,9 +2,9 @@
 
 import pytest
 
-from builders import NOON, claim, node, stamped
+from builders import NOON, claim, node, pod, stamped
 from dovetail.controllers.state import ClusterState
-from dovetail.model.kinds import NODE, NODE_CLAIM
+from dovetail.model.kinds import NODE, NODE_CLAIM, POD
 
 HOME = {"providerID": "kwok://node-1"}
 READY = {"Launched": "True", "Registered": "True", "Initialized": "True"}
@@ -47,3 +47,20 @@ def test_whatever_somebody_may_decide_by_does(state, change):
     assert state.revision > revision
     assert [each.claim for each in state.cluster_nodes()] == [changed]
     assert state.cluster_nodes() is not joined
+
+
+def test_another_version_of_a_node_is_joined_anew(state):
+    state.cluster_nodes()
+    changed = state.observe(NODE, node(spec=HOME, labels={"disk": "ssd"}, metadata={"resourceVersion": "2"}))
+    assert [each.node for each in state.cluster_nodes()] == [changed]
+
+
+def test_a_pod_that_is_bound_is_on_its_node_at_once(state):
+    assert [each.pods for each in state.cluster_nodes()] == [()]
+    bound = state.observe(POD, pod(on="node-1", metadata={"resourceVersion": "2"}))
+    assert [each.pods for each in state.cluster_nodes()] == [(bound,)]
+
+
+def test_a_claim_without_an_instance_is_part_of_the_cluster(state):
+    waiting = state.observe(NODE_CLAIM, claim("default-2"))
+    assert [each.claim for each in state.cluster_nodes() if each.node is None] == [waiting]

@@ -60,6 +60,12 @@ def test_registration_takes_over_labels_taints_owner_and_finalizer_and_lifts_the
     assert [taint["key"] for taint in patch["spec"]["taints"]] == ["team", "cni"]
 
 
+def test_registration_keeps_the_finalizers_of_others():
+    there = node(metadata={"finalizers": ["example.com/audit"]}, taints=[UNREGISTERED])
+    patch = plan_registration(claim(), (there,)).node_patch
+    assert patch["metadata"]["finalizers"] == ["example.com/audit", "karpenter.sh/termination"]
+
+
 def test_taints_are_not_synced_when_the_node_says_so():
     joined = node(taints=[UNREGISTERED], labels={"karpenter.sh/do-not-sync-taints": "true"})
     wanted = claim(spec={"taints": [{"key": "team", "effect": "NoSchedule"}]})

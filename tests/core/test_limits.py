@@ -91,3 +91,11 @@ def test_pending_pods_are_told_when_a_limit_leaves_only_types_that_are_too_small
     assert "no instance type has enough resources" in said
     assert "exceed limits (nodepool default: cpu limit 6, 4 used, at least 4 needed)" in said
     assert "limits" not in said_of("17", {"cpu": "6"}, full)
+
+
+def test_what_one_pass_buys_is_spent_before_the_next_node_is_chosen():
+    pods = [pod(f"p-{number}", cpu="3") for number in range(2)]
+    pools = [nodepool(limits={"cpu": "6"}, template=ON_DEMAND)]
+    plan = plan_provisioning(snapshot(pods, pools=pools, types=(LARGE,)))
+    assert len(plan.launches) == 1
+    assert len(plan.refusals) == 1

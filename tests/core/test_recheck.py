@@ -125,6 +125,12 @@ def test_a_lowered_budget_lets_the_command_go_that_started_first(seconds, kept):
     assert codes(obstacles(ours, drifted("a", running("web", "a")), others=others, pools=pools)) == kept
 
 
+def test_the_nodes_of_one_command_count_together_against_a_lowered_budget():
+    by = record("emptiness", Reason.EMPTY, number=2, replacements=0)
+    found = obstacles(by, worker("a"), worker("b"), planned=frozenset(), pools=[free(budgets=[{"nodes": "1"}])])
+    assert list(codes(found).values()) == ["Budget"]
+
+
 def test_a_committed_command_counts_whenever_it_started():
     other = record(id="d", started_at=NOON, committed=True)
     others = [marked(drifted("b", running("api", "b")), other)]

@@ -6,7 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dovetail.kube.call import create_call, get_call, patch_call
 from dovetail.kube.ratelimit import RateLimit
+from dovetail.model.kinds import LEASE, NODE
+from dovetail.model.wire import Key, ObjectMeta
+from dovetail.model.workload import Lease
+from dovetail.ports.cluster import Patch
 
 
 class Time:
@@ -87,3 +92,11 @@ def test_law_no_window_sees_more_than_burst_and_rate_allow(gaps, qps, burst):
     for first, begin in enumerate(passed):
         for last in range(first, len(passed)):
             assert last - first + 1 <= burst + (passed[last] - begin) * qps + 1e-6
+
+
+def test_no_call_about_the_lease_waits_for_its_turn():
+    key = Key("default", "leader")
+    lease = Lease(metadata=ObjectMeta(name=key.name, namespace=key.namespace))
+    calls = (get_call(LEASE, key), create_call(LEASE, lease), patch_call(LEASE, key, Patch({})))
+    assert [each.urgent for each in calls] == [True, True, True]
+    assert not patch_call(NODE, Key("", "a"), Patch({})).urgent

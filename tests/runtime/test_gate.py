@@ -6,6 +6,7 @@ import pytest
 
 from dovetail.model.kinds import NODE
 from dovetail.model.node import Node
+from dovetail.model.pod import Pod
 from dovetail.model.wire import Key, ObjectMeta
 from dovetail.ports.cloud import CloudProvider
 from dovetail.ports.cluster import Patch
@@ -45,11 +46,12 @@ def test_a_new_gate_lets_reads_pass_and_no_write():
             cluster.create(NODE, node()),
             cluster.patch(NODE, Key("", "a"), Patch({})),
             cluster.delete(NODE, Key("", "a")),
+            cluster.evict(Pod(metadata=ObjectMeta(name="web", namespace="default"))),
         ):
             with pytest.raises(Shut):
                 await write
         assert world.values(NODE) == ()
-        assert gate.refused == 3
+        assert gate.refused == 4
 
     through(story)
 

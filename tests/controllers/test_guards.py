@@ -1,0 +1,117 @@
+"""Guards of single controllers that whole stories seldom reach."""
+
+import asyncio
+from datetime import timedelta
+from types import SimpleNamespace
+
+import msgspec
+import pytest
+
+from builders import NOON, claim, node, nodepool
+from dovetail.controllers import nodepools
+from dovetail.controllers.eviction import Errand, EvictionQueue
+from dovetail.controllers.executor import Executor
+from dovetail.controllers.garbage import GarbageCollection
+from dovetail.controllers.provisioning import Batch
+from dovetail.controllers.termination import Termination
+from dovetail.core.lifecycle.leaks import Holdings
+from dovetail.model.command import RECORD_ANNOTATION, Record, write_record
+from dovetail.model.conditions import Verdict
+from dovetail.model.reason import Reason
+from dovetail.model.wire import Key
+from dovetail.ports.errors import Conflict, Unavailable
+from dovetail.sim.loop import run
+
+
+def silent():
+    return SimpleNamespace(listen=lambda _: None, items={})
+
+
+def test_a_pod_that_is_being_evicted_keeps_the_earlier_of_two_deadlines():
+    async def main():
+        queue = EvictionQueue(SimpleNamespace(state=SimpleNamespace(pods=silent(), pdbs=silent())))
+        for minutes in (10, 5, 20):
+            deadline = NOON + timedelta(minutes=minutes)
+            queue.ask(Errand(Key("default", "web"), "uid", Key("", "a"), "Drifted", deadline))
+        return queue._errands["uid"].deadline
+
+    assert run(main()) == NOON + timedelta(minutes=5)
+
+
+def test_the_record_of_another_command_is_not_overwritten():
+    terms = {"reason": Reason.DRIFTED, "started_at": NOON, "candidates": 1, "replacements": 0, "method": "drift"}
+    first, second = Record(id="first", **terms), Record(id="second", **terms)
+    taken = claim(metadata={"annotations": {RECORD_ANNOTATION: write_record(first)}})
+    with pytest.raises(Conflict, match="second"):
+        run(Executor._put_record(None, taken, second))
+
+
+def test_two_claims_for_one_instance_are_not_none():
+    state = SimpleNamespace(claims_of=lambda _: (claim("one"), claim("two")), claim_of=lambda _: None)
+    termination = SimpleNamespace(_context=SimpleNamespace(state=state))
+    assert run(Termination._has_no_claim(termination, node())) is False
+
+
+def collecting(cloud, stale=()):
+    """A round of garbage collection over a cluster with nothing in it; whether nothing failed."""
+    hidden = SimpleNamespace(instances_known=True, claims=(), nodes=())
+    lists = {kind: SimpleNamespace(items={}, unreadable={}) for kind in ("claims", "nodes")}
+    state = SimpleNamespace(stale=lambda: stale, hidden=hidden, **lists)
+    clock = SimpleNamespace(now=lambda: NOON)
+    collection = GarbageCollection(SimpleNamespace(state=state, cloud=cloud, clock=clock))
+    return run(collection.collect())
+
+
+class Cloud:
+    """A provider that answers a list with this, or raises it."""
+
+    node_class_label = "example.com/class"
+
+    def __init__(self, answer):
+        self.answer = answer
+        self.asked = 0
+
+    async def list(self):
+        self.asked += 1
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+def test_a_list_of_instances_that_failed_is_not_an_empty_one():
+    assert collecting(Cloud(())) is True
+    assert collecting(Cloud(Unavailable("down"))) is False
+
+
+def test_nothing_is_compared_with_stale_caches():
+    cloud = Cloud(())
+    assert collecting(cloud, stale=("pods",)) is False
+    assert cloud.asked == 0
+
+
+def test_holdings_of_nothing_are_equal():
+    """The comparison above rests on it."""
+    assert Holdings((), (), ()) == Holdings((), (), ())
+
+
+def test_what_triggered_a_batch_triggers_the_next_one_too():
+    async def main():
+        batch = Batch(idle=1.0, longest=10.0)
+        for _ in range(2):
+            batch.trigger("pod")
+            async with asyncio.timeout(60):
+                await batch.gather()
+
+    run(main())
+
+
+def test_the_validity_of_a_nodepool_is_judged_again_when_its_annotations_change(monkeypatch):
+    seen = []
+    monkeypatch.setattr(nodepools, "validate_nodepool", lambda pool: seen.append(pool) or ())
+    monkeypatch.setattr(nodepools, "judge_validation", lambda _: Verdict("ValidationSucceeded"))
+    first = nodepool()
+    metadata = msgspec.structs.replace(first.metadata, annotations={"dovetail.sh/pause": "nonsense"})
+    keeper = SimpleNamespace(_validity={})
+    for pool in (first, first, msgspec.structs.replace(first, metadata=metadata)):
+        nodepools.NodePools._valid(keeper, pool)
+    assert len(seen) == 2

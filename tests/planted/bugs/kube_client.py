@@ -1,0 +1,73 @@
+"""Bugs in the client of the API server."""
+
+from planted.bug import Bug
+
+BUGS = (
+    Bug(
+        id="gateway-timeout-is-a-no",
+        says="A write that a gateway gave up on counts as not written.",
+        file="kube/status.py",
+        before="    return OutcomeUnknown(message) if call.writes and gave_up else Unavailable(message)\n",
+        after="    return OutcomeUnknown(message) if gave_up and not call.writes else Unavailable(message)\n",
+        tests=("tests/kube/test_transport.py", "tests/kube/test_client.py"),
+    ),
+    Bug(
+        id="lost-answer-is-a-no",
+        says="A write whose connection broke counts as not written.",
+        file="kube/transport.py",
+        before="if call.writes and attempt.sent else Unavailable",
+        after="if call.writes and not attempt.sent else Unavailable",
+        tests=("tests/kube/test_transport.py",),
+    ),
+    Bug(
+        id="only-the-first-page",
+        says="A list ends after its first page.",
+        file="kube/client.py",
+        before="            if not gathered.meta.continue_:\n",
+        after="            if gathered.meta.continue_ or not page:\n",
+        tests=("tests/kube/test_client.py",),
+    ),
+    Bug(
+        id="expired-pages-kept",
+        says="Pages that expire while they are read are asked for again page by page, without end of the list.",
+        file="kube/client.py",
+        before="            gathered = await self._gather(kind, options, 0)\n",
+        after="            gathered = await self._gather(kind, options, self._transport.limits.page_size)\n",
+        tests=("tests/kube/test_client.py",),
+    ),
+    Bug(
+        id="deleted-by-name",
+        says="Objects are deleted by name, without the uid they are meant for.",
+        file="kube/call.py",
+        before='        body["preconditions"] = {"uid": deletion.uid}\n',
+        after='        body["preconditions"] = {}\n',
+        tests=("tests/kube/test_client.py",),
+    ),
+    Bug(
+        id="status-patch-without-version",
+        says="A patch of the status is sent without the version it holds for.",
+        file="kube/call.py",
+        before="    if patch.resource_version:\n",
+        after="    if patch.resource_version and not patch.subresource:\n",
+        tests=("tests/kube/test_client.py",),
+    ),
+    Bug(
+        id="lease-waits-its-turn",
+        says="Renewals of the Lease wait behind all other calls under the rate limit.",
+        file="kube/call.py",
+        before="""\
+        content_type=_MERGE_PATCH,
+        urgent=kind == LEASE,
+""",
+        after="        content_type=_MERGE_PATCH,\n",
+        tests=("tests/kube/test_ratelimit.py", "tests/kube/test_transport.py"),
+    ),
+    Bug(
+        id="no-bookmarks",
+        says="Watches do not ask for bookmarks.",
+        file="kube/call.py",
+        before='        "allowWatchBookmarks": "true",\n',
+        after="",
+        tests=("tests/kube/test_watch.py",),
+    ),
+)

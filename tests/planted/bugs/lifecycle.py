@@ -1,0 +1,122 @@
+"""Bugs on the way from a NodeClaim to a working node."""
+
+from planted.bug import Bug
+
+BUGS = (
+    Bug(
+        id="launch-before-finalizer",
+        says="The instance is launched before the finalizer is on its NodeClaim.",
+        file="controllers/lifecycle.py",
+        before="""\
+        if TERMINATION_FINALIZER not in claim.metadata.finalizers:
+            claim = await self._context.patch_claim(claim, finalizer_added(claim, TERMINATION_FINALIZER))
+        if is_unknown(claim.status.conditions, LAUNCHED):
+            launched = await self._launch(claim)
+            if launched is None:
+                return None
+            claim = launched
+""",
+        after="""\
+        if is_unknown(claim.status.conditions, LAUNCHED):
+            launched = await self._launch(claim)
+            if launched is None:
+                return None
+            claim = launched
+        if TERMINATION_FINALIZER not in claim.metadata.finalizers:
+            claim = await self._context.patch_claim(claim, finalizer_added(claim, TERMINATION_FINALIZER))
+""",
+        tests=("tests/scenarios/test_writes.py",),
+        survives_because="claims we create have the finalizer from the start; no test launches one made by hand",
+    ),
+    Bug(
+        id="given-up-and-launched-again",
+        says="A NodeClaim that was given up is launched again before the watch tells of its deletion.",
+        file="controllers/lifecycle.py",
+        before="""\
+        if claim.metadata.uid in self._given_up:
+            return None  # a second launch would find something else to buy, for nobody
+""",
+        after="",
+        tests=("tests/scenarios/test_launch_given_up.py", "tests/scenarios/test_late_watches.py"),
+        survives_because="needs a watch that is late just when a launch fails; no test or story of the 60 has both",
+    ),
+    Bug(
+        id="registration-never-times-out",
+        says="A NodeClaim that was launched and never registers is never given up.",
+        file="core/lifecycle/liveness.py",
+        before="""\
+    if claim.has(REGISTERED):
+        return Liveness()
+""",
+        after="""\
+    if claim.has(LAUNCHED):
+        return Liveness()
+""",
+        tests=("tests/core/test_lifecycle.py",),
+    ),
+    Bug(
+        id="startup-taints-not-awaited",
+        says="A node is initialized while its startup taints are still there.",
+        file="core/lifecycle/initialization.py",
+        before="        if any(taint.matches(startup) for startup in claim.spec.startup_taints):\n",
+        after="        if any(taint.matches(startup) for startup in claim.spec.taints):\n",
+        tests=("tests/core/test_lifecycle.py",),
+    ),
+    Bug(
+        id="devices-not-awaited",
+        says="A node is initialized before it has registered a resource its pods asked for.",
+        file="core/lifecycle/initialization.py",
+        before="        if amount and not node.status.allocatable.get(name, ZERO):\n",
+        after="        if amount and name in node.status.allocatable and not node.status.allocatable[name]:\n",
+        tests=("tests/core/test_lifecycle.py",),
+    ),
+    Bug(
+        id="startup-taints-not-synced",
+        says="A node that joins does not get the startup taints of its NodeClaim.",
+        file="core/lifecycle/registration.py",
+        before="    for taint in (*claim.spec.taints, *claim.spec.startup_taints):\n",
+        after="    for taint in claim.spec.taints:\n",
+        tests=("tests/core/test_lifecycle.py", "tests/scenarios/test_scale_out.py"),
+    ),
+    Bug(
+        id="finalizers-of-others-removed",
+        says="Registration replaces the finalizers that others put on the node.",
+        file="core/lifecycle/registration.py",
+        before='metadata["finalizers"] = [*node.metadata.finalizers, TERMINATION_FINALIZER]',
+        after='metadata["finalizers"] = [TERMINATION_FINALIZER]',
+        tests=("tests/core/test_lifecycle.py",),
+    ),
+    Bug(
+        id="node-patch-without-version",
+        says="Nodes are patched without the version that was read, so that taints of others are lost.",
+        file="controllers/context.py",
+        before="        patch = Patch(body, node.metadata.resource_version)\n",
+        after="        patch = Patch(body)\n",
+        tests=("tests/scenarios/test_writes.py",),
+    ),
+    Bug(
+        id="claim-patch-without-version",
+        says="NodeClaims are patched without the version that was read.",
+        file="controllers/context.py",
+        before='patch = Patch(body, claim.metadata.resource_version, "status" if status else "")',
+        after='patch = Patch(body, "", "status" if status else "")',
+        tests=("tests/scenarios/test_writes.py",),
+    ),
+    Bug(
+        id="hard-expiration-never",
+        says="A NodeClaim that is not due yet is not looked at again, so it never expires.",
+        file="controllers/expiration.py",
+        before="""\
+        if left > timedelta():
+            return left.total_seconds()
+""",
+        after="""\
+        if left > timedelta():
+            return None
+""",
+        tests=(
+            "tests/scenarios/test_termination_timeline.py",
+            "tests/scenarios/test_ledger.py",
+        ),
+    ),
+)

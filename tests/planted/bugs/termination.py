@@ -1,0 +1,86 @@
+"""Bugs in how nodes are drained and instances terminated."""
+
+from planted.bug import Bug
+
+BUGS = (
+    Bug(
+        id="instances-never-terminated",
+        says="Instances are never terminated: every one counts as gone already.",
+        file="controllers/departure.py",
+        before="gone = claim.metadata.uid in self._ended or await self._is_ended(claim)",
+        after="gone = True",
+        tests=("tests/scenarios/test_writes.py",),
+    ),
+    Bug(
+        id="claim-gone-before-instance",
+        says="A NodeClaim is let go as soon as the end of its instance was asked for.",
+        file="controllers/termination.py",
+        before="""\
+        wait = await self._departure.end_instance(claim) if claim.provider_id else None
+        if wait is not None:
+            return wait
+""",
+        after="""\
+        if claim.provider_id:
+            await self._departure.end_instance(claim)
+""",
+        tests=("tests/scenarios/test_termination.py", "tests/cloud/aws/test_life.py"),
+        survives_because="instances of the embedded world end at once; a cloud apart from the Nodes shows it",
+    ),
+    Bug(
+        id="drained-by-the-cache",
+        says="An instance ends without the pods of its node being listed from the API server once more.",
+        file="controllers/departure.py",
+        before="        wait = await self._recheck_pods(node, claim, deadline)\n",
+        after="        wait = None\n",
+        tests=("tests/scenarios/test_stale_caches.py", "tests/scenarios/test_late_watches.py"),
+    ),
+    Bug(
+        id="volumes-not-awaited",
+        says="Without a deadline an instance ends while volumes are still attached to its node.",
+        file="controllers/departure.py",
+        before="if attached and (deadline is None or now <= deadline):",
+        after="if attached and deadline is not None and now <= deadline:",
+        tests=("tests/scenarios/test_termination.py",),
+    ),
+    Bug(
+        id="two-claims-are-none",
+        says="A node with two NodeClaims for its instance is let go without a drain, as if it had none.",
+        file="controllers/termination.py",
+        before="        return not self._context.state.claims_of(node)\n",
+        after="        return self._context.state.claim_of(node) is None\n",
+        tests=("tests/controllers/test_guards.py",),
+    ),
+    Bug(
+        id="ready-node-not-drained",
+        says="A node that reports Ready is let go without a drain when the provider does not know its instance.",
+        file="controllers/termination.py",
+        before="        if node.ready or not node.provider_id:\n",
+        after="        if not node.provider_id:\n",
+        tests=("tests/scenarios/test_lost_instances.py", "tests/scenarios/test_termination_faults.py"),
+    ),
+    Bug(
+        id="crash-after-registration",
+        says="A node that registered before its NodeClaim says so is not drained.",
+        file="controllers/termination.py",
+        before="        if claim.has(REGISTERED) or any(map(_takes_pods, nodes)):\n",
+        after="        if claim.has(REGISTERED):\n",
+        tests=("tests/scenarios/test_termination_faults.py", "tests/scenarios/test_termination.py"),
+    ),
+    Bug(
+        id="unknown-node-not-asked-for",
+        says="An instance ends although the API server has a node of it that the cache does not know.",
+        file="controllers/termination.py",
+        before="            if self._hides_its_node(claim) or await self._node_exists(claim):\n",
+        after="            if self._hides_its_node(claim):\n",
+        tests=("tests/scenarios/test_late_watches.py", "tests/scenarios/test_stale_caches.py"),
+    ),
+    Bug(
+        id="pods-do-not-wake-the-drain",
+        says="A drain does not notice that a pod is gone before it looks again by itself.",
+        file="controllers/termination.py",
+        before="        if before is not None and before.node_name and before.node_name != name:\n",
+        after="        if before is not None and after is not None and before.node_name != name:\n",
+        tests=("tests/scenarios/test_termination_timeline.py",),
+    ),
+)

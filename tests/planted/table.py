@@ -1,0 +1,98 @@
+"""The table of planted bugs, at most 80 columns wide, and the same as JSON."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from textwrap import wrap
+from typing import Any
+
+from planted.trial import Baseline, Result
+from planted.workspace import Outcome
+
+BAR = 95.0
+"""At least so many percent have to be caught."""
+WIDTHS = (34, 12, 18, 7, 5)
+TOOK = "s"
+
+
+def render(results: Sequence[Result]) -> str:
+    """One line for each bug, totals for each area, and what survives."""
+    lines = [_row("id", "area", "test", "torture", TOOK)]
+    lines += [_row(each.bug.id, each.bug.area, _test(each), _torture(each), f"{each.seconds:.1f}") for each in results]
+    lines += ["", _row("", "area", "caught", "", "")]
+    for area in dict.fromkeys(each.bug.area for each in results):
+        lines.append(_row("", area, _share([each for each in results if each.bug.area == area]), "", ""))
+    by_torture = sum(each.torture is not None and each.torture.caught for each in results)
+    lines += ["", f"caught {_share(results)}, {percentage(results):.1f} % (bar: {BAR:.0f} %), {by_torture} by torture"]
+    for each in results:
+        if each.broken:
+            lines += wrap(f"broken: {each.bug.id}: {each.broken}", 80, subsequent_indent="    ")
+        elif not each.caught:
+            why = each.bug.survives_because or "no reason is written down"
+            lines += wrap(f"survives: {each.bug.id}: {why}", 80, subsequent_indent="    ")
+    return "\n".join(lines)
+
+
+def percentage(results: Sequence[Result]) -> float:
+    """How many are caught, of all."""
+    return 100 * sum(each.caught for each in results) / len(results) if results else 100.0
+
+
+def passes(results: Sequence[Result], baseline: Baseline) -> bool:
+    """Whether enough are caught, and nothing was wrong with the bugs or the baseline."""
+    clean = not baseline.failed and not baseline.red_seeds and not any(each.broken for each in results)
+    return clean and percentage(results) >= BAR
+
+
+def to_plain(results: Iterable[Result], baseline: Baseline) -> dict[str, Any]:
+    """Everything, for a file."""
+    return {
+        "percentage": percentage(list(results)),
+        "baseline": {**asdict(baseline), "red_seeds": sorted(baseline.red_seeds)},
+        "bugs": [
+            {
+                "id": each.bug.id,
+                "area": each.bug.area,
+                "says": each.bug.says,
+                "file": each.bug.file,
+                "caught": each.caught,
+                "broken": each.broken,
+                "survives_because": each.bug.survives_because,
+                "tests": _plain(each.tests),
+                "torture": _plain(each.torture),
+            }
+            for each in results
+        ],
+    }
+
+
+def _plain(outcome: Outcome | None) -> dict[str, Any] | None:
+    if outcome is None:
+        return None
+    said = {"failed": outcome.failed, "said": outcome.said, "hangs": outcome.hangs}
+    return {"caught": outcome.caught, "seconds": round(outcome.seconds, 1), **said}
+
+
+def _test(result: Result) -> str:
+    if result.broken:
+        return "BROKEN"
+    if result.tests is None or not result.tests.caught:
+        return "no" if result.caught else "SURVIVES"
+    if result.tests.hangs:
+        return "hangs"
+    return result.tests.failed.partition("::")[0].rpartition("/")[2].removeprefix("test_").removesuffix(".py")
+
+
+def _torture(result: Result) -> str:
+    if result.torture is None:
+        return ""
+    if not result.torture.caught:
+        return "no"
+    return "hangs" if result.torture.hangs else f"seed {result.torture.failed}"
+
+
+def _share(results: Sequence[Result]) -> str:
+    return f"{sum(each.caught for each in results)} of {len(results)}"
+
+
+def _row(*cells: str) -> str:
+    return " ".join(cell[:width].ljust(width) for cell, width in zip(cells, WIDTHS, strict=True)).rstrip()
