@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from builders import NOON, claim, node, nodepool
+from builders import NOON, claim, node, nodepool, pod
 from dovetail.controllers import nodepools
 from dovetail.controllers.eviction import Errand, EvictionQueue
 from dovetail.controllers.executor import Executor
@@ -36,6 +36,30 @@ def test_a_pod_that_is_being_evicted_keeps_the_earlier_of_two_deadlines():
         return queue._errands["uid"].deadline
 
     assert run(main()) == NOON + timedelta(minutes=5)
+
+
+def test_a_pod_that_was_protected_since_the_drain_sent_it_is_not_evicted():
+    evicted = []
+
+    class Cluster:
+        async def evict(self, pod):
+            evicted.append(pod.name)
+
+    async def attempt(**metadata):
+        found = pod(on="a", metadata=metadata)
+        pods = SimpleNamespace(listen=lambda _: None, items={found.key: found})
+        state = SimpleNamespace(pods=pods, pdbs=silent())
+        quiet = SimpleNamespace(count=lambda *_, **__: None, publish=lambda _: None)
+        clock = SimpleNamespace(now=lambda: NOON)
+        context = SimpleNamespace(state=state, cluster=Cluster(), clock=clock, metrics=quiet, recorder=quiet)
+        queue = EvictionQueue(context)
+        queue.ask(Errand(found.key, found.metadata.uid, Key("", "a"), "Drifted"))
+        await queue.attempt(found.metadata.uid)
+
+    run(attempt(annotations={"karpenter.sh/do-not-disrupt": "true"}))
+    assert evicted == []
+    run(attempt())
+    assert evicted == ["web"]
 
 
 def test_the_record_of_another_command_is_not_overwritten():

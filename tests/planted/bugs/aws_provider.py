@@ -32,6 +32,7 @@ BUGS = (
         before='_PRESENT = ("pending", "running", "stopping", "stopped", "shutting-down")',
         after='_PRESENT = ("pending", "running", "shutting-down")',
         tests=("tests/cloud/aws/test_instances.py",),
+        survives_because="no test stops an instance and lists it",
     ),
     Bug(
         id="old-prices-kept",
@@ -40,6 +41,7 @@ BUGS = (
         before="        key = (shape, amis, market, self._prices.version)\n",
         after="        key = (shape, amis, market)\n",
         tests=("tests/cloud/aws/test_catalog.py",),
+        survives_because="the prices that the catalogue tests change come before the first catalogue is made",
     ),
     Bug(
         id="old-shortages-kept",

@@ -17,8 +17,7 @@ BUGS = (
         file="controllers/eviction.py",
         before="held = protection(pod, now).active and not errand.evicts_protected",
         after="held = False",
-        tests=("tests/controllers/test_eviction.py", "tests/scenarios/test_termination.py"),
-        survives_because="no test protects a pod between the drain that sends it and its eviction",
+        tests=("tests/controllers/test_guards.py",),
     ),
     Bug(
         id="drain-evicts-protected",

@@ -42,8 +42,8 @@ BUGS = (
         id="list-believed-at-once",
         says="A NodeClaim is deleted because a list of instances lacks it, without asking for the instance.",
         file="controllers/garbage.py",
-        before="        if self._context.manages(claim) and await self._is_gone(claim):\n",
-        after="        if self._context.manages(claim):\n",
+        before=" and (await self._is_gone(claim) or await self._has_no_node(claim)):\n",
+        after=":\n",
         tests=("tests/scenarios/test_leaks.py", "tests/scenarios/test_lost_instances.py"),
     ),
     Bug(

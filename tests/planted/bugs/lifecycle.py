@@ -26,7 +26,6 @@ BUGS = (
             claim = await self._context.patch_claim(claim, finalizer_added(claim, TERMINATION_FINALIZER))
 """,
         tests=("tests/scenarios/test_writes.py",),
-        survives_because="claims we create have the finalizer from the start; no test launches one made by hand",
     ),
     Bug(
         id="given-up-and-launched-again",

@@ -24,7 +24,7 @@ BUGS = (
         if claim.provider_id:
             await self._departure.end_instance(claim)
 """,
-        tests=("tests/scenarios/test_termination.py", "tests/cloud/aws/test_life.py"),
+        tests=("tests/scenarios/test_termination.py",),
         survives_because="instances of the embedded world end at once; a cloud apart from the Nodes shows it",
     ),
     Bug(
