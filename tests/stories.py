@@ -83,7 +83,7 @@ class Life:
         assert self._running is not None
         self._running.cancel()
         await asyncio.wait([self._running])
-        await self.parts.provider.aclose()
+        await self.parts.supplier.aclose()
         if not self._running.cancelled() and self._running.exception() is not None:
             raise RuntimeError("the controllers stopped by themselves") from self._running.exception()
 

@@ -165,7 +165,7 @@ def test_without_a_ledger_the_page_says_so_and_shows_the_rest():
         ("/api/budgets/default?days=0", 400, "days must be a number from 1 to 366, got '0'"),
         ("/api/budgets/default?from=soon", 400, "from must be a date such as 2026-01-31, got 'soon'"),
         ("/api/history?since=soon", 400, "'soon' is not a time"),
-        ("/api/history?most=many", 400, "most must be a number, got 'many'"),
+        ("/api/history?most=many", 400, "most must be a number of at most nine digits, got 'many'"),
         ("/api/nothing", 404, "Not Found"),
     ],
 )
