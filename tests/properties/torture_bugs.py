@@ -85,6 +85,7 @@ def claims_that_never_register_are_kept(patch):
 
 def lost_machines_are_never_noticed(patch):
     patch.setattr(garbage, "lost_claims", lambda _: ())
+    patch.setattr(garbage, "nodeless_claims", lambda _: ())
 
 
 def a_drain_goes_on_whatever_became_of_the_machine(patch):

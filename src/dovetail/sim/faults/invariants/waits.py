@@ -65,9 +65,10 @@ class NodesWait(Invariant):
             return None
         known, name, table = history.now - history.stale, node.value.name, history.since
         bound = [table.bound[pod.uid] for pod in history.pods_on(name) if pod.active and not is_daemon(pod)]
-        ends = [at for at in table.pod_ends.get(name, ()) if history.calm(at)]
-        if not bound and not ends:
-            return history.at(instant(begin))
+        every_end = table.pod_ends.get(name, ())
+        ends = [at for at in every_end if history.calm(at)]
+        if not bound and not ends:  # an end may have been noted although something failed around it
+            return min(history.at(instant(begin)), *every_end, history.now)
         if reason != "Empty":  # a node that is taken for empty is known to have lost its pods
             ends = [at for at in ends if at <= known]
         return max([at for at in bound if at <= known] + ends, default=None)
