@@ -67,8 +67,8 @@ class NodesWait(Invariant):
         bound = [table.bound[pod.uid] for pod in history.pods_on(name) if pod.active and not is_daemon(pod)]
         every_end = table.pod_ends.get(name, ())
         ends = [at for at in every_end if history.calm(at)]
-        if not bound and not ends:  # an end may have been noted although something failed around it
-            return min(history.at(instant(begin)), *every_end, history.now)
+        if not bound and not ends:  # of pods that ended while something failed, no one can tell what was noted
+            return None if every_end else history.at(instant(begin))
         if reason != "Empty":  # a node that is taken for empty is known to have lost its pods
             ends = [at for at in ends if at <= known]
         return max([at for at in bound if at <= known] + ends, default=None)
