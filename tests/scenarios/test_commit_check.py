@@ -125,3 +125,18 @@ def one_a_node(replicas):
     rule = {"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": "kubernetes.io/hostname"}
     affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [rule]}}
     return deployment(replicas=replicas, affinity=affinity)
+
+
+def test_a_pause_of_the_nodepool_that_comes_while_the_replacement_starts_keeps_the_node():
+    async def story(life):
+        await life.until(lambda: life.running(3) and life.settled())
+        (node,) = life.nodes
+        life.world.apply(node_class(nodeRegistrationDelay="60s"))
+        await patch_pool(life, DRIFTED)
+        await life.until(lambda: replacements(life), within=300)
+        await patch_pool(life, {"metadata": {"annotations": {"dovetail.sh/pause": "true"}}})
+        await life.until(lambda: not replacements(life), within=300)
+        await life.until(lambda: life.settled() and clean(life), within=600)
+        assert [each.name for each in life.nodes] == [node.name]
+
+    live(story, node_class(), QUIET, deployment(replicas=3), settings=ACTING)

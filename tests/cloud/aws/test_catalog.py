@@ -62,6 +62,7 @@ def test_types_are_sold_where_the_class_has_subnets(live):
 def test_prices_come_from_aws_and_stay_when_it_fails(live):
     async def story(account):
         await ready(account)
+        await types(account)  # at the prices that are shipped
         account.proxy.sells({"m5.large": 0.5})
         prices = account.parts.prices
         await prices.refresh_on_demand()

@@ -41,7 +41,6 @@ BUGS = (
         before="        key = (shape, amis, market, self._prices.version)\n",
         after="        key = (shape, amis, market)\n",
         tests=("tests/cloud/aws/test_catalog.py",),
-        survives_because="the prices that the catalogue tests change come before the first catalogue is made",
     ),
     Bug(
         id="old-shortages-kept",

@@ -62,8 +62,7 @@ BUGS = (
         written.extend((pool.metadata.annotations.get(PAUSE), f"NodePool {pool.name}") for pool in pools)
 """,
         after="",
-        seeds=(12,),
-        tests=("tests/scenarios/test_pause.py",),
+        tests=("tests/scenarios/test_commit_check.py",),
     ),
     Bug(
         id="later-command-goes-first",
