@@ -33,6 +33,7 @@ from dovetail.model.snapshot import ClusterNode
 from dovetail.ports.cluster import Listing, Patch
 from dovetail.runtime.leadership import Election
 from dovetail.sim import eviction as eviction_api
+from dovetail.sim.cloud.service import SimulatedCloud
 
 
 def budgets_are_ignored(patch):
@@ -267,3 +268,7 @@ def nodes_are_patched_without_a_version(patch):
         return found.state.observe(NODE, await found.cluster.patch(NODE, node.key, Patch(body)))
 
     patch.setattr(Context, "patch_node", careless)
+
+
+def a_repeated_launch_does_not_find_the_first(patch):
+    patch.setattr(SimulatedCloud, "find", lambda *_: None)

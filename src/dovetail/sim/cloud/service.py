@@ -11,6 +11,7 @@ Nothing here waits. What takes time (boot, shutdown) is done by the agents in `m
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain, count
 from types import MappingProxyType
 from typing import Any
 
@@ -97,6 +98,7 @@ class SimulatedCloud:
         if any(shortage.covers(request) for shortage in self.shortages):
             where = f"{request.instance_type} in {request.zone} as {request.capacity_type}"
             raise OfferingUnavailable(f"the cloud has no capacity for {where}")
+        request = replace(request, name=self._unused_name(request.name))
         record = InstanceRecord(
             provider_id=PROVIDER_PREFIX + request.name,
             launched=self._delayed(request),
@@ -108,6 +110,11 @@ class SimulatedCloud:
         self._by_token[request.token] = record.provider_id
         self._put(None, record)
         return record
+
+    def _unused_name(self, name: str) -> str:
+        """The name, or the name with a number: a second launch for one claim is a second instance, never the first."""
+        numbers = (f"{name}-{number}" for number in count(2))
+        return next(each for each in chain([name], numbers) if PROVIDER_PREFIX + each not in self._records)
 
     def find(self, token: str) -> InstanceRecord | None:
         """The instance launched with a token, though it may have ended."""
