@@ -19,9 +19,9 @@ HOURS = {"nodepools": "pools/general", "plan": "plan"}
 @pytest.fixture(scope="module")
 def address(tmp_path_factory):
     place = tmp_path_factory.mktemp("pictures")
-    story = ["demo", "--plain", "--for", "97m", "--speed", "max", "--dashboard-port", free_port()]
+    story = ["demo", "--plain", "--for", "90m", "--speed", "max", "--dashboard-port", free_port()]
     with serving(place, *story, ready="The page stays") as found:
-        settled(found, at="01:37:00Z")
+        settled(found, at="01:30:00Z")
         yield found
 
 
