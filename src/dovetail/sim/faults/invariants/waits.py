@@ -48,7 +48,7 @@ class NodesWait(Invariant):
         ):
             return
         waited = history.now - since
-        if waited + SLACK < wait:
+        if waited >= 0 and waited + SLACK < wait:  # a beginning in the future was written with a wrong clock
             self.broken(f"{claim.name} is marked {reason} after {waited:.0f} s, and {claim.pool} says {wait:.0f} s")
 
     def _since(self, story: ClaimStory, reason: str) -> float | None:
