@@ -72,8 +72,7 @@ class CommandsStillHold(Invariant):
             return bool(labels.get(TEMPLATE_LABEL) == made_from)
 
         def forbids(version: Plain) -> bool:
-            timed = any("schedule" in each for each in disruption_of(version).get("budgets") or ())
-            return not timed and allowed(version, reason, 1, now) == 0
+            return not _has_window(disruption_of(version)) and allowed(version, reason, 1, now) == 0
 
         checks: list[tuple[str, Callable[[Plain], bool]]] = [
             (f"{pool} has a budget of 0", forbids),
@@ -113,3 +112,10 @@ class CommandsStillHold(Invariant):
                 if since is not None and same and selects(budget.plain["spec"].get("selector"), pod.meta.get("labels")):
                     bound_at = history.since.bound[pod.uid]
                     yield f"{budget.key} allows no eviction of {pod.key} on it", max(since, bound_at)
+
+
+def _has_window(disruption: Plain) -> bool:
+    """Whether a budget holds at some times only: then it is not told here since when one of 0 was in force."""
+    controls = (disruption.get("actionControls") or {}).values()
+    lists = [disruption.get("budgets"), *(each.get("budgets") for each in controls)]
+    return any("schedule" in budget for budgets in lists for budget in budgets or ())

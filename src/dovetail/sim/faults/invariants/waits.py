@@ -22,6 +22,9 @@ from dovetail.sim.faults.invariants.objects import Claim
 from dovetail.sim.faults.invariants.pods import is_daemon, needs_a_place, tolerates_disruption
 from dovetail.sim.faults.invariants.readers import instant
 
+SILENT = (
+    180.0  # a NodePool watch that fell silent is given up after 150 s; claims are made from the old template until then
+)
 SLACK = 12.0  # events are written down within ten seconds; the API keeps whole ones
 
 
@@ -83,7 +86,7 @@ class NodesWait(Invariant):
 
     def _judge_drifted(self, story: ClaimStory) -> None:
         history, claim = self.history, story.value
-        versions = history.versions(claim.pool, story.born_at - history.stale)
+        versions = history.versions(claim.pool, story.born_at - SILENT)
         templates = [each["spec"]["template"] for each in versions]
         if all(each == templates[0] for each in templates):
             self.broken(f"{claim.name} is marked Drifted, and the template of {claim.pool} is as it was")
