@@ -52,7 +52,7 @@ def make_console(**options: Any) -> "Console":
 
 
 class SafeGroup(TyperGroup):
-    """The commands; what is wrong with their arguments is told safely, too."""
+    """The command group. Errors about arguments are escaped as well."""
 
     def make_context(self, *args: Any, **extra: Any) -> Any:
         """Read the arguments of all commands."""

@@ -13,7 +13,7 @@ from dovetail.controllers.context import Context
 from dovetail.core.disruption.draining import blocked_since
 from dovetail.core.disruption.pdbs import find_block, matching
 from dovetail.core.lifecycle.drain import grace_left, grace_of, must_be_forced
-from dovetail.core.lifecycle.graceperiod import stamp
+from dovetail.model.instants import stamp
 from dovetail.model.kinds import NODE, POD
 from dovetail.model.node import Node
 from dovetail.model.pod import Pod

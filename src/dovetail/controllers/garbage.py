@@ -144,7 +144,7 @@ class GarbageCollection:
         return instance.terminating
 
     async def _has_no_node(self, claim: NodeClaim) -> bool:
-        """Whether the API server, not only the cache, has no node for the claim: somebody deleted it by force."""
+        """Whether the API server, not only the cache, has no node for the claim: its finalizer was removed by hand."""
         if self._context.state.nodes_of(claim) or not claim.status.node_name:
             return False
         try:

@@ -15,10 +15,11 @@ from dovetail.controllers.departure import Departure
 from dovetail.controllers.eviction import EvictionQueue
 from dovetail.core.lifecycle.deadline import read_deadline
 from dovetail.core.lifecycle.drain import drain_patch
-from dovetail.core.lifecycle.graceperiod import grace_period_patch, stamp
+from dovetail.core.lifecycle.graceperiod import grace_period_patch
 from dovetail.core.lifecycle.manual_deletion import manual_deletion_patch
 from dovetail.core.lifecycle.patches import finalizer_removed
 from dovetail.model.conditions import find
+from dovetail.model.instants import stamp
 from dovetail.model.kinds import NODE, NODE_CLAIM
 from dovetail.model.labels import CAPACITY_TYPE, NODEPOOL, TERMINATION_FINALIZER, ZONE
 from dovetail.model.labels import REGISTERED as REGISTERED_LABEL

@@ -4,7 +4,7 @@ Values are built from the parser's events, one by one, never by a loader: the co
 the process on a text that is nested deeply enough, and constructors of explicit tags raise whatever they like. Here
 nesting ends at `DEEPEST` levels, aliases repeat at most `MOST_REPEATED` bytes, numbers are finite and at most
 `LONGEST_NUMBER` characters long, and tags other than those of JSON's values are refused. The size of the text itself is
-bounded by whoever read the file (`manifest.input_file`).
+bounded by `manifest.input_file`, which reads the file.
 
 Scalars mean what they mean to kubectl: dates stay text, there are no base-60 numbers.
 """

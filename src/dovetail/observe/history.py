@@ -190,7 +190,7 @@ def _decision(row: Any, nodes: list[Any]) -> Decision:
 
 
 def _names(written: str) -> tuple[str, ...]:
-    """The names that can be read; a ledger is looked at even where it is damaged."""
+    """The names that can be read. A damaged ledger shows what is left of it."""
     try:
         return msgspec.json.decode(written, type=tuple[str, ...])
     except UNDECODABLE:

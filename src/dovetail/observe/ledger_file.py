@@ -54,7 +54,7 @@ class Unreadable(Exception):
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    """A connection that can write; the file and its directory are made if need be, for nobody else to read."""
+    """A connection that can write. Creates the file (mode 0600) and its directory (0700) where they are missing."""
     _keep_private(path)
     connection = sqlite3.connect(path, timeout=5.0)
     try:

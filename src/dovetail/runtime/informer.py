@@ -29,6 +29,7 @@ from dovetail.settings import Settings
 
 log = logging.getLogger(__name__)
 T = TypeVar("T", bound=KubeObject)
+V = TypeVar("V", bound=KubeObject | Unreadable)
 Listener = Callable[[T | None, T | None], None]
 """Called with the object before and after the change; None where it did not or does not exist."""
 UnreadableListener = Callable[[Unreadable | None, Unreadable | None], None]
@@ -269,7 +270,7 @@ class Informer(Generic[T]):
             self._drop(key)
             before = None
         self.items[key] = value
-        self._tell(before, value)
+        self._notify(self._listeners, before, value)
 
     def _set_aside(self, bad: Unreadable) -> None:
         if bad.key not in self.unreadable:
@@ -282,8 +283,8 @@ class Informer(Generic[T]):
         if self._loop is not None and (self._recheck is None or self._recheck.done()):
             self._recheck = self._loop.create_task(self._read_again(self._loop), name=f"recheck:{self.kind.plural}")
         if before is not None:
-            self._tell(before, None)
-        self._tell_unreadable(known, bad)
+            self._notify(self._listeners, before, None)
+        self._notify(self._unreadable_listeners, known, bad)
 
     def _drop(self, key: Key, uid: str = "") -> None:
         """It is deleted. A deletion that comes late may be that of an earlier object of the same name."""
@@ -300,34 +301,24 @@ class Informer(Generic[T]):
         self._clear_unreadable(key)
         before = self.items.pop(key, None)
         if before is not None:
-            self._tell(before, None)
+            self._notify(self._listeners, before, None)
 
     def _clear_unreadable(self, key: Key) -> None:
         known = self.unreadable.pop(key, None)
         if known is not None:
-            self._tell_unreadable(known, None)
+            self._notify(self._unreadable_listeners, known, None)
 
-    def _tell(self, before: T | None, after: T | None) -> None:
-        for listener in self._listeners:
+    def _notify(self, listeners: list[Callable[[V | None, V | None], None]], before: V | None, after: V | None) -> None:
+        """Call every listener. One that fails is logged, and stops neither the other listeners nor the watch."""
+        for listener in listeners:
             try:
                 listener(before, after)
             except AssertionError:
                 raise
-            except Exception as error:  # noqa: BLE001 - it keeps neither other listeners nor the watch from going on
-                self._report_listener(after or before, error)
-
-    def _tell_unreadable(self, before: Unreadable | None, after: Unreadable | None) -> None:
-        for listener in self._unreadable_listeners:
-            try:
-                listener(before, after)
-            except AssertionError:
-                raise
-            except Exception as error:  # noqa: BLE001 - the same
-                self._report_listener(after or before, error)
-
-    def _report_listener(self, about: KubeObject | Unreadable | None, error: Exception) -> None:
-        name = str(about.key) if about is not None else ""
-        log.error("listener broke", extra={"kind": self.kind.name, "object": name}, exc_info=error)
+            except Exception:
+                about = after or before
+                name = str(about.key) if about is not None else ""
+                log.exception("listener broke", extra={"kind": self.kind.name, "object": name})
 
 
 def _version(found: KubeObject | Unreadable) -> str:

@@ -55,7 +55,7 @@ class ApiServer:
 
     @contextmanager
     def unchecked(self) -> Iterator[None]:
-        """Take what a real server refuses: objects of a later version, which nobody here can read."""
+        """Store what validation would refuse, such as an object written by a later version."""
         self._checked = False
         try:
             yield

@@ -1,10 +1,8 @@
 """`terminationGracePeriod`: from the deletion of a NodeClaim on, its node has this long to become empty."""
 
-from datetime import datetime
 from typing import Any
 
 from dovetail.core.lifecycle.deadline import deadline_patch
-from dovetail.model import instants
 from dovetail.model.instants import add
 from dovetail.model.nodeclaim import NodeClaim
 
@@ -15,8 +13,3 @@ def grace_period_patch(claim: NodeClaim) -> dict[str, Any]:
     if period is None or deleted_at is None:
         return {}
     return deadline_patch(claim, add(deleted_at, period.span))
-
-
-def stamp(instant: datetime) -> str:
-    """An instant as events tell it."""
-    return instants.stamp(instant)

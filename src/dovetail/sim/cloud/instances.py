@@ -1,6 +1,6 @@
 """What the simulated cloud records of each instance, and what it is asked for to launch one.
 
-A record is a frozen value; every change replaces it in `SimulatedCloud.instances` and is told to the listeners. All
+A record is a frozen value; every change replaces it in `SimulatedCloud.instances` and notifies the listeners. All
 instants are seconds of the event loop, as everywhere in `sim`.
 
     pending -> running -> shutting-down -> terminated

@@ -2,7 +2,7 @@
 
 A Node registers as one on EC2 does: with the labels its kubelet and its boot data set, the taint
 `karpenter.sh/unregistered`, and its provider id. Everything else comes with registration. The Node stays when its
-instance ends, until somebody deletes it; a cluster may have a cloud controller that does.
+instance ends, until it is deleted; a cluster may have a cloud controller that does.
 
 A Node or a NodeClaim that appears with a provider id the cloud does not know, as tests and scenarios write them by
 hand, stands for an instance that was launched before: the cloud adopts it.
