@@ -22,6 +22,11 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(20_000, 20, 50)
 
 
+def pytest_make_parametrize_id(val, argname):
+    """Name bytes by their argument: compressed data holds the time, and every worker must collect the same names."""
+    return argname if isinstance(val, bytes) else None
+
+
 @pytest.fixture
 def tell(record_property):
     """Tell figures; they are shown when all tests are over, whichever worker this is."""
