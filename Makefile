@@ -87,7 +87,7 @@ format: $(STAMP) ## format and fix
 
 generate: $(STAMP) ## rewrite the generated files (CRDs, reference pages)
 	$(BIN)/python -m dovetail.manifest.generate
-	$(BIN)/python -m dovetail.cli.reference
+	$(BIN)/python -m dovetail.cli.generate_reference
 
 picture: $(STAMP) ## draw the demo's picture for the README anew
 	$(BIN)/python docs/images/make_demo_picture.py

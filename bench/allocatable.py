@@ -14,10 +14,10 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from dovetail.cloud.aws.catalog.machine import Machine, read_machine
-from dovetail.cloud.aws.catalog.room import Margins, capacity_of, overhead_of
-from dovetail.cloud.aws.catalog.shape import Shape
-from dovetail.cloud.aws.catalog.tables import facts_by_type
+from dovetail.cloud.aws.catalog.capacity import Margins, capacity_of, overhead_of
+from dovetail.cloud.aws.catalog.ec2_instance_type import Ec2InstanceType, read_machine
+from dovetail.cloud.aws.catalog.kubelet_overhead import NodeClassShape
+from dovetail.cloud.aws.catalog.static_tables import facts_by_type
 from dovetail.model.catalog import InstanceType
 from dovetail.model.quantity import Quantity
 from dovetail.model.requirements import Requirements
@@ -74,25 +74,25 @@ def differences() -> Iterator[Difference]:
     """Every type whose room differs, and why."""
     said = described()
     for name, wanted in published().items():
-        machine = read_machine(said[name], facts_by_type()) if name in said else None
-        if machine is None:
+        ec2_type = read_machine(said[name], facts_by_type()) if name in said else None
+        if ec2_type is None:
             yield Difference(name, wanted, (), NOT_DESCRIBED)
             continue
-        room = allocatable(machine)
+        room = allocatable(ec2_type)
         if any(room[resource] != Quantity.parse(amount) for resource, amount in zip(RESOURCES, wanted, strict=True)):
             ours = tuple(str(room[resource]) for resource in RESOURCES)
             yield Difference(name, wanted, ours, _why(said[name], wanted))
 
 
-def allocatable(machine: Machine) -> dict[str, Quantity]:
+def allocatable(ec2_type: Ec2InstanceType) -> dict[str, Quantity]:
     """What is left for pods with the settings the table was made with."""
-    shape, margins = Shape(family="AL2023"), Margins()
+    shape, margins = NodeClassShape(family="AL2023"), Margins()
     made = InstanceType(
-        machine.name,
+        ec2_type.name,
         Requirements({}),
         (),
-        capacity_of(machine, shape, margins),
-        overhead_of(machine, shape, margins),
+        capacity_of(ec2_type, shape, margins),
+        overhead_of(ec2_type, shape, margins),
     )
     return dict(made.allocatable)
 

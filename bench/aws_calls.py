@@ -20,7 +20,7 @@ from cloud.aws.account import opened
 from cloud.aws.claims import ON_DEMAND, asked_for, launched_as
 from cloud.aws.proxy import json_reply
 from cloud.aws.server import moto_server
-from dovetail.cloud.aws.interruption.queue import Polling, SqsQueue
+from dovetail.cloud.aws.interruption.sqs import Polling, SqsQueue
 from dovetail.cloud.aws.interruption.status_checks import StatusChecks
 
 SIZES = (1, 10, 100)
@@ -56,7 +56,7 @@ async def idle_hour(account: Any, claims: list[Any]) -> Counter[str]:
                 await account.provider.list()
         if minute % MARKED == 0:
             await asyncio.gather(*(account.provider.drift(claim) for claim in claims))
-        await account.parts.templates.sweep()
+        await account.parts.templates.removal_simulation()
     return Counter(account.proxy.calls)
 
 

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from catalogue import KNOWN, ZONES, catalogue
 from dovetail.model.catalog import InstanceType, Offering
+from dovetail.model.kube_object import Condition, ObjectMeta
 from dovetail.model.labels import (
     ARCH,
     HOSTNAME,
@@ -30,7 +31,6 @@ from dovetail.model.nodepool import NodePool
 from dovetail.model.pod import Pod, PodStatus
 from dovetail.model.snapshot import ClusterNode, Snapshot
 from dovetail.model.taints import Taint
-from dovetail.model.wire import Condition, ObjectMeta
 from workloads import DEDICATED, Workload, daemon_sets, daemons, pools, workloads
 
 AT = datetime(2026, 1, 5, 12, tzinfo=UTC)

@@ -18,7 +18,7 @@ class Meter:
 
     def __init__(self) -> None:
         gc.collect()
-        self._baseline = resident("VmRSS")
+        self._baseline = bound_pod("VmRSS")
         self._seconds = 0.0
 
     def clocked(self, work: Callable[..., R], *args: Any) -> R:
@@ -32,11 +32,11 @@ class Meter:
     def reading(self, pods: int) -> dict[str, float]:
         """What was measured, while the pods are still held."""
         gc.collect()
-        held = resident("VmRSS") - self._baseline
-        return {"pods": pods, "seconds": self._seconds, "held_mb": held, "peak_mb": resident("VmHWM")}
+        held = bound_pod("VmRSS") - self._baseline
+        return {"pods": pods, "seconds": self._seconds, "held_mb": held, "peak_mb": bound_pod("VmHWM")}
 
 
-def resident(field: str) -> float:
+def bound_pod(field: str) -> float:
     """Megabytes, from the kernel: `VmRSS` now, `VmHWM` at most."""
     for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
         if line.startswith(f"{field}:"):

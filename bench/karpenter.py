@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 
 from dovetail.model.catalog import InstanceType, Offering
+from dovetail.model.kube_object import LabelSelector, ObjectMeta
 from dovetail.model.labels import ARCH, CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, ON_DEMAND, OS, SPOT, ZONE
 from dovetail.model.nodepool import NodePool, NodePoolSpec
 from dovetail.model.pod import (
@@ -33,7 +34,6 @@ from dovetail.model.quantity import Quantity
 from dovetail.model.requirement import Requirement
 from dovetail.model.requirements import Requirements
 from dovetail.model.snapshot import Snapshot
-from dovetail.model.wire import LabelSelector, ObjectMeta
 
 AT = datetime(2026, 1, 5, 12, tzinfo=UTC)
 DRAWS = Path(__file__).with_name("data") / "karpenter_draws.txt.gz"

@@ -19,21 +19,21 @@ from typing import Any
 import msgspec
 
 from cluster import AT, cluster
-from dovetail.core.disruption.cost import is_empty
+from dovetail.core.disruption.disruption_cost import is_empty
 from dovetail.core.disruption.planner import Plan, Planner
-from dovetail.core.provisioning.eligibility import usable_pools
+from dovetail.core.provisioning.eligible_pods import usable_pools
 from dovetail.model.budget import BudgetSpec
+from dovetail.model.cluster_objects import PodDisruptionBudget, PodDisruptionBudgetSpec, PodDisruptionBudgetStatus
 from dovetail.model.conditions import READY
 from dovetail.model.duration import Delay
+from dovetail.model.kube_object import Condition, LabelSelector, ObjectMeta
 from dovetail.model.labels import ARCH, CAPACITY_TYPE, DO_NOT_DISRUPT, NODEPOOL, ZONE
 from dovetail.model.nodeclaim import DRIFTED, INITIALIZED, LAUNCHED, REGISTERED
 from dovetail.model.nodepool import Disruption, NodePool
 from dovetail.model.pod import Pod
+from dovetail.model.pod_requests import spec_requests
 from dovetail.model.quantity import ZERO, Quantity
-from dovetail.model.requests import spec_requests
 from dovetail.model.snapshot import ClusterNode, Snapshot
-from dovetail.model.wire import Condition, LabelSelector, ObjectMeta
-from dovetail.model.workload import PodDisruptionBudget, PodDisruptionBudgetSpec, PodDisruptionBudgetStatus
 from sweep_measure import peak_mb, sweep_once
 from workloads import DEDICATED, workloads
 
@@ -145,14 +145,17 @@ def changes(snapshot: Snapshot) -> Iterator[tuple[str, Snapshot]]:
         place, chosen = _draw(current, rng)
         others = tuple(pod for pod in current.nodes[place].pods if pod is not chosen)
         yield "leaves", (current := _with(current, place, others))
-        twin = _renamed(chosen, f"{chosen.metadata.name}-{number}")
-        yield "comes", (current := _with(current, place, (*others, twin)))
-        twin = _annotated(twin, {"example.com/seen": "yes"})
-        yield "annotated", (current := _with(current, place, (*others, twin)))
-        yield "resized", (current := _with(current, place, (*others, twin := _resized(twin))))
-        yield "labelled", (current := _with(current, place, (*others, _labelled(twin, {"example.com/seen": "yes"}))))
-        place, twin = _roomy(current, rng, f"elsewhere-{number}")
-        yield "elsewhere", (current := _with(current, place, (*current.nodes[place].pods, twin)))
+        equivalent = _renamed(chosen, f"{chosen.metadata.name}-{number}")
+        yield "comes", (current := _with(current, place, (*others, equivalent)))
+        equivalent = _annotated(equivalent, {"example.com/seen": "yes"})
+        yield "annotated", (current := _with(current, place, (*others, equivalent)))
+        yield "resized", (current := _with(current, place, (*others, equivalent := _resized(equivalent))))
+        yield (
+            "labelled",
+            (current := _with(current, place, (*others, _labelled(equivalent, {"example.com/seen": "yes"})))),
+        )
+        place, equivalent = _roomy(current, rng, f"elsewhere-{number}")
+        yield "elsewhere", (current := _with(current, place, (*current.nodes[place].pods, equivalent)))
 
 
 def _draw(snapshot: Snapshot, rng: random.Random) -> tuple[int, Pod]:

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import karpenter
-from dovetail.core.scheduling.base import Base
-from dovetail.core.scheduling.solve import solve
+from dovetail.core.scheduling.problem import Problem
+from dovetail.core.scheduling.solver import solve
 from dovetail.model.pod import Pod
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
@@ -58,7 +58,7 @@ def measure(pods: Sequence[Pod], *, respect: bool = True) -> dict[str, Any]:
         "placed": len(pods) - len(placed.refusals),
         "nodes": len(placed.drafts),
         "seconds": seconds,
-        "base_seconds": fastest(lambda: Base(snapshot, pods, [pool])),
+        "base_seconds": fastest(lambda: Problem(snapshot, pods, [pool])),
         "pods_per_second": len(pods) / seconds,
     }
 

@@ -17,7 +17,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from dovetail.cli.simulation.loading import ask, load
+from dovetail.cli.simulation.loader import ask, load
 from dovetail.cli.simulation.runner import live
 
 SCENARIOS = Path(__file__).parent.parent / "examples" / "scenarios"

@@ -18,7 +18,7 @@ from typing import Any
 
 from cluster import cluster, usable
 from dovetail.core.scheduling.removal import Removal
-from dovetail.core.scheduling.sweep import Sweep
+from dovetail.core.scheduling.removal_simulation import RemovalSimulation
 from dovetail.model.nodepool import NodePool
 from dovetail.model.snapshot import Snapshot
 
@@ -41,7 +41,7 @@ def peak_mb() -> float:
 def sweep_once(snapshot: Snapshot, pools: Sequence[NodePool]) -> tuple[float, float, dict[str, Removal]]:
     """Seconds for the base, seconds for the sweep, and the answers."""
     begun = time.process_time()
-    swept = Sweep(snapshot, pools)
+    swept = RemovalSimulation(snapshot, pools)
     built = time.process_time()
     answers = {swept.name(row): swept.remove(row) for row in swept.rows}
     return built - begun, time.process_time() - built, answers
@@ -83,7 +83,7 @@ def main() -> None:
     peak = peak_mb()
     answers = runs[0][2]
     runs += [sweep_once(snapshot, pools) for _ in range(REPEATS - 1)]
-    base, sweep = min(run[0] for run in runs), min(run[1] for run in runs)
+    base, removal_simulation = min(run[0] for run in runs), min(run[1] for run in runs)
     workload_pods = [pod for node in snapshot.nodes for pod in node.pods if not pod.daemon]
     figures: dict[str, Any] = {
         "nodes": nodes,
@@ -93,9 +93,9 @@ def main() -> None:
         "cpu_used": cpu_used(snapshot),
         "answers": Counter(answer.kind for answer in answers.values()),
         "base": base,
-        "sweep": sweep,
-        "whole": base + sweep,
-        "each_us": (base + sweep) / nodes * 1e6,
+        "sweep": removal_simulation,
+        "whole": base + removal_simulation,
+        "each_us": (base + removal_simulation) / nodes * 1e6,
         "snapshot_mb": held,
         "peak_mb": peak,
     }

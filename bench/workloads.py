@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from functools import cache
 
 from catalogue import ZONES
+from dovetail.model.cluster_objects import DaemonSet, DaemonSetSpec
+from dovetail.model.kube_object import LabelSelector, ObjectMeta, OwnerReference
 from dovetail.model.labels import ARCH, CAPACITY_TYPE, HOSTNAME, ON_DEMAND, ZONE
 from dovetail.model.nodepool import NodeClaimTemplate, NodeClaimTemplateSpec, NodePool, NodePoolSpec, TemplateMetadata
 from dovetail.model.pod import (
@@ -23,8 +25,6 @@ from dovetail.model.pod import (
 )
 from dovetail.model.quantity import Quantity
 from dovetail.model.taints import Taint, Toleration
-from dovetail.model.wire import LabelSelector, ObjectMeta, OwnerReference
-from dovetail.model.workload import DaemonSet, DaemonSetSpec
 
 DEDICATED = "dedicated"
 ROLE = "example.com/role"

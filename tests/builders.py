@@ -6,7 +6,9 @@ from typing import Any
 
 from dovetail.manifest.codec import from_plain
 from dovetail.model.catalog import InstanceType, Offering
+from dovetail.model.cluster_objects import DaemonSet
 from dovetail.model.kinds import DAEMON_SET, NODE, NODE_CLAIM, NODE_POOL, POD, Kind
+from dovetail.model.kube_object import KubeObject, UnreadableObject
 from dovetail.model.labels import ARCH, CAPACITY_TYPE, INSTANCE_TYPE, OS, ZONE
 from dovetail.model.node import Node
 from dovetail.model.nodeclaim import NodeClaim
@@ -16,8 +18,6 @@ from dovetail.model.quantity import Quantity
 from dovetail.model.requirement import Requirement
 from dovetail.model.requirements import Requirements
 from dovetail.model.snapshot import ClusterNode, Snapshot
-from dovetail.model.wire import KubeObject, Unreadable
-from dovetail.model.workload import DaemonSet
 
 NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
 ZONES = ("zone-a", "zone-b")
@@ -27,7 +27,7 @@ UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "reason": "Unschedul
 def build(kind: Kind[Any], plain: Mapping[str, Any]) -> Any:
     """A model value from its wire form; anything unreadable is a mistake of the test."""
     value = from_plain(kind, plain)
-    assert not isinstance(value, Unreadable), value
+    assert not isinstance(value, UnreadableObject), value
     return value
 
 

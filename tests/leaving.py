@@ -4,9 +4,9 @@ import asyncio
 from collections import Counter
 from datetime import UTC, datetime
 
+from dovetail.model.kube_object import Key
 from dovetail.model.labels import TERMINATION_FINALIZER
-from dovetail.model.wire import Key
-from dovetail.sim.kinds import NODE, NODE_CLAIM, PDB, POD
+from dovetail.sim.kubernetes.kinds import NODE, NODE_CLAIM, PDB, POD
 
 QUIET = {"consolidateAfter": "Never"}
 

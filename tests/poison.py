@@ -6,10 +6,10 @@ from typing import Any
 
 from dovetail.manifest.codec import from_plain, to_plain
 from dovetail.model.kinds import Kind
-from dovetail.model.wire import Key, Unreadable
-from dovetail.ports.cluster import EVERYTHING, GRACEFULLY, Change, Listing
+from dovetail.model.kube_object import Key, UnreadableObject
+from dovetail.ports.cluster import EVERYTHING, GRACEFULLY, Listing, WatchEvent
 from dovetail.ports.errors import Invalid
-from dovetail.wiring.parts import assemble
+from dovetail.wiring.assembly import assemble
 from stories import Life
 
 Plain = dict[str, Any]
@@ -57,13 +57,13 @@ class PoisonedCluster:
         self._struck = None
 
     def read(self, kind: Kind[Any], value: Any) -> Any:
-        if value is None or isinstance(value, Unreadable) or self._struck != (kind, value.key):
+        if value is None or isinstance(value, UnreadableObject) or self._struck != (kind, value.key):
             return value
         return from_plain(kind, self._mutation(to_plain(kind, value)))
 
     def _readable(self, kind: Kind[Any], value: Any) -> Any:
         value = self.read(kind, value)
-        if isinstance(value, Unreadable):
+        if isinstance(value, UnreadableObject):
             raise Invalid(f"{kind} {value.key} cannot be read: {value.problem}")
         return value
 
@@ -71,14 +71,14 @@ class PoisonedCluster:
         listing = await self._cluster.list(kind, options)
         values = [self.read(kind, each) for each in listing.items]
         return Listing(
-            tuple(each for each in values if not isinstance(each, Unreadable)),
+            tuple(each for each in values if not isinstance(each, UnreadableObject)),
             listing.resource_version,
-            (*listing.unreadable, *(each for each in values if isinstance(each, Unreadable))),
+            (*listing.unreadable, *(each for each in values if isinstance(each, UnreadableObject))),
         )
 
     async def watch(self, kind: Kind[Any], since: str, options: Any = EVERYTHING) -> Any:
         async for change in self._cluster.watch(kind, since, options):
-            yield Change(change.type, change.resource_version, self.read(kind, change.object))
+            yield WatchEvent(change.type, change.resource_version, self.read(kind, change.object))
 
     async def get(self, kind: Kind[Any], key: Key) -> Any:
         return self._readable(kind, await self._cluster.get(kind, key))

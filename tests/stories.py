@@ -10,10 +10,10 @@ from dovetail.model.command import RECORD_ANNOTATION
 from dovetail.model.kinds import EVENT, NODE, NODE_CLAIM, NODE_POOL, POD
 from dovetail.model.labels import INSTANCE_TYPE, TERMINATION_FINALIZER
 from dovetail.settings import Settings
-from dovetail.sim.loop import run
+from dovetail.sim.virtual_loop import run
 from dovetail.sim.world import World, WorldOptions
+from dovetail.wiring.assembly import Assembly, assemble
 from dovetail.wiring.embedded import admit
-from dovetail.wiring.parts import Parts, assemble
 
 GENERIC = Settings(catalog="generic")
 
@@ -70,10 +70,10 @@ class Life:
     def __init__(self, world: World, settings: Settings = GENERIC) -> None:
         self.world = world
         self.settings = settings
-        self.parts: Parts = self._parts()
+        self.parts: Assembly = self._parts()
         self._running: asyncio.Task[None] | None = None
 
-    def _parts(self) -> Parts:
+    def _parts(self) -> Assembly:
         return assemble(self.world, self.world.clock, self.settings)
 
     def start(self) -> None:

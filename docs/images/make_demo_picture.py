@@ -11,22 +11,22 @@ from pathlib import Path
 from rich.console import Console
 
 from dovetail.cli.story.pace import Pacer
-from dovetail.cli.story.performance import Plan, Stage, perform
+from dovetail.cli.story.performance import DemoPlan, DemoRun, perform
 from dovetail.cli.story.script import load_nodepools
+from dovetail.cli.view.demo_screen import screen
 from dovetail.cli.view.plan import plan_document
-from dovetail.cli.view.screen import screen
-from dovetail.cli.view.top import Choice, top_document, top_screen
-from dovetail.core.disruption.context import Gates
+from dovetail.cli.view.top import TopView, top_document, top_screen
+from dovetail.core.disruption.pass_context import Gates
 from dovetail.core.disruption.planner import plan_disruption
-from dovetail.dashboard.answers import Terms
-from dovetail.dashboard.showing import draw_once
+from dovetail.dashboard.api import PageOptions
+from dovetail.dashboard.publisher import draw_once
 from dovetail.manifest.snapshot_file import read_snapshot_file
 
 MOMENT = 36 * 60 + 45  # seconds: the cloud wants a spot machine back; it drains, and its replacement is ready
 TARGET = Path(__file__).with_name("demo.svg")
 TOP = Path(__file__).with_name("top.svg")
 OFFICE = Path(__file__).parents[2] / "examples" / "snapshots" / "office-hours.yaml"
-PLAN = Plan(seconds=7200.0, speed=120.0, seed=0, catalog="realistic", nodepools=load_nodepools())
+PLAN = DemoPlan(seconds=7200.0, speed=120.0, seed=0, catalog="realistic", nodepools=load_nodepools())
 
 
 def draw() -> str:
@@ -37,7 +37,7 @@ def draw() -> str:
     ticks = count()
     pacer = Pacer(None, lambda: float(next(ticks)), lambda _seconds: None)
 
-    def opened(stage: Stage) -> None:
+    def opened(stage: DemoRun) -> None:
         def frame(now: float) -> None:
             if now >= MOMENT:
                 console.print(screen(stage, MOMENT, console), end="")
@@ -54,11 +54,11 @@ def draw_top() -> str:
     """The screen of `dovetail top`, of the snapshot the guides look at."""
     snapshot = read_snapshot_file(OFFICE)
     plan = plan_document(plan_disruption(snapshot, thorough=True), snapshot)
-    tiles, summary = draw_once(snapshot, plan, Terms(Gates()), still=True)
+    tiles, summary = draw_once(snapshot, plan, PageOptions(Gates()), still=True)
     console = Console(
         record=True, width=168, height=14, file=io.StringIO(), force_terminal=True, color_system="truecolor"
     )
-    console.print(top_screen(top_document(tiles.values(), summary, Choice()), Choice(), console)[0], end="")
+    console.print(top_screen(top_document(tiles.values(), summary, TopView()), TopView(), console)[0], end="")
     return _svg(console, "top")
 
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 import msgspec
 
 from builders import NOON, build, claim, node, nodepool, pod, snapshot, stamped
-from dovetail.core.disruption.context import Context
+from dovetail.core.disruption.pass_context import PassContext
 from dovetail.core.disruption.planner import plan_disruption
 from dovetail.model.kinds import POD_DISRUPTION_BUDGET
 from dovetail.model.snapshot import ClusterNode
@@ -127,13 +127,13 @@ def said(found, method, name, *arguments):
 
 def candidate_names(found, *, eventual=False):
     """The nodes that nothing protects."""
-    candidates, _ = Context(found).candidates(eventual=eventual)
+    candidates, _ = PassContext(found).candidates(eventual=eventual)
     return sorted(each.name for each in candidates)
 
 
 def why_not(found, name="a", *, eventual=False):
     """Why a node is no candidate."""
-    _, refusals = Context(found).candidates(eventual=eventual)
+    _, refusals = PassContext(found).candidates(eventual=eventual)
     return next(each for each in refusals if each.about == f"node/{name}")
 
 

@@ -4,9 +4,9 @@ from collections import Counter
 from types import SimpleNamespace
 
 from builders import NOON
-from dovetail.controllers.telling import Telling
-from dovetail.core.disruption.context import Context as Pass
+from dovetail.controllers.disruption_events import DisruptionEvents
 from dovetail.core.disruption.methods import METHODS
+from dovetail.core.disruption.pass_context import PassContext as Pass
 from dovetail.core.disruption.planner import plan_pass
 
 
@@ -30,7 +30,7 @@ class Listener:
 def told(found, listener=None, telling=None):
     """What one pass over all methods has to tell."""
     listener = listener or Listener()
-    telling = telling or Telling(SimpleNamespace(recorder=listener, clock=listener))
+    telling = telling or DisruptionEvents(SimpleNamespace(recorder=listener, clock=listener))
     look = Pass(found)
     plan = plan_pass(look, thorough=True)
     for method in METHODS:

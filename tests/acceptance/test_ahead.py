@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from acceptance.fleet import ON_DEMAND, SIZES, cluster, free, running, taken, worker
 from builders import HUGE, LARGE, SMALL
-from dovetail.core.disruption.ahead import as_if_under_way, plan_beside
-from dovetail.core.disruption.context import Context
+from dovetail.core.disruption.in_flight import as_if_under_way, plan_beside
 from dovetail.core.disruption.methods import METHODS
+from dovetail.core.disruption.pass_context import PassContext
 from dovetail.core.disruption.planner import plan_pass
-from dovetail.core.provisioning.claims import claim_for
-from dovetail.core.provisioning.eligibility import displaced_pods
+from dovetail.core.provisioning.eligible_pods import displaced_pods
+from dovetail.core.provisioning.nodeclaim_template import claim_for
 from dovetail.core.provisioning.plan import plan_provisioning
 from dovetail.model.command import REPLACES_ANNOTATION
 from dovetail.model.reason import Reason
@@ -26,14 +26,14 @@ SINGLE = [method for method in METHODS if method.name == "single-node"]
 
 def chained(found, most=10):
     """All that would wait for their second look together."""
-    context = Context(found)
+    context = PassContext(found)
     first = plan_pass(context, methods=SINGLE).commands
     return [*first, *plan_beside(SINGLE[0], first, context, most)]
 
 
 def single(found):
     """What the next single node would be, if any."""
-    return list(plan_pass(Context(found), methods=SINGLE).commands)
+    return list(plan_pass(PassContext(found), methods=SINGLE).commands)
 
 
 def pair(pools=POOLS):
@@ -55,9 +55,9 @@ def test_nobody_counts_on_the_room_of_a_node_that_goes():
 def test_its_pods_need_a_place_and_budgets_count_it():
     assert [pod.name for pod in displaced_pods(as_if_under_way(pair(), single(pair())))] == ["x"]
     tight = pair([free(template=ON_DEMAND, budgets=[{"nodes": "1"}])])
-    assert Context(tight).allowance("default", Reason.UNDERUTILIZED).permits()
+    assert PassContext(tight).allowance("default", Reason.UNDERUTILIZED).permits()
     ahead = as_if_under_way(tight, single(tight))
-    assert not Context(ahead).allowance("default", Reason.UNDERUTILIZED).permits()
+    assert not PassContext(ahead).allowance("default", Reason.UNDERUTILIZED).permits()
 
 
 def test_without_anybody_before_it_nothing_changes():

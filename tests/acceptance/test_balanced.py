@@ -9,8 +9,8 @@ import pytest
 from acceptance.fleet import ON_DEMAND, cluster, drifted, free, planned, running, said, taken, worker
 from acceptance.hearing import told
 from builders import HUGE, LARGE, SMALL, instance_type, nodepool
-from dovetail.core.disruption.balance import approves, score
-from dovetail.core.disruption.context import Context
+from dovetail.core.disruption.balanced_policy import approves, score
+from dovetail.core.disruption.pass_context import PassContext
 from dovetail.core.disruption.planner import plan_disruption
 
 BALANCED = [free(consolidationPolicy="Balanced", template=ON_DEMAND)]
@@ -29,7 +29,7 @@ def pool_of(cost, disruption):
     """A context in which a Balanced pool costs and is worth that much."""
     pool = free(consolidationPolicy="Balanced")
     pods = tuple(running(f"p{each}", "a", cpu="1m") for each in range(disruption - 1))
-    return pool, Context(cluster(worker("a", *pods), pools=[pool], types=(instance_type("m.large", price=cost),)))
+    return pool, PassContext(cluster(worker("a", *pods), pools=[pool], types=(instance_type("m.large", price=cost),)))
 
 
 @pytest.mark.parametrize(
@@ -63,9 +63,9 @@ def test_half_the_price_in_a_uniform_pool_is_just_enough():
 
 def test_the_whole_pool_deleted_scores_exactly_one():
     found = cluster(worker("a", running("x", "a")), pools=BALANCED)
-    candidates, _ = Context(found).candidates(eventual=False)
+    candidates, _ = PassContext(found).candidates(eventual=False)
     command = command_of(*candidates, saving=1.0)
-    assert score(command, BALANCED[0], Context(found)) == pytest.approx(1.0)
+    assert score(command, BALANCED[0], PassContext(found)) == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize("scale", [0.01, 1.0, 1000.0])
@@ -82,8 +82,8 @@ def test_prices_in_another_currency_change_nothing(scale):
 
 def test_totals_include_nodes_whose_price_nobody_knows():
     found = cluster(worker("a"), worker("b", type_="x.gone"), pools=BALANCED)
-    assert Context(found).pool_cost("default") == 1.0
-    assert not math.isnan(Context(found).pool_cost("default"))
+    assert PassContext(found).pool_cost("default") == 1.0
+    assert not math.isnan(PassContext(found).pool_cost("default"))
 
 
 def test_a_command_without_price_is_rejected_and_other_policies_approve_of_everything():
@@ -97,7 +97,7 @@ def test_savings_are_split_by_source_price_and_any_pool_may_veto():
     crowd = [running(f"q{each}", "b", cpu="10m") for each in range(40)]
     quiet = [worker(f"c{each}", running(f"r{each}", f"c{each}"), pool="blue") for each in range(3)]
     found = cluster(worker("a", running("x", "a"), pool="red"), worker("b", *crowd, pool="blue"), *quiet, pools=pools)
-    context = Context(found)
+    context = PassContext(found)
     by_name = {each.name: each for each in context.candidates(eventual=False)[0]}
     both = command_of(by_name["a"], by_name["b"], saving=1.0)
     assert score(both, pools[0], context) == pytest.approx(0.5)
@@ -108,7 +108,7 @@ def test_savings_are_split_by_source_price_and_any_pool_may_veto():
 
 def test_the_price_of_the_source_is_what_its_offering_says_even_if_it_cannot_be_had():
     sold_out = replace(LARGE, offerings=tuple(replace(each, available=False) for each in LARGE.offerings))
-    assert Context(cluster(worker("a"), types=(sold_out,))).pool_cost("default") == 1.0
+    assert PassContext(cluster(worker("a"), types=(sold_out,))).pool_cost("default") == 1.0
 
 
 def test_spot_prices_do_not_leak_into_a_pool_that_may_not_buy_it():

@@ -7,9 +7,9 @@ import pytest
 from acceptance.fleet import cluster, drifted, free, planned, running, said, taken, worker
 from acceptance.test_candidates import marked
 from builders import LARGE, NOON, node, nodepool, stamped
-from dovetail.core.disruption.allowance import NodeCounts, allowance, count_nodes
-from dovetail.core.disruption.context import Context
-from dovetail.model.pool_budgets import read_budgets
+from dovetail.core.disruption.budgets import NodeCounts, allowance, count_nodes
+from dovetail.core.disruption.pass_context import PassContext
+from dovetail.model.nodepool_budgets import read_budgets
 from dovetail.model.reason import VOLUNTARY, Reason
 from dovetail.model.snapshot import ClusterNode
 
@@ -70,19 +70,19 @@ def test_a_node_that_vanishes_never_leaves_more_to_a_budget(nodes):
 @pytest.mark.parametrize("reason", REASONS)
 def test_what_is_left_is_never_negative(reason):
     found = cluster(*map(going, TEN), pools=[nodepool(disruption={"budgets": [{"nodes": "10%"}]})])
-    assert Context(found).allowance("default", reason).left == 0
+    assert PassContext(found).allowance("default", reason).left == 0
 
 
 @pytest.mark.parametrize("reason", REASONS)
 def test_one_deleted_and_one_marked_leave_eight_of_ten(reason):
     found = cluster(going("a"), marked("b"), *map(worker, TEN[2:]))
-    assert Context(found).allowance("default", reason).left == 8
+    assert PassContext(found).allowance("default", reason).left == 8
 
 
 @pytest.mark.parametrize("reason", REASONS)
 def test_two_that_are_not_ready_leave_eight_of_ten(reason):
     found = cluster(worker("a", ready=False), worker("b", ready=False), *map(worker, TEN[2:]))
-    assert Context(found).allowance("default", reason).left == 8
+    assert PassContext(found).allowance("default", reason).left == 8
 
 
 @pytest.mark.parametrize(("nodes", "number"), [("100%", 10), ("0%", 0), ("30%", 3), ("0", 0), ("3", 3), (25, 10)])
@@ -195,7 +195,7 @@ def test_a_budget_that_cannot_be_read_blocks_its_pool_for_every_reason_and_no_ot
     found = cluster(worker("a", pool="blocked"), worker("b", pool="other"), pools=[blocked, free("other")])
     assert taken(found) == ["b"]
     for reason in REASONS:
-        verdict = Context(found).allowance("blocked", reason)
+        verdict = PassContext(found).allowance("blocked", reason)
         assert verdict.limit == 0
         assert verdict.fault
     refusal = said(found, "emptiness", "a")

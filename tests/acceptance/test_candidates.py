@@ -19,7 +19,7 @@ from acceptance.fleet import (
     worker,
 )
 from builders import NOON, node, stamped
-from dovetail.model.command import RECORD_ANNOTATION, Record, write_record
+from dovetail.model.command import RECORD_ANNOTATION, CommandRecord, write_record
 from dovetail.model.reason import Reason
 from dovetail.model.snapshot import ClusterNode
 
@@ -133,7 +133,7 @@ def test_an_uninitialised_node_is_refused():
 
 
 def marked(name, command="c1", *pods, replacements=0):
-    record = Record(id=command, reason=Reason.DRIFTED, started_at=NOON, candidates=1, replacements=replacements)
+    record = CommandRecord(id=command, reason=Reason.DRIFTED, started_at=NOON, candidates=1, replacements=replacements)
     return worker(
         name, *pods, claim={"metadata": {"name": name, "annotations": {RECORD_ANNOTATION: write_record(record)}}}
     )

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from acceptance.fleet import LEAVING, cluster, free, owned, planned, running, worker
 from builders import LARGE, NOON
 from dovetail.core.disruption.candidates import least_disruptive
-from dovetail.core.disruption.context import Context
-from dovetail.core.disruption.cost import eviction_cost, is_empty, lifetime_left
+from dovetail.core.disruption.disruption_cost import eviction_cost, is_empty, lifetime_left
+from dovetail.core.disruption.pass_context import PassContext
 
 COST = "controller.kubernetes.io/pod-deletion-cost"
 
@@ -62,7 +62,7 @@ def test_an_ended_pod_and_a_mirror_pod_are_empty():
 
 
 def order(*nodes, **fields):
-    candidates, _ = Context(cluster(*nodes, **fields)).candidates(eventual=False)
+    candidates, _ = PassContext(cluster(*nodes, **fields)).candidates(eventual=False)
     return [each.name for each in least_disruptive(candidates)]
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from acceptance.fleet import ON_DEMAND, cluster, drifted, free, owned, planned, running, said, taken, worker
 from builders import LARGE, NOON, node, pod, stamped
-from dovetail.core.disruption.context import Gates
+from dovetail.core.disruption.pass_context import Gates
 from dovetail.core.disruption.planner import plan_disruption
 from dovetail.model.snapshot import ClusterNode
 
@@ -68,8 +68,8 @@ def test_a_node_inside_its_own_consolidate_after_window_is_no_destination(minute
 
 def test_a_node_of_a_pool_that_never_consolidates_is_a_destination():
     never = free("never", consolidateAfter="Never", template=ON_DEMAND)
-    keeper = worker("b", running("y", "b"), pool="never")
-    assert taken(fixed(worker("a", running("x", "a", cpu="3")), keeper, pools=[*FIXED, never])) == ["a"]
+    nodeclass_reconciler = worker("b", running("y", "b"), pool="never")
+    assert taken(fixed(worker("a", running("x", "a", cpu="3")), nodeclass_reconciler, pools=[*FIXED, never])) == ["a"]
 
 
 def test_drift_may_use_a_destination_that_consolidation_leaves_alone():

@@ -2,7 +2,7 @@
 
 from acceptance.fleet import TERMINATION, candidate_names, cluster, running, why_not, worker
 from builders import NOON, pod, stamped
-from dovetail.core.provisioning.eligibility import displaced_pods
+from dovetail.core.provisioning.eligible_pods import displaced_pods
 from dovetail.core.provisioning.plan import plan_provisioning
 
 CLAIMS = {"spec": {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "gpu"}]}}

@@ -6,7 +6,7 @@ import pytest
 
 from acceptance.fleet import cluster, pdb, running, shielded, worker
 from builders import NOON, stamped
-from dovetail.core.provisioning.eligibility import displaced_pods
+from dovetail.core.provisioning.eligible_pods import displaced_pods
 from dovetail.core.provisioning.plan import plan_provisioning
 
 WEB = {"labels": {"app": "web"}}

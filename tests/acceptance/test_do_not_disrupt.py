@@ -20,7 +20,7 @@ from acceptance.fleet import (
 )
 from builders import LARGE, NOON, stamped
 from dovetail.core.disruption.candidates import pod_blocks
-from dovetail.model.protection import protection
+from dovetail.model.do_not_disrupt import protection
 
 MINUTE = timedelta(minutes=1)
 POOLS = [free(template=ON_DEMAND)]

@@ -22,10 +22,10 @@ from acceptance.fleet import (
 )
 from acceptance.test_candidates import marked
 from builders import HUGE, LARGE, NOON, SMALL, nodepool
-from dovetail.core.disruption.context import Context, Gates
 from dovetail.core.disruption.drift import drift_reason
+from dovetail.core.disruption.pass_context import Gates, PassContext
 from dovetail.core.disruption.planner import plan_disruption, plan_pass
-from dovetail.core.lifecycle.hashing import HASH_VERSION, template_hash
+from dovetail.core.lifecycle.nodepool_hash import HASH_VERSION, template_hash
 from dovetail.model.reason import Reason
 
 HOUR = timedelta(hours=1)
@@ -150,7 +150,7 @@ def test_a_pool_whose_replacements_fail_is_left_alone_for_a_while_and_starves_no
     nodes = drifted("a", full("a"), pool="bad", since=9 * HOUR), drifted("b", full("b"), pool="good")
     found = cluster(*nodes, pools=pools, types=(LARGE,))
     assert planned(found) == [("drift", ["a"])]
-    plan = plan_pass(Context(found, backing_off={("bad", Reason.DRIFTED): NOON + timedelta(minutes=1)}))
+    plan = plan_pass(PassContext(found, backing_off={("bad", Reason.DRIFTED): NOON + timedelta(minutes=1)}))
     assert [each.name for command in plan.commands for each in command.candidates] == ["b"]
 
 

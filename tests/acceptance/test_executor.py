@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from dovetail.core.lifecycle.patches import wire
+from dovetail.core.merge_patches import wire
 from dovetail.model.command import RECORD_ANNOTATION, REPLACES_ANNOTATION, taken_by
 from dovetail.model.kinds import NODE, NODE_CLAIM, NODE_POOL
-from dovetail.model.wire import Key
+from dovetail.model.kube_object import Key
 from dovetail.ports.cluster import Patch
 from dovetail.sim.world import WorldOptions
 from stories import GENERIC, deployment, live, node_class, node_pool

@@ -5,9 +5,9 @@ import pytest
 from acceptance.fleet import ON_DEMAND, cluster, drifted, free, running, shielded, worker
 from acceptance.hearing import Figures
 from builders import node
-from dovetail.controllers.figures import PassFigures, count_rejected, count_started
-from dovetail.core.disruption.context import Context
+from dovetail.controllers.metrics.disruption import DisruptionMetrics, count_rejected, count_started
 from dovetail.core.disruption.methods import METHODS
+from dovetail.core.disruption.pass_context import PassContext
 from dovetail.core.disruption.planner import plan_pass
 from dovetail.core.disruption.validation import revalidate
 from dovetail.model.snapshot import ClusterNode
@@ -38,7 +38,7 @@ def huge(name, *pods):
     ],
 )
 def test_a_command_counts_once_and_once_for_its_pool(nodes, decision, reason, kind):
-    context, figures = Context(cluster(*nodes, pools=POOLS)), Figures()
+    context, figures = PassContext(cluster(*nodes, pools=POOLS)), Figures()
     (command,) = plan_pass(context).commands
     count_started(figures, command, context)
     labels = {"decision": decision, "reason": reason, "consolidation_type": kind}
@@ -47,8 +47,8 @@ def test_a_command_counts_once_and_once_for_its_pool(nodes, decision, reason, ki
 
 
 def eligible(found, reason):
-    context, figures = Context(found), Figures()
-    noted = PassFigures(figures)
+    context, figures = PassContext(found), Figures()
+    noted = DisruptionMetrics(figures)
     for method in METHODS:
         noted.note(method, plan_pass(context, methods=(method,)), context, 0.0)
     return figures.gauges[ELIGIBLE][reason,]
@@ -72,9 +72,9 @@ def test_the_gauge_of_underutilised_nodes_follows_the_annotation():
 @pytest.mark.parametrize(("names", "kind"), [("a", "single"), ("ab", "multi")])
 def test_a_validation_that_fails_counts_every_candidate(names, kind):
     nodes = [huge(name, running(f"x{name}", name)) for name in names]
-    (command,) = plan_pass(Context(cluster(*nodes, pools=POOLS))).commands
+    (command,) = plan_pass(PassContext(cluster(*nodes, pools=POOLS))).commands
     figures = Figures()
-    nominated = Context(cluster(*nodes, pools=POOLS, nominated={"a"}))
+    nominated = PassContext(cluster(*nodes, pools=POOLS, nominated={"a"}))
     count_rejected(figures, command, revalidate(command, nominated))
     assert figures.counted(FAILED, consolidation_type=kind) == len(names)
 
@@ -83,7 +83,7 @@ def test_no_search_is_cut_short_and_no_node_goes_unseen():
     """More nodes than one move may take: every method has a word for each of them."""
     nodes = [worker(f"n{each:03}", running(f"p{each}", f"n{each:03}", cpu="3")) for each in range(130)]
     found = cluster(*nodes, pools=[free(template=ON_DEMAND, budgets=[{"nodes": "100%"}])])
-    plan = plan_pass(Context(found), thorough=True)
+    plan = plan_pass(PassContext(found), thorough=True)
     for method in METHODS:
         taken = {each.name for command in plan.commands_by_method[method.name] for each in command.candidates}
         refused = {each.about.removeprefix("node/") for each in plan.refusals_by_method[method.name]}

@@ -5,7 +5,7 @@ import pytest
 from acceptance.fleet import ON_DEMAND, SPOT, cluster, free, planned, running, worker
 from builders import HUGE, LARGE, SMALL, instance_type
 from dovetail.core.disruption.command import Decision
-from dovetail.core.disruption.context import Gates
+from dovetail.core.disruption.pass_context import Gates
 from dovetail.core.disruption.planner import plan_disruption
 
 GATE = Gates(spot_to_spot=True)

@@ -4,7 +4,7 @@ import pytest
 
 from acceptance.fleet import BLOCKING, ON_DEMAND, candidate_names, cluster, free, pdb, running, taken, worker
 from builders import LARGE, SMALL
-from dovetail.core.disruption.pdbs import find_block, fully_blocks
+from dovetail.core.pdbs import find_block, fully_blocks
 
 POOLS = [free(template=ON_DEMAND)]
 LENIENT = {"unhealthyPodEvictionPolicy": "AlwaysAllow"}

@@ -9,10 +9,10 @@ from acceptance.fleet import ON_DEMAND, cluster, free, running, worker
 from builders import HUGE, LARGE, NOON, SMALL, claim
 from dovetail.core.disruption.backoff import after_failure
 from dovetail.core.disruption.command import Command, Decision
-from dovetail.core.disruption.context import Context
+from dovetail.core.disruption.command_progress import OVERTAKEN, NextStep, abandoned, judge, running_commands, timeout
+from dovetail.core.disruption.pass_context import PassContext
 from dovetail.core.disruption.planner import plan_disruption
-from dovetail.core.disruption.progress import OVERTAKEN, Next, abandoned, judge, running_commands, timeout
-from dovetail.model.command import RECORD_ANNOTATION, REPLACES_ANNOTATION, CommandState, Record, write_record
+from dovetail.model.command import RECORD_ANNOTATION, REPLACES_ANNOTATION, CommandRecord, CommandState, write_record
 from dovetail.model.reason import Reason
 
 MINUTE = timedelta(minutes=1)
@@ -20,7 +20,7 @@ MINUTE = timedelta(minutes=1)
 
 def state(replacements, expected=None, deleting=False, number=1):
     expected = len(replacements) if expected is None else expected
-    record = Record(id="c", reason=Reason.DRIFTED, started_at=NOON, candidates=number, replacements=expected)
+    record = CommandRecord(id="c", reason=Reason.DRIFTED, started_at=NOON, candidates=number, replacements=expected)
     metadata = {"deletionTimestamp": "2026-01-05T12:00:00Z"} if deleting else {}
     candidates = tuple(claim(f"old-{each}", metadata={"name": f"old-{each}", **metadata}) for each in range(number))
     return CommandState(record, candidates, tuple(replacements))
@@ -39,48 +39,48 @@ def verdict(found, *, planned=False, after=MINUTE):
 
 
 def test_it_waits_while_a_replacement_is_not_initialised():
-    assert verdict(state([new(initialized=False)])) is Next.WAIT
-    assert verdict(state([new(initialized=False)]), after=10 * MINUTE) is Next.WAIT, "no error before the timeout"
+    assert verdict(state([new(initialized=False)])) is NextStep.WAIT
+    assert verdict(state([new(initialized=False)]), after=10 * MINUTE) is NextStep.WAIT, "no error before the timeout"
 
 
 def test_a_replacement_that_this_process_still_has_to_create_is_waited_for():
-    assert verdict(state([], expected=1), planned=True) is Next.WAIT
+    assert verdict(state([], expected=1), planned=True) is NextStep.WAIT
 
 
 def test_eleven_minutes_without_progress_are_too_long():
-    assert verdict(state([new(initialized=False)]), after=11 * MINUTE) is Next.ROLL_BACK
+    assert verdict(state([new(initialized=False)]), after=11 * MINUTE) is NextStep.ROLL_BACK
 
 
 def test_a_replacement_that_is_gone_is_the_end_of_it():
-    assert verdict(state([], expected=1)) is Next.ROLL_BACK
-    assert verdict(state([new()], expected=2)) is Next.ROLL_BACK
+    assert verdict(state([], expected=1)) is NextStep.ROLL_BACK
+    assert verdict(state([new()], expected=2)) is NextStep.ROLL_BACK
 
 
 @pytest.mark.parametrize("number", [1, 2])
 def test_it_lets_go_when_all_replacements_are_initialised(number):
     ready = [new(f"new-{each}") for each in range(number)]
-    assert verdict(state(ready)) is Next.DELETE
-    assert verdict(state([*ready, new("late", initialized=False)])) is Next.WAIT
+    assert verdict(state(ready)) is NextStep.DELETE
+    assert verdict(state([*ready, new("late", initialized=False)])) is NextStep.WAIT
 
 
 def test_replacements_that_came_in_the_last_moment_still_count():
-    assert verdict(state([new()]), after=11 * MINUTE) is Next.DELETE
+    assert verdict(state([new()]), after=11 * MINUTE) is NextStep.DELETE
 
 
 def test_what_needs_no_replacement_lets_go_at_once():
-    assert verdict(state([]), after=timedelta()) is Next.DELETE
+    assert verdict(state([]), after=timedelta()) is NextStep.DELETE
 
 
 def test_what_needs_no_replacement_and_was_begun_by_a_process_that_died_is_taken_back():
     alone = state([])
-    assert judge(alone, planned=False, now=NOON, ours=False).next is Next.ROLL_BACK
+    assert judge(alone, planned=False, now=NOON, ours=False).next is NextStep.ROLL_BACK
     committed = alone._replace(record=msgspec.structs.replace(alone.record, committed=True))
-    assert judge(committed, planned=False, now=NOON, ours=False).next is Next.DELETE
-    assert judge(state([new()]), planned=False, now=NOON, ours=False).next is Next.DELETE
+    assert judge(committed, planned=False, now=NOON, ours=False).next is NextStep.DELETE
+    assert judge(state([new()]), planned=False, now=NOON, ours=False).next is NextStep.DELETE
 
 
 def test_it_is_done_when_every_candidate_is_going():
-    assert verdict(state([], deleting=True)) is Next.DONE
+    assert verdict(state([], deleting=True)) is NextStep.DONE
 
 
 def test_nodes_that_go_before_it_let_them_go_were_taken_by_somebody_else():
@@ -93,7 +93,7 @@ def test_nodes_that_go_before_it_let_them_go_were_taken_by_somebody_else():
 def test_commands_are_found_on_their_claims_and_are_independent():
     claims = []
     for each in ("one", "two"):
-        record = Record(id=each, reason=Reason.EMPTY, started_at=NOON, candidates=1, replacements=1)
+        record = CommandRecord(id=each, reason=Reason.EMPTY, started_at=NOON, candidates=1, replacements=1)
         claims.append(
             claim(
                 f"old-{each}",
@@ -160,7 +160,7 @@ def test_a_command_tells_what_it_is():
 
 def test_several_replacements_are_summed():
     draft = plan_disruption(found(worker("a", running("x", "a")))).commands[0].replacements[0]
-    candidates, _ = Context(found(worker("a", type_="m.huge"))).candidates(eventual=False)
+    candidates, _ = PassContext(found(worker("a", type_="m.huge"))).candidates(eventual=False)
     command = Command("drift", Reason.DRIFTED, tuple(candidates), (draft, draft))
     assert command.saving == pytest.approx(4.0 - 2 * 0.5)
     assert command.decision is Decision.REPLACE
@@ -192,5 +192,5 @@ def test_decision_reason_and_kind_are_told_apart(nodes, expected):
 
 
 def test_a_record_survives_being_written_and_read():
-    record = Record(id="c", reason=Reason.DRIFTED, started_at=NOON, candidates=1, replacements=2)
-    assert msgspec.json.decode(write_record(record), type=Record) == record
+    record = CommandRecord(id="c", reason=Reason.DRIFTED, started_at=NOON, candidates=1, replacements=2)
+    assert msgspec.json.decode(write_record(record), type=CommandRecord) == record

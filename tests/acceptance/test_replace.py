@@ -6,7 +6,7 @@ import pytest
 
 from acceptance.fleet import ON_DEMAND, SPOT, cluster, free, planned, running, said, shielded, taken, worker
 from builders import HUGE, LARGE, SMALL, ZONES, instance_type
-from dovetail.core.disruption.context import Gates
+from dovetail.core.disruption.pass_context import Gates
 from dovetail.core.disruption.planner import plan_disruption
 from dovetail.model.catalog import Offering
 from dovetail.model.labels import CAPACITY_TYPE, ZONE
@@ -32,7 +32,7 @@ def sold(name, cpu, prices):
     return replace(base, requirements=Requirements.of(wanted), offerings=offerings)
 
 
-def ladder(number, first=0.01):
+def preference_levels(number, first=0.01):
     """That many types, each a little dearer than the one before, all cheaper than m.large as spot."""
     return tuple(instance_type(f"t{each:02}", "4", "16Gi", first + each * 0.01) for each in range(number))
 
@@ -50,12 +50,12 @@ def test_an_oversized_on_demand_node_is_replaced():
 
 
 def test_an_oversized_spot_node_is_replaced_behind_the_gate_with_fifteen_cheaper_types():
-    found = cluster(worker("a", running("x", "a"), sold="spot"), pools=SPOTS, types=(LARGE, *ladder(15)))
+    found = cluster(worker("a", running("x", "a"), sold="spot"), pools=SPOTS, types=(LARGE, *preference_levels(15)))
     assert planned(found, GATE) == [("single-node", ["a"])]
 
 
 def test_spot_to_spot_with_fourteen_cheaper_types_stays_and_says_so():
-    found = cluster(worker("a", running("x", "a"), sold="spot"), pools=SPOTS, types=(LARGE, *ladder(14)))
+    found = cluster(worker("a", running("x", "a"), sold="spot"), pools=SPOTS, types=(LARGE, *preference_levels(14)))
     assert taken(found, GATE) == []
     refusal = said(found, "single-node", "a", GATE)
     assert refusal.message == (
@@ -65,7 +65,7 @@ def test_spot_to_spot_with_fourteen_cheaper_types_stays_and_says_so():
 
 
 def test_spot_to_spot_without_the_gate_stays_and_says_so():
-    found = cluster(worker("a", running("x", "a"), sold="spot"), pools=SPOTS, types=(LARGE, *ladder(20)))
+    found = cluster(worker("a", running("x", "a"), sold="spot"), pools=SPOTS, types=(LARGE, *preference_levels(20)))
     assert taken(found) == []
     refusal = said(found, "single-node", "a")
     assert refusal.code == "CantReplace"
@@ -73,13 +73,13 @@ def test_spot_to_spot_without_the_gate_stays_and_says_so():
 
 
 def test_a_node_that_already_is_among_the_fifteen_cheapest_stays():
-    types = ladder(30)
+    types = preference_levels(30)
     held = worker("a", running("x", "a"), sold="spot", type_="t10")
     assert taken(cluster(held, pools=SPOTS, types=types), GATE) == []
 
 
 def test_the_launch_list_is_the_fifteen_cheapest_by_price():
-    types = tuple(reversed(ladder(30)))
+    types = tuple(reversed(preference_levels(30)))
     found = cluster(worker("a", running("x", "a"), sold="spot"), pools=SPOTS, types=(LARGE, *types))
     assert options(found, GATE) == [f"t{each:02}" for each in range(15)]
 
@@ -91,14 +91,16 @@ def diverse(number, capacity):
 
 @pytest.mark.parametrize(("least", "length"), [(5, 15), (20, 20)])
 def test_min_values_stretch_the_launch_list_only_as_far_as_they_must(least, length):
-    found = cluster(worker("a", running("x", "a"), sold="spot"), pools=diverse(least, SPOT), types=(LARGE, *ladder(30)))
+    found = cluster(
+        worker("a", running("x", "a"), sold="spot"), pools=diverse(least, SPOT), types=(LARGE, *preference_levels(30))
+    )
     assert len(options(found, GATE)) == length
 
 
 @pytest.mark.parametrize(("capacity", "how"), [(ON_DEMAND, "on-demand"), (SPOT, "spot")], ids=["on-demand", "spot"])
 def test_a_price_that_leaves_too_few_values_keeps_the_node(capacity, how):
     """Enough types without looking at the price, too few that are cheaper."""
-    types = (LARGE, *ladder(16), *ladder(10, first=9.0))
+    types = (LARGE, *preference_levels(16), *preference_levels(10, first=9.0))
     held = worker("a", running("x", "a"), sold=how)
     unique = tuple({each.name: each for each in reversed(types)}.values())
     assert taken(cluster(held, pools=diverse(20, capacity), types=unique), GATE) == []
@@ -132,8 +134,8 @@ def test_cheap_spot_that_the_pool_forbids_does_not_count():
 
 
 def test_equal_price_is_not_cheaper():
-    twin = instance_type("m.twin", "4", "16Gi", 1.0)
-    assert taken(cluster(worker("a", running("x", "a")), pools=FIXED, types=(LARGE, twin))) == []
+    equivalent = instance_type("m.twin", "4", "16Gi", 1.0)
+    assert taken(cluster(worker("a", running("x", "a")), pools=FIXED, types=(LARGE, equivalent))) == []
 
 
 def test_where_both_are_allowed_the_replacement_is_spot_only():

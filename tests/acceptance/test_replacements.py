@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from acceptance.fleet import cluster, drifted, free, planned, running, said, worker
 from builders import HUGE, LARGE, SMALL
-from dovetail.core.disruption.context import Context
+from dovetail.core.disruption.pass_context import PassContext
 from dovetail.core.disruption.planner import plan_disruption
 from dovetail.core.scheduling.removal import Bounds
 from dovetail.model.command import REPLACES_ANNOTATION
@@ -75,8 +75,8 @@ def test_consolidation_waits_as_well():
 def test_asking_leaves_no_trace():
     """The question opens nodes that are closed to every other one: afterwards they are closed again."""
     found = cluster(drifted("a", running("p", "a")), starting("b"), pools=never(), types=(LARGE,))
-    sweep = Context(found).sweep(consolidating=False)
-    rows = [sweep.row("a")]
-    before = len(sweep.remove_together(rows, Bounds(most_drafts=1)).drafts)
-    assert sweep.starting_place(rows, Bounds()).name == "b"
-    assert len(sweep.remove_together(rows, Bounds()).drafts) == before == 1
+    removal_simulation = PassContext(found).removal_simulation(consolidating=False)
+    rows = [removal_simulation.row("a")]
+    before = len(removal_simulation.remove_together(rows, Bounds(most_drafts=1)).drafts)
+    assert removal_simulation.starting_place(rows, Bounds()).name == "b"
+    assert len(removal_simulation.remove_together(rows, Bounds()).drafts) == before == 1

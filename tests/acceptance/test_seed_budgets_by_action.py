@@ -6,8 +6,8 @@ import pytest
 
 from acceptance.fleet import cluster, drifted, free, running, said, taken, worker
 from builders import LARGE, NOON, SMALL, nodepool, stamped
-from dovetail.core.disruption.allowance import NodeCounts, allowance
-from dovetail.core.disruption.waits import consolidation_wait, drift_wait, emptiness_wait, expiration_wait
+from dovetail.core.disruption.budgets import NodeCounts, allowance
+from dovetail.core.disruption.delays import consolidation_wait, drift_wait, emptiness_wait, expiration_wait
 from dovetail.model.reason import VOLUNTARY, Reason
 
 HUNDRED = NodeCounts(total=100, disrupting=0)

@@ -8,10 +8,10 @@ import pytest
 
 from acceptance.fleet import ON_DEMAND, cluster, drifted, free, planned, running, said, taken, worker
 from builders import LARGE, nodepool, pod, stamped
+from dovetail.core.disruption.delays import grace_wait
 from dovetail.core.disruption.planner import plan_disruption
-from dovetail.core.disruption.waits import grace_wait
-from dovetail.core.provisioning.eligibility import usable_pools
-from dovetail.core.scheduling.solve import solve
+from dovetail.core.provisioning.eligible_pods import usable_pools
+from dovetail.core.scheduling.solver import solve
 
 T0 = datetime(2026, 1, 5, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -169,14 +169,14 @@ def moves(**disruption):
         for command in plan_disruption(seen).commands:
             for candidate in command.candidates:
                 total += 1
-                _, homeless = nodes.pop(candidate.name)
+                _, quick_reject = nodes.pop(candidate.name)
                 target = (
-                    next(name for name, (_, pods) in sorted(nodes.items()) if len(pods) + len(homeless) <= 2)
-                    if homeless
+                    next(name for name, (_, pods) in sorted(nodes.items()) if len(pods) + len(quick_reject) <= 2)
+                    if quick_reject
                     else ""
                 )
-                if homeless:
-                    nodes[target] = (_event(nodes[target][0], later + MINUTE), [*nodes[target][1], *homeless])
+                if quick_reject:
+                    nodes[target] = (_event(nodes[target][0], later + MINUTE), [*nodes[target][1], *quick_reject])
     return total
 
 

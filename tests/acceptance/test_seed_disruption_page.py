@@ -21,12 +21,12 @@ from acceptance.fleet import (
     worker,
 )
 from builders import LARGE, NOON, SMALL, instance_type, nodepool
-from dovetail.core.disruption.allowance import NodeCounts, allowance
-from dovetail.core.disruption.context import Gates
+from dovetail.core.disruption.budgets import NodeCounts, allowance
 from dovetail.core.disruption.drift import drift_reason
 from dovetail.core.disruption.methods import METHODS
+from dovetail.core.disruption.pass_context import Gates
 from dovetail.core.disruption.planner import plan_disruption
-from dovetail.core.lifecycle.hashing import template_hash
+from dovetail.core.lifecycle.nodepool_hash import template_hash
 from dovetail.model.reason import VOLUNTARY
 
 FIXED = [free(template=ON_DEMAND)]
@@ -158,14 +158,16 @@ def test_events_say_why_a_node_is_not_consolidated():
     assert said(full, "single-node", "a").message.startswith("Can't replace with a cheaper node")
 
 
-def ladder(number):
+def preference_levels(number):
     return tuple(instance_type(f"t{each:02}", "4", "16Gi", 0.01 + each * 0.01) for each in range(number))
 
 
 @pytest.mark.parametrize(("gate", "choice", "goes"), [(False, 20, False), (True, 14, False), (True, 15, True)])
 def test_spot_consolidation_replaces_behind_its_gate_with_fifteen_types_of_flexibility(gate, choice, goes):
     found = cluster(
-        worker("a", running("x", "a"), sold="spot"), pools=[free(template=SPOT)], types=(LARGE, *ladder(choice))
+        worker("a", running("x", "a"), sold="spot"),
+        pools=[free(template=SPOT)],
+        types=(LARGE, *preference_levels(choice)),
     )
     assert bool(taken(found, Gates(spot_to_spot=gate))) is goes
 

@@ -19,7 +19,7 @@ from acceptance.fleet import (
 )
 from builders import LARGE, SMALL, stamped
 from dovetail.core.disruption.candidates import pod_blocks
-from dovetail.model.protection import protection
+from dovetail.model.do_not_disrupt import protection
 
 TEN = datetime(2024, 1, 1, 10, tzinfo=UTC)
 HOUR, SECOND = timedelta(hours=1), timedelta(seconds=1)

@@ -27,15 +27,15 @@ def converged(policy, sizes):
             return found
         (command,) = commands
         (gone,) = command.candidates
-        moving = nodes.pop(gone.name)
+        pods_to_reschedule = nodes.pop(gone.name)
         if command.replacements:
             new = f"r{turn:02}"
             draft = command.replacements[0]
             kinds[new] = draft.choices[0].type.name
             here = {each.name for each in draft.pods}
-            nodes[new] = [running(each.name, new, cpu=_cpu(each)) for each in moving if each.name in here]
-            moving = [each for each in moving if each.name not in here]
-        for each in sorted(moving, key=_milli, reverse=True):
+            nodes[new] = [running(each.name, new, cpu=_cpu(each)) for each in pods_to_reschedule if each.name in here]
+            pods_to_reschedule = [each for each in pods_to_reschedule if each.name not in here]
+        for each in sorted(pods_to_reschedule, key=_milli, reverse=True):
             target = next(name for name in sorted(nodes) if _room(nodes[name], kinds[name]) >= _milli(each))
             nodes[target].append(running(each.name, target, cpu=_cpu(each)))
     raise AssertionError("never converged")

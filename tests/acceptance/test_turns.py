@@ -4,8 +4,8 @@ from datetime import timedelta
 
 from acceptance.fleet import LEAVING, ON_DEMAND, cluster, drifted, free, owned, planned, running, worker
 from builders import LARGE, NOON
-from dovetail.core.disruption.context import Context
 from dovetail.core.disruption.methods import METHODS
+from dovetail.core.disruption.pass_context import PassContext
 from dovetail.core.disruption.planner import plan_disruption, plan_pass
 from dovetail.model.reason import Reason
 
@@ -18,7 +18,7 @@ def mixed():
 
 def test_single_node_acts_when_multi_node_has_had_its_turn():
     assert planned(mixed()) == [("multi-node", ["a", "b"])]
-    left = plan_pass(Context(mixed()), methods=METHODS[4:])
+    left = plan_pass(PassContext(mixed()), methods=METHODS[4:])
     assert [command.method for command in left.commands] == ["single-node"]
 
 
@@ -31,5 +31,5 @@ def test_reasons_back_off_one_by_one():
     """A pool that backs off from drift may still be consolidated."""
     found = cluster(drifted("a", owned("x", "a", "ReplicaSet", metadata=LEAVING)), pools=FIXED, types=(LARGE,))
     assert planned(found) == [("drift", ["a"])]
-    waiting = Context(found, backing_off={("default", Reason.DRIFTED): NOON + timedelta(minutes=1)})
+    waiting = PassContext(found, backing_off={("default", Reason.DRIFTED): NOON + timedelta(minutes=1)})
     assert [command.method for command in plan_pass(waiting).commands] == ["emptiness"]

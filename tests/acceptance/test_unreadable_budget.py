@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from dovetail.model.kinds import EVENT, NODE_POOL
+from dovetail.model.kube_object import Key
 from dovetail.model.labels import NODEPOOL
-from dovetail.model.wire import Key
 from dovetail.ports.cluster import Patch
 from dovetail.ports.errors import Invalid
-from dovetail.sim.kinds import resource_of
+from dovetail.sim.kubernetes.kinds import resource_of
 from stories import GENERIC, deployment, live, node_class, node_pool
 
 ACTING = replace(GENERIC, disruption="on")

@@ -17,10 +17,10 @@ from acceptance.fleet import (
 )
 from builders import LARGE, NOON, SMALL, instance_type, nodepool
 from dovetail.controllers.disruption import VALIDATION_SECONDS
-from dovetail.core.disruption.ahead import look_ahead
 from dovetail.core.disruption.command import Command
-from dovetail.core.disruption.context import Context
+from dovetail.core.disruption.in_flight import look_ahead
 from dovetail.core.disruption.methods import METHODS
+from dovetail.core.disruption.pass_context import PassContext
 from dovetail.core.disruption.planner import plan_disruption, plan_pass
 from dovetail.core.disruption.validation import VALIDATED, revalidate
 from dovetail.model.reason import Reason
@@ -31,7 +31,7 @@ FIXED = [free(template=ON_DEMAND)]
 
 
 def later(*nodes, **fields):
-    return Context(cluster(*nodes, **{"pools": FIXED, "at": LATER, **fields}))
+    return PassContext(cluster(*nodes, **{"pools": FIXED, "at": LATER, **fields}))
 
 
 def decided(*nodes, **fields):
@@ -195,7 +195,7 @@ def test_a_pod_event_during_the_wait_restarts_the_clock():
 def test_time_alone_changes_nothing():
     found = cluster(*pair(), pools=FIXED, types=(LARGE,))
     (command,) = plan_disruption(found).commands
-    assert isinstance(revalidate(command, Context(replace(found, at=LATER))), Command)
+    assert isinstance(revalidate(command, PassContext(replace(found, at=LATER))), Command)
 
 
 def test_beside_one_that_was_just_started_another_must_find_its_places_elsewhere():

@@ -4,13 +4,13 @@ import gzip
 from pathlib import Path
 
 import pytest
+from dashboard.test_door import EVE, Registry
 
 from acceptance.fleet import LEAVING, cluster, running, shielded, worker
 from builders import nodepool
 from cli.test_explain_repair import unhealthy
 from dashboard.pages import page_served
-from dashboard.test_door import EVE, Registry
-from dovetail.ports.ledger import Act
+from dovetail.ports.ledger import LedgerAction
 from observe.test_ledger import ended, entry, writing
 from observe.test_ledger_considered import considered
 
@@ -37,7 +37,7 @@ def address(tmp_path_factory):
     with writing(path) as ledger:
         ledger.open(entry("a1", node="a", considered=considered(), cost_before=1.0))
         ledger.close("a1", ended())
-        ledger.open(entry("b2", act=Act.REMOVE))
+        ledger.open(entry("b2", act=LedgerAction.REMOVE))
     going = {"metadata": {**LEAVING, "finalizers": ["karpenter.sh/termination"]}}
     nodes = [
         worker("a", running("x", "a")),

@@ -33,7 +33,7 @@ def test_changes_arrive_by_themselves_and_nodes_that_are_gone_go(open_page, serv
     served = serve(cluster(worker("a"), worker("b")))
     page = open_page(served.address)
     expect(page.locator(".tile")).to_have_count(2, timeout=20_000)
-    served.board.publish(cluster(worker("b"), worker("c"), worker("d")))
+    served.published_state.publish(cluster(worker("b"), worker("c"), worker("d")))
     expect(page.locator(".tile")).to_have_count(3, timeout=20_000)
     names = page.eval_on_selector_all(".tile .name", "all => all.map((one) => one.textContent).sort()")
     assert names == ["b", "c", "d"]
@@ -41,8 +41,8 @@ def test_changes_arrive_by_themselves_and_nodes_that_are_gone_go(open_page, serv
 
 def test_a_controller_that_stands_by_says_so(open_page, serve):
     served = serve()
-    served.board.publish(None, ("pods are not listed yet",))
+    served.published_state.publish(None, ("pods are not listed yet",))
     page = open_page(served.address)
     page.wait_for_selector("text=pods are not listed yet")
-    served.board.publish(cluster(worker("a")))
+    served.published_state.publish(cluster(worker("a")))
     page.wait_for_selector(".tile")

@@ -36,7 +36,7 @@ def test_five_thousand_nodes_are_painted_soon_and_changes_seen_at_once(crowd, op
     page.evaluate("performance.clearMeasures()")
     first = crowd.nodes[0]
     began = time.monotonic()
-    served.board.publish(replace(crowd, nodes=(replace(first, pods=()), *crowd.nodes[1:])))
+    served.published_state.publish(replace(crowd, nodes=(replace(first, pods=()), *crowd.nodes[1:])))
     expect(page.locator(".tile .share").first).to_have_text("0%", timeout=20_000)
     seen = (time.monotonic() - began) * 1000
     updates = page.evaluate("performance.getEntriesByName('dovetail:update').map((one) => one.duration)")

@@ -1,7 +1,8 @@
 """A browser without the token sees a form and nothing of the cluster; with it, the page."""
 
-from acceptance.fleet import cluster, worker
 from dashboard.test_door import DANA, EVE, Registry
+
+from acceptance.fleet import cluster, worker
 
 TOKEN = "correct-horse-battery-staple"
 DENIED = ("401", "403")

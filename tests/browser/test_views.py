@@ -9,8 +9,8 @@ import pytest
 from playwright.sync_api import expect
 
 from browser.serving import fetch, fetch_bytes, free_port, serving, settled, told
-from dovetail.core.bound import lower_bound
-from dovetail.core.disruption.context import Context
+from dovetail.core.cost_floor.floor import lower_bound
+from dovetail.core.disruption.pass_context import PassContext
 from dovetail.manifest.snapshot_file import read_snapshot_file
 
 OFFICE = Path(__file__).parents[2] / "examples" / "snapshots" / "office-hours.yaml"
@@ -71,7 +71,7 @@ def test_tiles_come_in_the_order_in_which_top_prints_them(demo, open_page):
 
 def told_cost(demo):
     """What the nodes cost, added up from the snapshot's own catalogue by the command line's model."""
-    context = Context(read_snapshot_file(demo.snapshot))
+    context = PassContext(read_snapshot_file(demo.snapshot))
     return sum(context.pool_cost(pool) for pool in context.snapshot.nodepools)
 
 
@@ -142,13 +142,13 @@ def test_the_nodepools_view_shows_budgets_now_and_all_week(demo, open_page):
 
 
 def test_a_share_of_no_nodes_is_not_shown_as_a_budget_that_is_shut(open_page, serve):
-    office = read_snapshot_file(OFFICE)
-    staying = tuple(node for node in office.nodes if node.nodepool_name != "general")
-    page = open_page(serve(replace(office, nodes=staying, unbound_pods=())).address + "#/pools/general")
+    leadership = read_snapshot_file(OFFICE)
+    staying = tuple(node for node in leadership.nodes if node.nodepool_name != "general")
+    page = open_page(serve(replace(leadership, nodes=staying, unbound_pods=())).address + "#/pools/general")
     page.wait_for_selector(".heat .none")
     assert not page.locator(".heat .shut").count()
     page.goto("about:blank")
-    page = open_page(serve(office).address + "#/pools/general")
+    page = open_page(serve(leadership).address + "#/pools/general")
     page.wait_for_selector(".heat .shut")  # office hours
     assert not page.locator(".heat .none").count()
 

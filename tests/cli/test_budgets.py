@@ -13,7 +13,7 @@ from acceptance.fleet import cluster, worker
 from builders import nodepool
 from dovetail.cli.app import app
 from dovetail.cli.view.budgets import draw_map
-from dovetail.core.disruption.windows import draw_calendar
+from dovetail.core.explain.budget_calendar import draw_calendar
 from dovetail.manifest.snapshot_file import snapshot_bytes
 from manifest.corpus import budgeted, disrupted, pool
 

@@ -10,14 +10,14 @@ from typer.testing import CliRunner
 from dovetail.cli.app import app
 from dovetail.observe.ledger import SqliteLedger
 from dovetail.ports.ledger import (
-    Act,
     BudgetUse,
     Considered,
-    Ending,
-    Entry,
-    NodeFacts,
-    Outcome,
-    Purchase,
+    DecisionOutcome,
+    LedgerAction,
+    LedgerEnding,
+    LedgerEntry,
+    LedgerNode,
+    PlannedPurchase,
     Refused,
     RefusedFor,
 )
@@ -31,7 +31,7 @@ class Clock:
 
 
 def facts(node, pool="web", price=0.2):
-    return NodeFacts(nodeclaim=f"{pool}-{node}", node=node, nodepool=pool, instance_type="m5.large", price=price)
+    return LedgerNode(nodeclaim=f"{pool}-{node}", node=node, nodepool=pool, instance_type="m5.large", price=price)
 
 
 def left(node, method, code, message, **lasting):
@@ -39,7 +39,7 @@ def left(node, method, code, message, **lasting):
 
 
 WEIGHED = Considered(
-    purchases=(Purchase(nodepool="web", instance_types=("m5.large", "c5.large"), choices=4, price=0.1),),
+    purchases=(PlannedPurchase(nodepool="web", instance_types=("m5.large", "c5.large"), choices=4, price=0.1),),
     budgets=(BudgetUse(nodepool="web", used=1, limit=2),),
     counts=(
         RefusedFor(method="drift", code="NotDrifted", nodes=9),
@@ -60,10 +60,10 @@ def path(tmp_path):
     path = tmp_path / "ledger.db"
     ledger = SqliteLedger(path, Clock(), cluster="https://one")
     ledger.start()
-    consolidated = Entry(
+    consolidated = LedgerEntry(
         id="c0ffee",
         at=TUESDAY,
-        act=Act.DISRUPT,
+        act=LedgerAction.DISRUPT,
         reason="Underutilized",
         why="replace: [node-1] -> [1 replacement] (savings: $0.10)",
         method="single-node",
@@ -77,14 +77,17 @@ def path(tmp_path):
     ledger.open(consolidated)
     ledger.close(
         "c0ffee",
-        Ending(
-            outcome=Outcome.DONE, at=TUESDAY + timedelta(minutes=3), made=(facts("node-9", price=0.1),), cost_after=0.1
+        LedgerEnding(
+            outcome=DecisionOutcome.DONE,
+            at=TUESDAY + timedelta(minutes=3),
+            made=(facts("node-9", price=0.1),),
+            cost_after=0.1,
         ),
     )
-    by_hand = Entry(
+    by_hand = LedgerEntry(
         id="bad",
         at=TUESDAY + timedelta(days=2),
-        act=Act.REMOVE,
+        act=LedgerAction.REMOVE,
         reason="Manual",
         why="by hand",
         nodes=(facts("n2", "batch"),),

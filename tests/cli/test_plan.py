@@ -16,7 +16,7 @@ from dovetail.cli.app import app
 from dovetail.cli.view.plan import draw_plan, plan_document
 from dovetail.core.disruption.planner import plan_disruption
 from dovetail.manifest.snapshot_file import snapshot_bytes
-from dovetail.model.unread import Unread
+from dovetail.model.unreadable_objects import UnreadableEntry
 
 
 def plan(*arguments, stdin=None):
@@ -131,7 +131,7 @@ def test_in_a_narrow_terminal_commands_stand_one_below_the_other():
 
 
 def test_a_file_of_a_cluster_with_pods_nobody_can_read_is_planned_like_the_cluster(kept):
-    bad = Unread(kind="Pod", namespace="shop", name="web-1", problem="spec: expected object", everywhere=True)
+    bad = UnreadableEntry(kind="Pod", namespace="shop", name="web-1", problem="spec: expected object", everywhere=True)
     path = kept(replace(one_goes(), unreadable=(bad,)))
     text = plan("--snapshot", path).stdout
     assert "COMMAND" not in text

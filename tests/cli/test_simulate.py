@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from dovetail.cli.app import app
-from dovetail.cli.simulation.loading import ask, load
+from dovetail.cli.simulation.loader import ask, load
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "scenarios"
 GRACE = "nodepool/default.spec.disruption.consolidationGracePeriod"

@@ -8,8 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 from dovetail.cli.app import app
-from dovetail.cli.simulation.loading import ask, load
-from dovetail.cli.simulation.many import run_here
+from dovetail.cli.simulation.loader import ask, load
+from dovetail.cli.simulation.parallel import run_here
 from dovetail.cli.simulation.runner import live
 from dovetail.cli.simulation.variants import read_setting, read_sweep
 

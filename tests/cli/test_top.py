@@ -18,14 +18,14 @@ from dovetail.cli.app import app
 from dovetail.cli.top_keyboard import keys_of
 from dovetail.cli.top_live import Top
 from dovetail.cli.view.plan import plan_document
-from dovetail.cli.view.top import ORDERS, Choice, top_document, top_screen
-from dovetail.core.disruption.context import Gates
+from dovetail.cli.view.top import ORDERS, TopView, top_document, top_screen
+from dovetail.core.disruption.pass_context import Gates
 from dovetail.core.disruption.planner import plan_disruption
-from dovetail.dashboard.answers import Terms
-from dovetail.dashboard.showing import draw_once
+from dovetail.dashboard.api import PageOptions
+from dovetail.dashboard.publisher import draw_once
 from dovetail.manifest.snapshot_file import snapshot_bytes
 from dovetail.model.kinds import POD
-from dovetail.sim.loop import run
+from dovetail.sim.virtual_loop import run
 from dovetail.sim.world import WorldOptions
 from dovetail.wiring.embedded import embedded
 from dovetail.wiring.live import look
@@ -120,7 +120,7 @@ def crowd(number):
         pools=[nodepool("general"), nodepool("batch", disruption={"budgets": [{"nodes": "0"}]})],
     )
     plan = plan_document(plan_disruption(snapshot, thorough=True), snapshot)
-    return draw_once(snapshot, plan, Terms(Gates()), still=False)
+    return draw_once(snapshot, plan, PageOptions(Gates()), still=False)
 
 
 @pytest.fixture(scope="module")
@@ -143,21 +143,21 @@ def drawn(seen, choice, width, height):
 @pytest.mark.parametrize("width", [10, 24, 40, 55, 56, 80, 84, 100, 112, 150, 240])
 @pytest.mark.parametrize("height", [4, 24])
 def test_the_screen_fits_whatever_the_terminal(many, order, width, height):
-    lines, _ = drawn(many, Choice(order), width, height)
+    lines, _ = drawn(many, TopView(order), width, height)
     assert max(map(len, lines)) <= width
     assert len(lines) <= max(height, 6)
 
 
 @pytest.mark.parametrize(("width", "seen", "unseen"), [(60, "WAITS FOR", "TYPE"), (40, "CPU", "WAITS FOR")])
 def test_a_narrow_terminal_keeps_the_most_telling_columns(many, width, seen, unseen):
-    text = "\n".join(drawn(many, Choice(), width, 24)[0])
+    text = "\n".join(drawn(many, TopView(), width, 24)[0])
     assert seen in text
     assert unseen not in text
     assert "Ready" in text
 
 
 def test_a_wide_terminal_says_why_each_node_stays(many):
-    lines, _ = drawn(many, Choice("waits"), 200, 24)
+    lines, _ = drawn(many, TopView("waits"), 200, 24)
     assert any("budget '0' of nodepool batch allows 0" in line for line in lines)
 
 
@@ -175,7 +175,7 @@ def test_every_node_is_reached_page_by_page_and_never_past_the_end(many):
         console.print(shown, end="")
         screens.append(console.file.getvalue().splitlines())
 
-    view = Top(Choice(), console, draw)
+    view = Top(TopView(), console, draw)
     view.show(*many, ())
     found = set()
     for _ in range(12):
@@ -192,7 +192,7 @@ def test_every_node_is_reached_page_by_page_and_never_past_the_end(many):
 
 
 def test_keys_change_order_and_pool_and_end_it(many):
-    view = Top(Choice(), paper(120, 20), lambda _: None)
+    view = Top(TopView(), paper(120, 20), lambda _: None)
     view.show(*many, ())
     view.press("s")
     assert view.choice.order == "price"
@@ -209,7 +209,7 @@ def test_keys_change_order_and_pool_and_end_it(many):
 
 def test_before_anything_is_known_it_says_what_is_missing():
     shown = []
-    view = Top(Choice(), paper(80, 20), shown.append)
+    view = Top(TopView(), paper(80, 20), shown.append)
     view.show({}, {}, ("pods are not listed yet",))
     view.press("n")
     console = paper(80, 20)
@@ -228,7 +228,7 @@ def test_keys_are_told_apart(typed, keys):
 def test_five_thousand_nodes_are_drawn_in_no_time():
     seen = crowd(5000)
     began = time.process_time()
-    lines, _ = drawn(seen, Choice(), 150, 50)
+    lines, _ = drawn(seen, TopView(), 150, 50)
     assert time.process_time() - began < 1.0
     assert "of 5002" in lines[-1]
 
@@ -238,10 +238,10 @@ def test_nodes_of_the_embedded_world_are_shown_as_they_come_and_go():
         async with embedded(WorldOptions(), ACTING) as life:
             state, sights = life.parts.manager.state, []
 
-            async def sight():
+            async def published_view():
                 snapshot = await look(state, life.parts.supplier, life.world.clock)
                 plan = plan_document(plan_disruption(snapshot, thorough=True), snapshot)
-                sights.append(draw_once(snapshot, plan, Terms(Gates()), still=False))
+                sights.append(draw_once(snapshot, plan, PageOptions(Gates()), still=False))
 
             for manifest in (node_class(), pool(), deployment(replicas=6)):
                 life.world.apply(manifest)
@@ -251,21 +251,21 @@ def test_nodes_of_the_embedded_world_are_shown_as_they_come_and_go():
                 if all(pod.spec.node_name for pod in life.world.values(POD)) and state.cluster_nodes():
                     break
             await sleep(60)
-            await sight()
+            await published_view()
             life.world.apply(deployment(replicas=0))
             for _ in range(3600):
                 await sleep(1)
                 if any(node.deleting for node in state.cluster_nodes()):
                     break
-            await sight()
+            await published_view()
             return sights
 
     before, after = run(main(), limit=4 * 3600.0)
-    lines, _ = drawn(before, Choice(), 160, 30)
+    lines, _ = drawn(before, TopView(), 160, 30)
     assert " 6 pods " in lines[1]
     assert sum("Ready" in line for line in lines) == before[1]["nodes"] > 0
     assert before[1]["costPerHour"] > 0
-    assert any("Draining" in line and "draining: " in line for line in drawn(after, Choice(), 160, 30)[0])
+    assert any("Draining" in line and "draining: " in line for line in drawn(after, TopView(), 160, 30)[0])
 
 
 def test_on_a_terminal_it_is_live_until_q(kept):

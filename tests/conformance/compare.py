@@ -228,8 +228,10 @@ class Comparison:
         def quiet() -> bool:
             nonlocal last_change_at, last
             names = sorted(node["metadata"]["uid"] for node in self._seen.now("Node"))
-            moving = not self._all_run(self.figures.drift_pods) or any(map(deleting, self._seen.now("NodeClaim")))
-            if names != last or moving:
+            pods_to_reschedule = not self._all_run(self.figures.drift_pods) or any(
+                map(deleting, self._seen.now("NodeClaim"))
+            )
+            if names != last or pods_to_reschedule:
                 last_change_at, last = time.monotonic(), names
             return time.monotonic() - last_change_at > QUIET
 

@@ -11,9 +11,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from dovetail.model.kinds import NODE, POD
+from dovetail.model.kube_object import Key
 from dovetail.model.node import Node
 from dovetail.model.pod import Pod
-from dovetail.model.wire import Key
 from dovetail.ports.cluster import Cluster
 from dovetail.ports.errors import Conflict
 

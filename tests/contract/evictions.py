@@ -3,10 +3,10 @@
 import pytest
 
 from contract.environment import Environment
+from dovetail.model.cluster_objects import PodDisruptionBudgetStatus
 from dovetail.model.kinds import POD, POD_DISRUPTION_BUDGET
+from dovetail.model.kube_object import ObjectMeta
 from dovetail.model.pod import Pod
-from dovetail.model.wire import ObjectMeta
-from dovetail.model.workload import PodDisruptionBudgetStatus
 from dovetail.ports.cluster import Deletion, ListOptions, Patch
 from dovetail.ports.errors import Conflict, EvictionBlocked, EvictionImpossible, NotFound
 

@@ -7,7 +7,7 @@ from contract.objects import make_map
 from contract.watches import mine, take
 from dovetail.ports.cluster import ListOptions, Patch
 from dovetail.ports.errors import Invalid, Unavailable
-from dovetail.sim.kinds import CONFIG_MAP
+from dovetail.sim.kubernetes.kinds import CONFIG_MAP
 
 MINE = {"mine": "yes"}
 

@@ -7,13 +7,13 @@ from typing import Any
 from contract.environment import NODE_LABEL, Environment
 from contract.evictions import gone, running_pods
 from dovetail.model.kinds import DAEMON_SET, LEASE, NODE, POD
+from dovetail.model.kube_object import Key
 from dovetail.model.labels import ZONE
 from dovetail.model.node import Node
 from dovetail.model.pod import Pod
-from dovetail.model.wire import Key
 from dovetail.ports.cluster import Deletion, ListOptions, Patch
 from dovetail.ports.errors import NotFound
-from dovetail.sim.kinds import DEPLOYMENT, JOB
+from dovetail.sim.kubernetes.kinds import DEPLOYMENT, JOB
 
 NOT_READY = "node.kubernetes.io/not-ready"
 

@@ -4,19 +4,19 @@ import pytest
 
 from contract.environment import Environment
 from dovetail.model.kinds import NODE, NODE_CLAIM, NODE_POOL, POD
-from dovetail.model.wire import Key, ObjectMeta
+from dovetail.model.kube_object import Key, ObjectMeta
 from dovetail.ports.cluster import Deletion, ListOptions, Patch
 from dovetail.ports.errors import AlreadyExists, Conflict, Invalid, NotFound
-from dovetail.sim.kinds import CONFIG_MAP, ConfigMap
+from dovetail.sim.kubernetes.kinds import CONFIG_MAP, ConfigMapWithData
 
 NODE_CLASS = {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"}
 FINALIZER = "contract.dovetail/hold"
 
 
-async def make_map(env: Environment, data: dict[str, str] | None = None, **meta: object) -> ConfigMap:
+async def make_map(env: Environment, data: dict[str, str] | None = None, **meta: object) -> ConfigMapWithData:
     """A ConfigMap: the plainest object there is."""
     metadata = ObjectMeta(name=env.name("map"), namespace=env.namespace, **meta)
-    return await env.cluster.create(CONFIG_MAP, ConfigMap(metadata=metadata, data=data or {}))
+    return await env.cluster.create(CONFIG_MAP, ConfigMapWithData(metadata=metadata, data=data or {}))
 
 
 async def created_object_has_an_identity_and_can_be_read_back(env: Environment) -> None:
@@ -41,11 +41,13 @@ async def what_is_not_there_is_not_found(env: Environment) -> None:
 async def a_name_can_be_taken_once(env: Environment) -> None:
     made = await make_map(env)
     with pytest.raises(AlreadyExists):
-        await env.cluster.create(CONFIG_MAP, ConfigMap(metadata=ObjectMeta(name=made.name, namespace=env.namespace)))
+        await env.cluster.create(
+            CONFIG_MAP, ConfigMapWithData(metadata=ObjectMeta(name=made.name, namespace=env.namespace))
+        )
 
 
 async def names_are_generated_on_request(env: Environment) -> None:
-    wanted = ConfigMap(metadata=ObjectMeta(generate_name="some-", namespace=env.namespace))
+    wanted = ConfigMapWithData(metadata=ObjectMeta(generate_name="some-", namespace=env.namespace))
     first, second = [await env.cluster.create(CONFIG_MAP, wanted) for _ in range(2)]
     assert first.name != second.name
     assert first.name.startswith("some-")
@@ -194,7 +196,7 @@ async def lists_are_narrowed_by_fields(env: Environment) -> None:
     assert [item.name for item in everywhere.items] == [pod.name]
 
 
-def owner(held: ConfigMap) -> dict[str, object]:
+def owner(held: ConfigMapWithData) -> dict[str, object]:
     """A reference to a ConfigMap as owner."""
     return {"apiVersion": "v1", "kind": "ConfigMap", "name": held.name, "uid": held.metadata.uid}
 

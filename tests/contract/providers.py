@@ -1,6 +1,6 @@
 """The contract of the `CloudProvider` port: every case, for every provider.
 
-A provider is made testable by filling in a `Supply`: a cluster with one node class that is ready, the provider on it,
+A provider is made testable by filling in a `Providers`: a cluster with one node class that is ready, the provider on it,
 and a way to make the cloud run short. What no case proves, no controller may rely on.
 """
 
@@ -14,6 +14,7 @@ import msgspec
 
 from dovetail.model.catalog import Instance
 from dovetail.model.kinds import NODE_CLAIM
+from dovetail.model.kube_object import ObjectMeta
 from dovetail.model.labels import CAPACITY_TYPE, INSTANCE_TYPE, NODEPOOL, WELL_KNOWN, ZONE
 from dovetail.model.nodeclaim import ClaimResources, NodeClaim, NodeClaimSpec, NodeClaimStatus
 from dovetail.model.nodepool import (
@@ -26,7 +27,6 @@ from dovetail.model.nodepool import (
 )
 from dovetail.model.quantity import Quantity
 from dovetail.model.resources import fits
-from dovetail.model.wire import ObjectMeta
 from dovetail.ports.cloud import CloudProvider
 from dovetail.ports.cluster import Cluster, Deletion
 from dovetail.ports.errors import CloudError, InstanceNotFound, InsufficientCapacity, OutcomeUnknown, WorldError

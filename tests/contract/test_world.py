@@ -4,8 +4,8 @@ import pytest
 
 from contract.environment import Environment
 from contract.suite import CASES, title
-from dovetail.sim.kinds import resource_of_plain
-from dovetail.sim.loop import run
+from dovetail.sim.kubernetes.kinds import resource_of_plain
+from dovetail.sim.virtual_loop import run
 from dovetail.sim.world import World, WorldOptions
 from dovetail.wiring.embedded import admit
 

@@ -9,10 +9,10 @@ import pytest
 from contract.environment import Environment
 from contract.objects import make_map
 from dovetail.model.kinds import Kind
-from dovetail.model.wire import KubeObject, Unreadable
-from dovetail.ports.cluster import Change, ListOptions, Patch
+from dovetail.model.kube_object import KubeObject, UnreadableObject
+from dovetail.ports.cluster import ListOptions, Patch, WatchEvent
 from dovetail.ports.errors import Gone
-from dovetail.sim.kinds import CONFIG_MAP
+from dovetail.sim.kubernetes.kinds import CONFIG_MAP
 
 
 class Numbers(KubeObject, frozen=True):
@@ -29,14 +29,14 @@ def mine(env: Environment, extra: str = "") -> ListOptions:
     return ListOptions(namespace=env.namespace, label_selector="mine=yes" + extra)
 
 
-async def take(changes: AsyncIterator[Change[Any]], count: int) -> list[tuple[str, str]]:
+async def take(changes: AsyncIterator[WatchEvent[Any]], count: int) -> list[tuple[str, str]]:
     """The next changes that are not bookmarks, as type and name."""
     return [(change.type, change.object.key.name) for change in await take_whole(changes, count)]
 
 
-async def take_whole(changes: AsyncIterator[Change[Any]], count: int) -> list[Change[Any]]:
+async def take_whole(changes: AsyncIterator[WatchEvent[Any]], count: int) -> list[WatchEvent[Any]]:
     """The next changes that are not bookmarks."""
-    seen: list[Change[Any]] = []
+    seen: list[WatchEvent[Any]] = []
     async with asyncio.timeout(30):
         async for change in changes:
             if change.type != "BOOKMARK":
@@ -117,7 +117,7 @@ async def what_cannot_be_understood_is_shown_as_unreadable(env: Environment) -> 
     assert [item.key for item in after.unreadable] == [odd.key]
     assert after.unreadable[0].faults
     first, second = await take_whole(env.cluster.watch(NUMBERS, listing.resource_version, mine(env)), 2)
-    assert isinstance(first.object, Unreadable)
+    assert isinstance(first.object, UnreadableObject)
     assert first.object.metadata.uid == odd.metadata.uid
     assert isinstance(second.object, Numbers)
 

@@ -6,12 +6,12 @@ import pytest
 
 from contract.environment import Environment
 from contract.objects import make_claim, make_map
+from dovetail.model.cluster_objects import Lease, LeaseSpec
 from dovetail.model.kinds import LEASE, NODE, NODE_CLAIM, POD, POD_DISRUPTION_BUDGET
-from dovetail.model.wire import Key, ObjectMeta
-from dovetail.model.workload import Lease, LeaseSpec
+from dovetail.model.kube_object import Key, ObjectMeta
 from dovetail.ports.cluster import Patch
 from dovetail.ports.errors import Conflict, Invalid, NotFound, Unavailable
-from dovetail.sim.kinds import CONFIG_MAP, ConfigMap
+from dovetail.sim.kubernetes.kinds import CONFIG_MAP, ConfigMapWithData
 
 TOO_LARGE = "a" * (1600 * 1024)
 
@@ -27,7 +27,7 @@ async def what_the_server_owns_is_ignored(env: Environment) -> None:
 
 
 async def an_object_with_a_version_cannot_be_created(env: Environment) -> None:
-    wanted = ConfigMap(metadata=ObjectMeta(name=env.name("map"), namespace=env.namespace, resource_version="1"))
+    wanted = ConfigMapWithData(metadata=ObjectMeta(name=env.name("map"), namespace=env.namespace, resource_version="1"))
     with pytest.raises(Unavailable):
         await env.cluster.create(CONFIG_MAP, wanted)
     with pytest.raises(NotFound):

@@ -9,18 +9,18 @@ import pytest
 
 from builders import NOON, claim, node, nodepool, pod
 from dovetail.controllers import nodepools
-from dovetail.controllers.eviction import Errand, EvictionQueue
-from dovetail.controllers.executor import Executor
-from dovetail.controllers.garbage import GarbageCollection
-from dovetail.controllers.provisioning import Batch
-from dovetail.controllers.termination import Termination
-from dovetail.core.lifecycle.leaks import Holdings
-from dovetail.model.command import RECORD_ANNOTATION, Record, write_record
-from dovetail.model.conditions import Verdict
+from dovetail.controllers.disruption_queue import DisruptionQueue
+from dovetail.controllers.eviction_queue import EvictionQueue, EvictionRequest
+from dovetail.controllers.garbage_collection import GarbageCollection
+from dovetail.controllers.provisioner import Batch
+from dovetail.controllers.termination import TerminationController
+from dovetail.core.lifecycle.garbage_collection import Holdings
+from dovetail.model.command import RECORD_ANNOTATION, CommandRecord, write_record
+from dovetail.model.conditions import ConditionVerdict
+from dovetail.model.kube_object import Key
 from dovetail.model.reason import Reason
-from dovetail.model.wire import Key
 from dovetail.ports.errors import Conflict, Unavailable
-from dovetail.sim.loop import run
+from dovetail.sim.virtual_loop import run
 
 
 def silent():
@@ -32,7 +32,7 @@ def test_a_pod_that_is_being_evicted_keeps_the_earlier_of_two_deadlines():
         queue = EvictionQueue(SimpleNamespace(state=SimpleNamespace(pods=silent(), pdbs=silent())))
         for minutes in (10, 5, 20):
             deadline = NOON + timedelta(minutes=minutes)
-            queue.ask(Errand(Key("default", "web"), "uid", Key("", "a"), "Drifted", deadline))
+            queue.ask(EvictionRequest(Key("default", "web"), "uid", Key("", "a"), "Drifted", deadline))
         return queue._errands["uid"].deadline
 
     assert run(main()) == NOON + timedelta(minutes=5)
@@ -53,7 +53,7 @@ def test_a_pod_that_was_protected_since_the_drain_sent_it_is_not_evicted():
         clock = SimpleNamespace(now=lambda: NOON)
         context = SimpleNamespace(state=state, cluster=Cluster(), clock=clock, metrics=quiet, recorder=quiet)
         queue = EvictionQueue(context)
-        queue.ask(Errand(found.key, found.metadata.uid, Key("", "a"), "Drifted"))
+        queue.ask(EvictionRequest(found.key, found.metadata.uid, Key("", "a"), "Drifted"))
         await queue.attempt(found.metadata.uid)
 
     run(attempt(annotations={"karpenter.sh/do-not-disrupt": "true"}))
@@ -64,16 +64,16 @@ def test_a_pod_that_was_protected_since_the_drain_sent_it_is_not_evicted():
 
 def test_the_record_of_another_command_is_not_overwritten():
     terms = {"reason": Reason.DRIFTED, "started_at": NOON, "candidates": 1, "replacements": 0, "method": "drift"}
-    first, second = Record(id="first", **terms), Record(id="second", **terms)
+    first, second = CommandRecord(id="first", **terms), CommandRecord(id="second", **terms)
     taken = claim(metadata={"annotations": {RECORD_ANNOTATION: write_record(first)}})
     with pytest.raises(Conflict, match="second"):
-        run(Executor._put_record(None, taken, second))
+        run(DisruptionQueue._put_record(None, taken, second))
 
 
 def test_two_claims_for_one_instance_are_not_none():
     state = SimpleNamespace(claims_of=lambda _: (claim("one"), claim("two")), claim_of=lambda _: None)
     termination = SimpleNamespace(_context=SimpleNamespace(state=state))
-    assert run(Termination._has_no_claim(termination, node())) is False
+    assert run(TerminationController._has_no_claim(termination, node())) is False
 
 
 def collecting(cloud, stale=()):
@@ -132,10 +132,10 @@ def test_what_triggered_a_batch_triggers_the_next_one_too():
 def test_the_validity_of_a_nodepool_is_judged_again_when_its_annotations_change(monkeypatch):
     seen = []
     monkeypatch.setattr(nodepools, "validate_nodepool", lambda pool: seen.append(pool) or ())
-    monkeypatch.setattr(nodepools, "judge_validation", lambda _: Verdict("ValidationSucceeded"))
+    monkeypatch.setattr(nodepools, "judge_validation", lambda _: ConditionVerdict("ValidationSucceeded"))
     first = nodepool()
     metadata = msgspec.structs.replace(first.metadata, annotations={"dovetail.sh/pause": "nonsense"})
-    keeper = SimpleNamespace(_validity={})
+    nodeclass_reconciler = SimpleNamespace(_validity={})
     for pool in (first, first, msgspec.structs.replace(first, metadata=metadata)):
-        nodepools.NodePools._valid(keeper, pool)
+        nodepools.NodePoolController._valid(nodeclass_reconciler, pool)
     assert len(seen) == 2

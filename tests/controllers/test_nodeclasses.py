@@ -4,18 +4,18 @@ import asyncio
 
 import pytest
 
-from dovetail.controllers.context import Context
-from dovetail.controllers.nodeclasses import NodeClasses
-from dovetail.controllers.state import ClusterState
+from dovetail.controllers.cluster_state import ClusterState
+from dovetail.controllers.context import ControllerContext
+from dovetail.controllers.nodeclasses import NodeClassController
 from dovetail.model.ec2nodeclass import EC2NodeClass
 from dovetail.model.kinds import EC2_NODE_CLASS, NODE_CLAIM
+from dovetail.model.kube_object import Key, ObjectMeta
 from dovetail.model.nodeclaim import NodeClaim, NodeClaimSpec
 from dovetail.model.nodepool import NodeClassRef
-from dovetail.model.wire import Key, ObjectMeta
 from dovetail.ports.cloud import Kept
 from dovetail.ports.cluster import Patch
 from dovetail.settings import Settings
-from dovetail.sim.loop import run
+from dovetail.sim.virtual_loop import run
 from dovetail.sim.world import World
 
 REF = NodeClassRef(group="karpenter.k8s.aws", kind="EC2NodeClass", name="default")
@@ -61,19 +61,21 @@ def lived():
 
     def living(story):
         async def main():
-            world, keeper, recorder = World(), Keeper(), Recorder()
+            world, nodeclass_reconciler, recorder = World(), Keeper(), Recorder()
             held = ObjectMeta(name="default", finalizers=("karpenter.k8s.aws/termination",))
             await world.create(EC2_NODE_CLASS, EC2NodeClass(metadata=held))
             state = ClusterState(world)
-            context = Context(
+            context = ControllerContext(
                 cluster=world, cloud=Cloud(), clock=world.clock, recorder=recorder, state=state, settings=Settings()
             )
-            classes = NodeClasses(context, keeper, keeper.told.append, keeper.redefined.append)
+            classes = NodeClassController(
+                context, nodeclass_reconciler, nodeclass_reconciler.told.append, nodeclass_reconciler.redefined.append
+            )
             loops = [classes.run(), *(informer.run() for informer in state.informers)]
             tasks = [asyncio.create_task(loop) for loop in loops]
             try:
                 await asyncio.sleep(1)
-                await story(world, keeper, recorder)
+                await story(world, nodeclass_reconciler, recorder)
             finally:
                 for task in tasks:
                     task.cancel()
@@ -85,52 +87,52 @@ def lived():
 
 
 def test_a_class_is_looked_after_at_once_and_again_when_its_time_has_come(lived):
-    async def story(world, keeper, recorder):
-        assert keeper.kept == [("default", ())]
+    async def story(world, nodeclass_reconciler, recorder):
+        assert nodeclass_reconciler.kept == [("default", ())]
         await asyncio.sleep(600)
-        assert len(keeper.kept) == 2
+        assert len(nodeclass_reconciler.kept) == 2
         assert recorder.reasons == []
 
     lived(story)
 
 
 def test_what_the_keeper_writes_does_not_wake_it(lived):
-    async def story(world, keeper, recorder):
+    async def story(world, nodeclass_reconciler, recorder):
         status = Patch({"status": {"instanceProfile": "a"}}, subresource="status")
         await world.patch(EC2_NODE_CLASS, Key("", "default"), status)
         await asyncio.sleep(1)
-        assert len(keeper.kept) == 1
-        assert keeper.told == ["default", "default"]  # but pools hear of it
+        assert len(nodeclass_reconciler.kept) == 1
+        assert nodeclass_reconciler.told == ["default", "default"]  # but pools hear of it
         await world.patch(EC2_NODE_CLASS, Key("", "default"), Patch({"spec": {"role": "a"}}))
         await asyncio.sleep(1)
-        assert len(keeper.kept) == 2
+        assert len(nodeclass_reconciler.kept) == 2
 
     lived(story)
 
 
 def test_those_who_judge_drift_hear_only_of_what_they_judge_it_by(lived):
-    async def story(world, keeper, recorder):
-        assert keeper.redefined == ["default"]
+    async def story(world, nodeclass_reconciler, recorder):
+        assert nodeclass_reconciler.redefined == ["default"]
         await world.patch(EC2_NODE_CLASS, Key("", "default"), Patch({"metadata": {"annotations": {"other": "a"}}}))
         await asyncio.sleep(1)
-        assert keeper.redefined == ["default"]
+        assert nodeclass_reconciler.redefined == ["default"]
         await world.patch(EC2_NODE_CLASS, Key("", "default"), Patch({"metadata": {"annotations": {"stamp": "a"}}}))
         await asyncio.sleep(1)
-        assert keeper.redefined == ["default"] * 2
+        assert nodeclass_reconciler.redefined == ["default"] * 2
 
     lived(story)
 
 
 def test_a_class_that_waits_is_looked_at_when_its_last_claim_goes(lived):
-    async def story(world, keeper, recorder):
+    async def story(world, nodeclass_reconciler, recorder):
         claim = NodeClaim(metadata=ObjectMeta(name="one"), spec=NodeClaimSpec(node_class_ref=REF))
         await world.create(NODE_CLAIM, claim)
         await world.delete(EC2_NODE_CLASS, Key("", "default"))
         await asyncio.sleep(1)
-        assert keeper.kept[-1] == ("default", ("one",))
+        assert nodeclass_reconciler.kept[-1] == ("default", ("one",))
         assert recorder.reasons == ["WaitingOnNodeClaimTermination"]
         await world.delete(NODE_CLAIM, Key("", "one"))
         await asyncio.sleep(1)
-        assert keeper.kept[-1] == ("default", ())
+        assert nodeclass_reconciler.kept[-1] == ("default", ())
 
     lived(story)

@@ -2,12 +2,12 @@
 
 import asyncio
 
-from dovetail.core.lifecycle.patches import amounts
-from dovetail.core.lifecycle.pools import count
+from dovetail.core.lifecycle.nodepool_status import count
+from dovetail.core.merge_patches import amounts
 from dovetail.model.kinds import KWOK_NODE_CLASS
-from dovetail.model.wire import Key
+from dovetail.model.kube_object import Key
 from dovetail.ports.cluster import Patch
-from dovetail.sim.kinds import NODE, NODE_CLAIM
+from dovetail.sim.kubernetes.kinds import NODE, NODE_CLAIM
 from stories import ACTING, deployment, live, node_class, node_pool
 
 SMALL = [{"key": "karpenter.kwok.sh/instance-cpu", "operator": "In", "values": ["4"]}]

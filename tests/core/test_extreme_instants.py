@@ -10,24 +10,24 @@ from msgspec import structs
 from acceptance.fleet import cluster, drifted, free, running, shielded, worker
 from builders import NOON
 from dovetail.cli.view.budgets import calendar_document
-from dovetail.core.disruption.context import Context
-from dovetail.core.disruption.draining import explain_drain
-from dovetail.core.disruption.explain import explain_node
 from dovetail.core.disruption.methods import METHODS
+from dovetail.core.disruption.next_wakeup import next_turn
+from dovetail.core.disruption.pass_context import PassContext
 from dovetail.core.disruption.planner import plan_disruption
-from dovetail.core.disruption.turning import next_turn
-from dovetail.core.disruption.windows import draw_calendar
-from dovetail.core.lifecycle.deadline import read_deadline
+from dovetail.core.explain.budget_calendar import draw_calendar
+from dovetail.core.explain.drain import explain_drain
+from dovetail.core.explain.node import explain_node
 from dovetail.core.lifecycle.drain import plan_drain
 from dovetail.core.lifecycle.expiration import expires_at
-from dovetail.core.lifecycle.graceperiod import grace_period_patch
-from dovetail.core.lifecycle.liveness import judge_liveness
-from dovetail.core.lifecycle.repair import find_ailments
+from dovetail.core.lifecycle.launch_timeout import judge_liveness
+from dovetail.core.lifecycle.repair import find_unhealthy_conditions
+from dovetail.core.lifecycle.termination_deadline import read_deadline
+from dovetail.core.lifecycle.termination_grace_period import grace_period_patch
 from dovetail.model.instants import FIRST_INSTANT, LAST_INSTANT, add, subtract, to_utc
+from dovetail.model.kube_object import Condition
 from dovetail.model.nodepool import Repair
 from dovetail.model.repair import unready
 from dovetail.model.snapshot import ClusterNode
-from dovetail.model.wire import Condition
 
 LONGEST = "2562047h"
 LAST = "9999-12-31T23:59:59Z"
@@ -53,7 +53,7 @@ def asked_everything(found):
     plan = plan_disruption(found, thorough=True)
     next_turn(found, {})
     for node in found.nodes:
-        explain_node(node, Context(found))
+        explain_node(node, PassContext(found))
         explain_drain(node, found.pdbs, found.at)
     return plan
 
@@ -105,7 +105,7 @@ def test_lifetimes_graces_and_tolerations_that_leave_the_calendar_end_with_it():
     assert grace_period_patch(node.claim)["metadata"]["annotations"] == {TERMINATION_TIMESTAMP: LAST}
     sick = worker("b").node
     ready = Condition(type="Ready", status="False", last_transition_time=LAST_INSTANT)
-    ailing = find_ailments(changed(sick, "status", conditions=(ready,)), Repair(), unready(timedelta.max))
+    ailing = find_unhealthy_conditions(changed(sick, "status", conditions=(ready,)), Repair(), unready(timedelta.max))
     assert [each.due_at for each in ailing] == [LAST_INSTANT]
 
 
@@ -136,4 +136,4 @@ def test_law_sums_stay_within_the_calendar_and_are_exact_inside_it(instant, span
 def test_protection_for_290_years_is_protection():
     found = cluster(worker("a", shielded("x", "a", "2540400h")))
     assert asked_everything(found).commands == ()
-    assert explain_node(found.nodes[0], Context(found)).methods[2].obstacles[0].until.year == 2315
+    assert explain_node(found.nodes[0], PassContext(found)).methods[2].obstacles[0].until.year == 2315

@@ -7,12 +7,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from dovetail.cli.dashboard_documents import documents
-from dovetail.core.disruption.context import Gates
-from dovetail.dashboard.access import Access
-from dovetail.dashboard.answers import Terms
-from dovetail.dashboard.board import Board
-from dovetail.dashboard.page import Page
+from dovetail.cli.dashboard_api import documents
+from dovetail.core.disruption.pass_context import Gates
+from dovetail.dashboard.address import PageAddress
+from dovetail.dashboard.api import PageOptions
+from dovetail.dashboard.published_state import PublishedState
+from dovetail.dashboard.server import PageServer
 
 
 @dataclass
@@ -28,7 +28,7 @@ class Answer:
 
 @dataclass
 class Served:
-    board: Board
+    published_state: PublishedState
     address: str
 
     def ask(self, path, method="GET", **headers):
@@ -74,16 +74,16 @@ def _events(answer):
 
 @contextmanager
 def page_served(snapshot=None, *, ledger=None, token="", reviewer=None, reviewed=False):
-    board = Board()
+    published_state = PublishedState()
     if snapshot is not None:
-        board.publish(snapshot)
-    page = Page(
-        board=board,
+        published_state.publish(snapshot)
+    page = PageServer(
+        published_state=published_state,
         documents=documents(ledger),
-        terms=Terms(Gates()),
-        access=Access("127.0.0.1", token, reviewed=reviewed or reviewer is not None),
+        terms=PageOptions(Gates()),
+        access=PageAddress("127.0.0.1", token, reviewed=reviewed or reviewer is not None),
         port=0,
         reviewer=reviewer,
     )
     with page.served() as address:
-        yield Served(board, address)
+        yield Served(published_state, address)

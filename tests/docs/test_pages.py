@@ -12,7 +12,7 @@ import yaml
 
 from docs.pages import PAGES, ROOT, anchors, blocks, links, shell_words
 from dovetail.cli.app import app
-from dovetail.controllers.state import ClusterState
+from dovetail.controllers.cluster_state import ClusterState
 from dovetail.manifest.documents import read_documents
 from dovetail.manifest.validation import faults_of
 

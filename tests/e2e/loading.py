@@ -101,15 +101,15 @@ class Kept:
         self.peak_memory_mib = 0.0
         self._earlier = self._latest = 0.0
         self._over = threading.Event()
-        self._keeper = threading.Thread(target=self._keep, name="keeper")
+        self._nodeclass_reconciler = threading.Thread(target=self._keep, name="keeper")
 
     def __enter__(self) -> Self:
-        self._keeper.start()
+        self._nodeclass_reconciler.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._over.set()
-        self._keeper.join()
+        self._nodeclass_reconciler.join()
         self.process.stop(10)
 
     @property
@@ -246,8 +246,8 @@ class Load:
         def quiet() -> bool:
             nonlocal still_since, last
             nodes = sorted(node["metadata"]["name"] for node in seen.now("Node"))
-            moving = any(record_of(claim) or deleting(claim) for claim in seen.now("NodeClaim"))
-            if nodes != last or moving:
+            pods_to_reschedule = any(record_of(claim) or deleting(claim) for claim in seen.now("NodeClaim"))
+            if nodes != last or pods_to_reschedule:
                 still_since, last = time.monotonic(), nodes
             if time.monotonic() - still_since <= QUIET or unrest(self._cluster):
                 return False

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import pytest
 
 from cloud.aws.server import moto_server
-from dovetail.cloud.aws.session import Aws
+from dovetail.cloud.aws.clients import AwsClients
 from e2e.controlplane.api import MERGE, eventually
 from e2e.running import ALONE, DOVETAIL, NODE_POOL, apply, condition
 
@@ -36,7 +36,7 @@ def account():
 
 async def furnish():
     """A cluster, a role, and an image of each architecture that moto brings along; the ids of the images."""
-    aws = Aws()
+    aws = AwsClients()
     try:
         subnets = await aws.collect("ec2", "describe_subnets", "Subnets")
         network = {"subnetIds": [subnet["SubnetId"] for subnet in subnets]}
@@ -112,7 +112,7 @@ def read(cluster):
 
 
 async def listed(operation, field, service="ec2"):
-    aws = Aws()
+    aws = AwsClients()
     try:
         return await aws.collect(service, operation, field)
     finally:

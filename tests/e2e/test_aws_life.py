@@ -10,7 +10,7 @@ import pytest
 from cloud.aws.nodes import booting
 from cloud.aws.proxy import proxied
 from cloud.aws.server import moto_server
-from dovetail.cloud.aws.session import Aws
+from dovetail.cloud.aws.clients import AwsClients
 from e2e.controlplane.api import eventually
 from e2e.running import ALONE, DOVETAIL, NODE_POOL, apply, claims, deployment, nodes, running, settled
 from e2e.test_aws import ACCESS, NAME, controller, furnish, node_class
@@ -68,7 +68,7 @@ def ec2(cluster):
 
 
 async def instances():
-    aws = Aws()
+    aws = AwsClients()
     try:
         filters = [
             {"Name": "tag:eks:eks-cluster-name", "Values": [NAME]},
@@ -82,7 +82,7 @@ async def instances():
 
 async def own_terms():
     """Two subnets, by id, and their security group."""
-    aws = Aws()
+    aws = AwsClients()
     try:
         subnets = await aws.collect("ec2", "describe_subnets", "Subnets")
         return [{"id": subnet["SubnetId"]} for subnet in subnets[:2]]

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from dovetail.cloud.aws.session import Aws
+from dovetail.cloud.aws.clients import AwsClients
 from e2e.controlplane.api import eventually
 from e2e.leaving import budget, uids, untouched_by
 from e2e.running import NODE_POOL, apply, claims, deployment, nodes, pods, running, settled
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.needs_own_crds("EC2NodeClass is not among the CRDs of K
 
 
 async def terminate(instance):
-    aws = Aws()
+    aws = AwsClients()
     try:
         await aws.call("ec2", "terminate_instances", InstanceIds=[instance])
     finally:

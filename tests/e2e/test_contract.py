@@ -9,8 +9,8 @@ import pytest
 
 from contract.environment import Environment
 from contract.suite import CASES, title
-from dovetail.kube.call import Call
 from dovetail.kube.connect import connect
+from dovetail.kube.requests import ApiRequest
 from dovetail.kube.status import error_of, read_status
 from dovetail.manifest.crd import RESOURCES, crd_yaml
 from e2e.controlplane.api import eventually
@@ -39,7 +39,9 @@ class ApiServerEnvironment(Environment):
         path = collection(api, plain)
         reply = await asyncio.to_thread(api.post, f"{path}?dryRun=All", plain)
         if not reply.ok:
-            raise error_of(Call(method="POST", path=path), read_status(json.dumps(reply.body).encode(), reply.status))
+            raise error_of(
+                ApiRequest(method="POST", path=path), read_status(json.dumps(reply.body).encode(), reply.status)
+            )
 
     async def expire_history(self):
         self._control_plane.restart_apiserver()  # not in a thread: its child would die with the thread

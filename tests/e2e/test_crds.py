@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from dovetail.manifest.conformity import RULES_BY_CEL
 from dovetail.manifest.schema import KINDS
+from dovetail.manifest.schema_check import RULES_BY_CEL
 from dovetail.manifest.validation import faults_of, scope_of
 from e2e.controlplane.api import MERGE, eventually
 from e2e.controlplane.slate import wipe

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from dovetail.cloud.aws.session import Aws
+from dovetail.cloud.aws.clients import AwsClients
 from e2e import test_aws, test_deploy
 from e2e.controlplane.api import eventually
 from e2e.running import NODE_POOL, apply, condition
@@ -34,7 +34,7 @@ def settled(installed, account, monkeypatch):
 
 async def queue_with(message):
     """Make the queue the overlay names, with one message in it."""
-    aws = Aws()
+    aws = AwsClients()
     try:
         made = await aws.call("sqs", "create_queue", QueueName="demo")
         await aws.call("sqs", "send_message", QueueUrl=made["QueueUrl"], MessageBody=message)

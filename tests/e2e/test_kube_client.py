@@ -13,13 +13,13 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from dovetail.kube.access import in_cluster
+from dovetail.kube.cluster_access import in_cluster
 from dovetail.kube.connect import connect, open_cluster
 from dovetail.kube.exec_plugin import VERSIONS
-from dovetail.kube.transport import Limits
+from dovetail.kube.transport import TransportLimits
+from dovetail.model.cluster_objects import Lease, LeaseSpec
 from dovetail.model.kinds import LEASE, NAMESPACE, NODE, POD
-from dovetail.model.wire import Key, ObjectMeta
-from dovetail.model.workload import Lease, LeaseSpec
+from dovetail.model.kube_object import Key, ObjectMeta
 from dovetail.ports.cluster import ListOptions, Patch
 from dovetail.ports.errors import Denied, Gone, Unavailable
 from e2e.controlplane.kubeconfig import write_kubeconfig
@@ -30,7 +30,7 @@ class SystemClock:
         return datetime.now(UTC)
 
 
-def call(kubeconfig, work, limits=Limits()):  # noqa: B008 - frozen
+def call(kubeconfig, work, limits=TransportLimits()):  # noqa: B008 - frozen
     """Do one thing with a client of this kubeconfig."""
 
     async def main():
@@ -201,7 +201,7 @@ def test_a_watch_ended_by_the_server_is_resumed_without_loss(control_plane, name
                     seen.append((change.type, change.object.name))
         return seen
 
-    seen = call(control_plane.kubeconfig, story, Limits(watch_seconds=(1, 1)))
+    seen = call(control_plane.kubeconfig, story, TransportLimits(watch_seconds=(1, 1)))
     assert seen == [("ADDED", "a"), ("ADDED", "b"), ("DELETED", "a")]
 
 

@@ -40,8 +40,8 @@ def test_kubectl_delete_ends_with_nothing_left_and_every_pod_elsewhere(way, prep
             old_nodes = [each for each in old_nodes if each["spec"]["providerID"] == instance]
             old_claims = [each for each in old_claims if each["status"]["providerID"] == instance]
         names = {each["metadata"]["name"] for each in old_nodes}
-        moving = [pod for pod in pods(cluster, namespace) if pod["spec"].get("nodeName") in names]
-        assert moving
+        pods_to_reschedule = [pod for pod in pods(cluster, namespace) if pod["spec"].get("nodeName") in names]
+        assert pods_to_reschedule
         with budget_history(cluster, namespace) as history:
             cluster.kubectl("delete", *command)
             eventually(
@@ -52,7 +52,7 @@ def test_kubectl_delete_ends_with_nothing_left_and_every_pod_elsewhere(way, prep
                 within=120,
             )
         assert kept(history), history
-        assert not uids(moving) & uids(pods(cluster, namespace))
+        assert not uids(pods_to_reschedule) & uids(pods(cluster, namespace))
         instances = {claim["status"]["providerID"] for claim in claims(cluster)}
         assert instances == {node["spec"]["providerID"] for node in nodes(cluster)}
         if way == "a nodepool":

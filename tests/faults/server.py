@@ -14,20 +14,20 @@ from typing import Any
 
 from aiohttp import web
 
-from dovetail.kube.access import Access
 from dovetail.kube.client import KubeCluster
+from dovetail.kube.cluster_access import ClusterAccess
 from dovetail.kube.connect import open_cluster
-from dovetail.kube.credentials import StaticSource
+from dovetail.kube.credentials import StaticCredentialSource
 from dovetail.kube.endpoint import Endpoint
-from dovetail.kube.transport import Limits
+from dovetail.kube.transport import TransportLimits
 from dovetail.model import kinds
 from dovetail.model.kinds import Kind
-from dovetail.model.wire import Key
+from dovetail.model.kube_object import Key
 from dovetail.ports import errors
-from dovetail.ports.cluster import Change, Deletion, ListOptions, Patch
-from dovetail.sim.eviction import evict
-from dovetail.sim.kinds import resource_of
-from dovetail.sim.watching import WatchStream, WatchTerms
+from dovetail.ports.cluster import Deletion, ListOptions, Patch, WatchEvent
+from dovetail.sim.kubernetes.eviction import evict
+from dovetail.sim.kubernetes.kinds import resource_of
+from dovetail.sim.kubernetes.watch import WatchStream, WatchTerms
 from dovetail.sim.world import World, _selects
 
 KINDS = {(each.group, each.plural): each for each in vars(kinds).values() if isinstance(each, Kind)}
@@ -75,7 +75,7 @@ class PlainStream(WatchStream[Any]):
     """A watch that gives objects as they are stored."""
 
     def _change(self, kind, record):
-        return Change(kind, record.meta["resourceVersion"], record.plain)
+        return WatchEvent(kind, record.meta["resourceVersion"], record.plain)
 
 
 class ApiServer:
@@ -161,7 +161,7 @@ class ApiServer:
         lines.put_nowait(None)
 
 
-def _line(change: Change[Any]) -> bytes:
+def _line(change: WatchEvent[Any]) -> bytes:
     bookmark = {"metadata": {"resourceVersion": change.resource_version}}
     return json.dumps({"type": change.type, "object": change.object or bookmark}).encode() + b"\n"
 
@@ -216,8 +216,8 @@ async def serving(world: World) -> AsyncIterator[ApiServer]:
 @asynccontextmanager
 async def connected(server: ApiServer) -> AsyncIterator[KubeCluster]:
     """A client of it, as it is made in earnest."""
-    access = Access(Endpoint(server=server.url), StaticSource(), "faults")
+    access = ClusterAccess(Endpoint(server=server.url), StaticCredentialSource(), "faults")
     random = Random(1)  # noqa: S311 - not a secret
-    async with await open_cluster(access, server.world.clock, random, Limits()) as cluster:
+    async with await open_cluster(access, server.world.clock, random, TransportLimits()) as cluster:
         yield cluster
         await asyncio.sleep(0)

@@ -3,10 +3,10 @@
 import asyncio
 from contextlib import asynccontextmanager
 
-from dovetail.sim.kinds import NODE
+from dovetail.sim.kubernetes.kinds import NODE
 from dovetail.sim.world import World, WorldOptions
+from dovetail.wiring.assembly import assemble
 from dovetail.wiring.embedded import admit
-from dovetail.wiring.parts import assemble
 from faults.server import Fault, connected, serving
 from faults.socket_loop import run
 from stories import ACTING, Life, deployment, node_class, pool

@@ -9,8 +9,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from dovetail.manifest.documents import read_documents
-from dovetail.observe.ledger_file import connect, write_close, write_open
-from dovetail.ports.ledger import Act, Considered, Ending, Entry, NodeFacts, Outcome
+from dovetail.observe.ledger_schema import connect, write_close, write_open
+from dovetail.ports.ledger import Considered, DecisionOutcome, LedgerAction, LedgerEnding, LedgerEntry, LedgerNode
 from manifest.corpus import CASES
 from manifest.seed_examples import EXAMPLES
 
@@ -178,9 +178,9 @@ def ledger() -> bytes:
     with TemporaryDirectory() as folder:
         path = Path(folder) / "ledger.db"
         connection = connect(path)
-        facts = NodeFacts(nodeclaim="c", node="n", nodepool="default", instance_type="m5.large", price=0.1)
-        for identity, act in (("aa", Act.DISRUPT), ("ab", Act.LAUNCH), ("b", Act.DISRUPT)):
-            entry = Entry(
+        facts = LedgerNode(nodeclaim="c", node="n", nodepool="default", instance_type="m5.large", price=0.1)
+        for identity, act in (("aa", LedgerAction.DISRUPT), ("ab", LedgerAction.LAUNCH), ("b", LedgerAction.DISRUPT)):
+            entry = LedgerEntry(
                 id=identity,
                 at=NOON,
                 act=act,
@@ -191,7 +191,7 @@ def ledger() -> bytes:
                 considered=Considered(),
             )
             write_open(connection, "", entry)
-        write_close(connection, "aa", Ending(outcome=Outcome.DONE, at=NOON, made=(facts,)))
+        write_close(connection, "aa", LedgerEnding(outcome=DecisionOutcome.DONE, at=NOON, made=(facts,)))
         connection.commit()
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         connection.execute("PRAGMA journal_mode = DELETE").fetchall()

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from dashboard.pages import page_served
 from dovetail.manifest.snapshot_document import load_snapshot
-from dovetail.ports.review import Standing
+from dovetail.ports.token_review import TokenIdentity
 from fuzz import corpus
 from fuzz.engine import Target
 from fuzz.mutating import mutated_bytes
@@ -116,7 +116,7 @@ class _Registry:
 
     async def review(self, token):
         token.encode("ascii")  # what the API server is asked must be text
-        return Standing("dana") if token == "known" else Standing()
+        return TokenIdentity("dana") if token == "known" else TokenIdentity()
 
 
 @cache

@@ -6,38 +6,38 @@ from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
 
-from dovetail.cli.simulation.loading import ask, load
+from dovetail.cli.simulation.loader import ask, load
 from dovetail.cli.simulation.variants import read_setting, read_sweep
 from dovetail.cloud.aws.interruption.messages import Malformed, read_message
 from dovetail.cloud.kwok.catalog import InstanceTypesInvalid
-from dovetail.cloud.kwok.catalog.file import load_instance_types
+from dovetail.cloud.kwok.catalog.instance_types_file import load_instance_types
 from dovetail.cloud.kwok.interruptions import StagedInterruptions
 from dovetail.controllers.gates import read_gates
-from dovetail.kube.access import read_access
-from dovetail.kube.call import watch_call
-from dovetail.kube.decode import Gathering, Lines, change_of
-from dovetail.kube.exec_plugin import ExecSource
+from dovetail.kube.cluster_access import read_access
+from dovetail.kube.decode import LineReader, ListPages, change_of
+from dovetail.kube.exec_plugin import ExecCredentialSource
 from dovetail.kube.kubeconfig import choose
 from dovetail.kube.kubeconfig import load as load_kubeconfig
+from dovetail.kube.requests import watch_call
 from dovetail.manifest.codec import decode, from_plain, to_plain
 from dovetail.manifest.documents import read_documents
+from dovetail.manifest.interning import Interner
 from dovetail.manifest.json_parts import UNDECODABLE
-from dovetail.manifest.sharing import Sharing
 from dovetail.manifest.validation import faults_of
 from dovetail.model.budget import parse_budget
+from dovetail.model.cron import CronSchedule
 from dovetail.model.duration import Delay, Duration
-from dovetail.model.inventory import INVENTORY
 from dovetail.model.kinds import NODE, POD
+from dovetail.model.kube_object import UnreadableObject
 from dovetail.model.node import Node
 from dovetail.model.nodepool import BudgetSpec
 from dovetail.model.pause import read_pause
 from dovetail.model.quantity import Quantity
-from dovetail.model.schedule import Schedule
-from dovetail.model.wire import Unreadable
+from dovetail.model.snapshot_builder import INVENTORY
 from dovetail.ports.cluster import ListOptions
 from dovetail.ports.errors import ApiError
 from dovetail.settings import knobs, read_settings
-from dovetail.sim.scenario.reading import ScenarioInvalid
+from dovetail.sim.scenario.parsing import ScenarioInvalid
 from dovetail.sim.scenario.trace import read_trace
 from fuzz import corpus
 from fuzz.commands import check_command, run_command, with_file
@@ -86,7 +86,7 @@ def run_codec(content: bytes) -> None:
         if isinstance(document.content, dict):
             kind = KINDS.get((str(document.content.get("apiVersion")), str(document.content.get("kind"))), POD)
             value = from_plain(kind, document.content)
-            if not isinstance(value, Unreadable):
+            if not isinstance(value, UnreadableObject):
                 assert from_plain(kind, to_plain(kind, value)) == value
 
 
@@ -175,7 +175,7 @@ def run_kubeconfig(content: bytes) -> None:
 
 def run_exec_answer(content: bytes) -> None:
     with suppress(ApiError):
-        ExecSource(command="x")._read(content)
+        ExecCredentialSource(command="x")._read(content)
 
 
 def run_queue(content: bytes) -> None:
@@ -190,14 +190,14 @@ def run_queue(content: bytes) -> None:
 def run_watch(content: bytes) -> None:
     """Bytes of a watch in chunks, and the same bytes as a list."""
     call = watch_call(POD, "1", ListOptions(), 60)
-    lines, sharing = Lines(1 << 16), Sharing()
+    lines, sharing = LineReader(1 << 16), Interner()
     with suppress(ApiError):
         for start in range(0, len(content), 997):
             for line in lines.feed(content[start : start + 997]):
                 with suppress(ApiError):
                     change_of(POD, line, call, sharing)
     with suppress(ApiError):
-        Gathering(POD, sharing).add(content)
+        ListPages(POD, sharing).add(content)
 
 
 def run_staged(content: bytes) -> None:
@@ -234,7 +234,7 @@ def run_values(content: bytes) -> None:
             if isinstance(value, Quantity):
                 assert [value.milli, value.units, value.number, value.canonical]
     with suppress(ValueError):
-        schedule = Schedule.parse(text)
+        schedule = CronSchedule.parse(text)
         schedule.next_after(corpus.NOON)
         schedule.last_at_or_before(corpus.NOON, timedelta(days=2))
     for nodes in (text, "10%"):

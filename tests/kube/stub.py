@@ -13,12 +13,12 @@ from typing import Any
 from aiohttp import web
 
 from builders import NOON
-from dovetail.kube.access import Access
 from dovetail.kube.client import KubeCluster
+from dovetail.kube.cluster_access import ClusterAccess
 from dovetail.kube.connect import open_cluster
-from dovetail.kube.credentials import Source, StaticSource
+from dovetail.kube.credentials import CredentialSource, StaticCredentialSource
 from dovetail.kube.endpoint import Endpoint
-from dovetail.kube.transport import DEFAULT_LIMITS, Limits
+from dovetail.kube.transport import DEFAULT_LIMITS, TransportLimits
 
 SEED = 1
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -136,10 +136,13 @@ async def served(*answers: Handler, tls: ssl.SSLContext | None = None) -> AsyncI
 
 @asynccontextmanager
 async def client(
-    endpoint: Endpoint, source: Source | None = None, clock: Clock | None = None, limits: Limits = DEFAULT_LIMITS
+    endpoint: Endpoint,
+    source: CredentialSource | None = None,
+    clock: Clock | None = None,
+    limits: TransportLimits = DEFAULT_LIMITS,
 ) -> AsyncIterator[KubeCluster]:
     """A client of an endpoint."""
-    access = Access(endpoint, source or StaticSource(), "test")
+    access = ClusterAccess(endpoint, source or StaticCredentialSource(), "test")
     random = Random(SEED)  # noqa: S311 - not a secret
     async with await open_cluster(access, clock or Clock(), random, limits) as cluster:
         yield cluster

@@ -10,17 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders import build
-from dovetail.kube.call import Call
-from dovetail.kube.decode import Gathering, Lines, change_of
+from dovetail.kube.decode import LineReader, ListPages, change_of
+from dovetail.kube.requests import ApiRequest
 from dovetail.kube.status import error_of, read_status
-from dovetail.kube.transport import Limits
-from dovetail.manifest.sharing import Sharing
+from dovetail.kube.transport import TransportLimits
+from dovetail.manifest.interning import Interner
 from dovetail.model.kinds import NODE, POD
-from dovetail.model.wire import Key, Unreadable
+from dovetail.model.kube_object import Key, UnreadableObject
 from dovetail.ports.errors import ApiError, Corrupted, OutcomeUnknown, Throttled, Unavailable
 from kube.stub import serving, stream
 
-CALL = Call(method="GET", path="/api/v1/pods")
+CALL = ApiRequest(method="GET", path="/api/v1/pods")
 DEEP = 5_000
 
 
@@ -89,7 +89,7 @@ def test_a_bad_object_in_a_watch_is_skipped_and_named(bad):
     changes, failure = watched(stream(*lines))
     assert failure is None
     assert [change.object.key.name for change in changes] == ["a", "bad", "z"]
-    assert [isinstance(change.object, Unreadable) for change in changes] == [False, True, False]
+    assert [isinstance(change.object, UnreadableObject) for change in changes] == [False, True, False]
 
 
 @pytest.mark.parametrize("bad", NAMELESS.values(), ids=NAMELESS)
@@ -187,7 +187,7 @@ def test_a_list_larger_than_the_limit_is_unavailable_even_when_it_is_compressed(
             body = gzip.compress(b'{"items":[' + b" " * 3_000_000 + b"]}")
             return web.Response(body=body, headers={"Content-Encoding": "gzip", "Content-Type": "application/json"})
 
-        async with serving(answer, limits=Limits(most_bytes_of_list=1_000_000)) as (cluster, _):
+        async with serving(answer, limits=TransportLimits(most_bytes_of_list=1_000_000)) as (cluster, _):
             await cluster.list(POD)
 
     with pytest.raises(Unavailable, match="larger than"):
@@ -204,7 +204,7 @@ def test_an_error_whose_body_never_ends_is_cut_off():
         return response
 
     async def main():
-        async with serving(endless, limits=Limits(most_bytes=1_000_000)) as (cluster, _):
+        async with serving(endless, limits=TransportLimits(most_bytes=1_000_000)) as (cluster, _):
             await cluster.get(NODE, Key("", "n"))
 
     with pytest.raises(Unavailable):
@@ -221,7 +221,7 @@ def test_a_watch_line_without_end_is_given_up_at_the_limit():
             await response.write(b"x" * 100_000)
         return response
 
-    changes, failure = watched(endless, limits=Limits(most_bytes=1_000_000))
+    changes, failure = watched(endless, limits=TransportLimits(most_bytes=1_000_000))
     assert len(changes) == 1
     assert isinstance(failure, Corrupted)
     assert "longer than" in str(failure)
@@ -231,7 +231,7 @@ def test_a_watch_line_without_end_is_given_up_at_the_limit():
 def test_the_limit_of_a_line_does_not_depend_on_how_it_arrives(size):
     line = b"x" * size + b"\n"
     for chunks in ([line], [line[:500], line[500:]], [bytes([each]) for each in line]):
-        lines = Lines(most=1000)
+        lines = LineReader(most=1000)
         if size <= 1000:
             assert [got for chunk in chunks for got in lines.feed(chunk)] == [line[:-1]]
         else:
@@ -287,7 +287,7 @@ def mangled(text):
 @given(mangled(GOOD) | st.binary(max_size=60))
 def test_law_any_line_of_a_watch_is_a_change_or_an_error_of_the_port(line):
     try:
-        change = change_of(POD, line, CALL, Sharing())
+        change = change_of(POD, line, CALL, Interner())
     except ApiError:
         return
     assert change.type
@@ -296,7 +296,7 @@ def test_law_any_line_of_a_watch_is_a_change_or_an_error_of_the_port(line):
 @settings(max_examples=500)
 @given(mangled(PAGE) | st.binary(max_size=60))
 def test_law_any_page_is_a_page_or_an_error_of_the_port(data):
-    gathered = Gathering(POD, Sharing())
+    gathered = ListPages(POD, Interner())
     try:
         gathered.add(data)
     except ApiError:

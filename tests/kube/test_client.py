@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 import pytest
 
 from builders import pod
-from dovetail.kube.transport import Limits
+from dovetail.kube.transport import TransportLimits
+from dovetail.model.cluster_objects import Lease, LeaseSpec
 from dovetail.model.kinds import LEASE, NODE, NODE_CLAIM, POD
-from dovetail.model.wire import Key, ObjectMeta
-from dovetail.model.workload import Lease, LeaseSpec
+from dovetail.model.kube_object import Key, ObjectMeta
 from dovetail.ports.cluster import Deletion, ListOptions, Patch
 from dovetail.ports.errors import Gone, Invalid, OutcomeUnknown, Unavailable
 from kube.stub import refusal, reply, serving
@@ -169,10 +169,14 @@ def test_instants_of_a_lease_always_have_six_digits(microsecond, spelled):
 
 
 def test_pods_with_equal_parts_share_them_and_keep_their_own():
-    twin = {"tolerations": [{"key": "a"}], "containers": [{"name": "c", "resources": {"requests": {"cpu": "1000m"}}}]}
+    equivalent = {
+        "tolerations": [{"key": "a"}],
+        "containers": [{"name": "c", "resources": {"requests": {"cpu": "1000m"}}}],
+    }
     other = {"tolerations": [{"key": "b"}], "containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}
     listing, _ = ask(
-        lambda cluster: cluster.list(POD), page(plain_pod("a", **twin), plain_pod("b", **twin), plain_pod("c", **other))
+        lambda cluster: cluster.list(POD),
+        page(plain_pod("a", **equivalent), plain_pod("b", **equivalent), plain_pod("c", **other)),
     )
     a, b, c = listing.items
     assert a.spec.containers is b.spec.containers
@@ -186,7 +190,7 @@ def test_leases_do_not_wait_for_their_turn():
     """A leader that cannot renew because its own calls are throttled would lose its office."""
 
     async def main():
-        limits = Limits(qps=0.001, burst=1, deadline=5)
+        limits = TransportLimits(qps=0.001, burst=1, deadline=5)
         async with serving(reply({"metadata": {"resourceVersion": "1"}}), limits=limits) as (cluster, stub):
             await cluster.list(NODE)
             for _ in range(3):

@@ -11,9 +11,9 @@ import pytest
 from builders import NOON, stamped
 from dovetail.kube.credentials import Credentials
 from dovetail.kube.endpoint import Endpoint, Pem
-from dovetail.kube.exec_plugin import VERSIONS, ExecSource
+from dovetail.kube.exec_plugin import VERSIONS, ExecCredentialSource
 from dovetail.model.kinds import NODE
-from dovetail.model.wire import Key
+from dovetail.model.kube_object import Key
 from dovetail.ports.errors import Denied
 from kube.stub import Clock, refusal, reply, serving
 
@@ -52,12 +52,12 @@ def fetched(source):
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_token_in_either_version(plugin, version):
-    source = ExecSource(command=plugin("answer(token='abc')"), api_version=version)
+    source = ExecCredentialSource(command=plugin("answer(token='abc')"), api_version=version)
     assert fetched(source).headers == (("Authorization", "Bearer abc"),)
 
 
 def test_a_client_certificate(plugin):
-    source = ExecSource(command=plugin("answer(clientCertificateData='CERT', clientKeyData='KEY')"))
+    source = ExecCredentialSource(command=plugin("answer(clientCertificateData='CERT', clientKeyData='KEY')"))
     credential = fetched(source)
     assert (credential.certificate.certificate, credential.certificate.key) == (b"CERT", b"KEY")
     assert credential.headers == ()
@@ -65,7 +65,10 @@ def test_a_client_certificate(plugin):
 
 def test_arguments_and_environment_reach_the_plugin(plugin):
     command = plugin("answer(token=sys.argv[1] + os.environ['REGION'])")
-    assert fetched(ExecSource(command=command, args=("id-",), env={"REGION": "eu"})).headers[0][1] == "Bearer id-eu"
+    assert (
+        fetched(ExecCredentialSource(command=command, args=("id-",), env={"REGION": "eu"})).headers[0][1]
+        == "Bearer id-eu"
+    )
 
 
 def test_the_cluster_is_told_only_where_asked_for(plugin):
@@ -75,8 +78,10 @@ def test_the_cluster_is_told_only_where_asked_for(plugin):
     def told(source):
         return json.loads(fetched(source).headers[0][1].removeprefix("Bearer "))
 
-    assert told(ExecSource(command=command))["spec"] == {"interactive": False}
-    assert told(ExecSource(command=command, cluster=cluster, cluster_config={"audience": "x"}))["spec"]["cluster"] == {
+    assert told(ExecCredentialSource(command=command))["spec"] == {"interactive": False}
+    assert told(ExecCredentialSource(command=command, cluster=cluster, cluster_config={"audience": "x"}))["spec"][
+        "cluster"
+    ] == {
         "server": "https://k:6443",
         "tls-server-name": "kube",
         "certificate-authority-data": "Q0E=",
@@ -88,7 +93,7 @@ def test_the_answer_is_kept_until_it_expires(plugin, tmp_path):
     expires = stamped(NOON + timedelta(minutes=10))
     clock = Clock()
     credentials = Credentials(
-        ExecSource(command=plugin(f"answer(token=f't{{runs}}', expirationTimestamp={expires!r})")), clock
+        ExecCredentialSource(command=plugin(f"answer(token=f't{{runs}}', expirationTimestamp={expires!r})")), clock
     )
 
     async def main():
@@ -106,7 +111,7 @@ def test_the_answer_is_kept_until_it_expires(plugin, tmp_path):
 
 def test_an_answer_without_an_end_is_kept(plugin, tmp_path):
     clock = Clock()
-    credentials = Credentials(ExecSource(command=plugin("answer(token='t')")), clock)
+    credentials = Credentials(ExecCredentialSource(command=plugin("answer(token='t')")), clock)
 
     async def main():
         await credentials.current()
@@ -118,7 +123,7 @@ def test_an_answer_without_an_end_is_kept(plugin, tmp_path):
 
 
 def test_many_calls_at_once_run_it_once(plugin, tmp_path):
-    credentials = Credentials(ExecSource(command=plugin("answer(token='t')")), Clock())
+    credentials = Credentials(ExecCredentialSource(command=plugin("answer(token='t')")), Clock())
 
     async def main():
         await asyncio.gather(*(credentials.current() for _ in range(5)))
@@ -130,7 +135,7 @@ def test_many_calls_at_once_run_it_once(plugin, tmp_path):
 def test_a_caller_out_of_time_does_not_end_it_for_the_next(plugin, tmp_path):
     go = tmp_path / "go"
     command = plugin(f"while not os.path.exists({str(go)!r}): time.sleep(0.01)", "answer(token='slow')")
-    credentials = Credentials(ExecSource(command=command), Clock())
+    credentials = Credentials(ExecCredentialSource(command=command), Clock())
 
     async def main():
         with pytest.raises(TimeoutError):
@@ -143,7 +148,7 @@ def test_a_caller_out_of_time_does_not_end_it_for_the_next(plugin, tmp_path):
 
 
 def test_closing_ends_it(plugin):
-    credentials = Credentials(ExecSource(command=plugin("time.sleep(600)")), Clock())
+    credentials = Credentials(ExecCredentialSource(command=plugin("time.sleep(600)")), Clock())
 
     async def main():
         waiting = asyncio.create_task(credentials.current())
@@ -157,7 +162,7 @@ def test_closing_ends_it(plugin):
 
 def test_it_is_run_again_when_the_server_refuses_its_token(plugin):
     async def main():
-        source = ExecSource(command=plugin("answer(token=f't{runs}')"))
+        source = ExecCredentialSource(command=plugin("answer(token=f't{runs}')"))
         async with serving(refusal(401, "Unauthorized"), reply({}), source=source) as (cluster, stub):
             await cluster.get(NODE, Key("", "n"))
             return [request.headers["Authorization"] for request in stub.seen]
@@ -177,18 +182,18 @@ def test_it_is_run_again_when_the_server_refuses_its_token(plugin):
 )
 def test_a_bad_answer_is_denied_with_the_reason(plugin, lines, problem):
     with pytest.raises(Denied) as caught:
-        fetched(ExecSource(command=plugin(*lines)))
+        fetched(ExecCredentialSource(command=plugin(*lines)))
     assert problem in str(caught.value)
 
 
 def test_a_plugin_that_hangs_is_ended(plugin):
-    source = ExecSource(command=plugin("time.sleep(600)"), patience=timedelta(milliseconds=50))
+    source = ExecCredentialSource(command=plugin("time.sleep(600)"), patience=timedelta(milliseconds=50))
     with pytest.raises(Denied, match="did not answer within"):
         fetched(source)
 
 
 def test_a_plugin_that_is_not_installed_shows_how_to_get_it():
     with pytest.raises(Denied) as caught:
-        fetched(ExecSource(command="no-such-plugin-anywhere", install_hint="Get it from https://example.com"))
+        fetched(ExecCredentialSource(command="no-such-plugin-anywhere", install_hint="Get it from https://example.com"))
     assert "'no-such-plugin-anywhere' cannot be run" in str(caught.value)
     assert "Get it from https://example.com" in str(caught.value)

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dovetail.kube.call import create_call, get_call, patch_call
 from dovetail.kube.ratelimit import RateLimit
+from dovetail.kube.requests import create_call, get_call, patch_call
+from dovetail.model.cluster_objects import Lease
 from dovetail.model.kinds import LEASE, NODE
-from dovetail.model.wire import Key, ObjectMeta
-from dovetail.model.workload import Lease
+from dovetail.model.kube_object import Key, ObjectMeta
 from dovetail.ports.cluster import Patch
 
 

@@ -12,11 +12,11 @@ import pytest
 from aiohttp import web
 
 from builders import pod
-from dovetail.kube.credentials import StaticSource, bearer
+from dovetail.kube.credentials import StaticCredentialSource, bearer
 from dovetail.kube.endpoint import AccessFault, Endpoint, Pem
-from dovetail.kube.transport import Limits
+from dovetail.kube.transport import TransportLimits
 from dovetail.model.kinds import NODE, POD
-from dovetail.model.wire import Fault, Key
+from dovetail.model.kube_object import Fault, Key
 from dovetail.ports.cluster import Patch
 from dovetail.ports.errors import (
     AlreadyExists,
@@ -138,21 +138,24 @@ def test_an_eviction_under_two_budgets_is_impossible():
 
 
 def test_a_read_that_hangs_is_unavailable_at_its_deadline():
-    assert type(failure(read, hang, limits=Limits(deadline=0.05))) is Unavailable
+    assert type(failure(read, hang, limits=TransportLimits(deadline=0.05))) is Unavailable
 
 
 def test_a_list_that_hangs_is_unavailable_at_its_deadline():
-    assert type(failure(lambda cluster: cluster.list(NODE), hang, limits=Limits(bulk_deadline=0.05))) is Unavailable
+    assert (
+        type(failure(lambda cluster: cluster.list(NODE), hang, limits=TransportLimits(bulk_deadline=0.05)))
+        is Unavailable
+    )
 
 
 @pytest.mark.parametrize("work", [write, evict, lambda cluster: cluster.delete(NODE, N1)])
 def test_a_write_that_hangs_is_of_unknown_outcome_at_its_deadline(work):
-    assert type(failure(work, hang, limits=Limits(deadline=0.05))) is OutcomeUnknown
+    assert type(failure(work, hang, limits=TransportLimits(deadline=0.05))) is OutcomeUnknown
 
 
 def test_a_write_whose_turn_never_came_was_not_made():
     async def main():
-        async with serving(reply({}), limits=Limits(qps=0.001, burst=1, deadline=0.05)) as (cluster, stub):
+        async with serving(reply({}), limits=TransportLimits(qps=0.001, burst=1, deadline=0.05)) as (cluster, stub):
             await read(cluster)
             with pytest.raises(Unavailable):
                 await write(cluster)
@@ -163,7 +166,7 @@ def test_a_write_whose_turn_never_came_was_not_made():
 
 def test_a_write_that_found_no_room_among_those_under_way_was_not_made():
     async def main():
-        async with serving(hang, limits=Limits(in_flight=1, deadline=0.05)) as (cluster, stub):
+        async with serving(hang, limits=TransportLimits(in_flight=1, deadline=0.05)) as (cluster, stub):
             outcomes = await asyncio.gather(write(cluster), write(cluster), return_exceptions=True)
             return [type(outcome) for outcome in outcomes], len(stub.seen)
 
@@ -206,7 +209,7 @@ def test_a_token_file_replaced_meanwhile_is_read_again_after_a_refusal(tmp_path)
 
     async def main():
         answers = reply({}), refusal(401, "Unauthorized"), reply({})
-        async with serving(*answers, source=StaticSource(token_file=token)) as (cluster, stub):
+        async with serving(*answers, source=StaticCredentialSource(token_file=token)) as (cluster, stub):
             await write(cluster)
             token.write_text("new\n")
             await write(cluster)
@@ -217,7 +220,7 @@ def test_a_token_file_replaced_meanwhile_is_read_again_after_a_refusal(tmp_path)
 
 def test_a_credential_that_cannot_get_better_is_not_tried_twice():
     async def main():
-        source = StaticSource(headers=bearer("t"))
+        source = StaticCredentialSource(headers=bearer("t"))
         async with serving(refusal(401, "Unauthorized"), source=source) as (cluster, stub):
             with pytest.raises(Denied):
                 await read(cluster)
@@ -231,7 +234,7 @@ def test_a_token_file_is_read_again_every_minute(tmp_path):
     token.write_text("old")
 
     async def main():
-        async with serving(reply({}), source=StaticSource(token_file=token), clock=clock) as (cluster, stub):
+        async with serving(reply({}), source=StaticCredentialSource(token_file=token), clock=clock) as (cluster, stub):
             await read(cluster)
             token.write_text("new")
             clock.at = clock.at.replace(second=59)
@@ -296,7 +299,7 @@ def test_a_client_certificate_is_shown(authority):
     context = server_context(authority)
     context.verify_mode = ssl.CERT_REQUIRED
     pair = authority.issue_client("me", "admins")
-    source = StaticSource(certificate=Pem(file=pair.certificate), key=Pem(file=pair.key))
+    source = StaticCredentialSource(certificate=Pem(file=pair.certificate), key=Pem(file=pair.key))
     assert over_tls(context, source, ca=Pem(file=authority.file)) == "n1"
     with pytest.raises(Unavailable):
         over_tls(context, None, ca=Pem(file=authority.file))
@@ -321,7 +324,7 @@ def test_a_connection_whose_server_never_says_goodbye_is_closed_with_the_client(
 
         async def main():
             async with client(
-                Endpoint(server=url, ca=Pem(file=authority.file)), limits=Limits(bulk_deadline=0.2)
+                Endpoint(server=url, ca=Pem(file=authority.file)), limits=TransportLimits(bulk_deadline=0.2)
             ) as it:
                 with pytest.raises(Unavailable):
                     await it.list(NODE)

@@ -9,10 +9,10 @@ from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dovetail.kube.decode import Lines
-from dovetail.kube.transport import Limits
+from dovetail.kube.decode import LineReader
+from dovetail.kube.transport import TransportLimits
 from dovetail.model.kinds import NODE, POD
-from dovetail.model.wire import Unreadable
+from dovetail.model.kube_object import UnreadableObject
 from dovetail.ports.errors import ApiError, Denied, Gone, Unavailable
 from kube.stub import SEED, hang, refusal, serving, stream
 
@@ -86,7 +86,7 @@ def test_an_unreadable_object_arrives_as_such_and_the_watch_goes_on():
     changes, _, failure = watched(
         stream(event("ADDED", "bad", "4", spec={"priority": "high"}), event("ADDED", "good", "5")), kind=POD
     )
-    assert isinstance(changes[0].object, Unreadable)
+    assert isinstance(changes[0].object, UnreadableObject)
     assert changes[0].resource_version == "4"
     assert changes[1].object.name == "good"
     assert failure is None
@@ -121,12 +121,12 @@ def test_a_line_that_is_not_an_event_is_unavailable():
 
 
 def test_a_server_that_never_answers_a_watch_is_unavailable():
-    _, _, failure = watched(hang, limits=Limits(deadline=0.05))
+    _, _, failure = watched(hang, limits=TransportLimits(deadline=0.05))
     assert isinstance(failure, Unavailable)
 
 
 def test_a_watch_silent_for_longer_than_it_may_live_is_unavailable():
-    changes, _, failure = watched(_open_for_ever, limits=Limits(watch_seconds=(0, 0), watch_grace=0.05))
+    changes, _, failure = watched(_open_for_ever, limits=TransportLimits(watch_seconds=(0, 0), watch_grace=0.05))
     assert len(changes) == 1
     assert isinstance(failure, Unavailable)
     assert "silent" in str(failure)
@@ -156,7 +156,7 @@ def test_leaving_a_watch_early_lets_its_connection_go():
 def test_law_lines_do_not_depend_on_where_chunks_end(lines, data):
     stream_of_bytes = b"".join(line + b"\n" for line in lines)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(stream_of_bytes)), max_size=8)))
-    splitter = Lines(most=1_000_000)
+    splitter = LineReader(most=1_000_000)
     read = [
         line
         for begin, end in zip([0, *cuts], [*cuts, len(stream_of_bytes)], strict=True)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from dovetail.manifest.codec import decode
 from dovetail.manifest.json_parts import UNDECODED, loose, parts
 from dovetail.model.kinds import POD
-from dovetail.model.wire import Unreadable
+from dovetail.model.kube_object import UnreadableObject
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=8),
@@ -54,7 +54,7 @@ def test_what_can_be_decoded_is_read_whatever_stands_beside_it():
 def test_an_object_that_cannot_be_decoded_keeps_its_identity_and_its_node(bad):
     metadata = b'{"name":"a","namespace":"b","uid":"u","resourceVersion":"5","annotations":{"x":' + bad + b"}}"
     found = decode(POD, b'{"metadata":' + metadata + b',"spec":{"nodeName":"n"}}')
-    assert isinstance(found, Unreadable)
+    assert isinstance(found, UnreadableObject)
     known = found.metadata
     assert (known.name, known.namespace, known.uid, known.resource_version) == ("a", "b", "u", "5")
     assert found.partial.spec.node_name == "n"

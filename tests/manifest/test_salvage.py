@@ -5,8 +5,8 @@ import pytest
 
 from dovetail.manifest.codec import decode, from_plain, to_plain
 from dovetail.model.kinds import NODE, NODE_CLAIM, POD, POD_DISRUPTION_BUDGET
+from dovetail.model.kube_object import KubeObject, UnreadableObject
 from dovetail.model.node import Node
-from dovetail.model.wire import KubeObject, Unreadable
 
 META = {"name": "x", "namespace": "default", "uid": "u", "labels": {"a": "b"}}
 
@@ -14,7 +14,7 @@ META = {"name": "x", "namespace": "default", "uid": "u", "labels": {"a": "b"}}
 def test_one_bad_field_loses_that_field_alone():
     container = {"name": "main", "resources": {"requests": {"cpu": "about-two", "memory": "1Gi"}}}
     bad = from_plain(POD, {"metadata": META, "spec": {"nodeName": "n", "containers": [container]}})
-    assert isinstance(bad, Unreadable)
+    assert isinstance(bad, UnreadableObject)
     assert bad.partial.spec.node_name == "n"
     assert set(bad.partial.spec.containers[0].resources.requests) == {"memory"}
     assert bad.lost == ("spec.containers[0].resources.requests.cpu",)
@@ -38,7 +38,7 @@ def test_one_bad_field_loses_that_field_alone():
 )
 def test_what_is_lost_is_known(data, lost):
     bad = from_plain(POD, data)
-    assert isinstance(bad, Unreadable)
+    assert isinstance(bad, UnreadableObject)
     assert bad.lost == (lost,)
     assert bad.knows("spec.nodeName") is (not "spec.nodeName".startswith(lost))
 
@@ -62,7 +62,7 @@ def test_an_entry_that_contradicts_itself_is_lost_alone():
 def test_a_selector_with_an_unknown_operator_cannot_be_read():
     selector = {"matchExpressions": [{"key": "app", "operator": "Near"}]}
     bad = from_plain(POD_DISRUPTION_BUDGET, {"metadata": META, "spec": {"selector": selector}})
-    assert isinstance(bad, Unreadable)
+    assert isinstance(bad, UnreadableObject)
     assert "use one of In, NotIn, Exists, DoesNotExist" in bad.problem
 
 

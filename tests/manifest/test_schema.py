@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from dovetail.manifest.conformity import RULES_BY_CEL
 from dovetail.manifest.crd import RESOURCES, crd_of, crd_yaml
 from dovetail.manifest.generate import generated
 from dovetail.manifest.patterns import IN_WORDS
 from dovetail.manifest.schema import KINDS, Scope, schema_of
+from dovetail.manifest.schema_check import RULES_BY_CEL
 
 ROOT = Path(__file__).parents[2]
 POOL, BETA = schema_of(Scope("NodePool", "v1")), schema_of(Scope("NodePool", "v1beta1"))

@@ -19,10 +19,10 @@ from dovetail.manifest.snapshot_file import (
     read_snapshot_file,
     snapshot_bytes,
 )
-from dovetail.model.inventory import Inventory, build_snapshot, take_apart
 from dovetail.model.kinds import DAEMON_SET, NODE, NODE_CLAIM, POD, POD_DISRUPTION_BUDGET
 from dovetail.model.snapshot import ClusterNode, Snapshot
-from dovetail.model.unread import Unread
+from dovetail.model.snapshot_builder import ClusterObjects, build_snapshot, take_apart
+from dovetail.model.unreadable_objects import UnreadableEntry
 from reference.clusters import random_cluster
 
 PDB = {
@@ -98,7 +98,9 @@ def test_budgets_of_pods_and_nominations_are_kept():
 
 
 def test_what_could_not_be_read_is_kept_in_its_order():
-    odd = tuple(Unread(kind="Pod", namespace="shop", name=name, problem="spec: bad", node="b") for name in "ba")
+    odd = tuple(
+        UnreadableEntry(kind="Pod", namespace="shop", name=name, problem="spec: bad", node="b") for name in "ba"
+    )
     assert load_snapshot(dump_snapshot(small(unreadable=odd))).unreadable == odd
     assert "unreadable" not in dump_snapshot(small())
 
@@ -165,7 +167,7 @@ def test_a_node_with_two_claims_has_none_and_a_claim_without_a_node_stands_alone
     machine = node(spec={"providerID": "kwok://one"})
     rivals = [claim(name, status={"providerID": "kwok://one"}) for name in ("first", "second")]
     lone = claim("third")
-    joined = build_snapshot(Inventory({NODE: [machine], NODE_CLAIM: [*rivals, lone]}), NOON, {}).nodes
+    joined = build_snapshot(ClusterObjects({NODE: [machine], NODE_CLAIM: [*rivals, lone]}), NOON, {}).nodes
     assert [(each.node, each.claim) for each in joined] == [(machine, None), (None, lone)]
 
 

@@ -5,10 +5,11 @@ from datetime import timedelta
 import pytest
 
 from dovetail.manifest.codec import to_plain
-from dovetail.manifest.report import Invalid
+from dovetail.manifest.report import DocumentInvalid
 from dovetail.manifest.validation import faults_of, read, validate_nodepool
 from dovetail.model.budget import BudgetSpec
 from dovetail.model.kinds import KWOK_NODE_CLASS, NODE_CLAIM, NODE_POOL
+from dovetail.model.kube_object import ObjectMeta
 from dovetail.model.nodepool import (
     Disruption,
     NodeClaimTemplate,
@@ -17,7 +18,6 @@ from dovetail.model.nodepool import (
     NodePool,
     NodePoolSpec,
 )
-from dovetail.model.wire import ObjectMeta
 from manifest.corpus import KWOK_REF, budgeted, claim, disrupted, node_class, pool, required, window
 
 
@@ -234,7 +234,7 @@ def test_reading_what_was_read_gives_the_same_claim():
 
 
 def test_reading_an_invalid_document_raises_with_the_report():
-    with pytest.raises(Invalid, match="is required") as raised:
+    with pytest.raises(DocumentInvalid, match="is required") as raised:
         read(pool(template={"nodeClassRef": None}))
     assert raised.value.report.faults
 

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dovetail.model.conditions import ConditionList, Verdict, condition_document
-from dovetail.model.wire import Condition
+from dovetail.model.conditions import ConditionList, ConditionVerdict, condition_document
+from dovetail.model.kube_object import Condition
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 REASON = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?", re.ASCII)
@@ -23,7 +23,7 @@ def written(verdict):
     message=st.text(max_size=10) | st.just("x" * 40_000),
 )
 def test_reason_and_message_are_what_the_schema_takes(reason, message):
-    document = written(Verdict("Launched", "False", reason, message))
+    document = written(ConditionVerdict("Launched", "False", reason, message))
     assert REASON.fullmatch(document["reason"])
     assert len(document["reason"]) <= 1024
     assert len(document["message"]) <= 32768
@@ -31,11 +31,14 @@ def test_reason_and_message_are_what_the_schema_takes(reason, message):
 
 @given(st.from_regex(REASON, fullmatch=True).filter(lambda reason: len(reason) <= 1024))
 def test_a_reason_that_is_accepted_is_kept(reason):
-    assert written(Verdict("Launched", "False", reason))["reason"] == reason
+    assert written(ConditionVerdict("Launched", "False", reason))["reason"] == reason
 
 
 def test_an_error_code_stays_readable():
-    assert written(Verdict("SubnetsReady", "False", "InvalidSubnetID.NotFound"))["reason"] == "InvalidSubnetID_NotFound"
+    assert (
+        written(ConditionVerdict("SubnetsReady", "False", "InvalidSubnetID.NotFound"))["reason"]
+        == "InvalidSubnetID_NotFound"
+    )
 
 
 def test_a_condition_of_another_program_without_a_reason_gets_one():

@@ -2,8 +2,8 @@
 
 import pytest
 
+from dovetail.model.kube_object import Condition, ObjectMeta, OwnerReference
 from dovetail.model.pod import Pod, PodStatus
-from dovetail.model.wire import Condition, ObjectMeta, OwnerReference
 
 
 def pod(*owners, **status):

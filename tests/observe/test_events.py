@@ -7,25 +7,25 @@ from hypothesis import strategies as st
 
 from cloud.planned_faults import PlannedFaults
 from dovetail.model.kinds import EVENT, NODE, POD
+from dovetail.model.kube_object import ObjectMeta
 from dovetail.model.node import Node
 from dovetail.model.pod import Pod
-from dovetail.model.wire import ObjectMeta
-from dovetail.observe.events import EventRecorder, Reticence
+from dovetail.observe.events import EventLimits, EventRecorder
 from dovetail.ports.cluster import Notice
 from dovetail.ports.errors import Denied, Throttled, Unavailable
-from dovetail.sim.loop import run
+from dovetail.sim.virtual_loop import run
 from dovetail.sim.world import World, WorldOptions
 
 NODE_A = Node(metadata=ObjectMeta(name="a", uid="u-a"))
 POD_B = Pod(metadata=ObjectMeta(name="b", namespace="shop", uid="u-b"))
 
 
-def lived(story, **reticence):
+def lived(story, **event_limits):
     """Run a story with a recorder that writes to a fresh cluster."""
 
     async def main():
         cluster = World(WorldOptions(call_time=(0.0, 0.0)), interference=PlannedFaults())
-        recorder = EventRecorder(cluster, cluster.clock, Reticence(**reticence))
+        recorder = EventRecorder(cluster, cluster.clock, EventLimits(**event_limits))
         writing = asyncio.create_task(recorder.run())
         await story(cluster, recorder)
         writing.cancel()

@@ -12,10 +12,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from dovetail.observe import ledger as ledgers
-from dovetail.observe.history import NoLedgerThere, Question, read_history
-from dovetail.observe.ledger import Keep, SqliteLedger
-from dovetail.observe.ledger_file import connect, write_open
-from dovetail.ports.ledger import Act, Ending, Entry, NodeFacts, Outcome
+from dovetail.observe.ledger import Retention, SqliteLedger
+from dovetail.observe.ledger_query import LedgerMissing, LedgerQuery, read_history
+from dovetail.observe.ledger_schema import connect, write_open
+from dovetail.ports.ledger import DecisionOutcome, LedgerAction, LedgerEnding, LedgerEntry, LedgerNode
 
 NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
 
@@ -26,20 +26,20 @@ class Clock:
 
 
 def entry(identity="a1", at=NOON, node="node-1", nodepool="default", **more):
-    facts = NodeFacts(nodeclaim=f"claim-of-{node}", node=node, nodepool=nodepool, instance_type="m5.large", price=0.1)
+    facts = LedgerNode(nodeclaim=f"claim-of-{node}", node=node, nodepool=nodepool, instance_type="m5.large", price=0.1)
     given = {
-        "act": Act.DISRUPT,
+        "act": LedgerAction.DISRUPT,
         "reason": "Drifted",
         "why": "drifted",
         "nodes": (facts,),
         "pods": ("shop/web-1",),
         **more,
     }
-    return Entry(id=identity, at=at, **given)
+    return LedgerEntry(id=identity, at=at, **given)
 
 
-def ended(outcome=Outcome.DONE, **more):
-    return Ending(outcome=outcome, at=NOON + timedelta(minutes=5), **more)
+def ended(outcome=DecisionOutcome.DONE, **more):
+    return LedgerEnding(outcome=outcome, at=NOON + timedelta(minutes=5), **more)
 
 
 @contextmanager
@@ -58,11 +58,11 @@ def path(tmp_path):
 
 
 def asked(path, **question):
-    return read_history(path, Question(**question))
+    return read_history(path, LedgerQuery(**question))
 
 
 def test_a_decision_is_kept_whole(path):
-    made = NodeFacts(nodeclaim="new", node="node-2", nodepool="default", instance_type="m5.xlarge", price=0.04)
+    made = LedgerNode(nodeclaim="new", node="node-2", nodepool="default", instance_type="m5.xlarge", price=0.04)
     with writing(path) as ledger:
         ledger.open(entry(cost_before=0.1, cost_after=0.05, replacements=1, method="drift"))
         ledger.close("a1", ended(made=(made,), cost_after=0.04))
@@ -81,7 +81,7 @@ def test_the_first_word_stays(path):
     with writing(path) as ledger:
         ledger.open(entry(why="first"))
         ledger.open(entry(why="second"))
-        ledger.close("a1", ended(Outcome.ROLLED_BACK, note="too late"))
+        ledger.close("a1", ended(DecisionOutcome.ROLLED_BACK, note="too late"))
         ledger.close("a1", ended())
     (kept,) = asked(path)
     assert (kept.why, kept.outcome, kept.note) == ("first", "rolled back", "too late")
@@ -148,7 +148,7 @@ def test_a_killed_process_loses_nothing_it_had_written(path):
 
 
 def test_what_is_too_old_is_forgotten(path):
-    with writing(path, keep=Keep(age=timedelta(days=7))) as ledger:
+    with writing(path, keep=Retention(age=timedelta(days=7))) as ledger:
         ledger.open(entry("old", NOON - timedelta(days=8)))
         ledger.open(entry("new", NOON - timedelta(days=6)))
     assert [each.id for each in asked(path)] == ["new"]
@@ -157,7 +157,7 @@ def test_what_is_too_old_is_forgotten(path):
 def test_the_file_stays_within_its_size_and_keeps_the_newest(path, monkeypatch):
     monkeypatch.setattr(ledgers, "_PRUNE_EVERY", 500)
     limit = 300_000
-    with writing(path, keep=Keep(size=limit)) as ledger:
+    with writing(path, keep=Retention(size=limit)) as ledger:
         for number in range(3000):
             ledger.open(entry(f"{number:05}", NOON + timedelta(seconds=number), why="x" * 200))
             if number % 500 == 499:
@@ -238,12 +238,12 @@ def test_a_file_that_is_not_ours_is_left_as_it_is(tmp_path, what):
         time.sleep(0.005)
     ledger.stop(30)
     assert path.read_bytes() == before
-    with pytest.raises(NoLedgerThere, match="cannot be read as a ledger"):
+    with pytest.raises(LedgerMissing, match="cannot be read as a ledger"):
         asked(path)
 
 
 def test_no_ledger_says_where_it_was_looked_for(tmp_path):
-    with pytest.raises(NoLedgerThere, match="there is no ledger at"):
+    with pytest.raises(LedgerMissing, match="there is no ledger at"):
         asked(tmp_path / "none.db")
 
 

@@ -9,10 +9,10 @@ from datetime import timedelta
 
 import pytest
 
-from dovetail.observe.history import NoSuchDecision, read_decision
-from dovetail.observe.ledger import Keep
-from dovetail.observe.ledger_file import MESSAGE, REFUSALS_NAMED, connect, pack, prune, unpack, used, write_open
-from dovetail.ports.ledger import BudgetUse, Considered, Purchase, Refused, RefusedFor
+from dovetail.observe.ledger import Retention
+from dovetail.observe.ledger_query import NoSuchDecision, read_decision
+from dovetail.observe.ledger_schema import MESSAGE, REFUSALS_NAMED, connect, pack, prune, unpack, used, write_open
+from dovetail.ports.ledger import BudgetUse, Considered, PlannedPurchase, Refused, RefusedFor
 from observe.test_ledger import NOON, asked, ended, entry, writing
 
 FIRST_SCHEMA = """
@@ -45,7 +45,9 @@ def refused(number, message="not empty: 2 pods run on it", method="emptiness"):
 
 def considered(refusals=2, **more):
     given = {
-        "purchases": (Purchase(nodepool="default", instance_types=("m5.large", "m5.xlarge"), choices=7, price=0.1),),
+        "purchases": (
+            PlannedPurchase(nodepool="default", instance_types=("m5.large", "m5.xlarge"), choices=7, price=0.1),
+        ),
         "budgets": (BudgetUse(nodepool="default", used=1, limit=3), BudgetUse(nodepool="batch", used=2, limit=None)),
         "counts": (RefusedFor(method="emptiness", code="NotEmpty", nodes=refusals),),
         "refusals": tuple(map(refused, range(refusals))),
@@ -128,7 +130,7 @@ def test_pruning_takes_what_was_weighed_along_and_the_file_stays_within_its_size
 def test_the_limit_of_the_ledger_holds_with_what_was_weighed(path, monkeypatch):
     monkeypatch.setattr("dovetail.observe.ledger._PRUNE_EVERY", 100)
     limit = 400_000
-    with writing(path, keep=Keep(size=limit)) as ledger:
+    with writing(path, keep=Retention(size=limit)) as ledger:
         for number in range(600):
             weighed = Considered(refusals=(refused(1, noise(number, 2000)),) * 5)
             ledger.open(entry(f"{number:05}", NOON + timedelta(seconds=number), considered=weighed))

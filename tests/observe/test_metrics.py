@@ -8,7 +8,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from dovetail.observe import metrics as observed
-from dovetail.observe.metric_table import METRICS, Kind
+from dovetail.observe.metric_table import METRICS, MetricKind
 from dovetail.observe.metrics import PrometheusMetrics
 
 ROOT = Path(__file__).parents[2]
@@ -94,7 +94,7 @@ def test_names_are_as_prometheus_wants_them():
     for metric in METRICS.values():
         assert re.fullmatch(r"[a-z][a-z0-9_]*", metric.name)
         assert metric.help.endswith(".")
-        assert (metric.kind is Kind.COUNTER) <= metric.name.endswith("_total")
+        assert (metric.kind is MetricKind.COUNTER) <= metric.name.endswith("_total")
         assert all(re.fullmatch(r"[a-z][a-z0-9_]*", label) for label in metric.labels)
         assert not {"pod", "name", "namespace", "uid"} & set(metric.labels) or metric.name.startswith(
             ("workqueue", "leader")

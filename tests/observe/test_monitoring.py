@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from dovetail.observe.metric_table import METRICS, Kind
+from dovetail.observe.metric_table import METRICS, MetricKind
 
 MONITORING = Path(__file__).parents[2] / "deploy" / "monitoring"
 RULES = [
@@ -22,7 +22,7 @@ SERIES = {
     for metric in METRICS.values()
     for name in (
         [f"{metric.name}_{end}" for end in ("bucket", "sum", "count")]
-        if metric.kind is Kind.HISTOGRAM
+        if metric.kind is MetricKind.HISTOGRAM
         else [metric.name]
     )
 }
@@ -48,7 +48,7 @@ def test_every_metric_in_a_query_is_declared_with_its_labels(query):
 @pytest.mark.parametrize("query", QUERIES)
 def test_counters_are_asked_for_their_growth_and_brackets_match(query):
     for name, _ in named(query):
-        if SERIES[name].kind is not Kind.GAUGE:
+        if SERIES[name].kind is not MetricKind.GAUGE:
             assert re.search(rf"(rate|increase)\({name}[^)]*\[", query)
     assert all(query.count(opening) == query.count(closing) for opening, closing in ("()", "{}", "[]"))
 

@@ -5,13 +5,13 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from dovetail.core.scheduling.solve import solve as fast_solve
-from dovetail.core.scheduling.sweep import sweep as fast_sweep
-from dovetail.model.wire import Key
+from dovetail.core.scheduling.removal_simulation import simulate_removals as fast_sweep
+from dovetail.core.scheduling.solver import solve as fast_solve
+from dovetail.model.kube_object import Key
 from properties.shrinking import shrink
 from reference.clusters import Case, random_cluster
 from reference.solver import DraftAnswer, solve
-from reference.sweep import SweepAnswer, sweep
+from reference.sweep import SweepAnswer, removal_simulation
 
 CASES = int(os.environ.get("DOVETAIL_AGREEMENT", "2000"))
 CHUNKS = 20
@@ -50,7 +50,7 @@ def by_solver(case: Case) -> Outcome:
 
 
 def sweep_by_reference(case: Case) -> dict[str, SweepAnswer]:
-    return sweep(case.snapshot, case.pools)
+    return removal_simulation(case.snapshot, case.pools)
 
 
 def sweep_by_solver(case: Case) -> dict[str, SweepAnswer]:
@@ -64,8 +64,8 @@ def _draft(draft) -> DraftAnswer:
     return DraftAnswer(draft.pool_name, tuple(draft.pod_keys), draft.requirements, frozenset(draft.type_names))
 
 
-def _outcome(rooms: dict[Key, str], drafts: tuple[DraftAnswer, ...], refused: frozenset[Key]) -> Outcome:
-    places = [*((key, f"room {name}") for key, name in rooms.items()), *((key, "refused") for key in refused)]
+def _outcome(existing_nodes: dict[Key, str], drafts: tuple[DraftAnswer, ...], refused: frozenset[Key]) -> Outcome:
+    places = [*((key, f"room {name}") for key, name in existing_nodes.items()), *((key, "refused") for key in refused)]
     places += [(key, f"draft {number} of {draft.pool}") for number, draft in enumerate(drafts) for key in draft.pods]
     assert len(places) == len(dict(places)), f"a pod is placed twice: {sorted(places)}"
     return Outcome(dict(places), drafts)

@@ -11,32 +11,32 @@ from contextlib import contextmanager
 
 import msgspec
 
-from dovetail.controllers.context import Context
-from dovetail.controllers.executor import Executor
-from dovetail.controllers.interruption import Interruptions
-from dovetail.controllers.nodepools import NodePools
-from dovetail.controllers.state import ClusterState
-from dovetail.core.disruption.ahead import plan_beside
+from dovetail.controllers.cluster_state import ClusterState
+from dovetail.controllers.context import ControllerContext
+from dovetail.controllers.disruption_queue import DisruptionQueue
+from dovetail.controllers.interruption import InterruptionController
+from dovetail.controllers.nodepools import NodePoolController
+from dovetail.core.disruption.candidate_cache import CandidateCache
 from dovetail.core.disruption.command import cheapest
-from dovetail.core.disruption.context import Context as Pass
-from dovetail.core.disruption.facts import FactBook
+from dovetail.core.disruption.in_flight import plan_beside
 from dovetail.core.disruption.methods.single_node import SingleNode
+from dovetail.core.disruption.next_wakeup import NextWakeups, next_turn
+from dovetail.core.disruption.pass_context import PassContext as Pass
 from dovetail.core.disruption.planner import plan_pass
-from dovetail.core.disruption.simulations import Simulations
-from dovetail.core.disruption.turning import Turns, next_turn
+from dovetail.core.disruption.simulation_cache import SimulationCache
 from dovetail.core.disruption.validation import VALIDATED, revalidate
-from dovetail.core.lifecycle.pools import count
+from dovetail.core.lifecycle.nodepool_status import count
 from dovetail.core.provisioning.plan import plan_provisioning
-from dovetail.core.scheduling import market
-from dovetail.core.scheduling.limits import limit_usage
-from dovetail.core.scheduling.register import Register
+from dovetail.core.scheduling import instance_type_table
+from dovetail.core.scheduling.nodepool_limits import limit_usage
+from dovetail.core.scheduling.pod_index import PodIndex
 from dovetail.core.scheduling.removal import Bounds
-from dovetail.dashboard.tiles import Tiles
+from dovetail.dashboard.node_summary import NodeSummaries
 from dovetail.manifest.codec import encode_hook
 from dovetail.model.conditions import without
+from dovetail.model.identity_cache import IdentityCache
 from dovetail.model.kinds import CONFIG_MAP
 from dovetail.model.nodeclaim import CONSOLIDATABLE
-from dovetail.model.recent import Recent
 from dovetail.model.refusal import Refusal
 from dovetail.ports.cluster import Listing
 from dovetail.settings import Settings
@@ -62,13 +62,13 @@ class Kept:
 
     def __init__(self, inputs):
         self.state = ClusterState(Lists(inputs), inputs.well_known)
-        context = Context(
+        context = ControllerContext(
             cluster=None, cloud=None, clock=None, recorder=None, state=self.state, settings=Settings(), seen=False
         )
-        self.nodepools, self.executor = NodePools(context), Executor(context)
-        self.interruptions = Interruptions(context)
-        self.simulations, self.book, self.turns = Simulations(), FactBook(), Turns()
-        self.register, self.tiles = Register(), Tiles()
+        self.nodepools, self.executor = NodePoolController(context), DisruptionQueue(context)
+        self.interruptions = InterruptionController(context)
+        self.simulations, self.book, self.turns = SimulationCache(), CandidateCache(), NextWakeups()
+        self.register, self.tiles = PodIndex(), NodeSummaries()
         self._log = []
 
     def informer(self, kind):
@@ -114,15 +114,15 @@ async def fresh(inputs):
 @contextmanager
 def empty_memos():
     """Work with empty module-level memos, and put the full ones back afterwards."""
-    recents = {id(each): each for each in _module_level(Recent)}.values()
-    kept, opened = [(each, each._kept) for each in recents], market._OPENED
+    recents = {id(each): each for each in _module_level(IdentityCache)}.values()
+    kept, opened = [(each, each._kept) for each in recents], instance_type_table._OPENED
     for each in recents:
         each._kept = deque(maxlen=64)
-    market._OPENED = deque(maxlen=64)
+    instance_type_table._OPENED = deque(maxlen=64)
     try:
         yield
     finally:
-        market._OPENED = opened
+        instance_type_table._OPENED = opened
         for each, known in kept:
             each._kept = known
 
@@ -151,22 +151,28 @@ def commanded(command):
 
 def as_candidate(candidate):
     facts = (candidate.price, candidate.cost, candidate.weight, candidate.order, candidate.capacity_type)
-    pods = [str(pod.key) for pod in candidate.moving]
+    pods = [str(pod.key) for pod in candidate.pods_to_reschedule]
     kind = candidate.instance_type.name if candidate.instance_type is not None else None
     return candidate.name, candidate.pool.spec, facts, pods, kind
 
 
-def removals(sweep):
+def removals(removal_simulation):
     """What would come of the removal of each node, and of each with the next one."""
     found = {}
-    for row in sweep.rows:
-        one = sweep.remove(row)
+    for row in removal_simulation.rows:
+        one = removal_simulation.remove(row)
         draft = drafted(one.draft) if one.draft is not None else None
-        found[sweep.name(row)] = one.kind, one.price, one.blocker and str(one.blocker.key), draft, one.limits
-    for pair in zip(sweep.rows, sweep.rows[1:], strict=False):
-        both = sweep.remove_together(pair, Bounds())
+        found[removal_simulation.name(row)] = (
+            one.kind,
+            one.price,
+            one.blocker and str(one.blocker.key),
+            draft,
+            one.limits,
+        )
+    for pair in zip(removal_simulation.rows, removal_simulation.rows[1:], strict=False):
+        both = removal_simulation.remove_together(pair, Bounds())
         blocker = both.blocker and str(both.blocker.key)
-        found[tuple(map(sweep.name, pair))] = blocker, list(map(drafted, both.drafts)), both.limits
+        found[tuple(map(removal_simulation.name, pair))] = blocker, list(map(drafted, both.drafts)), both.limits
     return found
 
 
@@ -186,7 +192,8 @@ def disruption_of(kept, snapshot, inputs, earlier):
     answer = {
         "commands": commands,
         "removals": {
-            consolidating: removals(look.sweep(consolidating=consolidating)) for consolidating in (True, False)
+            consolidating: removals(look.removal_simulation(consolidating=consolidating))
+            for consolidating in (True, False)
         },
         "refused": {name: sorted(map(plain, said)) for name, said in plan.refusals_by_method.items()},
         "allowances": {key: (each.limit, each.disrupting, each.fault) for key, each in plan.allowances.items()},
@@ -232,8 +239,8 @@ def state_of(kept, snapshot):
     }
 
 
-def _counted(tally):
-    return {name: amount.nano for name, amount in sorted(tally.resources.items())}, tally.nodes
+def _counted(topology_counts):
+    return {name: amount.nano for name, amount in sorted(topology_counts.resources.items())}, topology_counts.nodes
 
 
 def counted_anew(snapshot):

@@ -12,7 +12,13 @@ from random import Random
 
 from msgspec import structs
 
-from dovetail.core.disruption.context import Gates
+from dovetail.core.disruption.pass_context import Gates
+from dovetail.model.cluster_objects import (
+    Namespace,
+    PodDisruptionBudget,
+    PodDisruptionBudgetSpec,
+    PodDisruptionBudgetStatus,
+)
 from dovetail.model.duration import Delay, Duration
 from dovetail.model.kinds import (
     CSI_NODE,
@@ -27,19 +33,13 @@ from dovetail.model.kinds import (
     POD_DISRUPTION_BUDGET,
     STORAGE_CLASS,
 )
+from dovetail.model.kube_object import Condition, LabelSelector, ObjectMeta
 from dovetail.model.labels import HOSTNAME
 from dovetail.model.nodeclaim import DRIFTED, INITIALIZED, LAUNCHED, REGISTERED
 from dovetail.model.nodepool import Disruption
 from dovetail.model.snapshot import Snapshot
 from dovetail.model.storage import CSINode, CSINodeAllocatable, CSINodeDriver, CSINodeSpec
-from dovetail.model.wire import Condition, LabelSelector, ObjectMeta
-from dovetail.model.workload import (
-    Namespace,
-    PodDisruptionBudget,
-    PodDisruptionBudgetSpec,
-    PodDisruptionBudgetStatus,
-)
-from dovetail.ports.cluster import Change
+from dovetail.ports.cluster import WatchEvent
 from reference.chance.catalog import some_pools, some_types
 from reference.chance.dice import APPS, KNOWN, NAMESPACES, throw
 from reference.chance.disks import CLAIMS, some_storage
@@ -205,7 +205,7 @@ class Inputs:
         self.objects[kind.name][value.key] = value
         self.kinds[kind.name] = kind
         self.births.append((value, repr(value)))
-        self.events.append((kind, Change("MODIFIED", str(self.version), value)))
+        self.events.append((kind, WatchEvent("MODIFIED", str(self.version), value)))
         return value
 
     def drop(self, kind, value):
@@ -213,7 +213,7 @@ class Inputs:
         self.version += 1
         del self.objects[kind.name][value.key]
         last = edited(value, "metadata.resource_version", str(self.version))
-        self.events.append((kind, Change("DELETED", str(self.version), last)))
+        self.events.append((kind, WatchEvent("DELETED", str(self.version), last)))
 
     def spoil(self, kind, unreadable):
         """An object turns into one that cannot be read."""
@@ -222,7 +222,7 @@ class Inputs:
         unreadable = structs.replace(unreadable, metadata=metadata)
         self.objects[kind.name].pop(unreadable.key)
         self.unreadable[kind.name][unreadable.key] = unreadable
-        self.events.append((kind, Change("MODIFIED", str(self.version), unreadable)))
+        self.events.append((kind, WatchEvent("MODIFIED", str(self.version), unreadable)))
 
     def all(self, kind):
         """The objects of a kind, by key."""

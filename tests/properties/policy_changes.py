@@ -19,13 +19,13 @@ from dovetail.model.kinds import (
     STORAGE_CLASS,
     VOLUME_ATTACHMENT,
 )
+from dovetail.model.kube_object import Condition, LabelSelector, ObjectMeta
 from dovetail.model.labels import ZONE
 from dovetail.model.nodepool import ActionControls
 from dovetail.model.pause import PAUSE
 from dovetail.model.pod import ClaimVolume, NodeSelector, NodeSelectorTerm, Volume
 from dovetail.model.storage import VolumeAttachment, VolumeAttachmentSpec, VolumeNodeAffinity
 from dovetail.model.taints import Toleration
-from dovetail.model.wire import Condition, LabelSelector, ObjectMeta
 from properties.inputs import SPANS, budget, change, csi_node, edited, renamed
 from reference.chance.catalog import TAINTS, amounts, expression, requirement
 from reference.chance.dice import APPS, DRIVER, RACK, TEAM, ZONES, throw

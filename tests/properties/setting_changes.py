@@ -4,6 +4,7 @@ import copy
 from dataclasses import replace
 from datetime import timedelta
 
+from dovetail.model.cluster_objects import ConfigMap
 from dovetail.model.kinds import (
     CONFIG_MAP,
     DAEMON_SET,
@@ -13,10 +14,9 @@ from dovetail.model.kinds import (
     POD,
     POD_DISRUPTION_BUDGET,
 )
+from dovetail.model.kube_object import Fault, ObjectMeta, UnreadableObject
 from dovetail.model.pause import PAUSE, SWITCH
 from dovetail.model.reason import Reason
-from dovetail.model.wire import Fault, ObjectMeta, Unreadable
-from dovetail.model.workload import ConfigMap
 from properties.inputs import change
 
 # -- what cannot be read, settings and time
@@ -32,7 +32,9 @@ def spoil(inputs):
     value = inputs.any(kind)
     if value is not None:
         faults = (Fault("spec.broken", "cannot be read"),)
-        inputs.spoil(kind, Unreadable(metadata=value.metadata, faults=faults, partial=value, lost=("spec.broken",)))
+        inputs.spoil(
+            kind, UnreadableObject(metadata=value.metadata, faults=faults, partial=value, lost=("spec.broken",))
+        )
     return value is not None
 
 

@@ -7,10 +7,10 @@ import msgspec
 import pytest
 
 from builders import claim, node, pod, snapshot
-from dovetail.core.scheduling.daemons import read_daemons
-from dovetail.core.scheduling.register import Register
+from dovetail.core.scheduling.daemon_overhead import read_daemons
+from dovetail.core.scheduling.pod_index import PodIndex
 from dovetail.core.scheduling.removal import Bounds
-from dovetail.core.scheduling.sweep import Sweep
+from dovetail.core.scheduling.removal_simulation import RemovalSimulation
 from dovetail.model.labels import INITIALIZED, REGISTERED
 from dovetail.model.quantity import Quantity
 from dovetail.model.snapshot import ClusterNode
@@ -21,19 +21,24 @@ def described(drafts):
     return [(each.pool_name, sorted(each.type_names), [pod.key for pod in each.pods]) for each in drafts]
 
 
-def answers(sweep):
+def answers(removal_simulation):
     """Everything the sweep says, as plain values."""
     one = {}
-    for row in sweep.rows:
-        found = sweep.remove(row)
+    for row in removal_simulation.rows:
+        found = removal_simulation.remove(row)
         blocker = found.blocker.key if found.blocker is not None else None
-        one[sweep.name(row)] = found.kind, found.price, blocker, described([found.draft] if found.draft else [])
-    pairs = list(zip(sweep.rows, sweep.rows[1:], strict=False))
+        one[removal_simulation.name(row)] = (
+            found.kind,
+            found.price,
+            blocker,
+            described([found.draft] if found.draft else []),
+        )
+    pairs = list(zip(removal_simulation.rows, removal_simulation.rows[1:], strict=False))
     for bounds in (Bounds(), Bounds(below=0.5, most_drafts=1)):
         for pair in pairs:
-            together = sweep.remove_together(pair, bounds)
+            together = removal_simulation.remove_together(pair, bounds)
             blocker = together.blocker.key if together.blocker is not None else None
-            one[tuple(map(sweep.name, pair)), bounds] = blocker, described(together.drafts)
+            one[tuple(map(removal_simulation.name, pair)), bounds] = blocker, described(together.drafts)
     return one
 
 
@@ -62,10 +67,10 @@ def with_one_pod_changed(snapshot, rng, number):
     kind = rng.choice(("gone", "twin", "twin", "ended", "leaving", "resized", "resized"))
     pods = list(node.pods)
     if kind == "twin" and everywhere:
-        twin = rng.choice(everywhere)
-        meta = msgspec.structs.replace(twin.metadata, name=f"twin-{number}", uid=f"twin-{number}")
-        spec = msgspec.structs.replace(twin.spec, node_name=node.name)
-        pods.append(msgspec.structs.replace(twin, metadata=meta, spec=spec))
+        equivalent = rng.choice(everywhere)
+        meta = msgspec.structs.replace(equivalent.metadata, name=f"twin-{number}", uid=f"twin-{number}")
+        spec = msgspec.structs.replace(equivalent.spec, node_name=node.name)
+        pods.append(msgspec.structs.replace(equivalent, metadata=meta, spec=spec))
     elif pods:
         chosen = pods.pop(rng.randrange(len(pods)))
         if kind == "ended":
@@ -86,24 +91,24 @@ def test_a_sweep_that_followed_answers_like_a_new_one(chunk):
     for seed in range(chunk * 100, chunk * 100 + 100):
         case, rng = random_cluster(seed), random.Random(seed)  # noqa: S311 - not for secrets
         snapshot = replace(case.snapshot, unbound_pods=())
-        sweep = Sweep(snapshot, case.pools)
+        removal_simulation = RemovalSimulation(snapshot, case.pools)
         closed = set()
         for number in range(4):
             if not snapshot.nodes:
                 break
-            answers(sweep)
+            answers(removal_simulation)
             before = snapshot
             snapshot, node = with_one_pod_changed(snapshot, rng, number)
             if read_daemons(before) != read_daemons(snapshot):
-                break  # other daemons on every node: `Simulations` makes a new sweep
-            rows = {sweep.name(row): row for row in range(len(sweep._base.rooms))}
+                break  # other daemons on every node: `SimulationCache` makes a new sweep
+            rows = {removal_simulation.name(row): row for row in range(len(removal_simulation._base.existing_nodes))}
             if node.name not in rows:
                 break
             closed ^= {node.name} if rng.random() < 0.2 else set()
-            if not sweep.follow(rows[node.name], node, closed=node.name in closed):
+            if not removal_simulation.follow(rows[node.name], node, closed=node.name in closed):
                 break
-            fresh = Sweep(snapshot, case.pools, closed=closed)
-            assert answers(sweep) == answers(fresh), f"seed {seed}, change {number}"
+            fresh = RemovalSimulation(snapshot, case.pools, closed=closed)
+            assert answers(removal_simulation) == answers(fresh), f"seed {seed}, change {number}"
             followed += 1
     assert followed > 200
 
@@ -120,32 +125,37 @@ def test_a_sweep_that_parted_with_nodes_answers_like_a_new_one(chunk):
     for seed in range(chunk * 150, chunk * 150 + 150):
         case, rng = random_cluster(seed), random.Random(seed)  # noqa: S311 - not for secrets
         snapshot = replace(case.snapshot, unbound_pods=())
-        sweep = Sweep(snapshot, case.pools)
+        removal_simulation = RemovalSimulation(snapshot, case.pools)
         closed = set()
         for number in range(4):
             if len(snapshot.nodes) < 2:
                 break
             if rng.random() < 0.8:
-                answers(sweep)  # now and then nobody has asked
+                answers(removal_simulation)  # now and then nobody has asked
             before = snapshot
             if rng.random() < 0.6:
                 snapshot, node = without(snapshot, rng.randrange(len(snapshot.nodes)))
-                if node.name not in sweep._base.rooms.row_by_name or not sweep.part_with(sweep.row(node.name)):
+                if (
+                    node.name not in removal_simulation._base.existing_nodes.row_by_name
+                    or not removal_simulation.remove_node(removal_simulation.row(node.name))
+                ):
                     break
                 if read_daemons(before) != read_daemons(snapshot):
                     break
                 closed -= {node.name}
                 parted += 1
-                spread += bool(sweep._rulebook.spreads)
+                spread += bool(removal_simulation._topology.spreads)
             else:
                 snapshot, node = with_one_pod_changed(snapshot, rng, number)
                 closed ^= {node.name} if rng.random() < 0.2 else set()
-                known = sweep._base.rooms.row_by_name.get(node.name)
+                known = removal_simulation._base.existing_nodes.row_by_name.get(node.name)
                 if read_daemons(before) != read_daemons(snapshot):
                     break
-                if known is None or not sweep.follow(known, node, closed=node.name in closed):
+                if known is None or not removal_simulation.follow(known, node, closed=node.name in closed):
                     break
-            assert answers(sweep) == answers(Sweep(snapshot, case.pools, closed=closed)), f"seed {seed}, {number}"
+            assert answers(removal_simulation) == answers(RemovalSimulation(snapshot, case.pools, closed=closed)), (
+                f"seed {seed}, {number}"
+            )
     assert parted > 100
     assert spread > 15
 
@@ -173,8 +183,8 @@ def test_sweeps_that_share_a_register_answer_like_those_that_do_not():
     followed = 0
     for seed in range(150):
         case, rng = random_cluster(seed), random.Random(seed)  # noqa: S311 - not for secrets
-        snapshot, register = replace(case.snapshot, unbound_pods=()), Register()
-        elder = Sweep(snapshot, case.pools, register=register)
+        snapshot, register = replace(case.snapshot, unbound_pods=()), PodIndex()
+        elder = RemovalSimulation(snapshot, case.pools, register=register)
         old = snapshot
         for number in range(3):
             if not snapshot.nodes:
@@ -182,15 +192,15 @@ def test_sweeps_that_share_a_register_answer_like_those_that_do_not():
             snapshot, _ = with_one_pod_changed(snapshot, rng, number)
             if rng.random() < 0.5:
                 snapshot = asking_for_more(snapshot, rng, number)
-            shared = Sweep(snapshot, case.pools, register=register)
-            assert answers(shared) == answers(Sweep(snapshot, case.pools)), f"seed {seed}, {number}"
+            shared = RemovalSimulation(snapshot, case.pools, register=register)
+            assert answers(shared) == answers(RemovalSimulation(snapshot, case.pools)), f"seed {seed}, {number}"
         if old.nodes:
             before = old
             old, node = with_one_pod_changed(old, rng, 9)
-            row = elder._base.rooms.row_by_name.get(node.name)
+            row = elder._base.existing_nodes.row_by_name.get(node.name)
             followable = row is not None and read_daemons(before) == read_daemons(old)
             if followable and elder.follow(row, node, closed=False):
-                assert answers(elder) == answers(Sweep(old, case.pools)), f"seed {seed}"
+                assert answers(elder) == answers(RemovalSimulation(old, case.pools)), f"seed {seed}"
                 followed += 1
     assert followed > 30
 
@@ -210,8 +220,8 @@ def test_answers_that_come_back_with_the_twin_of_a_pod_are_those_of_a_new_sweep(
     for seed in range(200):
         case, rng = random_cluster(seed), random.Random(seed)  # noqa: S311 - not for secrets
         snapshot = replace(case.snapshot, unbound_pods=())
-        sweep = Sweep(snapshot, case.pools)
-        rows = {sweep.name(row): row for row in range(len(sweep._base.rooms))}
+        removal_simulation = RemovalSimulation(snapshot, case.pools)
+        rows = {removal_simulation.name(row): row for row in range(len(removal_simulation._base.existing_nodes))}
         places = [place for place, node in enumerate(snapshot.nodes) if node.name in rows and node.pods]
         if not places:
             continue
@@ -224,12 +234,14 @@ def test_answers_that_come_back_with_the_twin_of_a_pod_are_those_of_a_new_sweep(
             steps.append((between, left))
         steps.append((place, [*others, renamed(chosen, "twin")] if rng.random() < 0.5 else others[1:]))
         for at, pods in steps:
-            answers(sweep)
+            answers(removal_simulation)
             before = snapshot
             snapshot, node = with_pods(snapshot, at, pods)
-            if read_daemons(before) != read_daemons(snapshot) or not sweep.follow(rows[node.name], node, closed=False):
+            if read_daemons(before) != read_daemons(snapshot) or not removal_simulation.follow(
+                rows[node.name], node, closed=False
+            ):
                 break
-            assert answers(sweep) == answers(Sweep(snapshot, case.pools)), f"seed {seed}"
+            assert answers(removal_simulation) == answers(RemovalSimulation(snapshot, case.pools)), f"seed {seed}"
             compared += 1
     assert compared > 50
 
@@ -245,10 +257,10 @@ def test_a_pod_that_loses_its_last_other_room_is_named_if_it_comes_first():
     a = ClusterNode(node("a", labels=ready), claim("a"), tuple(there[:2]))
     b = ClusterNode(node("b", cpu="2", labels=ready), claim("b"), tuple(there[2:]))
     full = replace(b, pods=(there[2], pod("one-more", "1", on="b", spec=urgent)))
-    sweep = Sweep(snapshot(nodes=[a, b]), [])
-    assert sweep.remove(sweep.row("a")).blocker.key.name == "large"
-    assert sweep.follow(sweep.row("b"), full, closed=False)
-    assert sweep.remove(sweep.row("a")).blocker.key.name == "first"
+    removal_simulation = RemovalSimulation(snapshot(nodes=[a, b]), [])
+    assert removal_simulation.remove(removal_simulation.row("a")).blocker.key.name == "large"
+    assert removal_simulation.follow(removal_simulation.row("b"), full, closed=False)
+    assert removal_simulation.remove(removal_simulation.row("a")).blocker.key.name == "first"
 
 
 def worker(name, *pods, cpu="4"):
@@ -258,13 +270,13 @@ def worker(name, *pods, cpu="4"):
 
 def test_pods_of_a_new_kind_are_followed_and_so_is_the_last_of_a_kind_that_goes():
     a, b = worker("a", pod("one", "1", on="a")), worker("b", pod("two", "2", on="b"))
-    sweep = Sweep(snapshot(nodes=[a, b]), [])
-    assert sweep.remove(sweep.row("a")).kind == "delete"
+    removal_simulation = RemovalSimulation(snapshot(nodes=[a, b]), [])
+    assert removal_simulation.remove(removal_simulation.row("a")).kind == "delete"
     grown = replace(a, pods=(pod("one", "3", on="a"),))
-    assert sweep.follow(sweep.row("a"), grown, closed=False)
-    assert sweep.remove(sweep.row("a")).blocker.key.name == "one"
-    assert sweep.follow(sweep.row("b"), replace(b, pods=()), closed=False)
-    assert sweep.remove(sweep.row("a")).kind == "delete"
+    assert removal_simulation.follow(removal_simulation.row("a"), grown, closed=False)
+    assert removal_simulation.remove(removal_simulation.row("a")).blocker.key.name == "one"
+    assert removal_simulation.follow(removal_simulation.row("b"), replace(b, pods=()), closed=False)
+    assert removal_simulation.remove(removal_simulation.row("a")).kind == "delete"
 
 
 def test_when_the_last_goes_that_kept_others_away_it_begins_anew():
@@ -277,22 +289,22 @@ def test_when_the_last_goes_that_kept_others_away_it_begins_anew():
     }
     shy = pod("shy", "1", on="a", spec={"affinity": away})
     web = pod("web", "1", on="b", metadata={"labels": {"app": "web"}})
-    sweep = Sweep(snapshot(nodes=[worker("a", shy), worker("b", web)]), [])
-    assert not sweep.follow(sweep.row("a"), worker("a"), closed=False)
+    removal_simulation = RemovalSimulation(snapshot(nodes=[worker("a", shy), worker("b", web)]), [])
+    assert not removal_simulation.follow(removal_simulation.row("a"), worker("a"), closed=False)
 
 
 def test_an_answer_whose_pods_passed_a_room_by_or_are_in_it_survives_what_cannot_move_them():
     """Who is in a room stays if others leave it; who went elsewhere does if others come."""
     here, there = worker("a", pod("small", "1", on="a")), worker("b", pod("other", "1", on="b"))
     last = worker("c", pod("third", "1", on="c"))
-    sweep = Sweep(snapshot(nodes=[here, there, last]), [])
-    sweep.remove(sweep.row("a"))  # "small" would go to b, the first that has room
-    kept = sweep._answers[sweep.row("a")]
-    assert sweep.follow(sweep.row("b"), worker("b"), closed=False)
-    assert sweep._answers.get(sweep.row("a")) is kept
+    removal_simulation = RemovalSimulation(snapshot(nodes=[here, there, last]), [])
+    removal_simulation.remove(removal_simulation.row("a"))  # "small" would go to b, the first that has room
+    kept = removal_simulation._answers[removal_simulation.row("a")]
+    assert removal_simulation.follow(removal_simulation.row("b"), worker("b"), closed=False)
+    assert removal_simulation._answers.get(removal_simulation.row("a")) is kept
     crowded = worker("c", pod("third", "1", on="c"), pod("fourth", "1", on="c"))
-    assert sweep.follow(sweep.row("c"), crowded, closed=False)
-    assert sweep._answers.get(sweep.row("a")) is kept
+    assert removal_simulation.follow(removal_simulation.row("c"), crowded, closed=False)
+    assert removal_simulation._answers.get(removal_simulation.row("a")) is kept
     full = worker("b", pod("other", "4", on="b"))
-    assert sweep.follow(sweep.row("b"), full, closed=False)
-    assert sweep._answers.get(sweep.row("a")) is None
+    assert removal_simulation.follow(removal_simulation.row("b"), full, closed=False)
+    assert removal_simulation._answers.get(removal_simulation.row("a")) is None

@@ -7,15 +7,15 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from dovetail.core.disruption.context import Gates
+from dovetail.core.disruption.pass_context import Gates
 from dovetail.core.disruption.planner import Planner
 from dovetail.model.budget import BudgetSpec
 from dovetail.model.duration import Delay
+from dovetail.model.kube_object import Condition
 from dovetail.model.labels import DO_NOT_DISRUPT
 from dovetail.model.nodeclaim import DRIFTED, INITIALIZED, LAUNCHED, REGISTERED
 from dovetail.model.nodepool import Disruption
 from dovetail.model.quantity import Quantity
-from dovetail.model.wire import Condition
 from reference.clusters import random_cluster
 
 POLICIES = ("WhenEmptyOrUnderutilized", "WhenEmptyOrUnderutilized", "WhenEmpty", "Balanced")
@@ -88,8 +88,8 @@ class Story:
     def comes(self):
         source, place = self._node(inhabited=True), self._node()
         if source is not None:
-            twin = self._bound(self.rng.choice(self.now.nodes[source].pods), place)
-            self._put(place, (*self.now.nodes[place].pods, twin))
+            equivalent = self._bound(self.rng.choice(self.now.nodes[source].pods), place)
+            self._put(place, (*self.now.nodes[place].pods, equivalent))
 
     def leaves(self):
         place = self._node(inhabited=True)
@@ -141,11 +141,11 @@ class Story:
         if place is not None:
             node = self.now.nodes[place]
             name = f"{node.name}-{self.number}"
-            twin = structs.replace(node.node, metadata=structs.replace(node.node.metadata, name=name, uid=name))
+            equivalent = structs.replace(node.node, metadata=structs.replace(node.node.metadata, name=name, uid=name))
             claim = node.claim and structs.replace(
                 node.claim, metadata=structs.replace(node.claim.metadata, name=name, uid=name)
             )
-            self.now = replace(self.now, nodes=(*self.now.nodes, replace(node, node=twin, claim=claim, pods=())))
+            self.now = replace(self.now, nodes=(*self.now.nodes, replace(node, node=equivalent, claim=claim, pods=())))
 
     def node_goes(self):
         place = self._node()

@@ -7,11 +7,11 @@ import pytest
 
 from dovetail.manifest.codec import from_plain, to_plain
 from dovetail.model import kinds
+from dovetail.model.kube_object import Key, UnreadableObject
 from dovetail.model.labels import NODEPOOL
-from dovetail.model.wire import Key, Unreadable
 from dovetail.ports.cluster import Patch
-from dovetail.sim.kinds import resource_of
-from dovetail.sim.loop import run
+from dovetail.sim.kubernetes.kinds import resource_of
+from dovetail.sim.virtual_loop import run
 from dovetail.sim.world import World, WorldOptions
 from dovetail.wiring.embedded import admit
 from poison import ABSENT, PoisonedLife, keeping_identity, replaced, some_mutation
@@ -216,7 +216,7 @@ def struck(kind, mutate, *, restart=False):
         example = to_plain(kind, stored(life, kind, key).value(kind))
         words, mutation = mutate(example)
         read = from_plain(kind, mutation(example))
-        bad = isinstance(read, Unreadable)
+        bad = isinstance(read, UnreadableObject)
         if kind is kinds.DAEMON_SET and not bad:
             return words, bad  # what its pods ask for may leave no node for anybody, and rightly so
         if bad and kind in (kinds.POD, kinds.VOLUME_ATTACHMENT) and not read.knows("spec.nodeName"):

@@ -5,8 +5,8 @@ from typer.testing import CliRunner
 
 from dovetail.cli import torture as command
 from dovetail.cli.app import app
-from dovetail.controllers import garbage
-from dovetail.sim.faults.script import draw_story
+from dovetail.controllers import garbage_collection
+from dovetail.sim.torture.fault_generator import draw_story
 
 
 @pytest.mark.parametrize("seed", [13, 35, 37, 43, 78, 83, 110, 201])
@@ -26,9 +26,9 @@ def test_a_broken_invariant_is_told_with_a_short_story_that_breaks_it_again(monk
     async def gone(*_):
         return True
 
-    monkeypatch.setattr(garbage, "nothing_is_left", lambda *_: False)
-    monkeypatch.setattr(garbage, "lost_claims", lambda held: held.claims)
-    monkeypatch.setattr(garbage.GarbageCollection, "_is_gone", gone)
+    monkeypatch.setattr(garbage_collection, "nothing_is_left", lambda *_: False)
+    monkeypatch.setattr(garbage_collection, "lost_claims", lambda held: held.claims)
+    monkeypatch.setattr(garbage_collection.GarbageCollection, "_is_gone", gone)
     broken = command.tell(draw_story(4).only(["w0"]))
     told = command._short_story(broken)
     replay = told.partition("again: dovetail ")[2].split()

@@ -6,11 +6,11 @@ What every other story meets is found in stories drawn from a few seeds; for wha
 import pytest
 
 from dovetail.cli.torture import tell
-from dovetail.sim.faults.invariants import INVARIANTS
-from dovetail.sim.faults.scene import CLASS_REF, STARTING, draw_pool
-from dovetail.sim.faults.script import draw_story
-from dovetail.sim.faults.special_cases import deployment_with_volume
-from dovetail.sim.faults.story import Piece, Story
+from dovetail.sim.torture.cluster_generator import CLASS_REF, STARTING, draw_pool
+from dovetail.sim.torture.fault_generator import draw_story
+from dovetail.sim.torture.invariants import INVARIANTS
+from dovetail.sim.torture.special_cases import deployment_with_volume
+from dovetail.sim.torture.trial import Trial, TrialPiece
 from properties import torture_bugs as bugs
 from stories import budget, deployment
 
@@ -23,10 +23,10 @@ def told(*incidents, workloads=None, template=None, metadata=None, spec=None, **
     written = {"nodeClassRef": CLASS_REF, "requirements": REQUIREMENTS, "expireAfter": "Never", **(template or {})}
     free = {"consolidateAfter": "0s", "budgets": [{"nodes": "100%"}], **disruption}
     pool["spec"] = {"template": {"metadata": metadata or {}, "spec": written}, "disruption": free, **(spec or {})}
-    scene = [Piece("p0", 0, "NodePool", {"manifest": pool}, needed=True)]
-    scene.append(Piece("w0", 0, "Deployment", {"manifests": workloads or [deployment("app", 3, cpu="900m")]}))
-    happens = [Piece(f"f{n}", at, what, terms) for n, (at, what, terms) in enumerate(incidents)]
-    return (Story(0, (*scene, *happens), 1800.0),)
+    scene = [TrialPiece("p0", 0, "NodePool", {"manifest": pool}, needed=True)]
+    scene.append(TrialPiece("w0", 0, "Deployment", {"manifests": workloads or [deployment("app", 3, cpu="900m")]}))
+    happens = [TrialPiece(f"f{n}", at, what, terms) for n, (at, what, terms) in enumerate(incidents)]
+    return (Trial(0, (*scene, *happens), 1800.0),)
 
 
 def drawn(first):

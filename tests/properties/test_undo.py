@@ -2,31 +2,35 @@
 
 import pytest
 
-from dovetail.core.scheduling.sweep import Sweep
-from dovetail.core.scheduling.tally import SpreadTally
+from dovetail.core.scheduling.removal_simulation import RemovalSimulation
+from dovetail.core.scheduling.topology_counts import SpreadCounts
 from reference.clusters import random_cluster
 
 
-def state(sweep):
+def state(removal_simulation):
     """Everything a run may change, as plain values."""
-    board = sweep._board
-    tallies = {id(tally): tally for counted in board.rulebook.counted_by.values() for tally in counted}
+    solver_state = removal_simulation._solver_state
+    all_counts = {
+        id(topology_counts): topology_counts
+        for counted in solver_state.topology.counted_by.values()
+        for topology_counts in counted
+    }
     books = {
         number: (
-            dict(tally.counts),
-            dict(tally.bins) if isinstance(tally, SpreadTally) else None,
+            dict(topology_counts.counts),
+            dict(topology_counts.bins) if isinstance(topology_counts, SpreadCounts) else None,
         )
-        for number, tally in tallies.items()
+        for number, topology_counts in all_counts.items()
     }
     return (
         books,
-        dict(board.free),
-        dict(board.ports),
-        dict(board.attached),
-        dict(board.removed),
-        list(board.drafts),
-        [list(left) for left in board.base.free],
-        board.journal.mark(),
+        dict(solver_state.free),
+        dict(solver_state.ports),
+        dict(solver_state.attached),
+        dict(solver_state.removed),
+        list(solver_state.drafts),
+        [list(left) for left in solver_state.base.free],
+        solver_state.journal.mark(),
     )
 
 
@@ -35,10 +39,12 @@ def test_removing_a_node_and_putting_it_back_changes_nothing(chunk):
     removed = 0
     for seed in range(chunk * 50, chunk * 50 + 50):
         case = random_cluster(seed)
-        sweep = Sweep(case.snapshot, case.pools)
-        before = state(sweep)
-        first = [sweep.remove(row).kind for row in sweep.rows]
-        assert state(sweep) == before, f"seed {seed}"
-        assert [sweep.remove(row).kind for row in reversed(sweep.rows)][::-1] == first, f"seed {seed}"
+        removal_simulation = RemovalSimulation(case.snapshot, case.pools)
+        before = state(removal_simulation)
+        first = [removal_simulation.remove(row).kind for row in removal_simulation.rows]
+        assert state(removal_simulation) == before, f"seed {seed}"
+        assert [removal_simulation.remove(row).kind for row in reversed(removal_simulation.rows)][::-1] == first, (
+            f"seed {seed}"
+        )
         removed += len(first)
     assert removed > 50

@@ -12,10 +12,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from builders import nodepool
-from dovetail.core.disruption.windows import draw_calendar
-from dovetail.model.budget import Window
+from dovetail.core.explain.budget_calendar import draw_calendar
+from dovetail.model.budget import BudgetWindow
+from dovetail.model.cron import CronSchedule
 from dovetail.model.reason import Action
-from dovetail.model.schedule import Schedule
 
 FIRST = datetime.min.replace(tzinfo=UTC)
 LAST_MINUTE = (datetime.max.replace(tzinfo=UTC) - FIRST) // timedelta(minutes=1)
@@ -118,11 +118,11 @@ class Reference:
 @example(of([0], [0], [1], [3], None), 100 * 3600, LAST_MINUTE - 300 * 24 * 60, 0)
 @example(of(None, None, None, None, [6]), 60, 5_258_954_880, 0)
 def test_law_a_window_opens_and_closes_where_stepping_minute_by_minute_says(fields, seconds, minute, second):
-    schedule = Schedule.parse(fields.text)
+    schedule = CronSchedule.parse(fields.text)
     if schedule.never_fires:
         return
     duration, into = timedelta(seconds=seconds), timedelta(seconds=second)
-    window = Window(schedule, duration)
+    window = BudgetWindow(schedule, duration)
     now = FIRST + timedelta(minutes=minute) + into
     reference = Reference.of(fields, duration, minute, into)
     opened, closing, opening = window.open_at(now), window.closes_at(now), window.opens_at(now)
@@ -164,10 +164,10 @@ def test_law_a_window_of_days_closes_where_stepping_day_by_day_through_the_years
 ):
     """Firings at midnight and durations of whole days: the reference steps over ten years instead of weeks."""
     fields = Fields((frozenset({0}), frozenset({0}), days, months, weekdays))
-    if Schedule.parse(fields.text).never_fires:
+    if CronSchedule.parse(fields.text).never_fires:
         return
     fired = next((each for each in range(day, day - long, -1) if fields.fires(each * 1440)), None)
-    window, now = Window(Schedule.parse(fields.text), timedelta(days=long)), FIRST + timedelta(days=day)
+    window, now = BudgetWindow(CronSchedule.parse(fields.text), timedelta(days=long)), FIRST + timedelta(days=day)
     assert window.open_at(now) is (fired is not None)
     if fired is None:
         return
@@ -186,7 +186,7 @@ def test_law_a_window_of_days_closes_where_stepping_day_by_day_through_the_years
 @example(of(None, None, None, None, None), 60, LAST_MINUTE)
 @example(of([0], [0], None, None, None), 2_562_047 * 3600, 0)
 def test_law_a_calendar_of_hours_can_be_drawn_for_any_window_anywhere(fields, seconds, minute):
-    if Schedule.parse(fields.text).never_fires:
+    if CronSchedule.parse(fields.text).never_fires:
         return
     budget = {"nodes": "0", "schedule": fields.text, "duration": f"{seconds}s"}
     hour = minute // 60

@@ -1,8 +1,9 @@
 """Random changes of pods, nodes and NodeClaims. Each returns whether it found something to change."""
 
-from dovetail.core.lifecycle.hashing import HASH_VERSION
-from dovetail.model.command import RECORD_ANNOTATION, REPLACES_ANNOTATION, Record, write_record
+from dovetail.core.lifecycle.nodepool_hash import HASH_VERSION
+from dovetail.model.command import RECORD_ANNOTATION, REPLACES_ANNOTATION, CommandRecord, write_record
 from dovetail.model.kinds import NODE, NODE_CLAIM, POD
+from dovetail.model.kube_object import Condition, OwnerReference
 from dovetail.model.labels import (
     CAPACITY_TYPE,
     DO_NOT_DISRUPT,
@@ -18,7 +19,6 @@ from dovetail.model.pod import Container, PodStatus
 from dovetail.model.quantity import Quantity
 from dovetail.model.reason import Reason
 from dovetail.model.taints import Toleration
-from dovetail.model.wire import Condition, OwnerReference
 from properties.inputs import change, claim_of, edited, renamed, twin_node
 from reference.chance.catalog import TAINTS, amounts
 from reference.chance.dice import APPS, RACK, TEAM, ZONES
@@ -253,7 +253,7 @@ def remove_claim(inputs):
 @change("claim command")
 def command_claim(inputs):
     """A command is written on the claim, or taken back, or the claim is what a command launched."""
-    record = Record(
+    record = CommandRecord(
         id=inputs.rng.choice(("c1", "c2")), reason=Reason.DRIFTED, started_at=inputs.at, candidates=1, replacements=1
     )
     chosen = inputs.rng.choice(({RECORD_ANNOTATION: write_record(record)}, {REPLACES_ANNOTATION: "c1"}, {}))

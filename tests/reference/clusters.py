@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass, replace
 
-from dovetail.core.provisioning.eligibility import usable_pools
+from dovetail.core.provisioning.eligible_pods import usable_pools
+from dovetail.model.cluster_objects import DaemonSet
 from dovetail.model.labels import HOSTNAME
 from dovetail.model.nodepool import NodePool
 from dovetail.model.pod import Pod
 from dovetail.model.snapshot import ClusterNode, Snapshot
-from dovetail.model.workload import DaemonSet
 from reference.chance.catalog import some_pools, some_types
 from reference.chance.dice import KNOWN, NAMESPACES, Dice, throw
 from reference.chance.disks import CLAIMS, some_storage

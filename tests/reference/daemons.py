@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from msgspec import structs
 
 from dovetail.model.catalog import InstanceType
+from dovetail.model.cluster_objects import DaemonSet
+from dovetail.model.identity_cache import IdentityCache
 from dovetail.model.nodepool import NodePool
 from dovetail.model.pod import PodSpec
-from dovetail.model.recent import Recent
 from dovetail.model.requirements import Requirements
 from dovetail.model.snapshot import Snapshot
 from dovetail.model.taints import PREFER_NO_SCHEDULE, Taint, tolerates
-from dovetail.model.workload import DaemonSet
 from reference.affinity import narrowed, required_alternatives
 from reference.amounts import Amounts, at_least_zero, less, requested, requested_by, total
 from reference.run import Room, template_requirements
@@ -48,7 +48,9 @@ def spec_of(daemon_set: DaemonSet, snapshot: Snapshot) -> PodSpec:
     return structs.replace(newest.spec, affinity=template.affinity)
 
 
-_SPECS = Recent[Snapshot, list[PodSpec]](lambda snapshot: [spec_of(each, snapshot) for each in snapshot.daemon_sets])
+_SPECS = IdentityCache[Snapshot, list[PodSpec]](
+    lambda snapshot: [spec_of(each, snapshot) for each in snapshot.daemon_sets]
+)
 
 
 def still_needed(snapshot: Snapshot, room: Room) -> Amounts:

@@ -5,14 +5,14 @@ from dataclasses import replace
 
 import msgspec
 
+from dovetail.model.kube_object import Key
 from dovetail.model.nodepool import NodePool
 from dovetail.model.pod import Pod
 from dovetail.model.snapshot import ClusterNode, Snapshot
 from dovetail.model.taints import DISRUPTED_TAINT
-from dovetail.model.wire import Key
 from reference.rooms import room_accepts
 from reference.run import Room, Run, open_run
-from reference.wish import ladder
+from reference.wish import preference_levels
 
 
 def ends(
@@ -71,7 +71,7 @@ def _evict(rooms: Sequence[Room], left: dict[int, int], budgets: Mapping[Key, tu
 
 def _bind(run: Run, pod: Pod) -> bool:
     """The scheduler minds no preference."""
-    wish = [*ladder(pod, respect_preferences=True, soft_taints_exist=run.soft_taints_exist)][-1]
+    wish = [*preference_levels(pod, respect_preferences=True, soft_taints_exist=run.soft_taints_exist)][-1]
     room = next((room for room in run.rooms if room_accepts(run, room, wish)), None)
     if room is not None:
         room.placed.append(pod)

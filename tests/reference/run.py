@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from dovetail.model.catalog import InstanceType
+from dovetail.model.kube_object import Key
 from dovetail.model.labels import INITIALIZED, NODEPOOL, REGISTERED
 from dovetail.model.nodepool import NodePool
 from dovetail.model.pod import Pod
@@ -11,7 +12,6 @@ from dovetail.model.requirements import Requirements
 from dovetail.model.resources import Resources
 from dovetail.model.snapshot import ClusterNode, Snapshot
 from dovetail.model.taints import NO_SCHEDULE, PREFER_NO_SCHEDULE, Taint
-from dovetail.model.wire import Key
 
 CORDON = Taint("node.kubernetes.io/unschedulable", effect=NO_SCHEDULE)
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable
 
+from dovetail.model.kube_object import LabelSelector
 from dovetail.model.pod import Pod, PodAffinityTerm, TopologySpreadConstraint
 from dovetail.model.snapshot import Snapshot
-from dovetail.model.wire import LabelSelector
 
 
 def spread_selects(constraint: TopologySpreadConstraint, owner: Pod, other: Pod) -> bool:

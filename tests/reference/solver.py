@@ -5,18 +5,18 @@ of scheduling; each rule is in the module named after it, in the words of the pa
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from dovetail.model.kube_object import Key
 from dovetail.model.nodepool import NodePool
 from dovetail.model.pod import Pod
 from dovetail.model.requirements import Requirements
 from dovetail.model.resources import CPU, MEMORY
 from dovetail.model.snapshot import Snapshot
-from dovetail.model.wire import Key
 from reference.amounts import requested
 from reference.drafts import draft_with, empty_draft
 from reference.market import largest_capacity
 from reference.rooms import room_accepts
 from reference.run import Draft, Run, open_run
-from reference.wish import Wish, ladder
+from reference.wish import Wish, preference_levels
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def place(run: Run, pod: Pod, *, respect_preferences: bool) -> bool:
 
     What a run may not buy does not make a pod give up what it prefers: it has no place then.
     """
-    steps = [*ladder(pod, respect_preferences=respect_preferences, soft_taints_exist=run.soft_taints_exist)]
+    steps = [*preference_levels(pod, respect_preferences=respect_preferences, soft_taints_exist=run.soft_taints_exist)]
     for wish in steps:
         if _in_room(run, wish) or _in_draft(run, wish) or _in_new_draft(run, wish):
             return True

@@ -3,12 +3,12 @@
 from collections.abc import Iterable
 from itertools import product
 
+from dovetail.model.kube_object import Key
 from dovetail.model.labels import HOSTNAME
 from dovetail.model.pod import Pod, Volume
 from dovetail.model.requirement import Requirement
 from dovetail.model.requirements import Requirements
 from dovetail.model.storage import PersistentVolume, Storage, StorageClass
-from dovetail.model.wire import Key
 from reference.affinity import Expressions, read_term
 
 ANYWHERE: tuple[Expressions, ...] = ((),)

@@ -67,7 +67,7 @@ def required_far(pod: Pod) -> tuple[PodAffinityTerm, ...]:
     return affinity.required_during_scheduling_ignored_during_execution if affinity is not None else ()
 
 
-def ladder(pod: Pod, *, respect_preferences: bool, soft_taints_exist: bool) -> Iterator[Wish]:
+def preference_levels(pod: Pod, *, respect_preferences: bool, soft_taints_exist: bool) -> Iterator[Wish]:
     """Every step, from all preferences held to none."""
     wish = full_wish(pod) if respect_preferences else bare_wish(pod)
     yield wish

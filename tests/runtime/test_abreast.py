@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from dovetail.runtime.abreast import abreast
-from dovetail.sim.loop import run
+from dovetail.runtime.concurrency import for_each
+from dovetail.sim.virtual_loop import run
 
 
 def test_a_hundred_take_as_long_as_one_and_answers_keep_their_order():
@@ -14,7 +14,7 @@ def test_a_hundred_take_as_long_as_one_and_answers_keep_their_order():
             await asyncio.sleep(1 + (100 - number) / 1000)
             return 2 * number
 
-        answers = await abreast(double, range(100))
+        answers = await for_each(double, range(100))
         return answers, asyncio.get_running_loop().time()
 
     answers, took = run(story())
@@ -33,7 +33,7 @@ def test_one_that_fails_keeps_the_others_from_nothing_and_is_raised_in_the_end()
             done.append(number)
 
         with pytest.raises(LookupError, match="the second"):
-            await abreast(step, range(4))
+            await for_each(step, range(4))
         return done
 
     assert run(story()) == [0, 2, 3]
@@ -49,7 +49,7 @@ def test_whoever_is_cancelled_takes_all_of_them_along():
             finally:
                 ended.append(number)
 
-        task = asyncio.get_running_loop().create_task(abreast(step, range(3)))
+        task = asyncio.get_running_loop().create_task(for_each(step, range(3)))
         await asyncio.sleep(1)
         task.cancel()
         await asyncio.wait([task])

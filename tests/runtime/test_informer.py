@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 
 from builders import build
 from dovetail.model.kinds import NODE
-from dovetail.model.wire import Fault, Key, Unreadable
-from dovetail.ports.cluster import Change, Listing, Patch
+from dovetail.model.kube_object import Fault, Key, UnreadableObject
+from dovetail.ports.cluster import Listing, Patch, WatchEvent
 from dovetail.ports.errors import Gone, Unavailable
 from dovetail.runtime.informer import Informer
-from dovetail.sim.loop import run
+from dovetail.sim.virtual_loop import run
 from dovetail.sim.world import World, WorldOptions
 
 
@@ -192,10 +192,10 @@ def scripted(story, *listings):
 def test_an_event_that_is_late_does_not_overwrite_the_answer_to_a_later_write():
     async def story(cluster, informer):
         informer.observe(versioned("a", 7, x="new"))
-        cluster.said.put_nowait(Change("MODIFIED", "6", versioned("a", 6, x="old")))
+        cluster.said.put_nowait(WatchEvent("MODIFIED", "6", versioned("a", 6, x="old")))
         await asyncio.sleep(1)
         assert informer.items[Key("", "a")].metadata.labels == {"x": "new"}
-        cluster.said.put_nowait(Change("MODIFIED", "8", versioned("a", 8, x="newest")))
+        cluster.said.put_nowait(WatchEvent("MODIFIED", "8", versioned("a", 8, x="newest")))
         await asyncio.sleep(1)
         assert informer.items[Key("", "a")].metadata.labels == {"x": "newest"}
 
@@ -205,11 +205,11 @@ def test_an_event_that_is_late_does_not_overwrite_the_answer_to_a_later_write():
 def test_a_late_event_of_the_object_before_does_not_replace_the_one_of_the_same_name():
     async def story(cluster, informer):
         informer.observe(versioned("a", 9, uid="second"))
-        cluster.said.put_nowait(Change("MODIFIED", "6", versioned("a", 6, uid="first")))
-        cluster.said.put_nowait(Change("DELETED", "7", versioned("a", 7, uid="first")))
+        cluster.said.put_nowait(WatchEvent("MODIFIED", "6", versioned("a", 6, uid="first")))
+        cluster.said.put_nowait(WatchEvent("DELETED", "7", versioned("a", 7, uid="first")))
         await asyncio.sleep(1)
         assert informer.items[Key("", "a")].metadata.uid == "second"
-        cluster.said.put_nowait(Change("ADDED", "9", versioned("a", 9, uid="second")))
+        cluster.said.put_nowait(WatchEvent("ADDED", "9", versioned("a", 9, uid="second")))
         await asyncio.sleep(1)
         assert informer.items[Key("", "a")].metadata.uid == "second"
 
@@ -226,8 +226,8 @@ def test_what_was_created_while_a_list_was_under_way_is_neither_dropped_nor_take
         cluster.held.set()
         await asyncio.sleep(5)
         assert Key("", "b") in informer.items
-        cluster.said.put_nowait(Change("ADDED", "9", versioned("b", 9)))
-        cluster.said.put_nowait(Change("MODIFIED", "10", versioned("b", 10, x="1")))
+        cluster.said.put_nowait(WatchEvent("ADDED", "9", versioned("b", 9)))
+        cluster.said.put_nowait(WatchEvent("MODIFIED", "10", versioned("b", 10, x="1")))
         await asyncio.sleep(1)
         assert informer.items[Key("", "b")].metadata.labels == {"x": "1"}
 
@@ -260,8 +260,8 @@ def test_what_is_gone_from_a_later_list_is_dropped():
 
 def test_an_object_that_was_unreadable_for_a_while_is_not_taken_for_deleted():
     async def story(cluster, informer):
-        bad = Unreadable(metadata=versioned("a", 6).metadata, faults=(Fault("spec", "is odd"),))
-        cluster.said.put_nowait(Change("MODIFIED", "6", bad))
+        bad = UnreadableObject(metadata=versioned("a", 6).metadata, faults=(Fault("spec", "is odd"),))
+        cluster.said.put_nowait(WatchEvent("MODIFIED", "6", bad))
         await asyncio.sleep(1)
         assert set(informer.unreadable) == {Key("", "a")}
         informer.observe(versioned("a", 7, x="mended"))

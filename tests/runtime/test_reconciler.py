@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from dovetail.ports.errors import Conflict, Throttled, Unavailable
-from dovetail.runtime.backoff import Backoff
+from dovetail.runtime.backoff import RetryBackoff
 from dovetail.runtime.reconciler import Reconciler
-from dovetail.sim.loop import run
+from dovetail.sim.virtual_loop import run
 
 
 def drive(reconcile, story, seconds=1000.0, **options):
@@ -242,7 +242,7 @@ def test_times_that_were_superseded_do_not_pile_up():
 
 
 def test_backoff_doubles_to_its_limit():
-    backoff = Backoff(first=1, limit=10)
+    backoff = RetryBackoff(first=1, limit=10)
     assert [backoff.next() for _ in range(6)] == [1, 2, 4, 8, 10, 10]
     backoff.reset()
     assert backoff.next() == 1

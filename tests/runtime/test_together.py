@@ -4,12 +4,12 @@ import asyncio
 
 import pytest
 
-from dovetail.runtime.together import Together
+from dovetail.runtime.together import SingleFlight
 
 
 def test_a_hundred_who_ask_while_one_is_answered_are_served_by_one_more():
     async def story():
-        together, asked = Together(), 0
+        together, asked = SingleFlight(), 0
 
         async def question():
             nonlocal asked
@@ -24,7 +24,7 @@ def test_a_hundred_who_ask_while_one_is_answered_are_served_by_one_more():
 
 def test_an_answer_that_was_begun_earlier_does_not_serve():
     async def story():
-        together, begun, go_on = Together(), [], asyncio.Event()
+        together, begun, go_on = SingleFlight(), [], asyncio.Event()
 
         async def question():
             begun.append(len(begun))
@@ -44,7 +44,7 @@ def test_an_answer_that_was_begun_earlier_does_not_serve():
 
 def test_when_the_one_who_asks_is_cancelled_or_fails_the_next_one_asks():
     async def story():
-        together, asked = Together(), []
+        together, asked = SingleFlight(), []
 
         async def hangs():
             asked.append("hangs")

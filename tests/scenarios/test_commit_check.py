@@ -6,7 +6,7 @@ import pytest
 
 from dovetail.model.command import REPLACES_ANNOTATION
 from dovetail.model.kinds import NODE, NODE_POOL, POD
-from dovetail.model.wire import Key
+from dovetail.model.kube_object import Key
 from dovetail.ports.cluster import Patch
 from stories import ACTING, budget, clean, deployment, live, node_class, pool
 from watches import SilentWatches, Terminations

@@ -4,11 +4,11 @@ import asyncio
 
 from dovetail.model.command import RECORD_ANNOTATION, REPLACES_ANNOTATION, read_record, taken_by
 from dovetail.model.kinds import NODE, NODE_CLAIM, NODE_POOL
+from dovetail.model.kube_object import Key
 from dovetail.model.labels import EXCLUDE_FROM_LOAD_BALANCERS
-from dovetail.model.wire import Key
 from dovetail.ports.cluster import Patch
 from dovetail.ports.errors import Denied, Unavailable
-from dovetail.sim.kinds import resource_of
+from dovetail.sim.kubernetes.kinds import resource_of
 from stories import ACTING, budget, clean, deployment, live, node_class, pool
 from watches import Terminations
 
@@ -102,9 +102,9 @@ def test_a_second_claim_for_the_same_instance_keeps_the_node():
         (claim,) = [each for each in life.claims if each not in replacements(life)]
         await life.world.patch(NODE, node.key, Patch(PROTECT))
         plain = life.world.store.find(resource_of(NODE_CLAIM), claim.key).plain
-        twin = {**plain, "metadata": {"name": "twin", "labels": plain["metadata"]["labels"]}}
-        twin.pop("status")
-        life.world.apply(twin)
+        equivalent = {**plain, "metadata": {"name": "twin", "labels": plain["metadata"]["labels"]}}
+        equivalent.pop("status")
+        life.world.apply(equivalent)
         life.world.api.patch(resource_of(NODE_CLAIM), Key("", "twin"), Patch({"status": plain["status"]}, "", "status"))
         await asyncio.sleep(600)
         assert claim.name in [each.name for each in life.claims]

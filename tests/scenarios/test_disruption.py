@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from dovetail.model.kinds import NODE_POOL
-from dovetail.model.wire import Key
+from dovetail.model.kube_object import Key
 from dovetail.ports.cluster import Patch
 from dovetail.ports.errors import Unavailable
 from stories import (

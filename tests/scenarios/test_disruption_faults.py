@@ -7,10 +7,10 @@ import pytest
 
 from dovetail.model.command import read_record
 from dovetail.model.kinds import NODE_POOL
-from dovetail.model.wire import Key
+from dovetail.model.kube_object import Key
 from dovetail.ports.cluster import Patch
 from dovetail.ports.errors import Conflict, OutcomeUnknown, Throttled, Unavailable
-from dovetail.sim.kinds import resource_of
+from dovetail.sim.kubernetes.kinds import resource_of
 from stories import ACTING, budget, clean, deployment, live, node_class, pool, seeded
 
 WRITES = {"create", "patch", "delete", "evict"}

@@ -5,10 +5,10 @@ import asyncio
 import pytest
 
 from dovetail.model.kinds import NODE_POOL
-from dovetail.model.wire import Key
+from dovetail.model.kube_object import Key
 from dovetail.ports.cloud import NodeClassState
 from dovetail.ports.cluster import Patch
-from dovetail.sim.kinds import resource_of
+from dovetail.sim.kubernetes.kinds import resource_of
 from stories import ACTING, deployment, live, node_class, node_pool
 
 HALF_AN_HOUR = 1800

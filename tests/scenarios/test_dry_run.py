@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from dovetail.controllers.overhearing import Overhearing
+from dovetail.controllers.dry_run_interruption import DryRunInterruptions
 from dovetail.model.kinds import NODE_CLAIM, NODE_POOL
 from dovetail.ports.errors import Denied, NotFound
 from stories import ACTING, Life, deployment, live, node_class, pool
@@ -110,7 +110,7 @@ def advised(happening, *manifests, settings=DRY):
 
 def test_a_node_that_would_be_repaired_is_named_with_what_ails_it(caplog):
     def sick(world, nodes):
-        world.mishaps.turn(nodes[0].name, "KernelDeadlock", "True")
+        world.instance_failures.turn(nodes[0].name, "KernelDeadlock", "True")
 
     (node,) = advised(sick, REPAIRING, deployment())
     (advice,) = said(caplog, "would remove a node")
@@ -121,7 +121,7 @@ def test_a_node_that_would_be_repaired_is_named_with_what_ails_it(caplog):
 def test_a_pool_with_too_many_sick_nodes_is_told_that_none_would_be_repaired(caplog):
     def sick(world, nodes):
         for node in nodes:
-            world.mishaps.turn(node.name, "KernelDeadlock", "True")
+            world.instance_failures.turn(node.name, "KernelDeadlock", "True")
 
     small = {"key": "karpenter.kwok.sh/instance-cpu", "operator": "In", "values": ["4"]}
     spec = REPAIRING["spec"]
@@ -136,7 +136,7 @@ def test_a_pool_with_too_many_sick_nodes_is_told_that_none_would_be_repaired(cap
 
 def test_a_node_that_would_be_drained_ahead_of_its_interruption_is_named_once_and_the_warning_stays(caplog):
     def warn(world, nodes):
-        world.mishaps.warn(nodes[0].name)
+        world.instance_failures.warn(nodes[0].name)
 
     (node,) = advised(warn, pool(), deployment())
     (advice,) = said(caplog, "would remove a node")
@@ -147,7 +147,7 @@ def test_a_node_that_would_be_drained_ahead_of_its_interruption_is_named_once_an
 @pytest.mark.parametrize(("setting", "named"), [("event", 0), ("drain", 1)])
 def test_a_recommendation_is_spoken_of_where_it_would_be_followed(caplog, setting, named):
     def warn(world, nodes):
-        world.mishaps.warn(nodes[0].name, "rebalance_recommendation")
+        world.instance_failures.warn(nodes[0].name, "rebalance_recommendation")
 
     advised(warn, pool(), deployment(), settings=replace(DRY, rebalance_recommendation=setting))
     assert len(said(caplog, "would remove a node")) == named
@@ -167,7 +167,7 @@ def test_a_source_that_hides_what_it_hands_out_is_not_listened_to():
         manager, queue, board = life.parts.manager, Queue(), Queue()
         board.shared = True
         context = replace(manager.overhearing._context, interruptions=(queue, board))
-        listening = asyncio.create_task(Overhearing(context, manager.interruptions, manager.advisor).run())
+        listening = asyncio.create_task(DryRunInterruptions(context, manager.interruptions, manager.advisor).run())
         await asyncio.sleep(60)
         listening.cancel()
         assert (queue.asked, board.asked > 10) == (0, True)

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from dovetail.model.kinds import NODE, NODE_POOL
-from dovetail.model.wire import Key
+from dovetail.model.kube_object import Key
 from dovetail.ports.cluster import Patch
-from dovetail.sim.kinds import resource_of
+from dovetail.sim.kubernetes.kinds import resource_of
 from stories import ACTING, FREELY, clean, deployment, live, node_class, node_pool, pool
 
 HALF_AN_HOUR = 1800

@@ -7,7 +7,7 @@ import pytest
 
 from dovetail.model.kinds import NODE
 from dovetail.ports.errors import Conflict, OutcomeUnknown, Throttled, Unavailable
-from dovetail.sim.kinds import NODE as NODE_RESOURCE
+from dovetail.sim.kubernetes.kinds import NODE as NODE_RESOURCE
 from stories import deployment, live, node_class, node_pool, seeded
 
 WRITES = {"create", "patch", "delete", "evict"}

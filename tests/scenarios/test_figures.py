@@ -183,7 +183,7 @@ def test_what_is_over_is_not_remembered():
     assert not seen
     assert not bookkeeper._context.endings
     assert not bookkeeper._opened
-    assert not bookkeeper._moving
+    assert not bookkeeper._pods_to_reschedule
     assert not bookkeeper._facts
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from dovetail.model.labels import ZONE
-from dovetail.sim.kinds import NODE_CLAIM
+from dovetail.sim.kubernetes.kinds import NODE_CLAIM
 from stories import ACTING, FREELY, ON_DEMAND, budget, clean, deployment, live, node_class, node_pool
 
 HOSTNAME = "kubernetes.io/hostname"
@@ -37,7 +37,7 @@ def bare(name, zone, cpu, app="web"):
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
-def moving():
+def pods_to_reschedule():
     """Two pods of the web application, spread over zones, of which one at a time may be missing."""
     rule = {**selector("web"), "topologyKey": ZONE, "maxSkew": 3, "whenUnsatisfiable": "DoNotSchedule"}
     pods = deployment("web", replicas=2, topologySpreadConstraints=[rule])
@@ -58,7 +58,7 @@ def test_a_pod_that_waits_for_the_node_that_waits_for_it_gets_a_node():
         for each in (eights("side", ("c",)), bare("other", "c", "1", app="other"), *standing):
             life.world.apply(each)
         await life.until(lambda: life.running(8) and life.settled())
-        for each in moving():
+        for each in pods_to_reschedule():
             life.world.apply(each)
         await life.until(lambda: life.running(10) and life.settled())
         first = next(claim for claim in life.claims if claim.nodepool_name == "side")

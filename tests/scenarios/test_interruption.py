@@ -6,12 +6,12 @@ from datetime import timedelta
 
 import pytest
 
+from dovetail.model.kube_object import Key
 from dovetail.model.labels import CAPACITY_TYPE, INSTANCE_TYPE, INTERRUPT, TERMINATION_TIMESTAMP, ZONE
 from dovetail.model.taints import DISRUPTED_TAINT
-from dovetail.model.wire import Key
 from dovetail.ports.cluster import Patch
 from dovetail.ports.errors import Conflict, OutcomeUnknown, Unavailable
-from dovetail.sim.kinds import NODE, NODE_CLAIM
+from dovetail.sim.kubernetes.kinds import NODE, NODE_CLAIM
 from leaving import Diary
 from stories import GENERIC, budget, deployment, live, node_class, node_pool
 
@@ -77,7 +77,7 @@ def test_a_warning_taints_replaces_drains_and_ends_the_node(kind):
         (node,) = life.nodes
         claim = claim_of(life, node)
         warned_at = life.world.clock.now()
-        life.world.mishaps.warn(node.name, kind)
+        life.world.instance_failures.warn(node.name, kind)
         await life.until(lambda: len(life.claims) == 2, within=10)
         replaced_after = life.world.clock.now() - warned_at
         await replaced(life, node, 3, within=110)
@@ -110,7 +110,7 @@ def test_room_for_the_pods_is_asked_for_before_any_of_them_is_evicted():
     async def story(life):
         diary = await settled(life, 6)
         (node,) = life.nodes
-        life.world.mishaps.warn(node.name)
+        life.world.instance_failures.warn(node.name)
         await replaced(life, node, 6, within=118)
         born = [at for at, step in diary.steps if step.type == "ADDED" and step.after.resource == NODE_CLAIM]
         left = [at for at, step in diary.steps if step.type == "DELETED" and step.after.resource == ("", "Pod")]
@@ -126,7 +126,7 @@ def test_pods_that_nothing_may_move_are_stopped_with_their_own_grace_ahead_of_th
         diary = await settled(life, 1)
         (node,), (pod,) = life.nodes, life.pods
         warned_at = life.world.clock.now()
-        life.world.mishaps.reclaim_spot(node.name)
+        life.world.instance_failures.reclaim_spot(node.name)
         await life.until(lambda: len(life.claims) == 2, within=10)  # its new home is ready long before it has to go
         await replaced(life, node, 1, within=125)
         assert diary.deleted_at(pod.metadata.uid) - warned_at == pytest.approx(
@@ -142,7 +142,7 @@ def test_a_reclaim_that_comes_before_the_drain_is_over_leaves_nothing_behind():
     async def story(life):
         await settled(life, 1)
         (node,) = life.nodes
-        life.world.mishaps.reclaim_spot(node.name, notice=1.0)
+        life.world.instance_failures.reclaim_spot(node.name, notice=1.0)
         await replaced(life, node, 1, within=300)
 
     slow = {"annotations": {"pod-delete.stage.kwok.x-k8s.io/delay": "10m"}}
@@ -163,7 +163,7 @@ def test_the_offering_is_avoided_and_had_again_after_three_minutes():
             return {(each.name, o.zone, o.capacity_type) for each in found for o in each.offerings if o.available}
 
         assert offering in await available()
-        life.world.mishaps.warn(node.name)
+        life.world.instance_failures.warn(node.name)
         await asyncio.sleep(1)
         assert offering not in await available()
         await replaced(life, node, 1, within=110)
@@ -180,7 +180,7 @@ def test_a_recommendation_is_told_and_acted_on_only_where_asked_for(act):
     async def story(life):
         await settled(life, 1)
         (node,) = life.nodes
-        life.world.mishaps.warn(node.name, "rebalance_recommendation")
+        life.world.instance_failures.warn(node.name, "rebalance_recommendation")
         await asyncio.sleep(30)
         await life.until(lambda: life.running(1) and life.settled())
         assert (node.name not in {each.name for each in life.nodes}) is act
@@ -201,7 +201,7 @@ def test_the_same_warning_again_changes_nothing():
         (node,) = life.nodes
         claim = claim_of(life, node)
         for _ in range(4):
-            life.world.mishaps.warn(node.name)
+            life.world.instance_failures.warn(node.name)
             await asyncio.sleep(5)
         assert claim.name in {each.name for each in life.claims}  # still draining
         assert figure(life, "karpenter_interruption_received_messages_total") == 4
@@ -222,7 +222,7 @@ def test_what_cannot_be_understood_is_set_aside(label):
     async def story(life):
         diary = await settled(life, 1)
         (node,) = life.nodes
-        life.world.mishaps.warn(node.name, label)
+        life.world.instance_failures.warn(node.name, label)
         await asyncio.sleep(30)
         assert not [step for _, step in diary.steps if step.after.resource == NODE_CLAIM and step.after.deleting]
         assert INTERRUPT not in life.nodes[0].metadata.labels
@@ -278,7 +278,7 @@ def test_a_failure_is_tried_again_while_there_is_time(operation, error, times):
         await settled(life, 1)
         (node,) = life.nodes
         failing.armed = True
-        life.world.mishaps.warn(node.name)
+        life.world.instance_failures.warn(node.name)
         await replaced(life, node, 1, within=60)
         assert failing.times == 0
 
@@ -293,7 +293,7 @@ def test_a_warning_that_could_not_be_acted_on_comes_again():
         await settled(life, 1)
         (node,) = life.nodes
         failing.armed = True
-        life.world.mishaps.warn(node.name)
+        life.world.instance_failures.warn(node.name)
         await asyncio.sleep(30)
         assert failing.times == 0
         assert INTERRUPT in life.nodes[0].metadata.labels
@@ -309,7 +309,7 @@ def test_a_warning_that_came_while_nobody_listened_is_found_at_the_start():
         await settled(life, 1)
         (node,) = life.nodes
         await life.stop()
-        life.world.mishaps.warn(node.name)
+        life.world.instance_failures.warn(node.name)
         await asyncio.sleep(10)
         life.parts = life._parts()
         life.start()
@@ -353,7 +353,7 @@ def test_a_source_that_breaks_in_an_unexpected_way_is_asked_again():
         object.__setattr__(manager.interruptions._context, "interruptions", (odd,))
         await settled(life, 3)
         (node,) = life.nodes
-        life.world.mishaps.warn(node.name)
+        life.world.instance_failures.warn(node.name)
         await replaced(life, node, 3, within=400)
         assert odd.asked > 1
 

@@ -48,9 +48,9 @@ def test_a_crash_at_any_call_is_made_up_for(at, after_effect, happening):
         (node,) = life.nodes
         crash.armed = True
         if happening == "interruption":
-            life.world.mishaps.warn(node.name)
+            life.world.instance_failures.warn(node.name)
         else:
-            life.world.mishaps.turn(node.name, "KernelDeadlock", "True")
+            life.world.instance_failures.turn(node.name, "KernelDeadlock", "True")
         for _ in range(120):
             if crash.died:
                 break

@@ -4,10 +4,10 @@ import asyncio
 import sys
 from collections import Counter
 
+from dovetail.model.kube_object import Key
 from dovetail.model.labels import TERMINATION_FINALIZER
-from dovetail.model.wire import Key
 from dovetail.ports.cluster import Patch
-from dovetail.sim.kinds import NODE, NODE_CLAIM, POD
+from dovetail.sim.kubernetes.kinds import NODE, NODE_CLAIM, POD
 from dovetail.sim.world import WorldOptions
 from stories import live, node_class, node_pool
 
@@ -143,7 +143,7 @@ def test_a_thousand_nodes_are_handled_inside_the_two_minutes_of_the_warning(caps
         watch = Watch(world)
         calls.counting = True
         for number in range(NODES):
-            world.mishaps.reclaim_spot(f"old-{number:04}", NOTICE)
+            world.instance_failures.reclaim_spot(f"old-{number:04}", NOTICE)
         await asyncio.sleep(NOTICE - 1)
         assert life.running(NODES)
         assert life.parts.recorder.counts.dropped == 0

@@ -5,11 +5,11 @@ import asyncio
 import pytest
 
 from dovetail.model.kinds import NODE, NODE_POOL, POD
+from dovetail.model.kube_object import Key
 from dovetail.model.labels import INSTANCE_TYPE
-from dovetail.model.wire import Key
 from dovetail.ports.cluster import Patch
 from dovetail.ports.errors import InsufficientCapacity, LaunchFailed
-from dovetail.sim.kinds import resource_of
+from dovetail.sim.kubernetes.kinds import resource_of
 from stories import ACTING, GENERIC, deployment, live, node_class, node_pool
 
 HALF_AN_HOUR = 1800

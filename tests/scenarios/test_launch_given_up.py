@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from dovetail.core.lifecycle.liveness import LAUNCH_TIMEOUT
+from dovetail.core.lifecycle.launch_timeout import LAUNCH_TIMEOUT
 from dovetail.model.conditions import find
 from dovetail.ports.errors import Conflict, Denied, Invalid, OutcomeUnknown, Unavailable
 from stories import deployment, live, node_class, node_pool

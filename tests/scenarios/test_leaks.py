@@ -5,10 +5,10 @@ from datetime import timedelta
 
 import pytest
 
-from dovetail.model.wire import Key
+from dovetail.model.kube_object import Key
 from dovetail.ports.cluster import Patch
 from dovetail.ports.errors import CloudError, Unavailable
-from dovetail.sim.kinds import NODE, NODE_CLAIM
+from dovetail.sim.kubernetes.kinds import NODE, NODE_CLAIM
 from stories import budget, deployment, live, node_class, node_pool
 
 POOL = node_pool(template={"expireAfter": "Never"}, disruption={"consolidateAfter": "Never"})
@@ -124,7 +124,7 @@ def test_a_node_with_neither_claim_nor_instance_goes_once_it_says_itself_that_it
         life.world.apply(instance(provider_id="elsewhere://lost", finalizers=["karpenter.sh/termination"]))
         await asyncio.sleep(400)
         assert there(life)  # still ready: proof enough that something runs
-        life.world.mishaps.kill("lost")
+        life.world.instance_failures.kill("lost")
         await life.until(lambda: not there(life), within=300)
 
     live(story, node_class(), POOL, deployment(replicas=1))
@@ -153,7 +153,7 @@ def test_nothing_is_deleted_while_the_provider_cannot_be_listed(error):
         cloud = Cloud(life.parts.provider)
         cloud.error = error
         life.world.apply(instance())
-        life.world.mishaps.kill(life.nodes[0].name)
+        life.world.instance_failures.kill(life.nodes[0].name)
         await asyncio.sleep(250)
         assert there(life)
         assert len(life.claims) == 1
@@ -170,7 +170,7 @@ def test_a_list_that_lags_behind_costs_nobody_a_node():
         await quiet(life)
         (node,), (claim,) = life.nodes, life.claims
         Cloud(life.parts.provider).hidden.add(node.provider_id)
-        life.world.mishaps.kill(node.name)
+        life.world.instance_failures.kill(node.name)
         await asyncio.sleep(600)
         assert node.name in names(life)
         assert [each.deleting for each in life.claims if each.name == claim.name] == [False]
@@ -182,7 +182,7 @@ def test_a_claim_whose_instance_vanished_with_its_node_is_let_go():
     async def story(life):
         await quiet(life)
         (node,), (claim,) = life.nodes, life.claims
-        life.world.mishaps.vanish(node.name)
+        life.world.instance_failures.vanish(node.name)
         await life.until(lambda: claim.name not in {each.name for each in life.claims}, within=180)
         await life.until(lambda: life.running(1) and life.settled())
 
@@ -195,7 +195,7 @@ def test_a_claim_whose_instance_is_lost_is_let_go_once_its_node_falls_silent():
     async def story(life):
         await quiet(life)
         (node,), (claim,) = life.nodes, life.claims
-        life.world.mishaps.lose(node.name)
+        life.world.instance_failures.lose(node.name)
         await asyncio.sleep(39)
         assert not life.claims[0].deleting
         await life.until(lambda: node.name not in names(life), within=50 + 120)
@@ -215,7 +215,7 @@ def test_a_claim_whose_node_is_gone_while_its_instance_runs_on_is_let_go_and_the
         absent = way != "the node is forced away"
         if absent:
             await life.stop()
-        life.world.mishaps.remove_node(node.name)
+        life.world.instance_failures.remove_node(node.name)
         if absent:
             life.parts = life._parts()
             life.start()
@@ -264,7 +264,7 @@ def test_a_claim_that_cannot_be_deleted_keeps_no_other():
         first, second = sorted(life.claims, key=lambda claim: claim.name)
         life.world.interference = Refusing(first.name, times=1000)
         for node in life.nodes:
-            life.world.mishaps.lose(node.name)
+            life.world.instance_failures.lose(node.name)
         await life.until(lambda: second.name not in {each.name for each in life.claims}, within=50 + 120)
         assert first.name in {each.name for each in life.claims}
 
@@ -276,7 +276,7 @@ def test_a_round_that_failed_is_soon_followed_by_another():
         await quiet(life)
         (claim,) = life.claims
         refusing = life.world.interference = Refusing(claim.name, times=2)
-        life.world.mishaps.lose(life.nodes[0].name)
+        life.world.instance_failures.lose(life.nodes[0].name)
         await life.until(lambda: refusing.left == 1, within=50 + 120)
         began = life.world.clock.now()
         await life.until(lambda: claim.name not in {each.name for each in life.claims}, within=35)

@@ -9,18 +9,18 @@ import pytest
 
 from dovetail.model.conditions import find
 from dovetail.model.kinds import EVENT, NODE, NODE_CLAIM, POD
+from dovetail.model.kube_object import Key
 from dovetail.model.labels import DECISION
-from dovetail.model.wire import Key
-from dovetail.observe.history import Question, read_decision, read_history
 from dovetail.observe.ledger import SqliteLedger
+from dovetail.observe.ledger_query import LedgerQuery, read_decision, read_history
 from dovetail.observe.metrics import PrometheusMetrics
 from dovetail.ports.cluster import Patch
-from dovetail.sim.kinds import NODE_CLAIM as SIM_NODE_CLAIM
-from dovetail.sim.kinds import NODE_POOL as SIM_NODE_POOL
-from dovetail.sim.loop import run
+from dovetail.sim.kubernetes.kinds import NODE_CLAIM as SIM_NODE_CLAIM
+from dovetail.sim.kubernetes.kinds import NODE_POOL as SIM_NODE_POOL
+from dovetail.sim.virtual_loop import run
 from dovetail.sim.world import World, WorldOptions
+from dovetail.wiring.assembly import assemble
 from dovetail.wiring.embedded import admit
-from dovetail.wiring.parts import assemble
 from stories import ACTING, FREELY, ON_DEMAND, Life, deployment, node_class, node_pool, pool
 from watches import SilentWatches
 
@@ -84,7 +84,7 @@ def log_lines():
 
 
 def history(path, **question):
-    return read_history(path, Question(**question))
+    return read_history(path, LedgerQuery(**question))
 
 
 async def scaled_out(life, replicas=8):
@@ -231,7 +231,7 @@ def deleted_by_hand(life, claim):
 
 
 def interrupted(life, claim):
-    life.world.mishaps.warn(claim.status.node_name, "spot_interrupted")
+    life.world.instance_failures.warn(claim.status.node_name, "spot_interrupted")
 
 
 @pytest.mark.parametrize(
@@ -265,15 +265,15 @@ def test_a_command_that_is_overtaken_says_so_and_the_removal_has_its_own_reason(
 
 
 def turned_bad(life, node):
-    life.world.mishaps.turn(node.name, "NetworkUnavailable", "True")
+    life.world.instance_failures.turn(node.name, "NetworkUnavailable", "True")
 
 
 def warned(life, node):
-    life.world.mishaps.warn(node.name, "spot_interrupted")
+    life.world.instance_failures.warn(node.name, "spot_interrupted")
 
 
 def vanished(life, node):
-    life.world.mishaps.vanish(node.name)
+    life.world.instance_failures.vanish(node.name)
 
 
 def left_alone(life, node):

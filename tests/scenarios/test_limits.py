@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from dovetail.model.kinds import NODE_POOL
+from dovetail.model.kube_object import Key
 from dovetail.model.labels import INSTANCE_TYPE
-from dovetail.model.wire import Key
 from dovetail.ports.cluster import Patch
 from stories import ACTING, ON_DEMAND, clean, deployment, live, node_class, node_pool
 

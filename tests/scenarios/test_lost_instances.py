@@ -5,9 +5,9 @@ from datetime import timedelta
 
 import pytest
 
-from dovetail.controllers.departure import LOOK_AGAIN
-from dovetail.model.wire import Key
-from dovetail.sim.kinds import NODE, NODE_CLAIM, PDB
+from dovetail.controllers.termination_steps import LOOK_AGAIN
+from dovetail.model.kube_object import Key
+from dovetail.sim.kubernetes.kinds import NODE, NODE_CLAIM, PDB
 from leaving import QUIET, Diary, nothing_left, seconds
 from stories import budget, deployment, live, node_class, node_pool
 
@@ -70,7 +70,7 @@ def test_a_drain_ends_the_instant_its_lost_instance_falls_silent(held, first):
         life.world.api.delete(first, node.key if first == NODE else claim.key)
         await asyncio.sleep(30)
         lost_at = life.world.clock.now()
-        life.world.mishaps.lose(node.name)
+        life.world.instance_failures.lose(node.name)
         await asyncio.sleep(39)
         assert [each.name for each in life.nodes if each.deleting] == [node.name]
         await life.until(lambda: nothing_left(life, [node], [claim]), within=30)
@@ -94,12 +94,12 @@ def test_a_silent_node_whose_instance_is_lost_later_goes_when_it_is():
     async def story(life):
         node, claim, diary = await settled(life)
         life.world.api.delete(NODE, node.key)
-        life.world.mishaps.kill(node.name)
+        life.world.instance_failures.kill(node.name)
         await asyncio.sleep(120)
         assert silent_at(diary, node)
         assert not nothing_left(life, [node], [claim])
         lost_at = life.world.clock.now()
-        life.world.mishaps.lose(node.name)
+        life.world.instance_failures.lose(node.name)
         await life.until(lambda: nothing_left(life, [node], [claim]), within=30)
         assert 0 < seconds(diary.gone_at(claim.metadata.uid) - lost_at) < LOOK_AGAIN.total_seconds() + A_MOMENT
 
@@ -113,7 +113,7 @@ def test_a_node_that_speaks_is_drained_whatever_its_provider_says():
         node, claim, diary = await settled(life)
         pod = life.pods[0]
         life.world.api.delete(NODE, node.key)
-        life.world.mishaps.disown(node.name)
+        life.world.instance_failures.disown(node.name)
         await asyncio.sleep(3600)
         assert [each.metadata.uid for each in life.pods if not each.deleting] == [pod.metadata.uid]
         life.world.api.delete(PDB, Key("default", "web"))
@@ -130,7 +130,7 @@ def test_a_process_that_starts_after_the_loss_ends_the_drain_as_well():
         life.world.api.delete(NODE, node.key)
         await asyncio.sleep(30)
         await life.stop()
-        life.world.mishaps.lose(node.name)
+        life.world.instance_failures.lose(node.name)
         await asyncio.sleep(300)
         started_at = life.world.clock.now()
         life.parts = life._parts()

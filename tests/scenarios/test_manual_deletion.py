@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from dovetail.model.kinds import NODE, NODE_CLAIM, NODE_POOL
-from dovetail.sim.kinds import NODE_CLAIM as CLAIM_RESOURCE
+from dovetail.sim.kubernetes.kinds import NODE_CLAIM as CLAIM_RESOURCE
 from stories import GENERIC, budget, deployment, live, node_class, node_pool
 
 PROTECTED = {"karpenter.sh/do-not-disrupt": "true"}

@@ -9,7 +9,7 @@ import pytest
 from dovetail.cloud.kwok.availability import Availability
 from dovetail.model.conditions import find
 from dovetail.model.kinds import NODE_CLAIM, NODE_POOL, POD
-from dovetail.model.wire import Key
+from dovetail.model.kube_object import Key
 from dovetail.ports.cluster import Patch
 from dovetail.ports.errors import Unavailable
 from stories import GENERIC, deployment, live, node_class, node_pool

@@ -5,11 +5,11 @@ from datetime import timedelta
 
 import pytest
 
-from dovetail.controllers.listing import list_snapshot
+from dovetail.controllers.one_shot_snapshot import list_snapshot
 from dovetail.core.disruption.planner import plan_disruption
 from dovetail.manifest.snapshot_document import dump_snapshot, load_snapshot
 from dovetail.model.kinds import NODE_CLAIM
-from dovetail.sim.kinds import NODE as NODE_RESOURCE
+from dovetail.sim.kubernetes.kinds import NODE as NODE_RESOURCE
 from stories import ACTING, clean, deployment, live, node_class, pool
 
 PAUSE = "dovetail.sh/pause"

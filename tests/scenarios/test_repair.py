@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from dovetail.model.labels import TERMINATION_TIMESTAMP
-from dovetail.sim.loop import VirtualClock, run
+from dovetail.sim.virtual_loop import VirtualClock, run
 from dovetail.sim.world import World, WorldOptions
 from dovetail.wiring.embedded import admit
 from stories import GENERIC, Life, budget, deployment, live, node_class, node_pool
@@ -83,7 +83,7 @@ def repaired_at(condition, status):
         diary = Diary(life.world)
         (node,) = life.nodes
         await until(life, TURNED_AT)
-        life.world.mishaps.turn(node.name, condition, status)
+        life.world.instance_failures.turn(node.name, condition, status)
         await life.until(lambda: diary.deletions, within=2 * 3600)
         await life.until(lambda: life.running(1) and life.settled() and node.name != life.nodes[0].name)
         return diary
@@ -132,7 +132,7 @@ def test_repair_waits_for_neither_budget_nor_annotation_nor_grace():
     async def story(life):
         diary = await settled(life, 1)
         (node,), (pod,) = life.nodes, life.pods
-        life.world.mishaps.turn(node.name, "KernelDeadlock", "True")
+        life.world.instance_failures.turn(node.name, "KernelDeadlock", "True")
         began = life.world.clock.now()
         await life.until(lambda: all(each.name != node.name for each in life.nodes))
         gone_after = life.world.clock.now() - began
@@ -169,7 +169,7 @@ def test_repair_waits_for_neither_budget_nor_annotation_nor_grace():
 def test_nodes_are_not_repaired_where_nobody_asked_for_it(manifest, settings):
     async def story(life):
         diary = await settled(life, 1)
-        life.world.mishaps.turn(life.nodes[0].name, "DiskPressure", "True")
+        life.world.instance_failures.turn(life.nodes[0].name, "DiskPressure", "True")
         await asyncio.sleep(6 * 3600)
         assert not diary.deletions
         assert not life.events("NodeRepair")
@@ -189,7 +189,7 @@ def test_nodes_are_not_repaired_where_nobody_asked_for_it(manifest, settings):
 def test_toleration_ends_in_a_repair(manifest, settings, minutes):
     async def story(life):
         diary = await settled(life, 1)
-        life.world.mishaps.turn(life.nodes[0].name, "MemoryPressure", "True")
+        life.world.instance_failures.turn(life.nodes[0].name, "MemoryPressure", "True")
         began = life.world.clock.now()
         await life.until(lambda: diary.deletions, within=3600)
         waited = diary.deletions[0][0] - began
@@ -203,11 +203,11 @@ def test_a_node_that_recovers_in_time_stays_and_its_clock_starts_anew():
     async def story(life):
         diary = await settled(life, 1)
         name = life.nodes[0].name
-        life.world.mishaps.turn(name, "NetworkUnavailable", "True")
+        life.world.instance_failures.turn(name, "NetworkUnavailable", "True")
         await asyncio.sleep(9 * MINUTE)
-        life.world.mishaps.turn(name, "NetworkUnavailable", "False")
+        life.world.instance_failures.turn(name, "NetworkUnavailable", "False")
         await asyncio.sleep(5 * MINUTE)
-        life.world.mishaps.turn(name, "NetworkUnavailable", "True")
+        life.world.instance_failures.turn(name, "NetworkUnavailable", "True")
         await asyncio.sleep(9 * MINUTE)
         assert not diary.deletions
         await asyncio.sleep(1 * MINUTE + 1)
@@ -219,7 +219,7 @@ def test_a_node_that_recovers_in_time_stays_and_its_clock_starts_anew():
 def test_a_restart_does_not_put_repair_off():
     async def story(life):
         diary = await settled(life, 1)
-        life.world.mishaps.turn(life.nodes[0].name, "NetworkUnavailable", "True")
+        life.world.instance_failures.turn(life.nodes[0].name, "NetworkUnavailable", "True")
         began = life.world.clock.now()
         for _ in range(3):
             await asyncio.sleep(3 * MINUTE)
@@ -233,7 +233,7 @@ def test_a_restart_does_not_put_repair_off():
 def test_a_pool_that_changes_its_mind_is_heard_at_once():
     async def story(life):
         diary = await settled(life, 1)
-        life.world.mishaps.turn(life.nodes[0].name, "NetworkUnavailable", "True")
+        life.world.instance_failures.turn(life.nodes[0].name, "NetworkUnavailable", "True")
         await asyncio.sleep(5 * MINUTE)
         life.world.apply(pool({"defaultTolerationDuration": "4m"}))
         await asyncio.sleep(1)
@@ -249,7 +249,7 @@ def test_a_drain_that_is_stuck_is_cut_short_when_its_node_is_due():
         life.world.api.delete(("karpenter.sh", "NodeClaim"), claim.key)
         await asyncio.sleep(5 * MINUTE)
         assert [each.name for each in life.nodes if each.deleting] == [node.name]
-        life.world.mishaps.turn(node.name, "NetworkUnavailable", "True")
+        life.world.instance_failures.turn(node.name, "NetworkUnavailable", "True")
         await asyncio.sleep(10 * MINUTE + 20)
         assert node.name not in {each.name for each in life.nodes}
         assert len(diary.deadlines) == 1
@@ -263,14 +263,16 @@ def test_breaker_holds_repair_back_until_enough_nodes_are_well():
     async def story(life):
         diary = await settled(life, 5)
         first, second = sorted(node.name for node in life.nodes)[:2]
-        life.world.mishaps.turn(first, "NetworkUnavailable", "True")
-        life.world.mishaps.turn(second, "DiskPressure", "True")  # tolerated for longer, and unhealthy all the same
+        life.world.instance_failures.turn(first, "NetworkUnavailable", "True")
+        life.world.instance_failures.turn(
+            second, "DiskPressure", "True"
+        )  # tolerated for longer, and unhealthy all the same
         await asyncio.sleep(25 * MINUTE)
         assert not diary.deletions
         blocked = life.events("NodeRepairBlocked")
         assert {event.involved_object.kind for event in blocked} == {"Node", "NodeClaim", "NodePool"}
         assert all("2 of 5, 1 allowed" in event.message for event in blocked)
-        life.world.mishaps.turn(second, "DiskPressure", "False")
+        life.world.instance_failures.turn(second, "DiskPressure", "False")
         await asyncio.sleep(1)
         assert len(diary.deletions) == 1
         await life.until(lambda: life.running(5) and life.settled())
@@ -286,7 +288,7 @@ def test_breaker_counts_each_pool_by_itself():
         names = {node.metadata.labels["karpenter.sh/nodepool"]: node.name for node in life.nodes}
         diary = Diary(life.world)
         for name in names.values():
-            life.world.mishaps.turn(name, "NetworkUnavailable", "True")
+            life.world.instance_failures.turn(name, "NetworkUnavailable", "True")
         await asyncio.sleep(11 * MINUTE)
         assert len(diary.deletions) == 2
 
@@ -304,7 +306,7 @@ def test_only_a_claim_that_goes_is_given_a_deadline():
 
     async def story(life):
         diary = await settled(life, 1)
-        life.world.mishaps.turn(life.nodes[0].name, "NetworkUnavailable", "True")
+        life.world.instance_failures.turn(life.nodes[0].name, "NetworkUnavailable", "True")
         await life.until(lambda: diary.deadlines)
         assert diary.deletions
         assert diary.deletions[0][0] <= diary.deadlines[0][0]

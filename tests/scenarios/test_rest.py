@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from dovetail.model.kinds import NODE_POOL
-from dovetail.model.wire import Key
+from dovetail.model.kube_object import Key
 from dovetail.ports.cluster import Patch
 from stories import deployment, live, node_class, pool
 

@@ -18,15 +18,15 @@ def test_pods_that_come_while_a_replacement_is_on_its_way_get_room_of_their_own(
         life.world.apply(small("second"))
         await life.until(lambda: len(life.claims) == 2, within=60)
         life.world.apply(deployment(name="more", replicas=3))
-        homeless = 0
+        quick_reject = 0
 
         def over():
-            nonlocal homeless
-            homeless += any(pod.metadata.labels["app"] == "web" and not pod.node_name for pod in life.pods)
+            nonlocal quick_reject
+            quick_reject += any(pod.metadata.labels["app"] == "web" and not pod.node_name for pod in life.pods)
             return life.running(6) and life.settled() and clean(life) and old.name not in map(_name, life.nodes)
 
         await life.until(over)
-        assert homeless <= 1  # evicted, and bound a moment later
+        assert quick_reject <= 1  # evicted, and bound a moment later
         assert len(life.nodes) == 2
 
     machines = node_class(nodeRegistrationDelay="35s")

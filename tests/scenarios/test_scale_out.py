@@ -8,8 +8,8 @@ import pytest
 from dovetail.cloud.kwok.availability import Shortage
 from dovetail.model.conditions import find
 from dovetail.model.kinds import NODE, NODE_CLAIM, NODE_POOL
+from dovetail.model.kube_object import Key
 from dovetail.model.labels import INSTANCE_TYPE
-from dovetail.model.wire import Key
 from dovetail.ports.cluster import Patch
 from dovetail.ports.errors import Invalid
 from stories import budget, deployment, live, node_class, node_pool, seeded
@@ -120,7 +120,7 @@ def test_an_instance_deleted_behind_our_back_is_noticed_cleaned_up_and_replaced(
     async def story(life):
         await life.until(lambda: life.running(5) and life.settled())
         lost = life.nodes[0]
-        life.world.mishaps.vanish(lost.name)
+        life.world.instance_failures.vanish(lost.name)
         gone = life.claims[0].name
         await life.until(lambda: gone not in [claim.name for claim in life.claims])
         await life.until(lambda: life.running(5) and life.settled())

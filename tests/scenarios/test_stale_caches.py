@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from dovetail.ports.errors import Unavailable
-from dovetail.sim.loop import run
+from dovetail.sim.virtual_loop import run
 from dovetail.sim.world import World, WorldOptions
 from dovetail.wiring.embedded import admit
 from stories import ACTING, Life, deployment, node_class, pool

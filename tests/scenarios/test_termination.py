@@ -8,8 +8,8 @@ import pytest
 from dovetail.model.conditions import find
 from dovetail.model.kinds import NODE_CLAIM as CLAIM
 from dovetail.model.kinds import VOLUME_ATTACHMENT
-from dovetail.model.wire import Key
-from dovetail.sim.kinds import NODE, NODE_CLAIM, PDB
+from dovetail.model.kube_object import Key
+from dovetail.sim.kubernetes.kinds import NODE, NODE_CLAIM, PDB
 from leaving import QUIET, Calls, Diary, nothing_left, seconds, sleep_until
 from stories import budget, deployment, live, node_class, node_pool
 

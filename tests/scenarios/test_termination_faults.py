@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from dovetail.model.wire import Key
+from dovetail.model.kube_object import Key
 from dovetail.ports.errors import Unavailable
-from dovetail.sim.kinds import NODE, NODE_CLAIM, PDB
+from dovetail.sim.kubernetes.kinds import NODE, NODE_CLAIM, PDB
 from leaving import QUIET, Diary, nothing_left
 from scenarios.test_faults import Crash, Faults
 from stories import budget, deployment, live, node_class, node_pool, seeded

@@ -2,9 +2,9 @@
 
 import pytest
 
+from dovetail.model.kube_object import Key
 from dovetail.model.labels import NODEPOOL
-from dovetail.model.wire import Key
-from dovetail.sim.kinds import NODE, NODE_CLAIM, NODE_POOL
+from dovetail.sim.kubernetes.kinds import NODE, NODE_CLAIM, NODE_POOL
 from leaving import QUIET, Calls, Diary, nothing_left
 from stories import budget, deployment, live, node_class, node_pool, seeded
 

@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from dovetail.sim.kinds import NODE_CLAIM
+from dovetail.sim.kubernetes.kinds import NODE_CLAIM
 from leaving import QUIET, Calls, Diary, nothing_left, seconds, sleep_until
 from stories import ACTING, budget, deployment, live, node_class, node_pool
 

@@ -3,10 +3,10 @@
 import asyncio
 
 from dovetail.model.kinds import NODE_CLAIM, NODE_POOL
-from dovetail.model.wire import Key
+from dovetail.model.kube_object import Key
 from dovetail.ports.cluster import Patch
 from dovetail.ports.errors import OutcomeUnknown
-from dovetail.sim.kinds import resource_of
+from dovetail.sim.kubernetes.kinds import resource_of
 from stories import ACTING, deployment, live, node_class, pool, seeded
 
 LATE = seeded(1, watch_delay=20.0)  # longer than any controller waits before it looks again

@@ -5,10 +5,10 @@ import asyncio
 import pytest
 
 from dovetail.model.kinds import NODE_POOL, POD
+from dovetail.model.kube_object import Key
 from dovetail.model.labels import NODEPOOL
-from dovetail.model.wire import Key
 from dovetail.ports.cluster import Patch
-from dovetail.sim.kinds import NODE, NODE_CLAIM, resource_of
+from dovetail.sim.kubernetes.kinds import NODE, NODE_CLAIM, resource_of
 from stories import ACTING, FREELY, ON_DEMAND, deployment, live, node_class, node_pool, pool
 
 RULE = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "web"}}}

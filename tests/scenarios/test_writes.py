@@ -4,8 +4,8 @@ import asyncio
 
 from dovetail.model.kinds import NODE, NODE_CLAIM, POD
 from dovetail.model.labels import TERMINATION_FINALIZER
-from dovetail.sim.kinds import NODE as NODE_RESOURCE
-from dovetail.sim.kinds import NODE_CLAIM as CLAIM_RESOURCE
+from dovetail.sim.kubernetes.kinds import NODE as NODE_RESOURCE
+from dovetail.sim.kubernetes.kinds import NODE_CLAIM as CLAIM_RESOURCE
 from dovetail.sim.world import World
 from stories import ACTING, deployment, live, node_class, node_pool, pool
 

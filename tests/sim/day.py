@@ -4,10 +4,10 @@ import asyncio
 import sys
 
 from dovetail.model.kinds import NODE, POD
-from dovetail.model.wire import Key
+from dovetail.model.kube_object import Key
 from dovetail.ports.cluster import ListOptions, Patch
 from dovetail.ports.errors import ApiError
-from dovetail.sim.loop import run
+from dovetail.sim.virtual_loop import run
 from dovetail.sim.world import World, WorldOptions
 
 WEEK = 7 * 24 * 3600

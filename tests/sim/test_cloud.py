@@ -9,7 +9,7 @@ from dovetail.model.kinds import NODE
 from dovetail.ports.errors import InstanceNotFound
 from dovetail.sim.cloud.instances import LaunchRequest
 from dovetail.sim.cloud.service import CapacityShortage, CloudOptions, OfferingUnavailable
-from dovetail.sim.loop import run
+from dovetail.sim.virtual_loop import run
 from dovetail.sim.world import World, WorldOptions
 
 
@@ -74,7 +74,7 @@ def test_a_node_deleted_by_force_leaves_its_instance_running():
     async def story(world):
         id_ = world.cloud.launch(request()).provider_id
         await asyncio.sleep(10)
-        world.mishaps.remove_node("one")
+        world.instance_failures.remove_node("one")
         await asyncio.sleep(600)
         assert world.values(NODE) == ()
         assert world.cloud.instances[id_].state == "running"

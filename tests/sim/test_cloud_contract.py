@@ -9,14 +9,14 @@ from contract.suite import title
 from dovetail.cloud.kwok.catalog import select_catalog
 from dovetail.cloud.kwok.provider import KwokProvider
 from dovetail.model.kinds import KWOK_NODE_CLASS, NODE
-from dovetail.model.nodeclass import KWOKNodeClass
+from dovetail.model.kube_object import Key, ObjectMeta
+from dovetail.model.kwoknodeclass import KWOKNodeClass
 from dovetail.model.nodepool import NodeClassRef
-from dovetail.model.wire import Key, ObjectMeta
 from dovetail.ports.cluster import Deletion
 from dovetail.sim.cloud.service import CloudOptions
-from dovetail.sim.loop import run
+from dovetail.sim.virtual_loop import run
 from dovetail.sim.world import World, WorldOptions
-from dovetail.wiring.supply import simulated
+from dovetail.wiring.providers import simulated
 
 REF = NodeClassRef(group="karpenter.kwok.sh", kind="KWOKNodeClass", name="default")
 

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from dovetail.sim.loop import run
+from dovetail.sim.virtual_loop import run
 from sim.day import WEEK, day
 
 SCRIPT = Path(__file__).with_name("day.py")

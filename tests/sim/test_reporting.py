@@ -2,11 +2,11 @@
 
 import asyncio
 
-from dovetail.model.wire import Key
+from dovetail.model.kube_object import Key
 from dovetail.ports.cluster import Deletion
-from dovetail.sim.apiserver import with_condition
-from dovetail.sim.kinds import DEPLOYMENTS, PDB, POD, REPLICAS
-from dovetail.sim.loop import run
+from dovetail.sim.kubernetes.api_server import with_condition
+from dovetail.sim.kubernetes.kinds import DEPLOYMENTS, PDB, POD, REPLICAS
+from dovetail.sim.virtual_loop import run
 from dovetail.sim.world import World, WorldOptions
 from sim.day import budget, deployment, node
 

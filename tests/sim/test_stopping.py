@@ -3,10 +3,10 @@
 import asyncio
 
 from dovetail.model.kinds import VOLUME_ATTACHMENT
-from dovetail.model.wire import Key
+from dovetail.model.kube_object import Key
 from dovetail.ports.cluster import Deletion
-from dovetail.sim.kinds import POD
-from dovetail.sim.loop import run
+from dovetail.sim.kubernetes.kinds import POD
+from dovetail.sim.virtual_loop import run
 from dovetail.sim.world import World
 
 NODE = {

@@ -7,11 +7,11 @@ from datetime import timedelta
 import pytest
 
 from dovetail.model.kinds import LEASE, NODE, POD
-from dovetail.model.wire import Key, ObjectMeta
+from dovetail.model.kube_object import Key, ObjectMeta
 from dovetail.ports.cluster import ListOptions, Patch
 from dovetail.ports.errors import Conflict, OutcomeUnknown, Throttled
-from dovetail.sim.kinds import CONFIG_MAP, DEPLOYMENT, ConfigMap
-from dovetail.sim.loop import run
+from dovetail.sim.kubernetes.kinds import CONFIG_MAP, DEPLOYMENT, ConfigMapWithData
+from dovetail.sim.virtual_loop import run
 from dovetail.sim.world import World, WorldOptions
 from sim.day import WEEK, deployment, meta, node
 
@@ -175,7 +175,7 @@ class Storm:
 
 
 def config_map(name):
-    return ConfigMap(metadata=ObjectMeta(name=name, namespace="default"))
+    return ConfigMapWithData(metadata=ObjectMeta(name=name, namespace="default"))
 
 
 def test_faults_come_before_or_after_the_effect():

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dovetail.cli.reading import (
+from dovetail.cli.settings_options import with_few_settings
+from dovetail.cli.snapshot_source import (
     ContextOption,
     KubeconfigOption,
-    Output,
+    OutputFormat,
     OutputOption,
     SnapshotOption,
     fail,
     read_snapshot,
     unknown,
 )
-from dovetail.cli.settings_options import with_few_settings
 from dovetail.settings import Settings
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def budgets(  # noqa: PLR0913 - one parameter an option
     days: Annotated[int, typer.Option("--days", min=1, max=MOST_DAYS, help="How many days.")] = 7,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
-    output: OutputOption = Output.TEXT,
+    output: OutputOption = OutputFormat.TEXT,
     settings: Settings,
 ) -> None:
     """Show how many nodes of a NodePool its budgets let go at once, for each action, hour by hour.
@@ -72,7 +72,7 @@ def budgets(  # noqa: PLR0913 - one parameter an option
       dovetail budgets general -f nodepool.yaml --nodes 40
     """
     from dovetail.cli.view.budgets import print_calendar
-    from dovetail.core.disruption.windows import draw_calendar
+    from dovetail.core.explain.budget_calendar import draw_calendar
 
     if file is not None:
         if snapshot is not None or kubeconfig is not None or context is not None:
@@ -88,7 +88,7 @@ def budgets(  # noqa: PLR0913 - one parameter an option
 def _from_cluster(
     name: str, source: str | None, access: tuple[Path | None, str | None], settings: Settings
 ) -> Measured:
-    from dovetail.core.disruption.allowance import count_nodes
+    from dovetail.core.disruption.budgets import count_nodes
 
     snapshot = read_snapshot(source, *access, settings)
     if name not in snapshot.nodepools:
@@ -109,7 +109,7 @@ def _from_manifest(name: str, source: str, nodes: int | None) -> Measured:
 
 def _first_share(pool: "NodePool") -> str:
     """The first percentage among the budgets in use, as it is written; empty if there is none."""
-    from dovetail.model.pool_budgets import read_budgets
+    from dovetail.model.nodepool_budgets import read_budgets
 
     try:
         return next((str(each.spec.nodes) for each in read_budgets(pool) if each.percent is not None), "")
@@ -125,7 +125,7 @@ def _pools_in(source: str) -> "dict[str, NodePool]":
     from dovetail.manifest.schema import schema_of
     from dovetail.manifest.validation import scope_of
     from dovetail.model.kinds import NODE_POOL
-    from dovetail.model.wire import Unreadable
+    from dovetail.model.kube_object import UnreadableObject
 
     try:
         text = read_text(source)
@@ -140,7 +140,7 @@ def _pools_in(source: str) -> "dict[str, NodePool]":
             continue
         scope = scope_of(str(content.get("apiVersion")), NODE_POOL.name)
         read = from_plain(NODE_POOL, with_defaults(schema_of(scope), content) if scope is not None else content)
-        if isinstance(read, Unreadable):
+        if isinstance(read, UnreadableObject):
             fail(f"{source}: NodePool {read.metadata.name}: {read.faults[0]}; dovetail validate says more")
         pools[read.name] = read
     return pools

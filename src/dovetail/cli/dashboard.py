@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dovetail.cli.reading import ContextOption, KubeconfigOption, SnapshotOption, fail, read_snapshot
 from dovetail.cli.safe_output import echo
 from dovetail.cli.settings_options import with_settings
+from dovetail.cli.snapshot_source import ContextOption, KubeconfigOption, SnapshotOption, fail, read_snapshot
 from dovetail.settings import Settings
 
 if TYPE_CHECKING:
-    from dovetail.dashboard.board import Board
+    from dovetail.dashboard.published_state import PublishedState
 
 
 @with_settings
@@ -37,40 +37,42 @@ def dashboard(
       dovetail dashboard --snapshot cluster.json.gz
       dovetail dashboard --dashboard-port 9000 --open
     """
-    from dovetail.cli.dashboard_documents import make_page
+    from dovetail.cli.dashboard_api import make_page
     from dovetail.cloud.kwok.catalog import InstanceTypesInvalid
-    from dovetail.dashboard.access import AccessUnsafe
-    from dovetail.dashboard.board import Board
+    from dovetail.dashboard.address import AddressUnsafe
+    from dovetail.dashboard.published_state import PublishedState
     from dovetail.observe.endpoints import PortUnusable
     from dovetail.observe.ledger import find_place
     from dovetail.observe.log import LogSettings, configure
     from dovetail.ports.errors import WorldError
 
     configure(LogSettings(level="warning", form="text"), sys.stderr)
-    board = Board(still=snapshot is not None)
+    published_state = PublishedState(still=snapshot is not None)
     if snapshot is not None:
-        board.publish(read_snapshot(snapshot, kubeconfig, context, settings))
+        published_state.publish(read_snapshot(snapshot, kubeconfig, context, settings))
     try:
         # the ledger of this machine has nothing to do with a snapshot, unless it is named
         kept = settings.ledger or ("off" if snapshot is not None else "")
         place, where = find_place(kept, os.environ), (kubeconfig, context)
-        page = make_page(board, settings, place, settings.dashboard_port, where)
+        page = make_page(published_state, settings, place, settings.dashboard_port, where)
         with page.served() as address:
             echo(f"The page is at {address} until Ctrl-C.", err=True)
             if browser:
                 typer.launch(address)
-            asyncio.run(_until_stopped(board, kubeconfig, context, settings))
-    except (AccessUnsafe, PortUnusable, InstanceTypesInvalid, WorldError, OSError, ValueError) as error:
+            asyncio.run(_until_stopped(published_state, kubeconfig, context, settings))
+    except (AddressUnsafe, PortUnusable, InstanceTypesInvalid, WorldError, OSError, ValueError) as error:
         fail(str(error))
 
 
-async def _until_stopped(board: "Board", kubeconfig: Path | None, context: str | None, settings: Settings) -> None:
+async def _until_stopped(
+    published_state: "PublishedState", kubeconfig: Path | None, context: str | None, settings: Settings
+) -> None:
     """A snapshot stays as it is; a cluster is watched."""
     stopped = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-    looked_at = board.latest.snapshot is not None
-    watching = [] if looked_at else [asyncio.create_task(watch(board, kubeconfig, context, settings))]
+    looked_at = published_state.latest.snapshot is not None
+    watching = [] if looked_at else [asyncio.create_task(watch(published_state, kubeconfig, context, settings))]
     await until_over(stopped, watching)
 
 
@@ -86,13 +88,15 @@ async def until_over(stopped: asyncio.Event, beside: "list[asyncio.Task[None]]")
             task.result()
 
 
-async def watch(board: "Board", kubeconfig: Path | None, context: str | None, settings: Settings) -> None:
+async def watch(
+    published_state: "PublishedState", kubeconfig: Path | None, context: str | None, settings: Settings
+) -> None:
     """Keep the board up to date with a live cluster."""
-    from dovetail.cli.dashboard_documents import PAUSE_SECONDS
-    from dovetail.dashboard.board import keep_publishing
+    from dovetail.cli.dashboard_api import PAUSE_SECONDS
+    from dovetail.dashboard.published_state import keep_publishing
     from dovetail.wiring.live import watched
 
     async with watched(kubeconfig, context, settings) as (state, take), asyncio.TaskGroup() as tasks:
         for informer in (*state.informers, state.switch):
             tasks.create_task(informer.run(), name=f"informer:{informer.kind.plural}")
-        tasks.create_task(keep_publishing(board, state, take, PAUSE_SECONDS))
+        tasks.create_task(keep_publishing(published_state, state, take, PAUSE_SECONDS))

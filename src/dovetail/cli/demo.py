@@ -17,16 +17,16 @@ from dovetail.cli.safe_output import echo, json_text, make_console, yaml_text
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from dovetail.cli.story.feed import Entry
+    from dovetail.cli.story.feed import FeedEntry
     from dovetail.cli.story.pace import Pacer
-    from dovetail.cli.story.performance import Plan, Stage
+    from dovetail.cli.story.performance import DemoPlan, DemoRun
     from dovetail.cli.story.summary import Summary
 
 _DEFAULT_SPEED = 120.0
 _PANEL = "What is simulated"
 
 
-class Output(StrEnum):
+class DemoOutput(StrEnum):
     """How to print the summary."""
 
     TEXT = "text"
@@ -34,7 +34,7 @@ class Output(StrEnum):
     YAML = "yaml"
 
 
-class Catalog(StrEnum):
+class DemoCatalog(StrEnum):
     """What can be bought."""
 
     REALISTIC = "realistic"
@@ -57,12 +57,14 @@ Plain = Annotated[
     bool, typer.Option("--plain", help="Print the decisions as lines. So it is done when there is no terminal.")
 ]
 Form = Annotated[
-    Output, typer.Option("--output", "-o", help="How to print the summary; json and yaml leave out all else.")
+    DemoOutput, typer.Option("--output", "-o", help="How to print the summary; json and yaml leave out all else.")
 ]
 Seed = Annotated[
     int, typer.Option("--seed", help="Where chance starts: the same seed, the same story.", rich_help_panel=_PANEL)
 ]
-Sale = Annotated[Catalog, typer.Option("--catalog", help="Which instance types are on sale.", rich_help_panel=_PANEL)]
+Sale = Annotated[
+    DemoCatalog, typer.Option("--catalog", help="Which instance types are on sale.", rich_help_panel=_PANEL)
+]
 Pools = Annotated[
     str,
     typer.Option(
@@ -102,9 +104,9 @@ def demo(  # noqa: PLR0913 - one parameter an option
     length: Length = "2h",
     speed: Speed = "",
     plain: Plain = False,
-    output: Form = Output.TEXT,
+    output: Form = DemoOutput.TEXT,
     seed: Seed = 0,
-    catalog: Sale = Catalog.REALISTIC,
+    catalog: Sale = DemoCatalog.REALISTIC,
     filename: Pools = "",
     ledger: Kept = "",
     dashboard_port: Port = None,
@@ -127,11 +129,11 @@ def demo(  # noqa: PLR0913 - one parameter an option
     from dataclasses import replace
 
     from dovetail.cli.story.page import demo_page
-    from dovetail.cli.story.performance import Plan
+    from dovetail.cli.story.performance import DemoPlan
 
     console = make_console(markup=True)
     live = console.is_terminal and not console.is_dumb_terminal and not plain
-    asked = Plan(
+    asked = DemoPlan(
         seconds=_seconds(length),
         speed=_speed(speed) if speed else (_DEFAULT_SPEED if live else None),
         seed=seed,
@@ -142,7 +144,7 @@ def demo(  # noqa: PLR0913 - one parameter an option
     with demo_page(asked, dashboard_port, live=live) as page:
         asked = replace(asked, ledger=page.ledger, page=page.address)
         with _on_terminal(console) if live else nullcontext() as draw:
-            show = _printer(console) if output is Output.TEXT and not live else _silent
+            show = _printer(console) if output is DemoOutput.TEXT and not live else _silent
             summary, took = _perform(asked, draw, show, page.opened)
         _print_summary(console, summary, output)
         echo(f"Took {took:.1f} s of real time.", err=True)
@@ -197,10 +199,10 @@ def _nodepools(filename: str) -> tuple[dict[str, Any], ...]:
 
 
 def _perform(
-    plan: "Plan",
-    draw: "Callable[[Stage, float], None] | None",
-    show: "Callable[[Entry], None]",
-    seen: "Callable[[Stage], None]",
+    plan: "DemoPlan",
+    draw: "Callable[[DemoRun, float], None] | None",
+    show: "Callable[[FeedEntry], None]",
+    seen: "Callable[[DemoRun], None]",
 ) -> "tuple[Summary, float]":
     import time
 
@@ -209,7 +211,7 @@ def _perform(
 
     pacer = Pacer(plan.speed, time.monotonic, time.sleep)
 
-    def opened(stage: "Stage") -> None:
+    def opened(stage: "DemoRun") -> None:
         seen(stage)
         if draw is not None:
             pacer.draw = lambda now: draw(stage, now)
@@ -239,31 +241,31 @@ def _interruptible(pacer: "Pacer") -> Iterator[None]:
 
 
 @contextmanager
-def _on_terminal(console: "Console") -> "Iterator[Callable[[Stage, float], None]]":
+def _on_terminal(console: "Console") -> "Iterator[Callable[[DemoRun, float], None]]":
     from rich.live import Live
 
-    from dovetail.cli.view.screen import screen
+    from dovetail.cli.view.demo_screen import screen
 
     with Live(console=console, screen=True, auto_refresh=False) as view:
         yield lambda stage, now: view.update(screen(stage, now, console), refresh=True)
 
 
-def _printer(console: "Console") -> "Callable[[Entry], None]":
-    from dovetail.cli.view.screen import feed_line
+def _printer(console: "Console") -> "Callable[[FeedEntry], None]":
+    from dovetail.cli.view.demo_screen import feed_line
 
     return lambda entry: console.print(feed_line(entry), soft_wrap=True)
 
 
-def _silent(_: "Entry") -> None:
+def _silent(_: "FeedEntry") -> None:
     pass
 
 
-def _print_summary(console: "Console", summary: "Summary", output: Output) -> None:
+def _print_summary(console: "Console", summary: "Summary", output: DemoOutput) -> None:
     from dovetail.cli.story.summary import NEXT_STEPS
 
-    if output is Output.JSON:
+    if output is DemoOutput.JSON:
         echo(json_text(summary.as_data()))
-    elif output is Output.YAML:
+    elif output is DemoOutput.YAML:
         echo(yaml_text(summary.as_data()), nl=False)
     else:
         for title, rows, width in (("Summary", summary.rows(), 14), ("Next steps", NEXT_STEPS, 24)):

@@ -6,25 +6,25 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dovetail.cli.reading import (
+from dovetail.cli.safe_output import echo
+from dovetail.cli.settings_options import SUPPLY, with_few_settings
+from dovetail.cli.snapshot_source import (
     ContextOption,
     KubeconfigOption,
-    Output,
+    OutputFormat,
     OutputOption,
     SnapshotOption,
     fail,
     read_snapshot,
     unknown,
 )
-from dovetail.cli.safe_output import echo
-from dovetail.cli.settings_options import SUPPLY, with_few_settings
 from dovetail.settings import Settings
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
-    from dovetail.core.disruption.draining import DrainView
-    from dovetail.core.scheduling.solve import Placement
+    from dovetail.core.explain.drain import DrainView
+    from dovetail.core.scheduling.solver import Placement
     from dovetail.model.snapshot import ClusterNode, Snapshot
     from dovetail.wiring.live import Reach
 
@@ -43,7 +43,7 @@ def drain(  # noqa: PLR0913 - one parameter an option
     snapshot: SnapshotOption = None,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
-    output: OutputOption = Output.TEXT,
+    output: OutputOption = OutputFormat.TEXT,
     settings: Settings,
 ) -> None:
     """Take a node away: say what would happen, ask, delete it, and follow it until it is gone.
@@ -63,7 +63,7 @@ def drain(  # noqa: PLR0913 - one parameter an option
     found = _find(node, read)
     preview = _preview(_as_deleted(found, settings), read)
     looking = settings.dry_run or snapshot is not None
-    if looking or output == Output.TEXT:
+    if looking or output == OutputFormat.TEXT:
         _print_preview(*preview, output)
     if looking:
         raise typer.Exit(1 if preview[0].stuck or preview[1].refusals else 0)
@@ -124,12 +124,12 @@ def _as_deleted(node: "ClusterNode", settings: Settings) -> "ClusterNode":
 
 
 def _preview(node: "ClusterNode", snapshot: "Snapshot") -> "tuple[DrainView, Placement]":
-    from dovetail.core.disruption.draining import explain_drain, find_homes
+    from dovetail.core.explain.drain import explain_drain, find_homes
 
     return explain_drain(node, snapshot.pdbs, snapshot.at), find_homes(node, snapshot)
 
 
-def _print_preview(view: "DrainView", homes: "Placement", output: Output) -> None:
+def _print_preview(view: "DrainView", homes: "Placement", output: OutputFormat) -> None:
     from rich.console import Console
 
     from dovetail.cli.view.drain import drain_document, draw_drain, draw_homes, homes_document, summary
@@ -152,10 +152,10 @@ def _confirm(name: str) -> None:
 
 
 async def _carry_out(
-    node: "ClusterNode", reach: "AbstractAsyncContextManager[Reach]", patience: float | None, output: Output
+    node: "ClusterNode", reach: "AbstractAsyncContextManager[Reach]", patience: float | None, output: OutputFormat
 ) -> int:
     """Delete the node and follow it. What it waits for is told on standard error, the end on standard output."""
-    from dovetail.cli.following import Watched, follow
+    from dovetail.cli.drain_follower import Watched, follow
     from dovetail.kube.endpoint import AccessFault
     from dovetail.model.kinds import NODE
     from dovetail.ports.cluster import Deletion
@@ -204,7 +204,7 @@ class _Progress:
             self._said = line
             echo(f"{view.at:%H:%M:%S} {line}", err=True)
 
-    def end(self, name: str, *, gone: bool, output: Output) -> None:
+    def end(self, name: str, *, gone: bool, output: OutputFormat) -> None:
         """The outcome."""
         from dovetail.cli.view.drain import drain_document
         from dovetail.cli.view.printing import print_document

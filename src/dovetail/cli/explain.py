@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dovetail.cli.reading import (
+from dovetail.cli.settings_options import DECIDING, with_few_settings
+from dovetail.cli.snapshot_source import (
     ContextOption,
     KubeconfigOption,
-    Output,
+    OutputFormat,
     OutputOption,
     SnapshotOption,
     context_of,
@@ -16,11 +17,10 @@ from dovetail.cli.reading import (
     read_snapshot,
     unknown,
 )
-from dovetail.cli.settings_options import DECIDING, with_few_settings
 from dovetail.settings import Settings
 
 if TYPE_CHECKING:
-    from dovetail.core.disruption.context import Context
+    from dovetail.core.disruption.pass_context import PassContext
 
 
 class Subject(StrEnum):
@@ -39,7 +39,7 @@ def explain(  # noqa: PLR0913 - one parameter an option
     snapshot: SnapshotOption = None,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
-    output: OutputOption = Output.TEXT,
+    output: OutputOption = OutputFormat.TEXT,
     settings: Settings,
 ) -> None:
     """Say what stands between a node and each way of disrupting it, in order, and when it lifts by itself.
@@ -59,12 +59,12 @@ def explain(  # noqa: PLR0913 - one parameter an option
         {Subject.NODEPOOL: _nodepool, Subject.POD: _pod}[kind](name, read, output)
 
 
-def _node(name: str, context: "Context", output: Output, settings: Settings) -> None:
+def _node(name: str, context: "PassContext", output: OutputFormat, settings: Settings) -> None:
     from dataclasses import replace
 
     from dovetail.cli.view.explain import print_node
-    from dovetail.core.disruption.explain import explain_node
-    from dovetail.core.disruption.explain_repair import explain_repair
+    from dovetail.core.explain.node import explain_node
+    from dovetail.core.explain.repair import explain_repair
     from dovetail.core.lifecycle.repair import RepairTerms
 
     nodes = context.snapshot.nodes
@@ -82,9 +82,9 @@ def _node(name: str, context: "Context", output: Output, settings: Settings) -> 
     unknown("node", name, (node.name for node in nodes))
 
 
-def _nodepool(name: str, context: "Context", output: Output) -> None:
+def _nodepool(name: str, context: "PassContext", output: OutputFormat) -> None:
     from dovetail.cli.view.explain import print_pool
-    from dovetail.core.disruption.explain_pool import explain_pool
+    from dovetail.core.explain.nodepool import explain_pool
 
     pools = context.snapshot.nodepools
     if name not in pools:
@@ -93,10 +93,10 @@ def _nodepool(name: str, context: "Context", output: Output) -> None:
     print_pool(explain_pool(pools[name], context), output)
 
 
-def _pod(name: str, context: "Context", output: Output) -> None:
+def _pod(name: str, context: "PassContext", output: OutputFormat) -> None:
     from dovetail.cli.view.explain import print_pod
-    from dovetail.core.disruption.explain_pod import explain_pod, find_pod
-    from dovetail.model.wire import Key
+    from dovetail.core.explain.pod import explain_pod, find_pod
+    from dovetail.model.kube_object import Key
 
     namespace, slash, own = name.rpartition("/")
     key = Key(namespace if slash else "default", own)
@@ -108,9 +108,9 @@ def _pod(name: str, context: "Context", output: Output) -> None:
     print_pod(explain_pod(*found, context), output)
 
 
-def _fail_if_unreadable(kind: str, name: str, context: "Context") -> None:
+def _fail_if_unreadable(kind: str, name: str, context: "PassContext") -> None:
     """End the command if the object is there and cannot be read: what is wrong with it is the explanation."""
-    from dovetail.core.disruption.notices import unreadable_consequence
+    from dovetail.core.disruption.events import unreadable_consequence
 
     for bad in context.snapshot.unreadable:
         if (bad.kind, str(bad.key)) == (kind, name):

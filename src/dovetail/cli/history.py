@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-class Form(StrEnum):
+class HistoryFormat(StrEnum):
     """How to print."""
 
     TEXT = "text"
@@ -50,9 +50,9 @@ def history(  # noqa: PLR0913 - one parameter an option
             show_default="dovetail/ledger.db in the state directory",
         ),
     ] = "",
-    output: Annotated[Form, typer.Option("--output", "-o", help="How to print; wide adds ids, pods and notes.")] = (
-        Form.TEXT
-    ),
+    output: Annotated[
+        HistoryFormat, typer.Option("--output", "-o", help="How to print; wide adds ids, pods and notes.")
+    ] = (HistoryFormat.TEXT),
 ) -> None:
     """Say who took a node, when, why, what moved, what it cost before and after, and how it ended.
 
@@ -69,8 +69,8 @@ def history(  # noqa: PLR0913 - one parameter an option
 
     from dovetail.cli.view.decision import print_decision
     from dovetail.cli.view.history import print_history
-    from dovetail.observe.history import NoLedgerThere, NoSuchDecision, Question, read_decision, read_history
     from dovetail.observe.ledger import find_place
+    from dovetail.observe.ledger_query import LedgerMissing, LedgerQuery, NoSuchDecision, read_decision, read_history
 
     place = find_place(ledger, os.environ)
     if place is None:
@@ -78,7 +78,7 @@ def history(  # noqa: PLR0913 - one parameter an option
         raise typer.Exit(2)
     if decision and any((node, nodepool, reason, since, until)):
         raise typer.BadParameter("is for many decisions, not for one", param_hint="--node / --nodepool / --reason ...")
-    question = Question(
+    question = LedgerQuery(
         node=node,
         nodepool=nodepool,
         reason=reason,
@@ -90,7 +90,7 @@ def history(  # noqa: PLR0913 - one parameter an option
             print_decision(read_decision(place, decision), output.value)
         else:
             print_history(read_history(place, question), output.value, node)
-    except (NoLedgerThere, NoSuchDecision) as error:
+    except (LedgerMissing, NoSuchDecision) as error:
         echo(f"Error: {error}", err=True)
         raise typer.Exit(2) from None
 

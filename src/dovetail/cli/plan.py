@@ -1,7 +1,7 @@
 """`dovetail plan`: what the next pass would do, and why not more. Reads only."""
 
-from dovetail.cli.reading import ContextOption, KubeconfigOption, Output, OutputOption, SnapshotOption
 from dovetail.cli.settings_options import DECIDING, with_few_settings
+from dovetail.cli.snapshot_source import ContextOption, KubeconfigOption, OutputFormat, OutputOption, SnapshotOption
 from dovetail.settings import Settings
 
 
@@ -11,7 +11,7 @@ def plan(
     snapshot: SnapshotOption = None,
     kubeconfig: KubeconfigOption = None,
     context: ContextOption = None,
-    output: OutputOption = Output.TEXT,
+    output: OutputOption = OutputFormat.TEXT,
     settings: Settings,
 ) -> None:
     """Say what would be disrupted next and what it saves, and for every other node what stands in the way.
@@ -22,7 +22,7 @@ def plan(
       dovetail plan                                    the current context
       dovetail plan --snapshot cluster.json.gz -o json
     """
-    from dovetail.cli.reading import context_of, read_snapshot
+    from dovetail.cli.snapshot_source import context_of, read_snapshot
     from dovetail.cli.view.plan import print_plan
     from dovetail.core.disruption.planner import plan_pass
 

@@ -46,16 +46,16 @@ def run(
 async def _run(kubeconfig: Path | None, context: str | None, settings: Settings) -> int:
     import logging
 
-    from dovetail.cli.dashboard_documents import page_of
+    from dovetail.cli.dashboard_api import page_of
     from dovetail.cloud.kwok.catalog import InstanceTypesInvalid
-    from dovetail.dashboard.access import AccessUnsafe
+    from dovetail.dashboard.address import AddressUnsafe
     from dovetail.kube.endpoint import AccessFault
     from dovetail.observe.endpoints import PortUnusable
     from dovetail.ports.errors import Denied
-    from dovetail.runtime.shift import Ending
+    from dovetail.runtime.leader_term import TermEnd
+    from dovetail.wiring.http import endpoints
     from dovetail.wiring.live import on_cluster, shift, standing
-    from dovetail.wiring.served import endpoints
-    from dovetail.wiring.supply import ProviderUnusable
+    from dovetail.wiring.providers import ProviderUnusable
 
     log = logging.getLogger(__name__)
     loop = asyncio.get_running_loop()
@@ -70,11 +70,11 @@ async def _run(kubeconfig: Path | None, context: str | None, settings: Settings)
         ):
             await _check_access(parts.cluster, settings)
             log.info("dovetail starts", extra={"provider": settings.provider, "dry_run": settings.dry_run})
-            async with standing(kubeconfig, context, settings) as office:
-                ending = await shift(parts, settings, stopped, office).run()
+            async with standing(kubeconfig, context, settings) as leadership:
+                ending = await shift(parts, settings, stopped, leadership).run()
     except (
         AccessFault,
-        AccessUnsafe,
+        AddressUnsafe,
         Denied,
         InstanceTypesInvalid,
         PortUnusable,
@@ -84,7 +84,7 @@ async def _run(kubeconfig: Path | None, context: str | None, settings: Settings)
         echo(f"Error: {error}", err=True)
         return 2
     log.info("dovetail stopped", extra={"why": ending})
-    return 0 if ending is Ending.STOPPED else 1
+    return 0 if ending is TermEnd.STOPPED else 1
 
 
 class Unprepared(Exception):

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dovetail.cli.reading import Output, OutputOption
 from dovetail.cli.safe_output import echo, make_console
+from dovetail.cli.snapshot_source import OutputFormat, OutputOption
 
 if TYPE_CHECKING:
     from dovetail.cli.simulation.report import Report
-    from dovetail.cli.simulation.runner import Outcome
+    from dovetail.cli.simulation.runner import RunOutcome
     from dovetail.cli.simulation.variants import Variant
-    from dovetail.model.wire import Fault
+    from dovetail.model.kube_object import Fault
     from dovetail.sim.scenario.trace import Arrival
 
 _PANEL = "What if"
@@ -96,7 +96,7 @@ def simulate(  # noqa: PLR0913 - one parameter an option
     dask: Dask = None,
     html: Html = None,
     timeline: Timeline = False,
-    output: OutputOption = Output.TEXT,
+    output: OutputOption = OutputFormat.TEXT,
 ) -> None:
     """Live through a scenario with the real controllers on virtual time, and report cost, evictions and waits.
 
@@ -108,7 +108,7 @@ def simulate(  # noqa: PLR0913 - one parameter an option
       dovetail simulate web.yaml --compare --set nodepool/default.spec.disruption.consolidateAfter=5m
       dovetail simulate web.yaml --sweep nodepool/default.spec.disruption.consolidateAfter=1m,10m,1h --seeds 5
     """
-    from dovetail.cli.simulation.collecting import rarely_collecting
+    from dovetail.cli.simulation.garbage_collection import rarely_collecting
 
     asked = {"sets": sets, "sweeps": sweeps, "seeds": seeds, "lasts": lasts, "compare": compare}
     with rarely_collecting():
@@ -122,10 +122,10 @@ def simulate(  # noqa: PLR0913 - one parameter an option
 
 
 def _tell(
-    variants: "list[Variant]", reports: "list[Report]", html: Path | None, output: Output, *, timeline: bool
+    variants: "list[Variant]", reports: "list[Report]", html: Path | None, output: OutputFormat, *, timeline: bool
 ) -> None:
-    from dovetail.cli.simulation.comparing import as_document, compare
-    from dovetail.cli.simulation.html import write_html
+    from dovetail.cli.simulation.comparison import as_document, compare
+    from dovetail.cli.simulation.html_report import write_html
     from dovetail.cli.view.comparison import print_comparison
     from dovetail.cli.view.simulation import print_report
 
@@ -151,8 +151,8 @@ def _written(html: Path, write: Callable[[], None]) -> bool:
 
 
 def _understood(source: Path, asked: dict[str, Any]) -> "tuple[list[Variant], tuple[Arrival, ...]]":
-    from dovetail.cli.simulation.loading import ask, load
-    from dovetail.sim.scenario.reading import ScenarioInvalid
+    from dovetail.cli.simulation.loader import ask, load
+    from dovetail.sim.scenario.parsing import ScenarioInvalid
 
     try:
         document, name, folder = load(source)
@@ -181,11 +181,11 @@ def _check_writable(html: Path | None) -> None:
         raise typer.Exit(2)
 
 
-def _run(source: Path, variants: "list[Variant]", trace: "tuple[Arrival, ...]", dask: str | None) -> "list[Outcome]":
-    from dovetail.cli.simulation.many import DaskUnavailable, run_here, run_on_dask
+def _run(source: Path, variants: "list[Variant]", trace: "tuple[Arrival, ...]", dask: str | None) -> "list[RunOutcome]":
+    from dovetail.cli.simulation.parallel import DaskUnavailable, run_here, run_on_dask
     from dovetail.cli.simulation.report import length
-    from dovetail.cli.simulation.runner import StoryFailed, live
-    from dovetail.sim.scenario.reading import ScenarioInvalid
+    from dovetail.cli.simulation.runner import SimulationFailed, live
+    from dovetail.sim.scenario.parsing import ScenarioInvalid
 
     began = time.perf_counter()
     with _progress(variants, dask) as done:
@@ -199,7 +199,7 @@ def _run(source: Path, variants: "list[Variant]", trace: "tuple[Arrival, ...]", 
         except ScenarioInvalid as error:
             _refuse(source, error.faults)
             raise typer.Exit(2) from error
-        except (DaskUnavailable, StoryFailed) as error:
+        except (DaskUnavailable, SimulationFailed) as error:
             echo(f"Error: {error}", err=True)
             raise typer.Exit(2) from error
     real = outcomes[0].real_seconds if len(outcomes) == 1 else time.perf_counter() - began

@@ -7,25 +7,25 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dovetail.cli.reading import (
+from dovetail.cli.settings_options import with_settings
+from dovetail.cli.snapshot_source import (
     ContextOption,
     KubeconfigOption,
-    Output,
+    OutputFormat,
     OutputOption,
     SnapshotOption,
     fail,
     read_snapshot,
     unknown,
 )
-from dovetail.cli.settings_options import with_settings
 from dovetail.settings import Settings
 
 if TYPE_CHECKING:
-    from dovetail.cli.view.top import Choice
+    from dovetail.cli.view.top import TopView
     from dovetail.model.snapshot import Snapshot
 
 
-class Order(StrEnum):
+class TopOrder(StrEnum):
     """What comes first."""
 
     POOL = "pool"
@@ -44,10 +44,10 @@ def top(  # noqa: PLR0913 - one parameter an option
     context: ContextOption = None,
     nodepool: Annotated[str, typer.Option("--nodepool", metavar="NAME", help="Only nodes of this pool.")] = "",
     order: Annotated[
-        Order, typer.Option("--sort", help="By pool, dearest, emptiest, what they wait for, or oldest first.")
-    ] = Order.POOL,
+        TopOrder, typer.Option("--sort", help="By pool, dearest, emptiest, what they wait for, or oldest first.")
+    ] = TopOrder.POOL,
     once: Annotated[bool, typer.Option("--once", help="Print it once and end. So it is done in a pipe.")] = False,
-    output: OutputOption = Output.TEXT,
+    output: OutputOption = OutputFormat.TEXT,
     settings: Settings,
 ) -> None:
     """Watch every node: what it costs, how full it is, how far it has come, and what it waits for.
@@ -62,11 +62,11 @@ def top(  # noqa: PLR0913 - one parameter an option
       dovetail top --snapshot cluster.json.gz
     """
     from dovetail.cli.view.printing import print_document
-    from dovetail.cli.view.top import Choice, draw_top
+    from dovetail.cli.view.top import TopView, draw_top
 
-    choice = Choice(order.value, nodepool)
+    choice = TopView(order.value, nodepool)
     dumb = os.environ.get("TERM", "") in {"dumb", "unknown"}
-    live = output is Output.TEXT and not once and sys.stdout.isatty() and not dumb
+    live = output is OutputFormat.TEXT and not once and sys.stdout.isatty() and not dumb
     if not live:
         read = read_snapshot(snapshot, kubeconfig, context, settings)
         document = _look_once(read, choice, settings, still=snapshot is not None)
@@ -74,27 +74,27 @@ def top(  # noqa: PLR0913 - one parameter an option
         return
     from dovetail.cli.top_live import follow
     from dovetail.cloud.kwok.catalog import InstanceTypesInvalid
-    from dovetail.dashboard.board import Board
+    from dovetail.dashboard.published_state import PublishedState
     from dovetail.ports.errors import WorldError
 
-    board = Board(still=snapshot is not None)
+    published_state = PublishedState(still=snapshot is not None)
     if snapshot is not None:
         read = read_snapshot(snapshot, kubeconfig, context, settings)
         _require(nodepool, read)
-        board.publish(read)
+        published_state.publish(read)
     try:
-        follow(board, choice, (kubeconfig, context), settings)
+        follow(published_state, choice, (kubeconfig, context), settings)
     except (InstanceTypesInvalid, WorldError, OSError, ValueError) as error:
         fail(str(error))
 
 
-def _look_once(read: "Snapshot", choice: "Choice", settings: Settings, *, still: bool) -> dict[str, Any]:
-    from dovetail.cli.dashboard_documents import terms_of
-    from dovetail.cli.reading import context_of
+def _look_once(read: "Snapshot", choice: "TopView", settings: Settings, *, still: bool) -> dict[str, Any]:
+    from dovetail.cli.dashboard_api import terms_of
+    from dovetail.cli.snapshot_source import context_of
     from dovetail.cli.view.plan import plan_document
     from dovetail.cli.view.top import top_document
     from dovetail.core.disruption.planner import plan_pass
-    from dovetail.dashboard.showing import draw_once
+    from dovetail.dashboard.publisher import draw_once
 
     _require(choice.nodepool, read)
     plan = plan_document(plan_pass(context_of(read, settings), thorough=True), read)

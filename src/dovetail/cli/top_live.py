@@ -12,13 +12,13 @@ from rich.console import Console
 from rich.live import Live
 
 from dovetail.cli.dashboard import until_over, watch
-from dovetail.cli.dashboard_documents import documents, terms_of
+from dovetail.cli.dashboard_api import documents, terms_of
 from dovetail.cli.safe_output import make_console
 from dovetail.cli.top_keyboard import keyboard
-from dovetail.cli.view.top import ORDERS, Choice, page_size, top_document, top_screen, waiting_screen
-from dovetail.dashboard.answers import Answers
-from dovetail.dashboard.board import Board
-from dovetail.dashboard.showing import Showing
+from dovetail.cli.view.top import ORDERS, TopView, page_size, top_document, top_screen, waiting_screen
+from dovetail.dashboard.api import PageApi
+from dovetail.dashboard.published_state import PublishedState
+from dovetail.dashboard.publisher import Publisher
 from dovetail.settings import Settings
 
 INTEREST = 5.0  # seconds after which the board is told again that somebody looks
@@ -27,16 +27,20 @@ _HEAD = 5  # rows that are not nodes, about
 Plain = dict[str, Any]
 
 
-def follow(board: Board, choice: Choice, where: tuple[Path | None, str | None], settings: Settings) -> None:
+def follow(
+    published_state: PublishedState, choice: TopView, where: tuple[Path | None, str | None], settings: Settings
+) -> None:
     """Show the cluster until q or Ctrl-C."""
     console = make_console()
-    answers = Answers(board, documents(None), terms_of(settings))
+    answers = PageApi(published_state, documents(None), terms_of(settings))
     thinker = ThreadPoolExecutor(1, "top-thinking")
 
     async def live() -> None:
         with Live(console=console, screen=True, auto_refresh=False) as view:
             top = Top(choice, console, lambda shown: view.update(shown, refresh=True))
-            await _follow(top, board, Showing(board, top.show, answers.waits, thinker), (where, settings))
+            await _follow(
+                top, published_state, Publisher(published_state, top.show, answers.waits, thinker), (where, settings)
+            )
 
     try:
         asyncio.run(live())
@@ -47,7 +51,7 @@ def follow(board: Board, choice: Choice, where: tuple[Path | None, str | None], 
 class Top:
     """What is shown, and where the reader is in it."""
 
-    def __init__(self, choice: Choice, console: Console, draw: Callable[[Any], object]) -> None:
+    def __init__(self, choice: TopView, console: Console, draw: Callable[[Any], object]) -> None:
         self.choice = choice
         self.stopped = asyncio.Event()
         self._console = console
@@ -77,10 +81,10 @@ class Top:
         if key in {"q", "Q", "\x03", "\x04"}:
             self.stopped.set()
         elif key == "s":
-            self.choice = Choice(_after(self.choice.order, list(ORDERS)), self.choice.nodepool)
+            self.choice = TopView(_after(self.choice.order, list(ORDERS)), self.choice.nodepool)
         elif key == "n":
             pools = ["", *(pool["name"] for pool in self._seen[1].get("pools", ()))]
-            self.choice = Choice(self.choice.order, _after(self.choice.nodepool, pools))
+            self.choice = TopView(self.choice.order, _after(self.choice.nodepool, pools))
         elif key in steps:
             self.choice = replace(self.choice, first=max(0, self.choice.first + steps[key]))
         elif key in ends:
@@ -93,21 +97,24 @@ def _after(value: str, values: list[str]) -> str:
 
 
 async def _follow(
-    top: Top, board: Board, showing: Showing, source: tuple[tuple[Path | None, str | None], Settings]
+    top: Top,
+    published_state: PublishedState,
+    showing: Publisher,
+    source: tuple[tuple[Path | None, str | None], Settings],
 ) -> None:
     (kubeconfig, context), settings = source
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, top.stopped.set)
     loop.add_signal_handler(signal.SIGWINCH, top.draw)
-    beside = [asyncio.create_task(showing.run()), asyncio.create_task(_stay_interested(board))]
-    if board.latest.snapshot is None:
-        beside.append(asyncio.create_task(watch(board, kubeconfig, context, settings)))
+    beside = [asyncio.create_task(showing.run()), asyncio.create_task(_stay_interested(published_state))]
+    if published_state.latest.snapshot is None:
+        beside.append(asyncio.create_task(watch(published_state, kubeconfig, context, settings)))
     with keyboard(loop, top.press):
         await until_over(top.stopped, beside)
 
 
-async def _stay_interested(board: Board) -> None:
+async def _stay_interested(published_state: PublishedState) -> None:
     while True:
-        board.ask()
+        published_state.ask()
         await asyncio.sleep(INTEREST)

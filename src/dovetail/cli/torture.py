@@ -14,11 +14,11 @@ from dovetail.cli.safe_output import echo
 if TYPE_CHECKING:
     from dovetail.ports.clock import Clock
     from dovetail.ports.cluster import Cluster
-    from dovetail.runtime.gate import Gate
-    from dovetail.sim.faults.process import Offering, Process
-    from dovetail.sim.faults.story import Story
-    from dovetail.sim.faults.trial import Figures, Outcome
-    from dovetail.wiring.parts import Parts
+    from dovetail.runtime.write_gate import WriteGate
+    from dovetail.sim.torture.controller_process import ControllerProcess, Offering
+    from dovetail.sim.torture.runner import TrialFigures, TrialOutcome
+    from dovetail.sim.torture.trial import Trial
+    from dovetail.wiring.assembly import Assembly
 
 SOLD = frozenset(f"{family}-{cpu}x-amd64-linux" for family in "csm" for cpu in (1, 2, 4, 8))
 """Stories are small, and so is what they can buy."""
@@ -28,7 +28,7 @@ SHOWN = 3  # stories are long; the first few broken invariants usually have one 
 class _Parts:
     """The real controllers in the simulated cloud, as a process of a story."""
 
-    def __init__(self, parts: "Parts") -> None:
+    def __init__(self, parts: "Assembly") -> None:
         from dovetail.cloud.kwok.availability import Availability
 
         self._parts = parts
@@ -37,7 +37,7 @@ class _Parts:
         market.availability = Availability(tuple(sold))
 
     @property
-    def gate(self) -> "Gate":
+    def gate(self) -> "WriteGate":
         """What all its writes pass."""
         return self._parts.gate
 
@@ -59,25 +59,25 @@ class _Parts:
         }
 
 
-def launch(cluster: "Cluster", clock: "Clock", *, dry_run: bool = False) -> "Process":
+def launch(cluster: "Cluster", clock: "Clock", *, dry_run: bool = False) -> "ControllerProcess":
     """The controllers with everything switched on."""
     from dovetail.settings import Settings
-    from dovetail.wiring.parts import assemble
+    from dovetail.wiring.assembly import assemble
 
     return _Parts(assemble(cluster, clock, Settings(catalog="generic", disruption="on", dry_run=dry_run)))
 
 
-def tell(story: "Story") -> "Outcome":
+def tell(story: "Trial") -> "TrialOutcome":
     """Live through one story with the real controllers."""
-    from dovetail.sim.faults.trial import live_through
+    from dovetail.sim.torture.runner import live_through
     from dovetail.wiring.schema_admission import admit
 
     return live_through(story, launch, admit)
 
 
-def tell_seed(seed: int) -> "Outcome":
+def tell_seed(seed: int) -> "TrialOutcome":
     """Live through the story of a seed."""
-    from dovetail.sim.faults.script import draw_story
+    from dovetail.sim.torture.fault_generator import draw_story
 
     return tell(draw_story(seed))
 
@@ -103,7 +103,7 @@ def torture(
 
 
 def _replay(seed: int, only: list[str]) -> int:
-    from dovetail.sim.faults.script import draw_story
+    from dovetail.sim.torture.fault_generator import draw_story
 
     story = draw_story(seed)
     outcome = tell(story.only(only) if only else story)
@@ -115,9 +115,9 @@ def _replay(seed: int, only: list[str]) -> int:
 
 
 def _run_all(seeds: range, jobs: int) -> int:
-    from dovetail.sim.faults.trial import Figures
+    from dovetail.sim.torture.runner import TrialFigures
 
-    total, failed = Figures(), []
+    total, failed = TrialFigures(), []
     for done, outcome in enumerate(_outcomes(seeds, jobs), 1):
         total += outcome.figures
         if outcome.violations:
@@ -130,7 +130,7 @@ def _run_all(seeds: range, jobs: int) -> int:
     return 1 if failed else 0
 
 
-def _outcomes(seeds: Iterable[int], jobs: int) -> "Iterator[Outcome]":
+def _outcomes(seeds: Iterable[int], jobs: int) -> "Iterator[TrialOutcome]":
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
         for each in as_completed([pool.submit(tell_seed, seed) for seed in seeds]):
             yield each.result()
@@ -143,9 +143,9 @@ def _show_progress(done: int, of: int, failed: int) -> None:
         echo(f"{done} of {of} stories, {failed} broke an invariant", err=True)
 
 
-def _short_story(outcome: "Outcome") -> str:
+def _short_story(outcome: "TrialOutcome") -> str:
     """The shortest story found that still breaks the invariant."""
-    from dovetail.sim.faults.shrinking import shrink
+    from dovetail.sim.torture.shrinking import shrink
 
     shortest = shrink(outcome, tell)
     told = "\n".join(f"broken: {each}" for each in shortest.violations)
@@ -153,7 +153,7 @@ def _short_story(outcome: "Outcome") -> str:
     return f"\nseed {shortest.story.seed}, cut down:\n{shortest.story}\n{told}\nagain: {again}\n"
 
 
-def _summary(figures: "Figures", failed: int) -> str:
+def _summary(figures: "TrialFigures", failed: int) -> str:
     days = figures.seconds / 86400
     return (
         f"{figures.stories} stories, {days:.1f} cluster-days, {figures.faults} faults, {figures.crashes} crashes,"

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
     from dovetail.manifest.documents import Document
     from dovetail.manifest.report import Report
-    from dovetail.model.wire import Fault
+    from dovetail.model.kube_object import Fault
 
 _SUFFIXES = {".yaml", ".yml", ".json"}
 
 
-class Output(StrEnum):
+class ValidateOutput(StrEnum):
     """How to print."""
 
     TEXT = "text"
@@ -48,7 +48,9 @@ class Checked:
 
 def validate(
     paths: Annotated[list[str], typer.Argument(help="Manifests: files, directories, or - for standard input.")],
-    output: Annotated[Output, typer.Option("--output", "-o", help="How to print the findings.")] = Output.TEXT,
+    output: Annotated[
+        ValidateOutput, typer.Option("--output", "-o", help="How to print the findings.")
+    ] = ValidateOutput.TEXT,
     strict: Annotated[bool, typer.Option("--strict", help="Treat warnings as faults.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only documents with faults or warnings.")] = False,
 ) -> None:
@@ -64,7 +66,7 @@ def validate(
         if not found and not unreadable:
             unreadable.append(f"{'standard input' if path == '-' else path}: nothing was found in it to validate")
         checked.extend(found)
-    if output is Output.TEXT:
+    if output is ValidateOutput.TEXT:
         _print_text(checked, unreadable, quiet=quiet)
     else:
         _print_data([_as_data(each) for each in checked if not quiet or _speaks(each)], output)
@@ -140,8 +142,8 @@ def _fault_as_data(document: "Document", fault: "Fault") -> dict[str, Any]:
     }
 
 
-def _print_data(rows: list[dict[str, Any]], output: Output) -> None:
-    echo(json_text(rows) if output is Output.JSON else yaml_text(rows).removesuffix("\n"))
+def _print_data(rows: list[dict[str, Any]], output: ValidateOutput) -> None:
+    echo(json_text(rows) if output is ValidateOutput.JSON else yaml_text(rows).removesuffix("\n"))
 
 
 def _print_text(checked: list[Checked], unreadable: list[str], *, quiet: bool) -> None:

@@ -3,19 +3,19 @@
 import logging
 from collections.abc import Mapping
 
-from dovetail.controllers.accounting import count_removal
-from dovetail.controllers.context import Context
-from dovetail.model.command import CommandState, Record
+from dovetail.controllers.context import ControllerContext
+from dovetail.controllers.metrics.deletions import count_removal
+from dovetail.model.command import CommandRecord, CommandState
 from dovetail.model.kinds import NODE, NODE_CLAIM
 from dovetail.model.nodeclaim import INITIALIZED, NodeClaim
 from dovetail.model.refusal import Refusal
 from dovetail.ports.cluster import Notice
-from dovetail.ports.ledger import Ending, Outcome
+from dovetail.ports.ledger import DecisionOutcome, LedgerEnding
 
 log = logging.getLogger(__name__)
 
 
-def tell_waiting(context: Context, state: CommandState) -> None:
+def tell_waiting(context: ControllerContext, state: CommandState) -> None:
     """The command waits for its replacements."""
     for claim in state.replacements:
         if not claim.has(INITIALIZED):
@@ -24,7 +24,7 @@ def tell_waiting(context: Context, state: CommandState) -> None:
             context.recorder.publish(notice)
 
 
-def tell_kept(context: Context, state: CommandState, obstacles: Mapping[str, Refusal]) -> None:
+def tell_kept(context: ControllerContext, state: CommandState, obstacles: Mapping[str, Refusal]) -> None:
     """Say on each node that stays what keeps it."""
     for claim in state.candidates:
         refusal = obstacles.get(claim.name)
@@ -37,7 +37,7 @@ def tell_kept(context: Context, state: CommandState, obstacles: Mapping[str, Ref
             context.recorder.publish(Notice(NODE, node, "DisruptionBlocked", message, decision=state.record.id))
 
 
-def tell_going(context: Context, claim: NodeClaim, record: Record) -> None:
+def tell_going(context: ControllerContext, claim: NodeClaim, record: CommandRecord) -> None:
     """The node is deleted."""
     nodes = context.state.nodes_of(claim)
     count_removal(context, claim, record.reason)
@@ -48,12 +48,12 @@ def tell_going(context: Context, claim: NodeClaim, record: Record) -> None:
         context.recorder.publish(Notice(NODE, node, "DisruptionTerminating", message, decision=record.id))
 
 
-def note_overtaken(context: Context, state: CommandState, why: str) -> None:
+def note_overtaken(context: ControllerContext, state: CommandState, why: str) -> None:
     """Others deleted its nodes. Replacements that are on their way stay: the pods of these nodes need them."""
     pools = {claim.nodepool_name: context.state.pool(claim.nodepool_name) for claim in state.candidates}
     deleted = [name for name, pool in sorted(pools.items()) if pool is None or pool.deleting]
     why = f"{why}: nodepool {', '.join(deleted)} was deleted" if deleted else why
-    ending = Ending(outcome=Outcome.FAILED, at=context.clock.now(), note=why)
+    ending = LedgerEnding(outcome=DecisionOutcome.FAILED, at=context.clock.now(), note=why)
     context.ledger.close(state.record.id, ending)
-    context.metrics.count("dovetail_commands_ended_total", reason=state.record.reason, outcome=Outcome.FAILED)
+    context.metrics.count("dovetail_commands_ended_total", reason=state.record.reason, outcome=DecisionOutcome.FAILED)
     log.info("command overtaken", extra={"command": state.record.id, "why": why})

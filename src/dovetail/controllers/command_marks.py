@@ -6,17 +6,17 @@ is deleted. A command without replacements does not wait: its nodes get taints a
 
 from collections.abc import Iterable
 
-from dovetail.controllers.context import Context
+from dovetail.controllers.context import ControllerContext
 from dovetail.core.lifecycle.drain import drain_patch, is_shut, reopening_patch, taints_patch
-from dovetail.core.lifecycle.patches import conditions_patch
-from dovetail.model.command import RECORD_ANNOTATION, Record
-from dovetail.model.conditions import ConditionList, Verdict, find, without
+from dovetail.core.merge_patches import conditions_patch
+from dovetail.model.command import RECORD_ANNOTATION, CommandRecord
+from dovetail.model.conditions import ConditionList, ConditionVerdict, find, without
 from dovetail.model.nodeclaim import DEPENDENTS, DISRUPTION_REASON, NodeClaim
 from dovetail.ports.errors import NotFound
-from dovetail.runtime.abreast import abreast
+from dovetail.runtime.concurrency import for_each
 
 
-async def mark(context: Context, claims: Iterable[NodeClaim], record: Record) -> None:
+async def mark(context: ControllerContext, claims: Iterable[NodeClaim], record: CommandRecord) -> None:
     """Keep new pods away from the nodes of these claims, and say why."""
 
     async def mark_one(claim: NodeClaim) -> None:
@@ -28,18 +28,18 @@ async def mark(context: Context, claims: Iterable[NodeClaim], record: Record) ->
         if find(claim.status.conditions, DISRUPTION_REASON) is None and not claim.deleting:
             await _set_reason(context, claim, record)
 
-    await abreast(mark_one, claims)
+    await for_each(mark_one, claims)
 
 
-async def _set_reason(context: Context, claim: NodeClaim, record: Record) -> None:
+async def _set_reason(context: ControllerContext, claim: NodeClaim, record: CommandRecord) -> None:
     created_at = claim.metadata.creation_timestamp
     conditions = ConditionList(
         claim.status.conditions, DEPENDENTS, created_at, claim.metadata.generation, context.clock.now()
-    ).set(Verdict(DISRUPTION_REASON, reason=record.reason, message=f"{record.reason}, command {record.id}"))
+    ).set(ConditionVerdict(DISRUPTION_REASON, reason=record.reason, message=f"{record.reason}, command {record.id}"))
     await context.patch_claim(claim, conditions_patch(conditions), status=True)
 
 
-async def release(context: Context, claims: Iterable[NodeClaim]) -> None:
+async def release(context: ControllerContext, claims: Iterable[NodeClaim]) -> None:
     """Take the marks and the record off these claims and their nodes."""
 
     async def release_one(claim: NodeClaim) -> None:
@@ -55,4 +55,4 @@ async def release(context: Context, claims: Iterable[NodeClaim]) -> None:
         except NotFound:
             return
 
-    await abreast(release_one, claims)
+    await for_each(release_one, claims)

@@ -8,11 +8,12 @@ from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import replace
 
-from dovetail.controllers.catalogs import find_catalogs
-from dovetail.controllers.context import Context
+from dovetail.controllers.context import ControllerContext
 from dovetail.controllers.gates import read_gates
-from dovetail.core.disruption.context import Context as Pass
+from dovetail.controllers.instance_types import find_catalogs
+from dovetail.core.disruption.pass_context import PassContext as Pass
 from dovetail.core.disruption.recheck import find_obstacles
+from dovetail.model.cluster_objects import PodDisruptionBudget
 from dovetail.model.command import CommandState
 from dovetail.model.kinds import NODE, NODE_POOL, POD, POD_DISRUPTION_BUDGET
 from dovetail.model.node import Node
@@ -20,11 +21,10 @@ from dovetail.model.nodeclaim import NodeClaim
 from dovetail.model.pod import Pod
 from dovetail.model.refusal import Refusal
 from dovetail.model.snapshot import ClusterNode, Snapshot
-from dovetail.model.unread import completed, unread
-from dovetail.model.workload import PodDisruptionBudget
+from dovetail.model.unreadable_objects import completed, unread
 from dovetail.ports.cluster import Listing
 from dovetail.ports.errors import NotFound
-from dovetail.runtime.abreast import abreast
+from dovetail.runtime.concurrency import for_each
 
 _Fresh = dict[str, tuple[Node, Listing[Pod]]]
 """Nodes and their pods as the API server has them, by node name."""
@@ -33,7 +33,7 @@ _Fresh = dict[str, tuple[Node, Listing[Pod]]]
 class CommitCheck:
     """The last look before the point of no return."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: ControllerContext) -> None:
         self._context = context
 
     async def find_obstacles(
@@ -51,7 +51,7 @@ class CommitCheck:
                     node = context.state.observe(NODE, await context.cluster.get(NODE, known.key))
                     fresh[node.name] = node, await context.read_pods(node.name)
 
-        await abreast(read, state.candidates)
+        await for_each(read, state.candidates)
         look = Pass(await self._snapshot(fresh, pdbs), read_gates(context.settings))
         found = find_obstacles(state, look, planned_pods)
         for claim in state.candidates:

@@ -4,20 +4,20 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Any
 
-from dovetail.controllers.state import ClusterState
+from dovetail.controllers.cluster_state import ClusterState
 from dovetail.model.kinds import NODE, NODE_CLAIM, POD
 from dovetail.model.node import Node
 from dovetail.model.nodeclaim import NodeClaim
 from dovetail.model.pod import Pod
 from dovetail.ports.clock import Clock
-from dovetail.ports.cloud import CloudProvider, NodeClassKeeper
+from dovetail.ports.cloud import CloudProvider, NodeClassReconciler
 from dovetail.ports.cluster import Cluster, Deletion, Listing, ListOptions, Patch, Recorder
 from dovetail.ports.errors import ApiError, NotFound, OutcomeUnknown
 from dovetail.ports.interruption import InterruptionSource
 from dovetail.ports.ledger import Ledger, NoLedger
 from dovetail.ports.metrics import Metrics, NoMetrics
-from dovetail.runtime.backoff import Backoff
-from dovetail.runtime.together import Together
+from dovetail.runtime.backoff import RetryBackoff
+from dovetail.runtime.together import SingleFlight
 from dovetail.settings import Settings
 
 
@@ -32,19 +32,19 @@ class Ports:
     metrics: Metrics = field(default_factory=NoMetrics)
     ledger: Ledger = field(default_factory=NoLedger)
     interruptions: tuple[InterruptionSource, ...] = ()
-    node_classes: NodeClassKeeper | None = None
+    node_classes: NodeClassReconciler | None = None
     seen: bool = True  # whether anybody reads events and metrics
 
 
 @dataclass(frozen=True, kw_only=True)
-class Context(Ports):
+class ControllerContext(Ports):
     """Ports, and what the controllers know and were told."""
 
     state: ClusterState
     settings: Settings
     endings: dict[str, str] = field(default_factory=dict)
     """Why claims are let go without a command, by uid; noted by whoever deletes them, for the ledger."""
-    looks: Together = field(default_factory=Together)
+    looks: SingleFlight = field(default_factory=SingleFlight)
     """At all claims, after writes without an answer."""
     buying: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held from looking at limits until what was bought is seen, so that no two buyers spend the same room."""
@@ -89,7 +89,7 @@ class Context(Ports):
 
     async def _look(self) -> None:
         """An API server that does not answer this either is waited for: without having looked, nothing more is done."""
-        backoff = Backoff(first=0.2, limit=10.0)
+        backoff = RetryBackoff(first=0.2, limit=10.0)
         while True:
             try:
                 listing = await self.cluster.list(NODE_CLAIM)

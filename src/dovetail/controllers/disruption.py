@@ -13,29 +13,29 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
 
-from dovetail.controllers.catalogs import find_catalogs
-from dovetail.controllers.context import Context
-from dovetail.controllers.executor import Executor
-from dovetail.controllers.figures import PassFigures, count_rejected, count_started
+from dovetail.controllers.context import ControllerContext
+from dovetail.controllers.disruption_events import DisruptionEvents
+from dovetail.controllers.disruption_queue import DisruptionQueue
 from dovetail.controllers.gates import read_gates
-from dovetail.controllers.telling import Telling
-from dovetail.controllers.weighing import Refusals, weighed
-from dovetail.core.disruption.ahead import plan_beside
+from dovetail.controllers.instance_types import find_catalogs
+from dovetail.controllers.ledger_evidence import Refusals, weighed
+from dovetail.controllers.metrics.disruption import DisruptionMetrics, count_rejected, count_started
+from dovetail.core.disruption.candidate_cache import CandidateCache
 from dovetail.core.disruption.command import Command
-from dovetail.core.disruption.context import Context as Pass
-from dovetail.core.disruption.facts import FactBook
+from dovetail.core.disruption.in_flight import plan_beside
 from dovetail.core.disruption.methods import METHODS
 from dovetail.core.disruption.methods.base import Method
 from dovetail.core.disruption.methods.single_node import SingleNode
+from dovetail.core.disruption.next_wakeup import NextWakeups, next_turn
+from dovetail.core.disruption.pass_context import PassContext as Pass
 from dovetail.core.disruption.planner import Plan, plan_pass
-from dovetail.core.disruption.simulations import Simulations
-from dovetail.core.disruption.turning import Turns, next_turn
+from dovetail.core.disruption.simulation_cache import SimulationCache
 from dovetail.core.disruption.validation import VALIDATED, revalidate
 from dovetail.model.catalog import InstanceType
 from dovetail.model.reason import Reason
 from dovetail.model.refusal import Refusal
 from dovetail.model.snapshot import Snapshot
-from dovetail.model.unread import UnreadIndex
+from dovetail.model.unreadable_objects import UnreadableIndex
 from dovetail.ports.ledger import NoLedger
 from dovetail.runtime.guard import guarded
 
@@ -56,18 +56,18 @@ The API server forgets events after an hour: what keeps a node is told again bef
 """
 
 
-class Disruption:
+class DisruptionController:
     """The loop."""
 
-    def __init__(self, context: Context, executor: Executor) -> None:
+    def __init__(self, context: ControllerContext, executor: DisruptionQueue) -> None:
         self._context = context
         self._executor = executor
-        self._simulations = Simulations()
-        self._book = FactBook()
-        self._turns = Turns()
-        self._figures = PassFigures(context.metrics)
-        self._telling = Telling(context)
-        self._restless = False  # the last pass met what ends without a word: nominations
+        self._simulations = SimulationCache()
+        self._book = CandidateCache()
+        self._turns = NextWakeups()
+        self._figures = DisruptionMetrics(context.metrics)
+        self._telling = DisruptionEvents(context)
+        self._recently_active_nodes = False  # the last pass met what ends without a word: nominations
         self._gates = read_gates(context.settings)
 
     async def run(self) -> None:
@@ -87,7 +87,7 @@ class Disruption:
         Stale caches hear of no change: the next pass says so.
         """
         state, clock = self._context.state, self._context.clock
-        if self._restless or state.revision != seen:
+        if self._recently_active_nodes or state.revision != seen:
             return
         offered, latest = await self._catalogs(), began + LONGEST_REST
         latest = min(latest, next_turn(state.snapshot(began, offered), self._backing_off(), self._turns) or latest)
@@ -112,7 +112,7 @@ class Disruption:
         await self._executor.tidy()
         context = await self._pass()
         blind = self._telling.blind(context)
-        self._restless = blind or bool(context.snapshot.nominated)
+        self._recently_active_nodes = blind or bool(context.snapshot.nominated)
         if blind:
             return False
         self._telling.paused(context)
@@ -184,7 +184,7 @@ class Disruption:
         for command in commands:
             checked = await self._checked(command, started)
             if self._telling.blind(context):
-                self._restless = True  # it may pass without a word: the next pass comes soon
+                self._recently_active_nodes = True  # it may pass without a word: the next pass comes soon
                 break
             if isinstance(checked, Refusal):
                 count_rejected(self._context.metrics, command, checked)
@@ -208,7 +208,7 @@ class Disruption:
 
     def _hidden(self, command: Command) -> Refusal | None:
         """Whether an object that became unreadable since concerns one of its nodes."""
-        unread = UnreadIndex(self._context.state.hidden.unread())
+        unread = UnreadableIndex(self._context.state.hidden.unread())
         found = (unread.of(each.node.node, each.claim) or unread.everywhere for each in command.candidates)
         bad = next((each for each in found if each is not None), None)
         return Refusal("Unreadable", f"node/{command.candidates[0].name}", str(bad)) if bad is not None else None

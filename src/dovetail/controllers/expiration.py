@@ -4,23 +4,23 @@ import logging
 from datetime import timedelta
 from typing import Any
 
-from dovetail.controllers.accounting import count_removal
-from dovetail.controllers.context import Context
-from dovetail.controllers.entries import decision_of
+from dovetail.controllers.context import ControllerContext
+from dovetail.controllers.ledger_entries import decision_of
+from dovetail.controllers.metrics.deletions import count_removal
 from dovetail.core.lifecycle.expiration import expires_at
 from dovetail.model.kinds import NODE, NODE_CLAIM, Kind
+from dovetail.model.kube_object import Key, KubeObject
 from dovetail.model.nodeclaim import NodeClaim
-from dovetail.model.wire import Key, KubeObject
 from dovetail.ports.cluster import Notice
 from dovetail.runtime.reconciler import Reconciler
 
 log = logging.getLogger(__name__)
 
 
-class Expiration:
+class ExpirationController:
     """One clock for each NodeClaim that expires."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: ControllerContext) -> None:
         self._context = context
         self.reconciler: Reconciler[Key] = Reconciler("nodeclaim.expiration", self.reconcile, workers=10)
         context.state.claims.listen(self._claim_changed)

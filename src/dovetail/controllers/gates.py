@@ -3,7 +3,7 @@
 Provisioning, disruption, plans and explanations take them from here, so that all of them simulate the same cluster.
 """
 
-from dovetail.core.disruption.context import Gates
+from dovetail.core.disruption.pass_context import Gates
 from dovetail.settings import Settings
 
 

@@ -1,16 +1,16 @@
 """Gives claims and nodes made by older versions the label that marks them as this provider's."""
 
-from dovetail.controllers.context import Context
+from dovetail.controllers.context import ControllerContext
+from dovetail.model.kube_object import Key
 from dovetail.model.node import Node
 from dovetail.model.nodeclaim import NodeClaim
-from dovetail.model.wire import Key
 from dovetail.runtime.reconciler import Reconciler
 
 
 class Hydration:
     """Adds `<node class group>/<kind>` where it is missing."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: ControllerContext) -> None:
         self._context = context
         self.reconciler: Reconciler[Key] = Reconciler("nodeclaim.hydration", self.reconcile)
         context.state.claims.listen(self._claim_changed)

@@ -10,19 +10,19 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from dovetail.controllers.accounting import count_removal
-from dovetail.controllers.context import Context
-from dovetail.controllers.entries import decision_of
-from dovetail.core.lifecycle.deadline import deadline_patch
+from dovetail.controllers.context import ControllerContext
+from dovetail.controllers.ledger_entries import decision_of
+from dovetail.controllers.metrics.deletions import count_removal
 from dovetail.core.lifecycle.interruption import Response, drain_by, respond
+from dovetail.core.lifecycle.termination_deadline import deadline_patch
 from dovetail.model.kinds import NODE, NODE_CLAIM, Kind
+from dovetail.model.kube_object import Key, KubeObject
 from dovetail.model.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
 from dovetail.model.nodeclaim import NodeClaim
-from dovetail.model.wire import Key, KubeObject
 from dovetail.ports.cluster import Notice
 from dovetail.ports.errors import NotFound, WorldError
 from dovetail.ports.interruption import Delivery, Interruption, InterruptionSource
-from dovetail.runtime.backoff import Backoff
+from dovetail.runtime.backoff import RetryBackoff
 from dovetail.runtime.guard import guarded
 
 log = logging.getLogger(__name__)
@@ -31,10 +31,10 @@ ATTEMPTS = 8  # in about twelve seconds; after that the message is left to come 
 STATUS_CHECKS = frozenset({"instance_status", "system_status", "event_status"})
 
 
-class Interruptions:
+class InterruptionController:
     """Listens to every source of warnings."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: ControllerContext) -> None:
         self._context = context
         self._rebalance = context.settings.rebalance_recommendation == "drain"
         self._claims: dict[str, set[Key]] = {}  # by the last segment of the provider id
@@ -59,7 +59,7 @@ class Interruptions:
                 tasks.create_task(self._listen(source))
 
     async def _listen(self, source: InterruptionSource) -> None:
-        backoff = Backoff(first=1.0, limit=30.0)
+        backoff = RetryBackoff(first=1.0, limit=30.0)
         slots = asyncio.Semaphore(IN_FLIGHT)
         async with asyncio.TaskGroup() as tasks:
             while True:
@@ -117,7 +117,7 @@ class Interruptions:
 
     async def _interrupt(self, key: Key, instance: str, interruption: Interruption, response: Response) -> None:
         """Try again soon, as there is little time; each look sees what others wrote in between."""
-        backoff = Backoff(first=0.1, limit=5.0)
+        backoff = RetryBackoff(first=0.1, limit=5.0)
         for attempt in range(1, ATTEMPTS + 1):
             if key not in self._claims.get(instance, ()):
                 return

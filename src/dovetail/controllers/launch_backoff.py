@@ -7,35 +7,37 @@ claim is deleted, and one failure is counted once however often it is noted.
 import logging
 from collections.abc import Iterable
 
-from dovetail.controllers.context import Context
+from dovetail.controllers.context import ControllerContext
 from dovetail.core.provisioning.launch_backoff import (
     BACKING_OFF,
     BACKOFF_ANNOTATION,
-    Backoff,
-    Cause,
     FailedLaunch,
+    LaunchBackoff,
+    LaunchFailureCause,
     after_failure,
     annotation,
     launched_for,
     record_of,
 )
 from dovetail.model.kinds import NODE_POOL
+from dovetail.model.kube_object import Key
 from dovetail.model.nodeclaim import NodeClaim
 from dovetail.model.nodepool import NodePool
-from dovetail.model.wire import Key
 from dovetail.ports.cluster import Notice, Patch
 from dovetail.ports.errors import Conflict, WorldError
 
 log = logging.getLogger(__name__)
 
 
-async def note_given_up(context: Context, claim: NodeClaim, why: str) -> None:
+async def note_given_up(context: ControllerContext, claim: NodeClaim, why: str) -> None:
     """A claim was given up before it became a node."""
     told = f"nodeclaim {claim.name} was given up, {why}"
-    await note_failures(context, [FailedLaunch(claim, kind, Cause.LAUNCH_FAILED, told) for kind in launched_for(claim)])
+    await note_failures(
+        context, [FailedLaunch(claim, kind, LaunchFailureCause.LAUNCH_FAILED, told) for kind in launched_for(claim)]
+    )
 
 
-async def note_failures(context: Context, failures: Iterable[FailedLaunch]) -> None:
+async def note_failures(context: ControllerContext, failures: Iterable[FailedLaunch]) -> None:
     """Write failures down. A NodePool that cannot be written is told of in the log; nothing waits for it."""
     by_pool: dict[str, list[FailedLaunch]] = {}
     for failure in failures:
@@ -48,7 +50,7 @@ async def note_failures(context: Context, failures: Iterable[FailedLaunch]) -> N
             log.warning("failed launch not recorded", extra={"nodepool": name, "error": str(error)})
 
 
-async def _note(context: Context, name: str, failures: list[FailedLaunch]) -> None:
+async def _note(context: ControllerContext, name: str, failures: list[FailedLaunch]) -> None:
     pool = context.state.pool(name)
     if pool is None:
         return
@@ -58,7 +60,7 @@ async def _note(context: Context, name: str, failures: list[FailedLaunch]) -> No
         await _write(context, await context.cluster.get(NODE_POOL, Key("", name)), failures)
 
 
-async def _write(context: Context, pool: NodePool, failures: list[FailedLaunch]) -> None:
+async def _write(context: ControllerContext, pool: NodePool, failures: list[FailedLaunch]) -> None:
     now = context.clock.now()
     before = record_of(pool, context.state.snapshot(now, {}))
     after = {failure.kind: (after_failure(pool, failure, before, now), failure) for failure in failures}
@@ -74,6 +76,6 @@ async def _write(context: Context, pool: NodePool, failures: list[FailedLaunch])
             context.recorder.publish(Notice(NODE_POOL, pool, BACKING_OFF, _told(backoff), warning=True))
 
 
-def _told(backoff: Backoff) -> str:
+def _told(backoff: LaunchBackoff) -> str:
     tries = f"{backoff.failures} launch{'es' * (backoff.failures > 1)} in a row did not help"
     return f"No node is launched before {backoff.until:%Y-%m-%dT%H:%M:%SZ} for some pods, {tries}: {backoff.why}"

@@ -5,28 +5,28 @@ from collections.abc import Callable, Coroutine
 from dataclasses import fields
 from typing import Any
 
-from dovetail.controllers.advice import Advisor
-from dovetail.controllers.bookkeeping import Bookkeeper
-from dovetail.controllers.context import Context, Ports
-from dovetail.controllers.disruption import Disruption
-from dovetail.controllers.executor import Executor
-from dovetail.controllers.expiration import Expiration
-from dovetail.controllers.garbage import GarbageCollection
-from dovetail.controllers.gauges import Gauges
+from dovetail.controllers.cluster_state import ClusterState
+from dovetail.controllers.context import ControllerContext, Ports
+from dovetail.controllers.disruption import DisruptionController
+from dovetail.controllers.disruption_queue import DisruptionQueue
+from dovetail.controllers.dry_run import DryRun
+from dovetail.controllers.dry_run_interruption import DryRunInterruptions
+from dovetail.controllers.expiration import ExpirationController
+from dovetail.controllers.garbage_collection import GarbageCollection
 from dovetail.controllers.hydration import Hydration
-from dovetail.controllers.interruption import Interruptions
-from dovetail.controllers.lifecycle import Lifecycle
-from dovetail.controllers.marking import Marking, ProtectionNotices
-from dovetail.controllers.nodeclasses import NodeClasses
-from dovetail.controllers.nodepools import NodePools
-from dovetail.controllers.overhearing import Overhearing
-from dovetail.controllers.podevents import PodEvents
-from dovetail.controllers.provisioning import Provisioner
-from dovetail.controllers.repair import NodeRepair
-from dovetail.controllers.state import ClusterState
-from dovetail.controllers.termination import Termination
-from dovetail.controllers.transitions import Transitions, count_reconciles
-from dovetail.controllers.unreadable import UnreadableNotices
+from dovetail.controllers.interruption import InterruptionController
+from dovetail.controllers.ledger import LedgerController
+from dovetail.controllers.metrics.cluster import ClusterMetrics
+from dovetail.controllers.metrics.conditions import ConditionMetrics, count_reconciles
+from dovetail.controllers.node_repair import NodeRepair
+from dovetail.controllers.nodeclaim_conditions import DoNotDisruptEvents, NodeClaimConditionsController
+from dovetail.controllers.nodeclaim_lifecycle import NodeClaimLifecycle
+from dovetail.controllers.nodeclasses import NodeClassController
+from dovetail.controllers.nodepools import NodePoolController
+from dovetail.controllers.pod_events import PodEventsController
+from dovetail.controllers.provisioner import Provisioner
+from dovetail.controllers.termination import TerminationController
+from dovetail.controllers.unreadable_events import UnreadableObjectEvents
 from dovetail.runtime.reconciler import Reconciler
 from dovetail.settings import Settings
 
@@ -42,41 +42,41 @@ class Manager:
             settings.watch_stale_after,
         )
         given = {each.name: getattr(ports, each.name) for each in fields(Ports)}
-        context = Context(**given, state=state, settings=settings)
+        context = ControllerContext(**given, state=state, settings=settings)
         self.state = state
         self.provisioner = Provisioner(context)
-        self.nodepools = NodePools(context)
-        self.lifecycle = Lifecycle(context, self.nodepools.registration_ended)
-        self.termination = Termination(context)
-        self.expiration = Expiration(context)
+        self.nodepools = NodePoolController(context)
+        self.lifecycle = NodeClaimLifecycle(context, self.nodepools.registration_ended)
+        self.termination = TerminationController(context)
+        self.expiration = ExpirationController(context)
         self.garbage = GarbageCollection(context)
         self.repair = NodeRepair(context)
-        self.interruptions = Interruptions(context)
-        self.podevents = PodEvents(context)
+        self.interruptions = InterruptionController(context)
+        self.podevents = PodEventsController(context)
         self.hydration = Hydration(context)
-        self.marking = Marking(context)
-        self.protection_notices = ProtectionNotices(context)
-        self.unreadable_notices = UnreadableNotices(context)
-        self.executor = Executor(context)
-        self.disruption = Disruption(context, self.executor)
-        self.bookkeeper = Bookkeeper(context)
+        self.marking = NodeClaimConditionsController(context)
+        self.protection_notices = DoNotDisruptEvents(context)
+        self.unreadable_notices = UnreadableObjectEvents(context)
+        self.executor = DisruptionQueue(context)
+        self.disruption = DisruptionController(context, self.executor)
+        self.bookkeeper = LedgerController(context)
         self.node_classes = (
-            NodeClasses(
+            NodeClassController(
                 context, ports.node_classes, self.nodepools.node_class_changed, self.marking.node_class_redefined
             )
             if ports.node_classes is not None
             else None
         )
-        self.transitions = Transitions(context)
-        self.gauges = Gauges(context, self._reconcilers(), self.transitions)
+        self.transitions = ConditionMetrics(context)
+        self.gauges = ClusterMetrics(context, self._reconcilers(), self.transitions)
         if self.node_classes is not None:
             self.transitions.follow(self.node_classes.informer)
             self.gauges.follow(self.node_classes.informer)
             self.unreadable_notices.follow(self.node_classes.informer)
         for reconciler in self._reconcilers() if ports.seen else ():
             reconciler.told = count_reconciles(context)
-        self.advisor = Advisor(context, self.nodepools, self.marking)
-        self.overhearing = Overhearing(context, self.interruptions, self.advisor)
+        self.advisor = DryRun(context, self.nodepools, self.marking)
+        self.overhearing = DryRunInterruptions(context, self.interruptions, self.advisor)
         self._dry = settings.dry_run
         self._disrupts = settings.disruption == "on"
 

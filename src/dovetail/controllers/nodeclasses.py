@@ -8,10 +8,10 @@ there is nothing to run.
 import asyncio
 from collections.abc import Callable
 
-from dovetail.controllers.context import Context
+from dovetail.controllers.context import ControllerContext
+from dovetail.model.kube_object import Key, KubeObject
 from dovetail.model.nodeclaim import NodeClaim
-from dovetail.model.wire import Key, KubeObject
-from dovetail.ports.cloud import Kept, NodeClassKeeper
+from dovetail.ports.cloud import Kept, NodeClassReconciler
 from dovetail.ports.cluster import Notice
 from dovetail.runtime.informer import Informer
 from dovetail.runtime.reconciler import Reconciler
@@ -21,16 +21,18 @@ Told = Callable[[str], None]
 """Called with the name of a class."""
 
 
-class NodeClasses:
+class NodeClassController:
     """One reconciliation at a time for each node class."""
 
-    def __init__(self, context: Context, keeper: NodeClassKeeper, changed: Told, redefined: Told) -> None:
+    def __init__(
+        self, context: ControllerContext, nodeclass_reconciler: NodeClassReconciler, changed: Told, redefined: Told
+    ) -> None:
         self._context = context
-        self._keeper = keeper
+        self._nodeclass_reconciler = nodeclass_reconciler
         self._changed = changed
         self._redefined = redefined
         self.informer: Informer[KubeObject] = Informer(
-            context.cluster, keeper.node_class_kind, stale_after=context.state.stale_after.total_seconds()
+            context.cluster, nodeclass_reconciler.node_class_kind, stale_after=context.state.stale_after.total_seconds()
         )
         context.state.caches.append(self.informer)
         self.reconciler: Reconciler[Key] = Reconciler("nodeclass", self.reconcile)
@@ -42,7 +44,9 @@ class NodeClasses:
         if after is not None:
             if before is None or _written(before) != _written(after):
                 self.reconciler.add(after.key)
-            if before is None or self._keeper.definition(before) != self._keeper.definition(after):
+            if before is None or self._nodeclass_reconciler.definition(before) != self._nodeclass_reconciler.definition(
+                after
+            ):
                 self._redefined(after.name)
         elif before is not None:
             self.reconciler.forget(before.key)
@@ -71,7 +75,7 @@ class NodeClasses:
             return None
         if node_class.deleting and self._may_be_used(node_class):
             return UNREADABLE_SECONDS
-        kept: Kept = await self._keeper.keep(node_class, self._claims_of(node_class))
+        kept: Kept = await self._nodeclass_reconciler.keep(node_class, self._claims_of(node_class))
         if kept.waiting_for:
             reason = "WaitingOnNodeClaimTermination"
             self._context.recorder.publish(Notice(self.informer.kind, node_class, reason, kept.waiting_for))

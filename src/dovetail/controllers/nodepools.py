@@ -7,20 +7,21 @@ from collections.abc import Mapping
 
 import msgspec
 
-from dovetail.controllers.context import Context
-from dovetail.core.lifecycle.hashing import HASH_VERSION, template_hash
-from dovetail.core.lifecycle.patches import amounts, conditions_patch
-from dovetail.core.lifecycle.pools import (
+from dovetail.controllers.context import ControllerContext
+from dovetail.core.lifecycle.nodepool_hash import HASH_VERSION, template_hash
+from dovetail.core.lifecycle.nodepool_status import (
     DEPENDENTS,
     VALIDATION_SUCCEEDED,
+    NodePoolUsage,
     RegistrationHealth,
-    Tally,
     judge_node_class,
     judge_validation,
 )
+from dovetail.core.merge_patches import amounts, conditions_patch
 from dovetail.manifest.validation import validate_nodepool
-from dovetail.model.conditions import ConditionList, Verdict, find
+from dovetail.model.conditions import ConditionList, ConditionVerdict, find
 from dovetail.model.kinds import NODE_POOL
+from dovetail.model.kube_object import Condition, Key, UnreadableObject
 from dovetail.model.labels import INITIALIZED as INITIALIZED_LABEL
 from dovetail.model.labels import NODE_CLASS_STATE, NODEPOOL, NODEPOOL_HASH, NODEPOOL_HASH_VERSION
 from dovetail.model.labels import REGISTERED as REGISTERED_LABEL
@@ -29,11 +30,10 @@ from dovetail.model.nodeclaim import DRIFTED, INITIALIZED, INSTANCE_TERMINATING,
 from dovetail.model.nodepool import NodePool, NodePoolSpec
 from dovetail.model.repair import policies_without_effect
 from dovetail.model.snapshot import ClusterNode
-from dovetail.model.wire import Condition, Key, Unreadable
 from dovetail.ports.cloud import NodeClassState
 from dovetail.ports.cluster import Notice, Patch
 from dovetail.ports.errors import Invalid
-from dovetail.runtime.abreast import abreast
+from dovetail.runtime.concurrency import for_each
 from dovetail.runtime.reconciler import Reconciler
 
 log = logging.getLogger(__name__)
@@ -44,16 +44,16 @@ Written = tuple[NodePoolSpec, Mapping[str, str], Mapping[str, str]]
 """What people write in a NodePool: its spec, labels and annotations."""
 
 
-class NodePools:
+class NodePoolController:
     """One reconciliation at a time for each NodePool."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: ControllerContext) -> None:
         self._context = context
         self._health: defaultdict[str, RegistrationHealth] = defaultdict(RegistrationHealth)
-        self._tallies: defaultdict[str, Tally] = defaultdict(Tally)  # of all pairs, by pool
+        self._tallies: defaultdict[str, NodePoolUsage] = defaultdict(NodePoolUsage)  # of all pairs, by pool
         self._pairs: dict[str, tuple[ClusterNode, ...]] = {}  # claims with their nodes, by the claim's name
         self._changed: set[str] = set()  # names of claims that are to be joined with their nodes anew
-        self._validity: dict[Key, tuple[Written, Verdict]] = {}  # and what it was judged by
+        self._validity: dict[Key, tuple[Written, ConditionVerdict]] = {}  # and what it was judged by
         self.reconciler: Reconciler[Key] = Reconciler("nodepool", self.reconcile)
         context.state.nodepools.listen(self._pool_changed)
         context.state.nodepools.listen_unreadable(self._pool_unreadable)
@@ -67,7 +67,7 @@ class NodePools:
             self.reconciler.forget(before.key)
             self._validity.pop(before.key, None)
 
-    def _pool_unreadable(self, before: Unreadable | None, after: Unreadable | None) -> None:
+    def _pool_unreadable(self, before: UnreadableObject | None, after: UnreadableObject | None) -> None:
         if after is not None and (before is None or before.faults != after.faults):
             self.reconciler.add(after.key)
 
@@ -131,7 +131,7 @@ class NodePools:
         await self._report(pool, node_class)
         return RECHECK_SECONDS
 
-    async def _report_unreadable(self, bad: Unreadable) -> None:
+    async def _report_unreadable(self, bad: UnreadableObject) -> None:
         """A pool that cannot be understood makes no nodes and loses none; its condition says why."""
         pool = NodePool(metadata=bad.metadata)
         verdict = judge_validation(bad.faults)
@@ -165,7 +165,7 @@ class NodePools:
             await self._context.patch_claim(claim, {"metadata": {"annotations": stamp}})
 
         claims = sorted(self._context.state.claims.items.values(), key=lambda claim: claim.name)
-        await abreast(restamp, [each for each in claims if each.nodepool_name == pool_name and not _is_stamped(each)])
+        await for_each(restamp, [each for each in claims if each.nodepool_name == pool_name and not _is_stamped(each)])
 
     async def judged(self, pool: NodePool) -> NodePool:
         """The pool with the conditions it should have. Nothing is written."""
@@ -205,7 +205,7 @@ class NodePools:
         patch = Patch(body, pool.metadata.resource_version, "status")
         self._context.state.observe(NODE_POOL, await self._context.cluster.patch(NODE_POOL, pool.key, patch))
 
-    def _tally(self, pool: str) -> Tally:
+    def _tally(self, pool: str) -> NodePoolUsage:
         """What the pool has: claims are joined with their nodes, and counted, anew where one of them changed."""
         state = self._context.state
         for name in self._changed:
@@ -222,7 +222,9 @@ class NodePools:
         self._changed.clear()
         return self._tallies[pool]
 
-    def _conditions(self, pool: NodePool, class_generation: int, class_verdict: Verdict) -> tuple[Condition, ...]:
+    def _conditions(
+        self, pool: NodePool, class_generation: int, class_verdict: ConditionVerdict
+    ) -> tuple[Condition, ...]:
         health = self._health[pool.name]
         health.restart((pool.metadata.generation, class_generation))
         created_at = pool.metadata.creation_timestamp
@@ -231,7 +233,7 @@ class NodePools:
             pool.status.conditions, DEPENDENTS, created_at, pool.metadata.generation, self._context.clock.now()
         ).set(*verdicts)
 
-    def _valid(self, pool: NodePool) -> Verdict:
+    def _valid(self, pool: NodePool) -> ConditionVerdict:
         """Judged once for what is written; what we report in its status changes nothing about it."""
         written = (pool.spec, pool.metadata.labels, pool.metadata.annotations)
         known = self._validity.get(pool.key)

@@ -10,24 +10,24 @@ import logging
 from datetime import timedelta
 from typing import Any, Literal
 
-from dovetail.controllers.context import Context
-from dovetail.controllers.departure import Departure
-from dovetail.controllers.eviction import EvictionQueue
-from dovetail.core.lifecycle.deadline import read_deadline
+from dovetail.controllers.context import ControllerContext
+from dovetail.controllers.eviction_queue import EvictionQueue
+from dovetail.controllers.termination_steps import NodeTermination
 from dovetail.core.lifecycle.drain import drain_patch
-from dovetail.core.lifecycle.graceperiod import grace_period_patch
 from dovetail.core.lifecycle.manual_deletion import manual_deletion_patch
-from dovetail.core.lifecycle.patches import finalizer_removed
+from dovetail.core.lifecycle.termination_deadline import read_deadline
+from dovetail.core.lifecycle.termination_grace_period import grace_period_patch
+from dovetail.core.merge_patches import finalizer_removed
 from dovetail.model.conditions import find
 from dovetail.model.instants import stamp
 from dovetail.model.kinds import NODE, NODE_CLAIM
+from dovetail.model.kube_object import Key, KubeObject
 from dovetail.model.labels import CAPACITY_TYPE, NODEPOOL, TERMINATION_FINALIZER, ZONE
 from dovetail.model.labels import REGISTERED as REGISTERED_LABEL
 from dovetail.model.node import Node
 from dovetail.model.nodeclaim import INSTANCE_TERMINATING, REGISTERED, NodeClaim
 from dovetail.model.pod import Pod
 from dovetail.model.storage import VolumeAttachment
-from dovetail.model.wire import Key, KubeObject
 from dovetail.ports.cluster import Notice
 from dovetail.ports.errors import InstanceNotFound, NotFound
 from dovetail.runtime.reconciler import Reconciler
@@ -37,17 +37,17 @@ UNREADABLE_SECONDS = 30.0
 EXPIRING = "TerminationGracePeriodExpiring"
 
 
-class Termination:
+class TerminationController:
     """Finalizes NodeClaims and the nodes that belong to them."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: ControllerContext) -> None:
         self._context = context
         self.claims: Reconciler[Key] = Reconciler("nodeclaim.termination", self.finalize_claim, workers=100)
         self.nodes: Reconciler[Key] = Reconciler(
             "node.termination", self.finalize_node, workers=100, first_backoff=0.1, backoff_limit=10.0
         )
         self.evictions = EvictionQueue(context)
-        self._departure = Departure(context, self.evictions)
+        self._departure = NodeTermination(context, self.evictions)
         self._accepted: set[str] = set()  # uids of nodes that are deleted already, though the watch has not told yet
         self._gone: set[str] = set()  # provider ids of claims that are left, whose Node is known to be deleted
         context.state.pods.listen(self._pod_changed)

@@ -12,8 +12,9 @@ from typing import Self, TypeVar
 
 import aiohttp
 
-from dovetail.kube.call import (
-    Call,
+from dovetail.kube.decode import LineReader, ListPages, change_of
+from dovetail.kube.requests import (
+    ApiRequest,
     create_call,
     delete_call,
     evict_call,
@@ -22,15 +23,14 @@ from dovetail.kube.call import (
     patch_call,
     watch_call,
 )
-from dovetail.kube.decode import Gathering, Lines, change_of
 from dovetail.kube.transport import Transport
 from dovetail.manifest.codec import decode
+from dovetail.manifest.interning import Interner
 from dovetail.manifest.json_parts import UNDECODABLE
-from dovetail.manifest.sharing import Sharing
 from dovetail.model.kinds import POD, Kind
+from dovetail.model.kube_object import Key, KubeObject, UnreadableObject
 from dovetail.model.pod import Pod
-from dovetail.model.wire import Key, KubeObject, Unreadable
-from dovetail.ports.cluster import Change, Deletion, Listing, ListOptions, Patch
+from dovetail.ports.cluster import Deletion, Listing, ListOptions, Patch, WatchEvent
 from dovetail.ports.errors import Gone, Invalid, OutcomeUnknown, Unavailable
 
 T = TypeVar("T", bound=KubeObject)
@@ -45,7 +45,7 @@ class KubeCluster:
     def __init__(self, transport: Transport, random: Random) -> None:
         self._transport = transport
         self._random = random
-        self._sharing = Sharing()
+        self._sharing = Interner()
 
     async def __aenter__(self) -> Self:
         return self
@@ -67,8 +67,8 @@ class KubeCluster:
             gathered = await self._gather(kind, options, 0)
         return Listing(tuple(gathered.items), gathered.meta.resource_version, tuple(gathered.unreadable))
 
-    async def _gather(self, kind: Kind[T], options: ListOptions, size: int) -> Gathering:
-        gathered = Gathering(kind, self._sharing)
+    async def _gather(self, kind: Kind[T], options: ListOptions, size: int) -> ListPages:
+        gathered = ListPages(kind, self._sharing)
         page = {"limit": str(size)} if size else {}
         while True:
             gathered.add(await self._transport.fetch(list_call(kind, options, page)))
@@ -76,12 +76,14 @@ class KubeCluster:
                 return gathered
             page = {**page, "continue": gathered.meta.continue_}
 
-    async def watch(self, kind: Kind[T], since: str, options: ListOptions = _EVERYTHING) -> AsyncIterator[Change[T]]:
+    async def watch(
+        self, kind: Kind[T], since: str, options: ListOptions = _EVERYTHING
+    ) -> AsyncIterator[WatchEvent[T]]:
         """Changes after `since`, until the server ends the watch in its own time."""
         limits = self._transport.limits
         seconds = self._random.randint(*limits.watch_seconds)
         call = watch_call(kind, since, options, seconds)
-        lines = Lines(limits.most_bytes)
+        lines = LineReader(limits.most_bytes)
         async with self._transport.stream(call) as content:
             while chunk := await _chunk(call, content, seconds + limits.watch_grace):
                 for line in lines.feed(chunk):
@@ -91,7 +93,7 @@ class KubeCluster:
         """One object. One that cannot be understood is `Invalid`, with its faults."""
         call = get_call(kind, key)
         value = _decoded(kind, call, await self._transport.fetch(call))
-        if isinstance(value, Unreadable):
+        if isinstance(value, UnreadableObject):
             raise Invalid(f"{call}: the {kind} cannot be understood: {_faults(value)}", value.faults)
         return value
 
@@ -111,14 +113,14 @@ class KubeCluster:
         """Evict this very pod through the eviction API."""
         await self._transport.fetch(evict_call(POD, pod))
 
-    async def _write(self, kind: Kind[T], call: Call) -> T:
+    async def _write(self, kind: Kind[T], call: ApiRequest) -> T:
         value = _decoded(kind, call, await self._transport.fetch(call))
-        if isinstance(value, Unreadable):
+        if isinstance(value, UnreadableObject):
             raise OutcomeUnknown(f"{call}: done, but the {kind} it made cannot be understood: {_faults(value)}")
         return value
 
 
-async def _chunk(call: Call, content: aiohttp.StreamReader, seconds: float) -> bytes:
+async def _chunk(call: ApiRequest, content: aiohttp.StreamReader, seconds: float) -> bytes:
     try:
         async with asyncio.timeout(seconds):
             return await content.readany()
@@ -128,7 +130,7 @@ async def _chunk(call: Call, content: aiohttp.StreamReader, seconds: float) -> b
         raise Unavailable(f"{call}: connection broken: {str(error) or type(error).__name__}") from error
 
 
-def _decoded(kind: Kind[T], call: Call, data: bytes) -> T | Unreadable:
+def _decoded(kind: Kind[T], call: ApiRequest, data: bytes) -> T | UnreadableObject:
     try:
         return decode(kind, data)
     except UNDECODABLE as error:
@@ -136,5 +138,5 @@ def _decoded(kind: Kind[T], call: Call, data: bytes) -> T | Unreadable:
         raise (OutcomeUnknown(problem) if call.writes else Unavailable(problem)) from error
 
 
-def _faults(value: Unreadable) -> str:
+def _faults(value: UnreadableObject) -> str:
     return "; ".join(str(fault) for fault in value.faults)

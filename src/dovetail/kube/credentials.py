@@ -34,7 +34,7 @@ class Credential:
         return self.headers == other.headers and self.certificate == other.certificate
 
 
-class Source(Protocol):
+class CredentialSource(Protocol):
     """Where credentials come from."""
 
     async def fetch(self, now: datetime) -> Credential:
@@ -53,7 +53,7 @@ def basic(username: str, password: str) -> Headers:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StaticSource:
+class StaticCredentialSource:
     """Headers as written, a token from a file, a certificate: whatever of these there is, together."""
 
     headers: Headers = ()
@@ -95,7 +95,7 @@ class Credentials:
     still gets to answer.
     """
 
-    def __init__(self, source: Source, clock: Clock) -> None:
+    def __init__(self, source: CredentialSource, clock: Clock) -> None:
         self._source = source
         self._clock = clock
         self._held: Credential | None = None

@@ -1,6 +1,6 @@
 """Bytes of lists and watches to values of the port, straight into the model's types.
 
-One object that cannot be understood never loses the others: it arrives as `Unreadable`, even where the decoder gives
+One object that cannot be understood never loses the others: it arrives as `UnreadableObject`, even where the decoder gives
 up on the whole text (see `manifest.json_parts`). What is not JSON at all means that the answer was cut or mangled on
 the way, and is `Corrupted`; so is a line of a watch about an object whose name cannot be read, because nobody can tell
 which object is out of date from there on. Whoever watches lists again.
@@ -12,14 +12,14 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from dovetail.kube.call import Call
+from dovetail.kube.requests import ApiRequest
 from dovetail.kube.status import error_of, read_status
 from dovetail.manifest.codec import decode
+from dovetail.manifest.interning import Interner
 from dovetail.manifest.json_parts import UNDECODABLE, no_json, parts
-from dovetail.manifest.sharing import Sharing
 from dovetail.model.kinds import Kind
-from dovetail.model.wire import Fault, KubeObject, ObjectMeta, Unreadable
-from dovetail.ports.cluster import Change, ChangeType
+from dovetail.model.kube_object import Fault, KubeObject, ObjectMeta, UnreadableObject
+from dovetail.ports.cluster import ChangeType, WatchEvent
 from dovetail.ports.errors import Corrupted
 
 T = TypeVar("T", bound=KubeObject)
@@ -57,13 +57,13 @@ _CHANGES: dict[str, ChangeType] = {"ADDED": "ADDED", "MODIFIED": "MODIFIED", "DE
 
 
 @dataclass(slots=True)
-class Gathering:
+class ListPages:
     """The pages of a list read so far."""
 
     kind: Kind[Any]
-    sharing: Sharing
+    sharing: Interner
     items: list[Any] = field(default_factory=list)
-    unreadable: list[Unreadable] = field(default_factory=list)
+    unreadable: list[UnreadableObject] = field(default_factory=list)
     meta: PageMeta = field(default_factory=PageMeta)
 
     def add(self, data: bytes) -> None:
@@ -84,8 +84,8 @@ class Gathering:
         except UNDECODABLE as error:
             if no_json(error):
                 raise
-            value = Unreadable(metadata=ObjectMeta(), faults=(Fault("$", f"cannot be decoded: {error}"),))
-        if isinstance(value, Unreadable):
+            value = UnreadableObject(metadata=ObjectMeta(), faults=(Fault("$", f"cannot be decoded: {error}"),))
+        if isinstance(value, UnreadableObject):
             self.unreadable.append(value)
         else:
             self.sharing.apply(value)
@@ -111,24 +111,24 @@ def _event(line: bytes) -> _Event:
         )
 
 
-def change_of(kind: Kind[T], line: bytes, call: Call, sharing: Sharing) -> Change[T]:
+def change_of(kind: Kind[T], line: bytes, call: ApiRequest, sharing: Interner) -> WatchEvent[T]:
     """One line of a watch. An ERROR event is raised: `Gone` when the watch is too far behind."""
     try:
         event = _event(line)
         if event.type == "BOOKMARK":
-            return Change("BOOKMARK", _BOOKMARKS.decode(event.object).metadata.resource_version)
+            return WatchEvent("BOOKMARK", _BOOKMARKS.decode(event.object).metadata.resource_version)
         change = _CHANGES.get(event.type)
         if change is None:
             raise error_of(call, read_status(event.object))
         value = decode(kind, event.object)
     except UNDECODABLE as error:
         raise Corrupted(f"{call}: a line of the watch is not what an event looks like: {error}") from error
-    if not isinstance(value, Unreadable):
+    if not isinstance(value, UnreadableObject):
         sharing.apply(value)
-    return Change(change, value.metadata.resource_version, value)
+    return WatchEvent(change, value.metadata.resource_version, value)
 
 
-class Lines:
+class LineReader:
     """Cuts a stream of chunks into lines, in time linear in their size; a line beyond the limit is `Corrupted`."""
 
     def __init__(self, most: int) -> None:

@@ -39,7 +39,7 @@ class _Answer(msgspec.Struct, rename="camel"):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExecSource:
+class ExecCredentialSource:
     """The command, and what it is told."""
 
     command: str

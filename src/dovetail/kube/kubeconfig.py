@@ -15,7 +15,7 @@ import msgspec
 from dovetail.kube.endpoint import AccessFault
 from dovetail.manifest.input_file import InputUnreadable, read_text
 from dovetail.manifest.safe_yaml import YamlInvalid, read_yaml
-from dovetail.model.wire import Fault
+from dovetail.model.kube_object import Fault
 
 
 class ClusterEntry(msgspec.Struct, rename="kebab"):
@@ -166,7 +166,7 @@ def _merge(merged: Kubeconfig, read: _File, file: Path) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class SelectedContext:
     """One context with the entries it refers to."""
 
     name: str
@@ -177,7 +177,7 @@ class Chosen:
     user_file: Path
 
 
-def choose(config: Kubeconfig, wanted: str | None) -> Chosen:
+def choose(config: Kubeconfig, wanted: str | None) -> SelectedContext:
     """The context asked for, or the current one."""
     name = wanted or config.current_context
     known = ", ".join(sorted(config.contexts)) or "none"
@@ -195,7 +195,7 @@ def choose(config: Kubeconfig, wanted: str | None) -> Chosen:
         raise refused(file, name, faults)
     cluster, cluster_file = config.clusters[context.cluster]
     user, user_file = config.users[context.user] if context.user else (UserEntry(), file)
-    return Chosen(name, context, cluster, cluster_file, user, user_file)
+    return SelectedContext(name, context, cluster, cluster_file, user, user_file)
 
 
 def _dangling(config: Kubeconfig, context: ContextEntry, path: str) -> list[Fault]:

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from dovetail.kube.call import Call
+from dovetail.kube.requests import ApiRequest
 from dovetail.manifest.json_parts import UNDECODABLE
-from dovetail.model.wire import Fault
+from dovetail.model.kube_object import Fault
 from dovetail.ports.errors import (
     AlreadyExists,
     ApiError,
@@ -32,7 +32,7 @@ _TOO_LARGE = "request is too large"
 _STORAGE_GAVE_UP = ("etcdserver", "timed out", "deadline exceeded", "leader changed")
 
 
-class Cause(msgspec.Struct):
+class StatusCause(msgspec.Struct):
     """One cause of a refusal."""
 
     reason: str = ""
@@ -43,7 +43,7 @@ class Cause(msgspec.Struct):
 class Details(msgspec.Struct, rename="camel"):
     """What a refusal is about."""
 
-    causes: list[Cause] | None = None
+    causes: list[StatusCause] | None = None
     retry_after_seconds: int = 0
 
 
@@ -56,7 +56,7 @@ class Status(msgspec.Struct):
     details: Details | None = None
 
     @property
-    def causes(self) -> list[Cause]:
+    def causes(self) -> list[StatusCause]:
         """The causes given."""
         return (self.details.causes or []) if self.details else []
 
@@ -71,7 +71,7 @@ def read_status(body: bytes | msgspec.Raw, code: int = 0) -> Status:
     return status
 
 
-def error_of(call: Call, status: Status, headers: Mapping[str, str] | None = None) -> ApiError:
+def error_of(call: ApiRequest, status: Status, headers: Mapping[str, str] | None = None) -> ApiError:
     """The error that this status means for this call."""
     message = (
         f"{call}: {status.message or 'no explanation'} ({status.code}{' ' + status.reason if status.reason else ''})"
@@ -102,7 +102,7 @@ def _seconds(header: str) -> int:
     return int(header[:9]) if header.isascii() and header.isdigit() else 0
 
 
-def _broken(call: Call, status: Status, message: str) -> ApiError:
+def _broken(call: ApiRequest, status: Status, message: str) -> ApiError:
     if call.evicts and "more than one PodDisruptionBudget" in status.message:
         return EvictionImpossible(message)
     gave_up = status.code in (502, 504) or any(word in status.message for word in _STORAGE_GAVE_UP)

@@ -19,10 +19,10 @@ from weakref import WeakSet
 import aiohttp
 from yarl import URL
 
-from dovetail.kube.call import Call
 from dovetail.kube.credentials import Credential, Credentials
 from dovetail.kube.endpoint import ClientCertificate, Endpoint, tls_context
 from dovetail.kube.ratelimit import RateLimit
+from dovetail.kube.requests import ApiRequest
 from dovetail.kube.status import error_of, read_status
 from dovetail.ports.errors import ApiError, OutcomeUnknown, Unavailable
 
@@ -32,7 +32,7 @@ _NO_TIMEOUT_OF_ITS_OWN = aiohttp.ClientTimeout(total=None, sock_connect=None, so
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class TransportLimits:
     """How much, how fast and how long."""
 
     qps: float = 200.0
@@ -47,7 +47,7 @@ class Limits:
     in_flight: int = 64  # calls under way at once, watches and leases left out
 
 
-DEFAULT_LIMITS = Limits()
+DEFAULT_LIMITS = TransportLimits()
 
 
 @dataclass(slots=True)
@@ -60,7 +60,7 @@ class _Attempt:
 class Transport:
     """The way to one API server."""
 
-    def __init__(self, endpoint: Endpoint, credentials: Credentials, limits: Limits) -> None:
+    def __init__(self, endpoint: Endpoint, credentials: Credentials, limits: TransportLimits) -> None:
         self.limits = limits
         self._endpoint = endpoint
         self._credentials = credentials
@@ -88,7 +88,7 @@ class Transport:
                             each.shutdown(socket.SHUT_RDWR)
                     await asyncio.sleep(0.001)
 
-    async def fetch(self, call: Call) -> bytes:
+    async def fetch(self, call: ApiRequest) -> bytes:
         """Make the call and return its whole answer."""
         seconds = self.limits.bulk_deadline if call.bulk else self.limits.deadline
         most = self.limits.most_bytes_of_list if call.bulk else self.limits.most_bytes
@@ -100,7 +100,7 @@ class Transport:
                 response.release()
 
     @asynccontextmanager
-    async def stream(self, call: Call) -> AsyncIterator[aiohttp.StreamReader]:
+    async def stream(self, call: ApiRequest) -> AsyncIterator[aiohttp.StreamReader]:
         """Make the call and hand out its answer as it comes; whoever reads it sets the time for each read."""
         async with self._within(call, self.limits.deadline) as attempt:
             response = await self._send(call, attempt)
@@ -112,7 +112,7 @@ class Transport:
             response.close()
 
     @asynccontextmanager
-    async def _within(self, call: Call, seconds: float) -> AsyncIterator[_Attempt]:
+    async def _within(self, call: ApiRequest, seconds: float) -> AsyncIterator[_Attempt]:
         attempt = _Attempt()
         try:
             async with asyncio.timeout(seconds):
@@ -128,7 +128,7 @@ class Transport:
         except Exception as error:  # aiohttp's own errors, but also those of compression, headers and more
             raise _lost(call, attempt, f"connection broken: {str(error) or type(error).__name__}") from error
 
-    async def _send(self, call: Call, attempt: _Attempt) -> aiohttp.ClientResponse:
+    async def _send(self, call: ApiRequest, attempt: _Attempt) -> aiohttp.ClientResponse:
         credential = await self._credentials.current()
         response = await self._request(call, credential, attempt)
         if response.status == 401:
@@ -141,14 +141,14 @@ class Transport:
             raise await self._error(call, response)
         return response
 
-    async def _error(self, call: Call, response: aiohttp.ClientResponse) -> ApiError:
+    async def _error(self, call: ApiRequest, response: aiohttp.ClientResponse) -> ApiError:
         try:
             body = await _body(response, self.limits.most_bytes)
         finally:
             response.release()
         return error_of(call, read_status(body, response.status), response.headers)
 
-    async def _request(self, call: Call, credential: Credential, attempt: _Attempt) -> aiohttp.ClientResponse:
+    async def _request(self, call: ApiRequest, credential: Credential, attempt: _Attempt) -> aiohttp.ClientResponse:
         headers = [*credential.headers, ("Accept-Encoding", "gzip" if call.bulk else "identity")]
         if call.body is not None:
             headers.append(("Content-Type", call.content_type))
@@ -196,7 +196,7 @@ async def _body(response: aiohttp.ClientResponse, most: int) -> bytes:
     return b"".join(chunks)
 
 
-def _lost(call: Call, attempt: _Attempt, problem: str) -> ApiError:
+def _lost(call: ApiRequest, attempt: _Attempt, problem: str) -> ApiError:
     return OutcomeUnknown(f"{call}: {problem}") if call.writes and attempt.sent else Unavailable(f"{call}: {problem}")
 
 

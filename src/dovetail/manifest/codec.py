@@ -1,7 +1,7 @@
 """Bytes, or plain data, to model values and back.
 
 The real adapter and the simulated world decode through here, so both see the same values. An object that does not fit
-its model, or cannot be decoded at all, becomes `Unreadable` with the place and the reason, and with what of it can be
+its model, or cannot be decoded at all, becomes `UnreadableObject` with the place and the reason, and with what of it can be
 read; it is never dropped, and never taken for a whole one.
 """
 
@@ -15,8 +15,8 @@ from dovetail.manifest.json_parts import loose, no_json
 from dovetail.manifest.salvage import UNFIT, Salvage
 from dovetail.model.duration import Delay, Duration
 from dovetail.model.kinds import LEASE, Kind
+from dovetail.model.kube_object import Fault, KubeObject, UnreadableObject
 from dovetail.model.quantity import Quantity
-from dovetail.model.wire import Fault, KubeObject, Unreadable
 
 T = TypeVar("T", bound=KubeObject)
 
@@ -53,7 +53,7 @@ def decoder(wanted: Any) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(wanted, dec_hook=decode_hook)
 
 
-def decode(kind: Kind[T], data: bytes | memoryview | msgspec.Raw) -> T | Unreadable:
+def decode(kind: Kind[T], data: bytes | memoryview | msgspec.Raw) -> T | UnreadableObject:
     """One object from JSON bytes; `UNDECODABLE` if it is no JSON, or if not even its name can be read."""
     try:
         return cast("T", decoder(kind.model).decode(data))
@@ -66,7 +66,7 @@ def decode(kind: Kind[T], data: bytes | memoryview | msgspec.Raw) -> T | Unreada
         return bad
 
 
-def from_plain(kind: Kind[T], data: Mapping[str, Any]) -> T | Unreadable:
+def from_plain(kind: Kind[T], data: Mapping[str, Any]) -> T | UnreadableObject:
     """One object from dicts and lists, as YAML and the simulated world hold it."""
     try:
         return cast("T", _convert(data, kind.model))
@@ -78,12 +78,12 @@ def _convert(data: Any, wanted: Any) -> Any:
     return msgspec.convert(data, wanted, dec_hook=decode_hook)
 
 
-def _unreadable(kind: Kind[Any], data: object, error: Exception) -> Unreadable:
+def _unreadable(kind: Kind[Any], data: object, error: Exception) -> UnreadableObject:
     salvage = Salvage(_convert)
     partial = salvage.read(kind.model, data)
     place, problem = place_of(error)
     faults = (Fault(place or "$", problem),)
-    return Unreadable(metadata=partial.metadata, faults=faults, partial=partial, lost=tuple(salvage.lost))
+    return UnreadableObject(metadata=partial.metadata, faults=faults, partial=partial, lost=tuple(salvage.lost))
 
 
 def to_plain(kind: Kind[T], value: T) -> dict[str, Any]:

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from dovetail.manifest.conformity import join
 from dovetail.manifest.patterns import placeholder_in
 from dovetail.manifest.safe_yaml import DEEPEST, TooDeep, YamlInvalid, integer, number, read_yaml
-from dovetail.model.wire import Fault
+from dovetail.manifest.schema_check import join
+from dovetail.model.kube_object import Fault
 
 _SEPARATOR = re.compile(r"^---(?=\s|$)", re.MULTILINE)
 _END = re.compile(r"^\.\.\.(?=\s|$).*\Z", re.MULTILINE | re.DOTALL)

@@ -4,8 +4,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from dovetail.manifest.api_reference import reference
 from dovetail.manifest.crd import RESOURCES, crd_yaml
-from dovetail.manifest.reference import reference
 
 
 def generated() -> Mapping[str, str]:

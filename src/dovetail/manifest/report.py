@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from dovetail.model.wire import Fault
+from dovetail.model.kube_object import Fault
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Report:
         return not self.faults
 
 
-class Invalid(ValueError):
+class DocumentInvalid(ValueError):
     """A document that cannot become a value; the report has every fault."""
 
     def __init__(self, report: Report) -> None:

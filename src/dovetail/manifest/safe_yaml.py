@@ -17,7 +17,7 @@ from typing import Any
 
 import yaml
 
-from dovetail.manifest.conformity import join
+from dovetail.manifest.schema_check import join
 
 DEEPEST = 100  # levels; a manifest has about a dozen
 MOST_REPEATED = 32 * 1024 * 1024  # bytes, estimated, that aliases stand for

@@ -11,7 +11,7 @@ from typing import Any, Union, get_args, get_origin
 
 import msgspec
 
-from dovetail.model.wire import KubeObject
+from dovetail.model.kube_object import KubeObject
 
 UNFIT = (msgspec.ValidationError, ValueError, TypeError, ArithmeticError, RecursionError)
 """What converting a value that does not fit its type may raise."""

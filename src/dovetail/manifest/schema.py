@@ -24,13 +24,13 @@ from msgspec.inspect import (
     VarTupleType,
 )
 
-from dovetail.manifest.fields import Field
-from dovetail.manifest.rules import Rule
+from dovetail.manifest.cel_rules import Rule
+from dovetail.manifest.field_constraints import Field
 from dovetail.manifest.status_fields import FIELDS, KWOK_VERSION, RULES
 from dovetail.model.duration import Delay, Duration
 from dovetail.model.kinds import EC2_NODE_CLASS, KWOK_NODE_CLASS, NODE_CLAIM, NODE_POOL, Kind
+from dovetail.model.kube_object import ObjectMeta
 from dovetail.model.quantity import Quantity
-from dovetail.model.wire import ObjectMeta
 
 Schema = dict[str, Any]
 

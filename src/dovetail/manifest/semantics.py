@@ -7,7 +7,6 @@ over, because `conformity` has already named it. The same checks decide a NodePo
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from dovetail.manifest.conformity import join, unfilled
 from dovetail.manifest.patterns import (
     DNS_SUBDOMAIN,
     IN_WORDS,
@@ -18,11 +17,12 @@ from dovetail.manifest.patterns import (
     matches,
     placeholder_in,
 )
+from dovetail.manifest.schema_check import join, unfilled
+from dovetail.model.cron import CronSchedule
 from dovetail.model.duration import parse_duration
+from dovetail.model.kube_object import Fault
 from dovetail.model.labels import CAPACITY_TYPE, CAPACITY_TYPES
 from dovetail.model.quantity import Quantity
-from dovetail.model.schedule import Schedule
-from dovetail.model.wire import Fault
 
 Plain = Mapping[str, Any]
 _LONGEST_KEY = 63
@@ -144,9 +144,9 @@ def _repair_faults(repair: Plain) -> Iterator[Fault]:
 def _schedule_faults(text: Any, path: str) -> Iterator[Fault]:
     if not isinstance(text, str) or not matches(SCHEDULE, text):
         return
-    if fault := _refused(Schedule.parse, text):
+    if fault := _refused(CronSchedule.parse, text):
         yield Fault(path, fault, text, "a schedule that cannot be read would block the whole pool")
-    elif Schedule.parse(text).never_fires:
+    elif CronSchedule.parse(text).never_fires:
         yield Fault(path, "can never fire: no date fits it", text, "choose days that the months have")
 
 

@@ -12,15 +12,15 @@ from typing import Any, cast
 
 import msgspec
 
-from dovetail.manifest.catalog_wire import dump_catalogs, load_catalogs
+from dovetail.manifest.catalog_codec import dump_catalogs, load_catalogs
 from dovetail.manifest.codec import from_plain, ordered
-from dovetail.manifest.repair_wire import dump_statements, load_statements
-from dovetail.model.inventory import INVENTORY, Inventory, build_snapshot, take_apart
+from dovetail.manifest.repair_codec import dump_statements, load_statements
 from dovetail.model.kinds import DAEMON_SET, NODE, NODE_CLAIM, NODE_POOL, POD, Kind
+from dovetail.model.kube_object import Fault, KubeObject, UnreadableObject
 from dovetail.model.labels import WELL_KNOWN
 from dovetail.model.snapshot import Snapshot
-from dovetail.model.unread import Unread
-from dovetail.model.wire import Fault, KubeObject, Unreadable
+from dovetail.model.snapshot_builder import INVENTORY, ClusterObjects, build_snapshot, take_apart
+from dovetail.model.unreadable_objects import UnreadableEntry
 
 API_VERSION = "dovetail.sh/v1alpha1"
 KIND = "Snapshot"
@@ -159,21 +159,21 @@ def _load_names(names: Any, path: str, faults: list[Fault]) -> tuple[str, ...]:
     return ()
 
 
-def _load_unreadable(entries: Any, faults: list[Fault]) -> tuple[Unread, ...]:
+def _load_unreadable(entries: Any, faults: list[Fault]) -> tuple[UnreadableEntry, ...]:
     """A plain text is how older snapshots name a Pod or a PodDisruptionBudget: it may concern any node."""
     if isinstance(entries, list):
         entries = [{"kind": each, "everywhere": True} if isinstance(each, str) else each for each in entries]
     try:
-        return msgspec.convert(entries, tuple[Unread, ...])
+        return msgspec.convert(entries, tuple[UnreadableEntry, ...])
     except msgspec.ValidationError as error:
         faults.append(Fault("unreadable", f"does not list objects: {error}", None, _AGAIN))
         return ()
 
 
-def _load_objects(entries: Any, faults: list[Fault]) -> Inventory:
+def _load_objects(entries: Any, faults: list[Fault]) -> ClusterObjects:
     if not isinstance(entries, list):
         faults.append(Fault("objects", "is missing or not a list", None, _AGAIN))
-        return Inventory({})
+        return ClusterObjects({})
     found: dict[Kind[Any], dict[Any, KubeObject]] = {kind: {} for kind in INVENTORY}
     for at, entry in enumerate(entries):
         path = f"objects[{at}]"
@@ -182,7 +182,7 @@ def _load_objects(entries: Any, faults: list[Fault]) -> Inventory:
             faults.append(_unknown(path, entry))
             continue
         value = from_plain(kind, entry)
-        if isinstance(value, Unreadable):
+        if isinstance(value, UnreadableObject):
             faults.extend(_located(fault, path, f"{kind} {value.key}") for fault in value.faults)
         elif not value.name:
             faults.append(Fault(f"{path}.metadata.name", "is missing", None, f"every {kind} has a name"))
@@ -190,7 +190,7 @@ def _load_objects(entries: Any, faults: list[Fault]) -> Inventory:
             faults.append(Fault(path, f"is a second {kind} {value.key}", None, "keep one"))
         else:
             found[kind][value.key] = cast("KubeObject", value)
-    return Inventory({kind: values.values() for kind, values in found.items()})
+    return ClusterObjects({kind: values.values() for kind, values in found.items()})
 
 
 def _kind_of(entry: Any) -> Kind[Any] | None:

@@ -10,12 +10,12 @@ from typing import Any, Literal
 import msgspec
 import yaml
 
-from dovetail.manifest.conformity import join
 from dovetail.manifest.input_file import InputUnreadable, read_bytes, text_of, unpacked
 from dovetail.manifest.safe_yaml import YamlInvalid, read_yaml
+from dovetail.manifest.schema_check import join
 from dovetail.manifest.snapshot_document import SnapshotInvalid, dump_snapshot, load_snapshot
+from dovetail.model.kube_object import Fault
 from dovetail.model.snapshot import Snapshot
-from dovetail.model.wire import Fault
 
 __all__ = ["SnapshotInvalid", "dump_snapshot", "file_form", "load_snapshot", "read_snapshot_file", "snapshot_bytes"]
 

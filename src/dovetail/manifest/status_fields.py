@@ -2,16 +2,16 @@
 
 from collections.abc import Mapping
 
-from dovetail.manifest import rules
-from dovetail.manifest.ec2nodeclass_fields import EC2_FIELDS, EC2_RULES
-from dovetail.manifest.fields import AMOUNT, INSTANCE, POOL_FIELDS, RULES_OF_TYPE, Field, text
+from dovetail.manifest import cel_rules
+from dovetail.manifest.cel_rules import BOTH, Rule
+from dovetail.manifest.ec2nodeclass.fields import EC2_FIELDS, EC2_RULES
+from dovetail.manifest.field_constraints import AMOUNT, INSTANCE, POOL_FIELDS, RULES_OF_TYPE, Field, text
 from dovetail.manifest.patterns import DURATION, LABEL_KEY
-from dovetail.manifest.rules import BOTH, Rule
 from dovetail.model.ec2nodeclass import EC2NodeClassStatus
+from dovetail.model.kube_object import Condition
+from dovetail.model.kwoknodeclass import KWOKNodeClass, KWOKNodeClassSpec, KWOKNodeClassStatus
 from dovetail.model.nodeclaim import ClaimResources, NodeClaim, NodeClaimSpec, NodeClaimStatus
-from dovetail.model.nodeclass import KWOKNodeClass, KWOKNodeClassSpec, KWOKNodeClassStatus
 from dovetail.model.nodepool import NodePool, NodePoolStatus
-from dovetail.model.wire import Condition
 
 KWOK_VERSION = "v1alpha1"
 _ALL = (*BOTH, KWOK_VERSION)
@@ -91,4 +91,4 @@ FIELDS: Mapping[type, Mapping[str, Field]] = {
         "observed_generation": Field(about="The generation it was found on.", limits={"minimum": 0}),
     },
 }
-RULES: Mapping[type, tuple[Rule, ...]] = {**RULES_OF_TYPE, **EC2_RULES, NodeClaimSpec: (rules.SPEC_STAYS,)}
+RULES: Mapping[type, tuple[Rule, ...]] = {**RULES_OF_TYPE, **EC2_RULES, NodeClaimSpec: (cel_rules.SPEC_STAYS,)}

@@ -8,17 +8,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from dovetail.manifest import codec, semantics
-from dovetail.manifest.advice import advice_for, spelling_advice
-from dovetail.manifest.conformity import examine, without_nulls
 from dovetail.manifest.defaults import with_defaults
-from dovetail.manifest.ec2nodeclass_semantics import class_advice, ec2_class_faults
-from dovetail.manifest.foreign import foreign_report
-from dovetail.manifest.report import Invalid, Report
+from dovetail.manifest.ec2nodeclass.semantics import class_advice, ec2_class_faults
+from dovetail.manifest.other_kinds import foreign_report
+from dovetail.manifest.report import DocumentInvalid, Report
 from dovetail.manifest.schema import KINDS, Scope, schema_of
-from dovetail.manifest.unknown import unknown_fields
+from dovetail.manifest.schema_check import examine, without_nulls
+from dovetail.manifest.unknown_fields import unknown_fields
+from dovetail.manifest.warnings import advice_for, spelling_advice
 from dovetail.model.kinds import NODE_POOL, Kind
+from dovetail.model.kube_object import Fault, KubeObject, UnreadableObject
 from dovetail.model.nodepool import NodePool
-from dovetail.model.wire import Fault, KubeObject, Unreadable
 
 Plain = Mapping[str, Any]
 _BEYOND_SCHEMA: Mapping[str, Callable[[Plain], Iterator[Fault]]] = {
@@ -49,11 +49,11 @@ def scope_of(api_version: str, kind: str) -> Scope | None:
 
 
 def read(document: Plain) -> tuple[Kind[Any], KubeObject]:
-    """The value of a document, its version's defaults filled in; `Invalid` has every fault otherwise."""
+    """The value of a document, its version's defaults filled in; `DocumentInvalid` has every fault otherwise."""
     report = faults_of(document)
     scope = scope_of(str(document.get("apiVersion")), str(document.get("kind")))
     if report.faults or scope is None:
-        raise Invalid(report)
+        raise DocumentInvalid(report)
     value = _decoded(document, scope)
     assert isinstance(value, KubeObject)
     return KINDS[scope], value
@@ -75,7 +75,7 @@ def _checked(document: Plain, scope: Scope, before: Plain | None) -> Report:
     faults = _joined(found.faults, [*semantics.metadata_faults(known), *_BEYOND_SCHEMA[scope.kind](known)])
     if not faults:
         value = _decoded(document, scope)
-        faults.extend(value.faults if isinstance(value, Unreadable) else ())
+        faults.extend(value.faults if isinstance(value, UnreadableObject) else ())
     warnings = [*unknown_fields(found, schema), *_namespace_advice(known)]
     if not faults and scope.kind == "NodePool":
         warnings.extend(_pool_advice(known, scope))
@@ -86,7 +86,7 @@ def _checked(document: Plain, scope: Scope, before: Plain | None) -> Report:
     return Report(scope.kind, str(name), _unique(faults), tuple(warnings))
 
 
-def _decoded(document: Plain, scope: Scope) -> KubeObject | Unreadable:
+def _decoded(document: Plain, scope: Scope) -> KubeObject | UnreadableObject:
     return codec.from_plain(KINDS[scope], with_defaults(schema_of(scope), document))
 
 

@@ -6,14 +6,14 @@ A budget that cannot be understood raises `ValueError`; whoever holds it must th
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from dovetail.model.cron import CronSchedule
 from dovetail.model.duration import Duration
 from dovetail.model.instants import LAST_INSTANT
+from dovetail.model.kube_object import ApiStruct
 from dovetail.model.reason import REASONS_BY_ACTION, VOLUNTARY, Action, Reason
-from dovetail.model.schedule import Schedule
-from dovetail.model.wire import Wire
 
 
-class BudgetSpec(Wire, frozen=True, kw_only=True):
+class BudgetSpec(ApiStruct, frozen=True, kw_only=True):
     """A budget as it stands in a NodePool, in either spelling."""
 
     nodes: str | int = "10%"
@@ -31,10 +31,10 @@ _SOME_DAY = datetime(2000, 1, 1, tzinfo=UTC)  # any will do: the calendar repeat
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class BudgetWindow:
     """The spans of time that begin at each hit of a schedule. Start inclusive, end exclusive, UTC."""
 
-    schedule: Schedule
+    schedule: CronSchedule
     duration: timedelta
 
     def open_at(self, now: datetime) -> bool:
@@ -66,7 +66,7 @@ class Budget:
     count: int | None
     percent: int | None
     reasons: frozenset[Reason]
-    window: Window | None
+    window: BudgetWindow | None
     path: str = ""  # where it stands in the NodePool
 
     def governs(self, reason: Reason, now: datetime) -> bool:
@@ -124,14 +124,14 @@ def read_action(text: str) -> Action:
     return Action(text)
 
 
-def _window(spec: BudgetSpec) -> Window | None:
+def _window(spec: BudgetSpec) -> BudgetWindow | None:
     if (spec.schedule is None) != (spec.duration is None):
         raise ValueError("'schedule' must be set with 'duration'")
     if spec.schedule is None or spec.duration is None:
         return None
-    schedule = Schedule.parse(spec.schedule)
+    schedule = CronSchedule.parse(spec.schedule)
     if schedule.never_fires:
         raise ValueError(f"schedule {spec.schedule!r} can never fire")
     if spec.duration.span <= timedelta():
         raise ValueError(f"duration {spec.duration} must be longer than zero; the budget would never come into force")
-    return Window(schedule, spec.duration.span)
+    return BudgetWindow(schedule, spec.duration.span)

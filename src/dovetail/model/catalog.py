@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+from dovetail.model.cached import lazy
 from dovetail.model.labels import CAPACITY_TYPE, ZONE
-from dovetail.model.lazy import lazy
 from dovetail.model.quantity import Quantity
 from dovetail.model.requirements import Requirements
 from dovetail.model.resources import MEMORY, Resources, add, subtract

@@ -8,15 +8,15 @@ from typing import NamedTuple
 
 import msgspec
 
+from dovetail.model.kube_object import ApiStruct, Instant
 from dovetail.model.nodeclaim import NodeClaim
 from dovetail.model.reason import Reason
-from dovetail.model.wire import Instant, Wire
 
 RECORD_ANNOTATION = "dovetail.sh/command"
 REPLACES_ANNOTATION = "dovetail.sh/replaces"
 
 
-class Record(Wire, frozen=True, kw_only=True):
+class CommandRecord(ApiStruct, frozen=True, kw_only=True):
     """What stands on each NodeClaim that a command takes away. Once `committed`, there is no way back."""
 
     id: str
@@ -33,28 +33,28 @@ class Record(Wire, frozen=True, kw_only=True):
 class CommandState(NamedTuple):
     """A command as the API objects tell it."""
 
-    record: Record
+    record: CommandRecord
     candidates: tuple[NodeClaim, ...]
     replacements: tuple[NodeClaim, ...]
 
 
-def taken_by(claim: NodeClaim) -> Record | None:
+def taken_by(claim: NodeClaim) -> CommandRecord | None:
     """The command that deletes this claim: one that is only on its way there takes nothing yet."""
     record = read_record(claim)
     return record if record is not None and record.committed else None
 
 
-def read_record(claim: NodeClaim) -> Record | None:
+def read_record(claim: NodeClaim) -> CommandRecord | None:
     """The command that is taking this claim away, if any. A record nobody can read is as good as none."""
     written = claim.metadata.annotations.get(RECORD_ANNOTATION)
     if not written:
         return None
     try:
-        return msgspec.json.decode(written, type=Record)
+        return msgspec.json.decode(written, type=CommandRecord)
     except (ValueError, RecursionError):
         return None
 
 
-def write_record(record: Record) -> str:
+def write_record(record: CommandRecord) -> str:
     """The record as it stands in the annotation."""
     return msgspec.json.encode(record).decode()

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from dovetail.model.wire import Condition
+from dovetail.model.kube_object import Condition
 
 READY = "Ready"
 _NOT_IN_REASONS = re.compile(r"[^A-Za-z0-9_,:]")
@@ -47,7 +47,7 @@ def is_unknown(conditions: Iterable[Condition], kind: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ConditionVerdict:
     """What to write for one condition. The default reason is the condition's own name."""
 
     type: str
@@ -66,7 +66,7 @@ class ConditionList:
     generation: int
     now: datetime
 
-    def set(self, *verdicts: Verdict) -> tuple[Condition, ...]:
+    def set(self, *verdicts: ConditionVerdict) -> tuple[Condition, ...]:
         """The list with these verdicts written and `Ready` brought up to date."""
         by_type = {condition.type: condition for condition in self.conditions}
         for dependent in self.dependents:
@@ -88,7 +88,7 @@ class ConditionList:
             observed_generation=self.generation,
         )
 
-    def _written(self, verdict: Verdict, before: Condition | None) -> Condition:
+    def _written(self, verdict: ConditionVerdict, before: Condition | None) -> Condition:
         moved = before is None or before.status != verdict.status
         return Condition(
             type=verdict.type,
@@ -99,16 +99,16 @@ class ConditionList:
             observed_generation=self.generation,
         )
 
-    def _root(self, by_type: dict[str, Condition]) -> Verdict:
+    def _root(self, by_type: dict[str, Condition]) -> ConditionVerdict:
         seen = [by_type[dependent] for dependent in self.dependents]
         current = [condition.status for condition in seen if condition.observed_generation == self.generation]
         wanting = [condition for condition in seen if condition.status != "True"]
         if not wanting and len(current) == len(seen):
-            return Verdict(READY)
+            return ConditionVerdict(READY)
         message = ", ".join([f"{condition.type}={condition.status}" for condition in wanting])
         if "False" in current:
-            return Verdict(READY, "False", "UnhealthyDependents", message)
-        return Verdict(READY, "Unknown", "ReconcilingDependents", message)
+            return ConditionVerdict(READY, "False", "UnhealthyDependents", message)
+        return ConditionVerdict(READY, "Unknown", "ReconcilingDependents", message)
 
 
 def _reason(text: str) -> str:

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 
 import msgspec
 
+from dovetail.model.kube_object import ApiStruct, Condition, Instant, KubeObject
 from dovetail.model.nodepool import NodeRequirement
-from dovetail.model.wire import Condition, Instant, KubeObject, Wire
 
 GROUP = "karpenter.k8s.aws"
 NODE_CLASS_KIND = "EC2NodeClass"
@@ -36,14 +36,14 @@ DEPENDENTS = (AMIS_READY, SUBNETS_READY, SECURITY_GROUPS_READY, INSTANCE_PROFILE
 """The conditions that together make an EC2NodeClass Ready, besides that of reservations where they are asked for."""
 
 
-class SubnetSelectorTerm(Wire, frozen=True, kw_only=True):
+class SubnetSelectorTerm(ApiStruct, frozen=True, kw_only=True):
     """Subnets by id, or by all of these tags."""
 
     tags: Mapping[str, str] = {}
     id: str = ""
 
 
-class SecurityGroupSelectorTerm(Wire, frozen=True, kw_only=True):
+class SecurityGroupSelectorTerm(ApiStruct, frozen=True, kw_only=True):
     """Security groups by id, by name, or by all of these tags."""
 
     tags: Mapping[str, str] = {}
@@ -51,7 +51,7 @@ class SecurityGroupSelectorTerm(Wire, frozen=True, kw_only=True):
     name: str = ""
 
 
-class AMISelectorTerm(Wire, frozen=True, kw_only=True):
+class AMISelectorTerm(ApiStruct, frozen=True, kw_only=True):
     """Images by alias, id or SSM parameter, or by tags, name and owner together."""
 
     alias: str = ""
@@ -72,7 +72,7 @@ class AMISelectorTerm(Wire, frozen=True, kw_only=True):
         return self.alias.partition("@")[2]
 
 
-class CapacityReservationSelectorTerm(Wire, frozen=True, kw_only=True):
+class CapacityReservationSelectorTerm(ApiStruct, frozen=True, kw_only=True):
     """Capacity reservations by id, or by tags, owner and match criteria together."""
 
     tags: Mapping[str, str] = {}
@@ -81,14 +81,14 @@ class CapacityReservationSelectorTerm(Wire, frozen=True, kw_only=True):
     instance_match_criteria: str = ""
 
 
-class PlacementGroupSelector(Wire, frozen=True, kw_only=True):
+class PlacementGroupSelector(ApiStruct, frozen=True, kw_only=True):
     """The placement group of every instance, by name or by id."""
 
     name: str = ""
     id: str = ""
 
 
-class BlockDevice(Wire, frozen=True, kw_only=True):
+class BlockDevice(ApiStruct, frozen=True, kw_only=True):
     """An EBS volume that is made with the instance."""
 
     delete_on_termination: bool | None = None
@@ -102,7 +102,7 @@ class BlockDevice(Wire, frozen=True, kw_only=True):
     volume_type: str = ""
 
 
-class BlockDeviceMapping(Wire, frozen=True, kw_only=True):
+class BlockDeviceMapping(ApiStruct, frozen=True, kw_only=True):
     """A volume and the device it appears as."""
 
     device_name: str = ""
@@ -110,7 +110,7 @@ class BlockDeviceMapping(Wire, frozen=True, kw_only=True):
     root_volume: bool = False
 
 
-class MetadataOptions(Wire, frozen=True, kw_only=True):
+class MetadataOptions(ApiStruct, frozen=True, kw_only=True):
     """How the instance's metadata service answers. Absent fields mean what EC2NodeClass has always meant by them."""
 
     http_endpoint: str = "enabled"
@@ -119,7 +119,7 @@ class MetadataOptions(Wire, frozen=True, kw_only=True):
     http_tokens: str = "required"
 
 
-class NetworkInterface(Wire, frozen=True, kw_only=True):
+class NetworkInterface(ApiStruct, frozen=True, kw_only=True):
     """A network interface that every instance gets."""
 
     network_card_index: int = 0
@@ -127,7 +127,7 @@ class NetworkInterface(Wire, frozen=True, kw_only=True):
     interface_type: str = "interface"
 
 
-class EC2NodeClassSpec(Wire, frozen=True, kw_only=True):
+class EC2NodeClassSpec(ApiStruct, frozen=True, kw_only=True):
     """What the instances of a node class are made from."""
 
     subnet_selector_terms: tuple[SubnetSelectorTerm, ...] = ()
@@ -168,7 +168,7 @@ class EC2NodeClassSpec(Wire, frozen=True, kw_only=True):
         return (AMISelectorTerm(alias=f"{self.family.lower()}@{LATEST}"),)
 
 
-class ResolvedSubnet(Wire, frozen=True, kw_only=True):
+class ResolvedSubnet(ApiStruct, frozen=True, kw_only=True):
     """A subnet that the terms select."""
 
     id: str
@@ -176,14 +176,14 @@ class ResolvedSubnet(Wire, frozen=True, kw_only=True):
     zone_id: str = msgspec.field(default="", name="zoneID")
 
 
-class ResolvedSecurityGroup(Wire, frozen=True, kw_only=True):
+class ResolvedSecurityGroup(ApiStruct, frozen=True, kw_only=True):
     """A security group that the terms select."""
 
     id: str
     name: str = ""
 
 
-class ResolvedAMI(Wire, frozen=True, kw_only=True):
+class ResolvedAMI(ApiStruct, frozen=True, kw_only=True):
     """An image that the terms select, and which instance types can run it."""
 
     id: str
@@ -192,7 +192,7 @@ class ResolvedAMI(Wire, frozen=True, kw_only=True):
     requirements: tuple[NodeRequirement, ...] = ()
 
 
-class ResolvedCapacityReservation(Wire, frozen=True, kw_only=True):
+class ResolvedCapacityReservation(ApiStruct, frozen=True, kw_only=True):
     """A capacity reservation that the terms select."""
 
     id: str
@@ -206,7 +206,7 @@ class ResolvedCapacityReservation(Wire, frozen=True, kw_only=True):
     end_time: Instant | None = None
 
 
-class EC2NodeClassStatus(Wire, frozen=True, kw_only=True):
+class EC2NodeClassStatus(ApiStruct, frozen=True, kw_only=True):
     """What the terms were resolved to, and whether nodes can be launched with it."""
 
     subnets: tuple[ResolvedSubnet, ...] = ()

@@ -3,15 +3,23 @@
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from dovetail.model.cluster_objects import (
+    ConfigMap,
+    DaemonSet,
+    Event,
+    Lease,
+    Namespace,
+    PodDisruptionBudget,
+    PriorityClass,
+)
 from dovetail.model.ec2nodeclass import EC2NodeClass
+from dovetail.model.kube_object import KubeObject
+from dovetail.model.kwoknodeclass import KWOKNodeClass
 from dovetail.model.node import Node
 from dovetail.model.nodeclaim import NodeClaim
-from dovetail.model.nodeclass import KWOKNodeClass
 from dovetail.model.nodepool import NodePool
 from dovetail.model.pod import Pod
 from dovetail.model.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment
-from dovetail.model.wire import KubeObject
-from dovetail.model.workload import ConfigMap, DaemonSet, Event, Lease, Namespace, PodDisruptionBudget, PriorityClass
 
 T = TypeVar("T", bound=KubeObject)
 

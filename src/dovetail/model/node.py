@@ -4,12 +4,12 @@ from collections.abc import Mapping
 
 import msgspec
 
+from dovetail.model.kube_object import ApiStruct, Condition, KubeObject
 from dovetail.model.quantity import Quantity
 from dovetail.model.taints import Taint
-from dovetail.model.wire import Condition, KubeObject, Wire
 
 
-class NodeSpec(Wire, frozen=True, kw_only=True):
+class NodeSpec(ApiStruct, frozen=True, kw_only=True):
     """What a node is asked to be."""
 
     provider_id: str = msgspec.field(default="", name="providerID")
@@ -17,7 +17,7 @@ class NodeSpec(Wire, frozen=True, kw_only=True):
     unschedulable: bool = False
 
 
-class NodeStatus(Wire, frozen=True, kw_only=True):
+class NodeStatus(ApiStruct, frozen=True, kw_only=True):
     """What a node's kubelet says of it."""
 
     capacity: Mapping[str, Quantity] = {}

@@ -7,12 +7,12 @@ import msgspec
 
 from dovetail.model.conditions import find
 from dovetail.model.duration import Delay, Duration
+from dovetail.model.kube_object import ApiStruct, Condition, Instant, KubeObject
 from dovetail.model.labels import NODEPOOL
 from dovetail.model.nodepool import NodeClassRef, NodeRequirement, read_requirements
 from dovetail.model.quantity import Quantity
 from dovetail.model.requirements import Requirements
 from dovetail.model.taints import Taint
-from dovetail.model.wire import Condition, Instant, KubeObject, Wire
 
 LAUNCHED = "Launched"
 REGISTERED = "Registered"
@@ -29,13 +29,13 @@ DEPENDENTS = (LAUNCHED, REGISTERED, INITIALIZED)
 """The conditions that together make a NodeClaim Ready."""
 
 
-class ClaimResources(Wire, frozen=True, kw_only=True):
+class ClaimResources(ApiStruct, frozen=True, kw_only=True):
     """What the pods the claim was made for need."""
 
     requests: Mapping[str, Quantity] = {}
 
 
-class NodeClaimSpec(Wire, frozen=True, kw_only=True):
+class NodeClaimSpec(ApiStruct, frozen=True, kw_only=True):
     """The instance asked for. Immutable."""
 
     taints: tuple[Taint, ...] = ()
@@ -48,7 +48,7 @@ class NodeClaimSpec(Wire, frozen=True, kw_only=True):
     kubelet: Mapping[str, object] | None = None
 
 
-class NodeClaimStatus(Wire, frozen=True, kw_only=True):
+class NodeClaimStatus(ApiStruct, frozen=True, kw_only=True):
     """The instance got, and the conditions it passed."""
 
     node_name: str = ""

@@ -11,19 +11,19 @@ import msgspec
 
 from dovetail.model.budget import DEFAULT_BUDGETS, BudgetSpec
 from dovetail.model.duration import Delay, Duration
+from dovetail.model.kube_object import ApiStruct, Condition, KubeObject
 from dovetail.model.pod import NodeSelectorRequirement
 from dovetail.model.quantity import Quantity
 from dovetail.model.reason import Action
 from dovetail.model.requirement import Requirement
 from dovetail.model.requirements import Requirements
 from dovetail.model.taints import Taint
-from dovetail.model.wire import Condition, KubeObject, Wire
 
 DEFAULT_EXPIRE_AFTER = timedelta(hours=720)
 POLICY_ALIASES = {"WhenUnderutilized": "WhenEmptyOrUnderutilized"}
 
 
-class NodeClassRef(Wire, frozen=True, kw_only=True):
+class NodeClassRef(ApiStruct, frozen=True, kw_only=True):
     """The provider's half of a template. v1 names the group, v1beta1 the whole apiVersion."""
 
     kind: str = ""
@@ -50,14 +50,14 @@ class NodeRequirement(NodeSelectorRequirement, frozen=True, kw_only=True):
         Requirement.of(self.key, self.operator, self.values, self.min_values)
 
 
-class TemplateMetadata(Wire, frozen=True, kw_only=True):
+class TemplateMetadata(ApiStruct, frozen=True, kw_only=True):
     """Labels and annotations every node of the pool gets."""
 
     labels: Mapping[str, str] = {}
     annotations: Mapping[str, str] = {}
 
 
-class NodeClaimTemplateSpec(Wire, frozen=True, kw_only=True):
+class NodeClaimTemplateSpec(ApiStruct, frozen=True, kw_only=True):
     """What every NodeClaim of the pool asks for."""
 
     taints: tuple[Taint, ...] = ()
@@ -69,21 +69,21 @@ class NodeClaimTemplateSpec(Wire, frozen=True, kw_only=True):
     kubelet: Mapping[str, object] | None = None
 
 
-class NodeClaimTemplate(Wire, frozen=True, kw_only=True):
+class NodeClaimTemplate(ApiStruct, frozen=True, kw_only=True):
     """The template of a NodePool."""
 
     metadata: TemplateMetadata = TemplateMetadata()
     spec: NodeClaimTemplateSpec = NodeClaimTemplateSpec()
 
 
-class ActionControls(Wire, frozen=True, kw_only=True):
+class ActionControls(ApiStruct, frozen=True, kw_only=True):
     """Controls for one disruption action."""
 
     disrupt_after: Delay | None = None
     budgets: tuple[BudgetSpec, ...] | None = None
 
 
-class Disruption(Wire, frozen=True, kw_only=True):
+class Disruption(ApiStruct, frozen=True, kw_only=True):
     """When nodes of the pool may be disrupted voluntarily."""
 
     consolidation_policy: str | None = None
@@ -95,21 +95,21 @@ class Disruption(Wire, frozen=True, kw_only=True):
     generic_per_action_controls: Mapping[str, ActionControls] | None = None
 
 
-class RepairPolicy(Wire, frozen=True, kw_only=True):
+class RepairPolicy(ApiStruct, frozen=True, kw_only=True):
     """How long one node condition is tolerated."""
 
     condition_type: str
     toleration: Duration
 
 
-class Repair(Wire, frozen=True, kw_only=True):
+class Repair(ApiStruct, frozen=True, kw_only=True):
     """When unhealthy nodes of the pool are replaced by force. An absent block means never."""
 
     policies: tuple[RepairPolicy, ...] = ()
     default_toleration_duration: Duration | None = None
 
 
-class NodePoolSpec(Wire, frozen=True, kw_only=True):
+class NodePoolSpec(ApiStruct, frozen=True, kw_only=True):
     """A NodePool's wishes."""
 
     template: NodeClaimTemplate = NodeClaimTemplate()
@@ -120,7 +120,7 @@ class NodePoolSpec(Wire, frozen=True, kw_only=True):
     replicas: int | None = None
 
 
-class NodePoolStatus(Wire, frozen=True, kw_only=True):
+class NodePoolStatus(ApiStruct, frozen=True, kw_only=True):
     """What a NodePool has."""
 
     resources: Mapping[str, Quantity] = {}
@@ -135,7 +135,7 @@ class NodePool(KubeObject, frozen=True, kw_only=True):
     spec: NodePoolSpec = NodePoolSpec()
     status: NodePoolStatus = NodePoolStatus()
 
-    def means_as(self, other: "NodePool") -> bool:
+    def equal_ignoring_counts(self, other: "NodePool") -> bool:
         """Whether the other version of this pool differs in nothing but what is counted in its status."""
         if self is other:
             return True

@@ -7,22 +7,22 @@ from collections.abc import Mapping
 
 import msgspec
 
+from dovetail.model.kube_object import ApiStruct, Condition, Instant, KubeObject, LabelSelector, ObjectMeta
 from dovetail.model.quantity import Quantity
 from dovetail.model.taints import Toleration
-from dovetail.model.wire import Condition, Instant, KubeObject, LabelSelector, ObjectMeta, Wire
 
 OVER = frozenset({"Failed", "Succeeded"})
 """The phases of a pod that ran to its end."""
 
 
-class ResourceRequirements(Wire, frozen=True, kw_only=True):
+class ResourceRequirements(ApiStruct, frozen=True, kw_only=True):
     """What a container, or a whole pod, asks for."""
 
     requests: Mapping[str, Quantity] = {}
     limits: Mapping[str, Quantity] = {}
 
 
-class ContainerPort(Wire, frozen=True, kw_only=True):
+class ContainerPort(ApiStruct, frozen=True, kw_only=True):
     """A port of a container; only those that claim a port of the host matter."""
 
     container_port: int = 0
@@ -31,7 +31,7 @@ class ContainerPort(Wire, frozen=True, kw_only=True):
     protocol: str = "TCP"
 
 
-class Container(Wire, frozen=True, kw_only=True):
+class Container(ApiStruct, frozen=True, kw_only=True):
     """A container, an init container, or (`restart_policy` Always) a sidecar."""
 
     name: str = ""
@@ -40,31 +40,31 @@ class Container(Wire, frozen=True, kw_only=True):
     restart_policy: str | None = None
 
 
-class ClaimVolume(Wire, frozen=True, kw_only=True):
+class ClaimVolume(ApiStruct, frozen=True, kw_only=True):
     """A volume backed by a PersistentVolumeClaim."""
 
     claim_name: str
 
 
-class ClaimTemplateSpec(Wire, frozen=True, kw_only=True):
+class ClaimTemplateSpec(ApiStruct, frozen=True, kw_only=True):
     """The part of an ephemeral volume's claim that decides where it can live."""
 
     storage_class_name: str | None = None
 
 
-class ClaimTemplate(Wire, frozen=True, kw_only=True):
+class ClaimTemplate(ApiStruct, frozen=True, kw_only=True):
     """Template of the claim an ephemeral volume makes."""
 
     spec: ClaimTemplateSpec = ClaimTemplateSpec()
 
 
-class EphemeralVolume(Wire, frozen=True, kw_only=True):
+class EphemeralVolume(ApiStruct, frozen=True, kw_only=True):
     """A volume whose claim is made for the pod and named `<pod>-<volume>`."""
 
     volume_claim_template: ClaimTemplate = ClaimTemplate()
 
 
-class Volume(Wire, frozen=True, kw_only=True):
+class Volume(ApiStruct, frozen=True, kw_only=True):
     """A volume of a pod; kinds other than these two do not bind it to a place."""
 
     name: str
@@ -72,7 +72,7 @@ class Volume(Wire, frozen=True, kw_only=True):
     ephemeral: EphemeralVolume | None = None
 
 
-class NodeSelectorRequirement(Wire, frozen=True, kw_only=True):
+class NodeSelectorRequirement(ApiStruct, frozen=True, kw_only=True):
     """One expression over node labels; `min_values` only in NodePools and NodeClaims."""
 
     key: str
@@ -81,34 +81,34 @@ class NodeSelectorRequirement(Wire, frozen=True, kw_only=True):
     min_values: int | None = None
 
 
-class NodeSelectorTerm(Wire, frozen=True, kw_only=True):
+class NodeSelectorTerm(ApiStruct, frozen=True, kw_only=True):
     """Expressions that must all hold."""
 
     match_expressions: tuple[NodeSelectorRequirement, ...] = ()
     match_fields: tuple[NodeSelectorRequirement, ...] = ()
 
 
-class NodeSelector(Wire, frozen=True, kw_only=True):
+class NodeSelector(ApiStruct, frozen=True, kw_only=True):
     """Terms of which one must hold."""
 
     node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
 
 
-class PreferredTerm(Wire, frozen=True, kw_only=True):
+class PreferredTerm(ApiStruct, frozen=True, kw_only=True):
     """A term that should hold, with its weight."""
 
     weight: int = 1
     preference: NodeSelectorTerm = NodeSelectorTerm()
 
 
-class NodeAffinity(Wire, frozen=True, kw_only=True):
+class NodeAffinity(ApiStruct, frozen=True, kw_only=True):
     """Which nodes a pod must, and would like to, run on."""
 
     required_during_scheduling_ignored_during_execution: NodeSelector | None = None
     preferred_during_scheduling_ignored_during_execution: tuple[PreferredTerm, ...] = ()
 
 
-class PodAffinityTerm(Wire, frozen=True, kw_only=True):
+class PodAffinityTerm(ApiStruct, frozen=True, kw_only=True):
     """Pods to be near, or far from, within one topology."""
 
     topology_key: str
@@ -119,21 +119,21 @@ class PodAffinityTerm(Wire, frozen=True, kw_only=True):
     mismatch_label_keys: tuple[str, ...] = ()
 
 
-class WeightedPodAffinityTerm(Wire, frozen=True, kw_only=True):
+class WeightedPodAffinityTerm(ApiStruct, frozen=True, kw_only=True):
     """A pod affinity term that should hold, with its weight."""
 
     weight: int = 1
     pod_affinity_term: PodAffinityTerm
 
 
-class PodAffinity(Wire, frozen=True, kw_only=True):
+class PodAffinity(ApiStruct, frozen=True, kw_only=True):
     """Affinity, or anti-affinity, to other pods."""
 
     required_during_scheduling_ignored_during_execution: tuple[PodAffinityTerm, ...] = ()
     preferred_during_scheduling_ignored_during_execution: tuple[WeightedPodAffinityTerm, ...] = ()
 
 
-class Affinity(Wire, frozen=True, kw_only=True):
+class Affinity(ApiStruct, frozen=True, kw_only=True):
     """All affinities of a pod."""
 
     node_affinity: NodeAffinity | None = None
@@ -141,7 +141,7 @@ class Affinity(Wire, frozen=True, kw_only=True):
     pod_anti_affinity: PodAffinity | None = None
 
 
-class TopologySpreadConstraint(Wire, frozen=True, kw_only=True):
+class TopologySpreadConstraint(ApiStruct, frozen=True, kw_only=True):
     """How evenly equal pods must be spread over the domains of a topology."""
 
     topology_key: str
@@ -154,19 +154,19 @@ class TopologySpreadConstraint(Wire, frozen=True, kw_only=True):
     match_label_keys: tuple[str, ...] = ()
 
 
-class SchedulingGate(Wire, frozen=True, kw_only=True):
+class SchedulingGate(ApiStruct, frozen=True, kw_only=True):
     """Something that holds a pod back from the scheduler."""
 
     name: str
 
 
-class PodResourceClaim(Wire, frozen=True, kw_only=True):
+class PodResourceClaim(ApiStruct, frozen=True, kw_only=True):
     """Devices a pod asks for by a ResourceClaim, under the name its containers use."""
 
     name: str = ""
 
 
-class PodSpec(Wire, frozen=True, kw_only=True):
+class PodSpec(ApiStruct, frozen=True, kw_only=True):
     """The part of a pod that decides where it can run."""
 
     node_name: str = ""
@@ -187,7 +187,7 @@ class PodSpec(Wire, frozen=True, kw_only=True):
     termination_grace_period_seconds: int | None = None
 
 
-class PodStatus(Wire, frozen=True, kw_only=True):
+class PodStatus(ApiStruct, frozen=True, kw_only=True):
     """What the kubelet and the scheduler say of a pod."""
 
     phase: str = "Pending"
@@ -277,7 +277,7 @@ class Pod(KubeObject, frozen=True, kw_only=True):
         return (self.active or (self.deleting and self.stateful)) and not self.stays_with_node
 
 
-class PodTemplate(Wire, frozen=True, kw_only=True):
+class PodTemplate(ApiStruct, frozen=True, kw_only=True):
     """What a workload makes its pods from."""
 
     metadata: ObjectMeta = ObjectMeta()

@@ -9,12 +9,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 
+from dovetail.model.kube_object import Fault
 from dovetail.model.nodepool import NodePool
-from dovetail.model.wire import Fault
 
 
 @dataclass(frozen=True, slots=True)
-class RepairStatement:
+class ProviderRepairPolicy:
     """A node condition that makes a node unhealthy, and how long it is tolerated unless the pool says otherwise."""
 
     condition_type: str
@@ -26,35 +26,35 @@ _TEN = timedelta(minutes=10)  # the node cannot do its work: only a hiccup is wa
 _THIRTY = timedelta(minutes=30)  # the node still works, and the kubelet or a restart often mends it
 
 GENERAL = (
-    RepairStatement("NetworkUnavailable", "True", _TEN),
-    RepairStatement("KernelDeadlock", "True", _TEN),
-    RepairStatement("ReadonlyFilesystem", "True", _TEN),
-    RepairStatement("CorruptDockerOverlay2", "True", _TEN),
-    RepairStatement("KubeletUnhealthy", "True", _TEN),
-    RepairStatement("ContainerRuntimeUnhealthy", "True", _TEN),
-    RepairStatement("DiskPressure", "True", _THIRTY),
-    RepairStatement("MemoryPressure", "True", _THIRTY),
-    RepairStatement("FrequentKubeletRestart", "True", _THIRTY),
-    RepairStatement("FrequentDockerRestart", "True", _THIRTY),
-    RepairStatement("FrequentContainerdRestart", "True", _THIRTY),
-    RepairStatement("FrequentUnregisterNetDevice", "True", _THIRTY),
+    ProviderRepairPolicy("NetworkUnavailable", "True", _TEN),
+    ProviderRepairPolicy("KernelDeadlock", "True", _TEN),
+    ProviderRepairPolicy("ReadonlyFilesystem", "True", _TEN),
+    ProviderRepairPolicy("CorruptDockerOverlay2", "True", _TEN),
+    ProviderRepairPolicy("KubeletUnhealthy", "True", _TEN),
+    ProviderRepairPolicy("ContainerRuntimeUnhealthy", "True", _TEN),
+    ProviderRepairPolicy("DiskPressure", "True", _THIRTY),
+    ProviderRepairPolicy("MemoryPressure", "True", _THIRTY),
+    ProviderRepairPolicy("FrequentKubeletRestart", "True", _THIRTY),
+    ProviderRepairPolicy("FrequentDockerRestart", "True", _THIRTY),
+    ProviderRepairPolicy("FrequentContainerdRestart", "True", _THIRTY),
+    ProviderRepairPolicy("FrequentUnregisterNetDevice", "True", _THIRTY),
 )
 """Conditions of the kubelet and of node-problem-detector. `PIDPressure` is left out: evicting pods mends it."""
 
 
-def unready(toleration: timedelta) -> tuple[RepairStatement, ...]:
+def unready(toleration: timedelta) -> tuple[ProviderRepairPolicy, ...]:
     """A node that says it is not ready, or says nothing any more."""
-    return RepairStatement("Ready", "False", toleration), RepairStatement("Ready", "Unknown", toleration)
+    return ProviderRepairPolicy("Ready", "False", toleration), ProviderRepairPolicy("Ready", "Unknown", toleration)
 
 
 KWOK = (*unready(_TEN), *GENERAL)
 AWS = (
     *unready(_THIRTY),
-    RepairStatement("AcceleratedHardwareReady", "False", _TEN),
-    RepairStatement("StorageReady", "False", _THIRTY),
-    RepairStatement("NetworkingReady", "False", _THIRTY),
-    RepairStatement("KernelReady", "False", _THIRTY),
-    RepairStatement("ContainerRuntimeReady", "False", _THIRTY),
+    ProviderRepairPolicy("AcceleratedHardwareReady", "False", _TEN),
+    ProviderRepairPolicy("StorageReady", "False", _THIRTY),
+    ProviderRepairPolicy("NetworkingReady", "False", _THIRTY),
+    ProviderRepairPolicy("KernelReady", "False", _THIRTY),
+    ProviderRepairPolicy("ContainerRuntimeReady", "False", _THIRTY),
     *GENERAL,
 )
 """With the conditions of the EKS node monitoring agent."""
@@ -62,7 +62,7 @@ STATEMENTS_BY_GROUP = {"karpenter.kwok.sh": KWOK, "karpenter.k8s.aws": AWS}
 """By the API group of the provider's node classes."""
 
 
-def policies_without_effect(pool: NodePool, statements: Iterable[RepairStatement]) -> Iterator[Fault]:
+def policies_without_effect(pool: NodePool, statements: Iterable[ProviderRepairPolicy]) -> Iterator[Fault]:
     """Repair policies of a NodePool for conditions that its provider does not report."""
     reported = sorted({each.condition_type for each in statements})
     for index, policy in enumerate(pool.spec.repair.policies if pool.spec.repair is not None else ()):

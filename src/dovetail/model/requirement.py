@@ -36,7 +36,7 @@ _SHOWN_VALUES = 5
 _INTEGER = re.compile(r"[+-]?[0-9]{1,63}")  # no label value is longer
 
 
-class RequirementWire(TypedDict):
+class RequirementFields(TypedDict):
     """A requirement as manifests spell it."""
 
     key: str
@@ -138,7 +138,7 @@ class Requirement(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         start = self.gte or 0
         return range(start, start + tries)
 
-    def to_wire(self) -> list[RequirementWire]:
+    def to_wire(self) -> list[RequirementFields]:
         """As manifests spell it: one entry, or one for each bound and one for the values excluded beside them."""
         entries: list[tuple[str, list[str]]] = []
         if self.gte is not None:
@@ -149,8 +149,8 @@ class Requirement(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             entries.append((self.operator, sorted(self.values)))
         return [self._entry(operator, values) for operator, values in entries]
 
-    def _entry(self, operator: str, values: list[str]) -> RequirementWire:
-        entry = RequirementWire(key=self.key, operator=operator)
+    def _entry(self, operator: str, values: list[str]) -> RequirementFields:
+        entry = RequirementFields(key=self.key, operator=operator)
         if values:
             entry["values"] = values
         if self.min_values is not None:

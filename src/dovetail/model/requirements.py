@@ -7,7 +7,7 @@ satisfies only a requirement that also accepts its absence. Answers are None, or
 from collections.abc import Iterable, Iterator, Mapping, ValuesView
 from functools import lru_cache
 
-from dovetail.model.requirement import EXISTS, NORMALISED_LABELS, Requirement, RequirementWire
+from dovetail.model.requirement import EXISTS, NORMALISED_LABELS, Requirement, RequirementFields
 
 
 class Requirements:
@@ -83,7 +83,7 @@ class Requirements:
         settled = (each for each in self.values() if not each.complement and len(each.values) == 1)
         return {each.key: each.any() for each in settled}
 
-    def to_wire(self) -> list[RequirementWire]:
+    def to_wire(self) -> list[RequirementFields]:
         """As manifests spell it, by label."""
         return [entry for key in sorted(self._by_key) for entry in self._by_key[key].to_wire()]
 

@@ -10,10 +10,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import chain
 
+from dovetail.model.cached import lazy
 from dovetail.model.catalog import InstanceType
-from dovetail.model.command import REPLACES_ANNOTATION, Record, read_record
+from dovetail.model.cluster_objects import DaemonSet, PodDisruptionBudget
+from dovetail.model.command import REPLACES_ANNOTATION, CommandRecord, read_record
+from dovetail.model.identity_cache import IdentityCache
 from dovetail.model.labels import INITIALIZED, INSTANCE_TYPE, NODEPOOL, REGISTERED, WELL_KNOWN
-from dovetail.model.lazy import lazy
 from dovetail.model.node import Node
 from dovetail.model.nodeclaim import INITIALIZED as INITIALIZED_CONDITION
 from dovetail.model.nodeclaim import INSTANCE_TERMINATING, NodeClaim
@@ -21,16 +23,14 @@ from dovetail.model.nodeclaim import REGISTERED as REGISTERED_CONDITION
 from dovetail.model.nodepool import NodePool
 from dovetail.model.pause import PAUSE, SWITCH, Pause, read_pause
 from dovetail.model.pod import Pod
+from dovetail.model.pod_requests import spec_requests
 from dovetail.model.quantity import Quantity
-from dovetail.model.recent import Recent
-from dovetail.model.repair import RepairStatement
-from dovetail.model.requests import spec_requests
+from dovetail.model.repair import ProviderRepairPolicy
 from dovetail.model.requirements import Requirements
 from dovetail.model.resources import NODES, Resources, add, subtract
 from dovetail.model.storage import Storage
 from dovetail.model.taints import CORDON, Taint, is_ephemeral
-from dovetail.model.unread import Unread, UnreadIndex
-from dovetail.model.workload import DaemonSet, PodDisruptionBudget
+from dovetail.model.unreadable_objects import UnreadableEntry, UnreadableIndex
 
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
@@ -110,7 +110,7 @@ class ClusterNode:
         return self.deleting or self.vanished or (self.node is not None and self.node.deleting)
 
     @lazy
-    def record(self) -> Record | None:
+    def record(self) -> CommandRecord | None:
         """The command that is taking it away, if any."""
         return read_record(self.claim) if self.claim is not None else None
 
@@ -241,7 +241,7 @@ def _by_name(types: tuple[InstanceType, ...]) -> Mapping[str, InstanceType]:
     return {each.name: each for each in types}
 
 
-TYPES_BY_NAME = Recent(_by_name)
+TYPES_BY_NAME = IdentityCache(_by_name)
 """The types of a catalogue, by their names."""
 
 
@@ -264,9 +264,9 @@ class Snapshot:
     """Names of nodes that pods were just sent to; they are not disrupted for a moment."""
     pause: str | None = None
     """What the annotation that pauses everything says, if it is there."""
-    repair_statements: tuple[RepairStatement, ...] = ()
+    repair_statements: tuple[ProviderRepairPolicy, ...] = ()
     """The node conditions that the provider calls unhealthy."""
-    unreadable: tuple[Unread, ...] = ()
+    unreadable: tuple[UnreadableEntry, ...] = ()
     """Objects that cannot be read. Nodes and NodeClaims among them are in `nodes` with what is known of them."""
 
     def pause_of(self, pool: str) -> Pause | None:
@@ -277,11 +277,11 @@ class Snapshot:
         return read_pause(self.nodepools[pool].metadata.annotations.get(PAUSE), f"NodePool {pool}", self.at)
 
     @lazy
-    def unread(self) -> UnreadIndex:
+    def unread(self) -> UnreadableIndex:
         """The unreadable objects by what they concern."""
-        return UnreadIndex(self.unreadable)
+        return UnreadableIndex(self.unreadable)
 
-    def unread_on(self, node: ClusterNode) -> Unread | None:
+    def unread_on(self, node: ClusterNode) -> UnreadableEntry | None:
         """An unreadable object that concerns this node: what runs on it or what room it has is not known; or None."""
         return self.unread.of(node.node, node.claim) if self.unreadable else None
 

@@ -5,19 +5,19 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from dovetail.model.kube_object import ApiStruct, Key, KubeObject
 from dovetail.model.pod import NodeSelector
 from dovetail.model.quantity import Quantity
-from dovetail.model.wire import Key, KubeObject, Wire
 
 
-class PersistentVolumeClaimSpec(Wire, frozen=True, kw_only=True):
+class PersistentVolumeClaimSpec(ApiStruct, frozen=True, kw_only=True):
     """What kind of volume is asked for, and which one was given."""
 
     storage_class_name: str | None = None
     volume_name: str = ""
 
 
-class PersistentVolumeClaimStatus(Wire, frozen=True, kw_only=True):
+class PersistentVolumeClaimStatus(ApiStruct, frozen=True, kw_only=True):
     """Whether the claim is bound."""
 
     phase: str = "Pending"
@@ -30,26 +30,26 @@ class PersistentVolumeClaim(KubeObject, frozen=True, kw_only=True):
     status: PersistentVolumeClaimStatus = PersistentVolumeClaimStatus()
 
 
-class CsiSource(Wire, frozen=True, kw_only=True):
+class CsiSource(ApiStruct, frozen=True, kw_only=True):
     """A volume behind a CSI driver."""
 
     driver: str
     volume_handle: str = ""
 
 
-class HostSource(Wire, frozen=True, kw_only=True):
+class HostSource(ApiStruct, frozen=True, kw_only=True):
     """A volume that is a path of one host."""
 
     path: str = ""
 
 
-class VolumeNodeAffinity(Wire, frozen=True, kw_only=True):
+class VolumeNodeAffinity(ApiStruct, frozen=True, kw_only=True):
     """The nodes a volume can be reached from."""
 
     required: NodeSelector | None = None
 
 
-class PersistentVolumeSpec(Wire, frozen=True, kw_only=True):
+class PersistentVolumeSpec(ApiStruct, frozen=True, kw_only=True):
     """Where a volume lives."""
 
     node_affinity: VolumeNodeAffinity | None = None
@@ -66,14 +66,14 @@ class PersistentVolume(KubeObject, frozen=True, kw_only=True):
     spec: PersistentVolumeSpec = PersistentVolumeSpec()
 
 
-class TopologySelectorRequirement(Wire, frozen=True, kw_only=True):
+class TopologySelectorRequirement(ApiStruct, frozen=True, kw_only=True):
     """A label and the values it may have."""
 
     key: str
     values: tuple[str, ...] = ()
 
 
-class TopologySelectorTerm(Wire, frozen=True, kw_only=True):
+class TopologySelectorTerm(ApiStruct, frozen=True, kw_only=True):
     """A place in which a StorageClass may make volumes."""
 
     match_label_expressions: tuple[TopologySelectorRequirement, ...] = ()
@@ -87,20 +87,20 @@ class StorageClass(KubeObject, frozen=True, kw_only=True):
     allowed_topologies: tuple[TopologySelectorTerm, ...] = ()
 
 
-class CSINodeAllocatable(Wire, frozen=True, kw_only=True):
+class CSINodeAllocatable(ApiStruct, frozen=True, kw_only=True):
     """How many volumes of a driver fit on a node."""
 
     count: int | None = None
 
 
-class CSINodeDriver(Wire, frozen=True, kw_only=True):
+class CSINodeDriver(ApiStruct, frozen=True, kw_only=True):
     """A driver on a node."""
 
     name: str
     allocatable: CSINodeAllocatable | None = None
 
 
-class CSINodeSpec(Wire, frozen=True, kw_only=True):
+class CSINodeSpec(ApiStruct, frozen=True, kw_only=True):
     """The drivers of a node."""
 
     drivers: tuple[CSINodeDriver, ...] | None = ()
@@ -112,13 +112,13 @@ class CSINode(KubeObject, frozen=True, kw_only=True):
     spec: CSINodeSpec = CSINodeSpec()
 
 
-class AttachmentSource(Wire, frozen=True, kw_only=True):
+class AttachmentSource(ApiStruct, frozen=True, kw_only=True):
     """Which volume is attached."""
 
     persistent_volume_name: str | None = None
 
 
-class VolumeAttachmentSpec(Wire, frozen=True, kw_only=True):
+class VolumeAttachmentSpec(ApiStruct, frozen=True, kw_only=True):
     """Which volume is attached to which node."""
 
     attacher: str = ""
@@ -126,7 +126,7 @@ class VolumeAttachmentSpec(Wire, frozen=True, kw_only=True):
     source: AttachmentSource = AttachmentSource()
 
 
-class VolumeAttachmentStatus(Wire, frozen=True, kw_only=True):
+class VolumeAttachmentStatus(ApiStruct, frozen=True, kw_only=True):
     """Whether it is attached."""
 
     attached: bool = False

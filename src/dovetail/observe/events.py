@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TypeVar
 
+from dovetail.model.cluster_objects import Event, EventSource, ObjectReference
 from dovetail.model.kinds import EVENT
+from dovetail.model.kube_object import Key, ObjectMeta
 from dovetail.model.labels import DECISION
-from dovetail.model.wire import Key, ObjectMeta
-from dovetail.model.workload import Event, EventSource, ObjectReference
-from dovetail.observe.backlog import ROOM, Backlog
-from dovetail.observe.rate import Rate, TokenBucket
+from dovetail.observe.event_backlog import ROOM, EventBacklog
+from dovetail.observe.token_bucket import Rate, TokenBucket
 from dovetail.ports.clock import Clock
 from dovetail.ports.cluster import Cluster, Notice, Patch
 from dovetail.ports.errors import NotFound, Throttled, Unavailable, WorldError
@@ -42,7 +42,7 @@ V = TypeVar("V")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reticence:
+class EventLimits:
     """How sparing to be."""
 
     window: timedelta = timedelta(minutes=2)
@@ -51,7 +51,7 @@ class Reticence:
 
 
 @dataclass(slots=True)
-class Counts:
+class EventCounts:
     """What became of the notices."""
 
     written: int = 0
@@ -72,17 +72,17 @@ class EventRecorder:
     """Writes events through a cluster. Run `run` as a task beside those who publish."""
 
     def __init__(
-        self, cluster: Cluster, clock: Clock, reticence: Reticence | None = None, metrics: Metrics | None = None
+        self, cluster: Cluster, clock: Clock, event_limits: EventLimits | None = None, metrics: Metrics | None = None
     ) -> None:
         self._cluster = cluster
         self._clock = clock
-        self._reticence = reticence or Reticence()
-        self._backlog = Backlog(self._reticence.room)
+        self._reticence = event_limits or EventLimits()
+        self._backlog = EventBacklog(self._reticence.room)
         self._complained_at: datetime | None = None
         self._buckets = {reason: TokenBucket(rate) for reason, rate in self._reticence.rates.items()}
         self._published_at: OrderedDict[Sameness, datetime] = OrderedDict()
         self._told: OrderedDict[Sameness, _Told] = OrderedDict()
-        self.counts = Counts()
+        self.counts = EventCounts()
         self._metrics = metrics or NoMetrics()
         self._muted = False
 

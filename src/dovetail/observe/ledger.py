@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from dovetail.observe.ledger_file import Unreadable, connect, prune, write_close, write_open, write_settle
+from dovetail.observe.ledger_schema import LedgerUnreadable, connect, prune, write_close, write_open, write_settle
 from dovetail.ports.clock import Clock
-from dovetail.ports.ledger import Ending, Entry, LedgerHealth
+from dovetail.ports.ledger import LedgerEnding, LedgerEntry, LedgerHealth
 
 QUEUE = 10_000
 _BATCH = 500
@@ -52,7 +52,7 @@ def find_place(written: str, variables: Mapping[str, str]) -> Path | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Keep:
+class Retention:
     """How much is kept."""
 
     age: timedelta = timedelta(days=90)
@@ -61,7 +61,7 @@ class Keep:
 
 @dataclass(frozen=True, slots=True)
 class _Open:
-    entry: Entry
+    entry: LedgerEntry
 
     def write(self, connection: sqlite3.Connection, cluster: str) -> None:
         write_open(connection, cluster, self.entry)
@@ -70,7 +70,7 @@ class _Open:
 @dataclass(frozen=True, slots=True)
 class _Close:
     decision: str
-    ending: Ending
+    ending: LedgerEnding
 
     def write(self, connection: sqlite3.Connection, _cluster: str) -> None:
         write_close(connection, self.decision, self.ending)
@@ -92,11 +92,11 @@ _Write = _Open | _Close | _Settle
 class SqliteLedger:
     """Implements `ports.ledger.Ledger`. Start it, and stop it to be sure that everything is written."""
 
-    def __init__(self, path: Path, clock: Clock, *, cluster: str = "", keep: Keep | None = None) -> None:
+    def __init__(self, path: Path, clock: Clock, *, cluster: str = "", keep: Retention | None = None) -> None:
         self.path = path
         self._clock = clock
         self._cluster = cluster
-        self._keep = keep or Keep()
+        self._keep = keep or Retention()
         self._queue: queue.Queue[_Write] = queue.Queue(QUEUE)
         self._stopping = threading.Event()
         self._news = threading.Event()
@@ -104,11 +104,11 @@ class SqliteLedger:
         self._lost = 0
         self._thread: threading.Thread | None = None
 
-    def open(self, entry: Entry) -> None:
+    def open(self, entry: LedgerEntry) -> None:
         """A decision was taken."""
         self._put(_Open(entry))
 
-    def close(self, decision: str, ending: Ending) -> None:
+    def close(self, decision: str, ending: LedgerEnding) -> None:
         """A decision ended."""
         self._put(_Close(decision, ending))
 
@@ -156,7 +156,7 @@ class SqliteLedger:
                     if since_pruned >= _PRUNE_EVERY:
                         prune(connection, self._clock.now() - self._keep.age, self._keep.size)
                         since_pruned = 0
-            except (sqlite3.Error, OSError, Unreadable) as error:
+            except (sqlite3.Error, OSError, LedgerUnreadable) as error:
                 self._in_trouble(error)
                 if self._stopping.is_set():
                     self._add(lost=len(batch) + self._queue.qsize())

@@ -15,7 +15,7 @@ LIFETIMES = (60.0, 300.0, 900.0, 3600.0, 4 * 3600.0, 12 * 3600.0, 86400.0, 3 * 8
 SCORES = (0.1, 0.25, 0.33, 0.5, 1.0, 2.0, 5.0, 10.0)
 
 
-class Kind(StrEnum):
+class MetricKind(StrEnum):
     """What a metric can be."""
 
     COUNTER = "counter"
@@ -28,7 +28,7 @@ class Metric:
     """One metric as declared. `most`: how many combinations of label values are kept before the rest become one."""
 
     name: str
-    kind: Kind
+    kind: MetricKind
     labels: tuple[str, ...]
     help: str
     buckets: tuple[float, ...] = ()
@@ -40,15 +40,15 @@ def _labels(written: str) -> tuple[str, ...]:
 
 
 def _counter(name: str, labels: str, about: str) -> Metric:
-    return Metric(name, Kind.COUNTER, _labels(labels), about)
+    return Metric(name, MetricKind.COUNTER, _labels(labels), about)
 
 
 def _gauge(name: str, labels: str, about: str, most: int = 1000) -> Metric:
-    return Metric(name, Kind.GAUGE, _labels(labels), about, most=most)
+    return Metric(name, MetricKind.GAUGE, _labels(labels), about, most=most)
 
 
 def _histogram(name: str, labels: str, about: str, buckets: tuple[float, ...] = DURATIONS) -> Metric:
-    return Metric(name, Kind.HISTOGRAM, _labels(labels), about, buckets, most=200)
+    return Metric(name, MetricKind.HISTOGRAM, _labels(labels), about, buckets, most=200)
 
 
 _DISRUPTED = "reason nodepool capacity_type consolidation_policy termination_mode"

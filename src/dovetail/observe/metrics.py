@@ -16,7 +16,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
-from dovetail.observe.metric_table import METRICS, Kind, Metric
+from dovetail.observe.metric_table import METRICS, Metric, MetricKind
 
 OTHER = "other"
 _REJECTED = "dovetail_metrics_rejected_total"
@@ -64,9 +64,9 @@ class PrometheusMetrics:
             self.count("karpenter_voluntary_disruption_consolidation_timeouts_total", 0, consolidation_type=each)
 
     def _declare(self, metric: Metric) -> None:
-        if metric.kind is Kind.COUNTER:
+        if metric.kind is MetricKind.COUNTER:
             self._counters[metric.name] = Counter(metric.name, metric.help, metric.labels, registry=self.registry)
-        elif metric.kind is Kind.HISTOGRAM:
+        elif metric.kind is MetricKind.HISTOGRAM:
             self._histograms[metric.name] = Histogram(
                 metric.name, metric.help, metric.labels, registry=self.registry, buckets=metric.buckets
             )
@@ -90,7 +90,7 @@ class PrometheusMetrics:
     def show(self, name: str, rows: Mapping[tuple[str, ...], float], /) -> None:
         """The whole of a gauge."""
         metric = METRICS.get(name)
-        if metric is None or metric.kind is not Kind.GAUGE or any(len(row) != len(metric.labels) for row in rows):
+        if metric is None or metric.kind is not MetricKind.GAUGE or any(len(row) != len(metric.labels) for row in rows):
             self._reject(name, {"rows": str(next(iter(rows), ""))})
             return
         kept = dict(sorted(rows.items())[: metric.most])

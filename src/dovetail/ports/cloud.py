@@ -11,12 +11,12 @@ from typing import Any, Protocol
 
 from dovetail.model.catalog import Instance, InstanceType
 from dovetail.model.kinds import Kind
+from dovetail.model.kube_object import Condition
 from dovetail.model.nodeclaim import NodeClaim
 from dovetail.model.nodepool import NodeClassRef, NodePool
-from dovetail.model.repair import RepairStatement
-from dovetail.model.wire import Condition
+from dovetail.model.repair import ProviderRepairPolicy
 
-__all__ = ["CloudProvider", "Kept", "NodeClassKeeper", "NodeClassState", "RepairStatement"]
+__all__ = ["CloudProvider", "Kept", "NodeClassReconciler", "NodeClassState", "ProviderRepairPolicy"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class CloudProvider(Protocol):
         """Why the instance no longer matches its node class, or empty."""
         ...
 
-    def repair_statements(self) -> tuple[RepairStatement, ...]:
+    def repair_statements(self) -> tuple[ProviderRepairPolicy, ...]:
         """The node conditions that make a node unhealthy."""
         ...
 
@@ -106,7 +106,7 @@ class Kept:
     waiting_for: str = ""
 
 
-class NodeClassKeeper(Protocol):
+class NodeClassReconciler(Protocol):
     """Looks after node classes that need it: resolves what they select, reports it, lets them go."""
 
     @property

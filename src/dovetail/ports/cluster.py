@@ -5,7 +5,7 @@ Promises every implementation keeps:
 
 - `list` answers at one resource version: with all that is committed, unless its options ask for less. A `watch` from
   that version misses nothing and repeats nothing.
-- Objects that cannot be understood arrive as `Unreadable`, never silently dropped.
+- Objects that cannot be understood arrive as `UnreadableObject`, never silently dropped.
 - A write under a stale `resource_version` raises `Conflict` and changes nothing.
 - Every call ends: with an answer, or with an error of `ports.errors` before its deadline.
 """
@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from dovetail.model.kinds import Kind
+from dovetail.model.kube_object import Key, KubeObject, UnreadableObject
 from dovetail.model.pod import Pod
-from dovetail.model.wire import Key, KubeObject, Unreadable
 
 T = TypeVar("T", bound=KubeObject)
 
@@ -27,19 +27,19 @@ class Listing(Generic[T]):
 
     items: tuple[T, ...]
     resource_version: str
-    unreadable: tuple[Unreadable, ...] = ()
+    unreadable: tuple[UnreadableObject, ...] = ()
 
 
 ChangeType = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
 
 
 @dataclass(frozen=True, slots=True)
-class Change(Generic[T]):
+class WatchEvent(Generic[T]):
     """One step of a watch. A bookmark carries no object, only how far the watch has come."""
 
     type: ChangeType
     resource_version: str
-    object: T | Unreadable | None = None
+    object: T | UnreadableObject | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class Cluster(Protocol):
         """Every object of the kind."""
         ...
 
-    def watch(self, kind: Kind[T], since: str, options: ListOptions = EVERYTHING) -> AsyncIterator[Change[T]]:
+    def watch(self, kind: Kind[T], since: str, options: ListOptions = EVERYTHING) -> AsyncIterator[WatchEvent[T]]:
         """Changes after resource version `since`. Ends when the server closes it; raises `Gone` if too old."""
         ...
 

@@ -3,7 +3,7 @@
 `OutcomeUnknown` is apart from the rest: the write may have taken effect, so the caller must look before it repeats.
 """
 
-from dovetail.model.wire import Fault
+from dovetail.model.kube_object import Fault
 
 
 class WorldError(Exception):

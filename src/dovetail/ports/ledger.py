@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Protocol
 
 
-class Act(StrEnum):
+class LedgerAction(StrEnum):
     """What was decided about nodes."""
 
     LAUNCH = "launch"  # a node for pods that wait
@@ -20,7 +20,7 @@ class Act(StrEnum):
     REMOVE = "remove"  # a node goes without a command: expired, repaired, interrupted, deleted by hand
 
 
-class Outcome(StrEnum):
+class DecisionOutcome(StrEnum):
     """How a decision ended."""
 
     DONE = "done"
@@ -31,7 +31,7 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeFacts:
+class LedgerNode:
     """One node of a decision."""
 
     nodeclaim: str
@@ -44,7 +44,7 @@ class NodeFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Purchase:
+class PlannedPurchase:
     """A node a decision wants, and what it may be."""
 
     nodepool: str
@@ -87,23 +87,23 @@ class RefusedFor:
 class Considered:
     """What was weighed when a decision was taken. All that was refused is counted; some of it is named."""
 
-    purchases: tuple[Purchase, ...] = ()
+    purchases: tuple[PlannedPurchase, ...] = ()
     budgets: tuple[BudgetUse, ...] = ()
     counts: tuple[RefusedFor, ...] = ()
     refusals: tuple[Refused, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class LedgerEntry:
     """A decision as it was taken."""
 
     id: str  # as in log lines, events and conditions
     at: datetime
-    act: Act
+    act: LedgerAction
     reason: str
     why: str
     method: str = ""
-    nodes: tuple[NodeFacts, ...] = ()  # those launched, or those that go
+    nodes: tuple[LedgerNode, ...] = ()  # those launched, or those that go
     replacements: int = 0
     pods: tuple[str, ...] = ()  # namespace/name of those that move, or that the node is for
     cost_before: float = 0.0  # of the nodes concerned, an hour
@@ -112,16 +112,16 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ending:
+class LedgerEnding:
     """How a decision ended. `made`: the nodes that came of it; `cost_after`: what they really cost, when known.
 
     `cost_before`: of the nodes that did go, where some were kept; None: as it was decided.
     """
 
-    outcome: Outcome
+    outcome: DecisionOutcome
     at: datetime
     note: str = ""
-    made: tuple[NodeFacts, ...] = ()
+    made: tuple[LedgerNode, ...] = ()
     cost_before: float | None = None
     cost_after: float | None = None
 
@@ -139,11 +139,11 @@ class LedgerHealth:
 class Ledger(Protocol):
     """A durable record of decisions."""
 
-    def open(self, entry: Entry) -> None:
+    def open(self, entry: LedgerEntry) -> None:
         """A decision was taken. One already known is left as it is."""
         ...
 
-    def close(self, decision: str, ending: Ending) -> None:
+    def close(self, decision: str, ending: LedgerEnding) -> None:
         """A decision ended. The first ending stays, unless nobody knew it."""
         ...
 
@@ -159,10 +159,10 @@ class Ledger(Protocol):
 class NoLedger:
     """Keeps nothing."""
 
-    def open(self, entry: Entry) -> None:
+    def open(self, entry: LedgerEntry) -> None:
         """Forget it."""
 
-    def close(self, decision: str, ending: Ending) -> None:
+    def close(self, decision: str, ending: LedgerEnding) -> None:
         """Forget it."""
 
     def settle(self, under_way: Collection[str], done: Collection[str], at: datetime) -> None:

@@ -1,7 +1,7 @@
 """How long to wait before trying again: doubling, with a ceiling."""
 
 
-class Backoff:
+class RetryBackoff:
     """The waits of one series of failures."""
 
     def __init__(self, first: float, limit: float) -> None:

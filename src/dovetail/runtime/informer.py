@@ -21,18 +21,18 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from dovetail.model.kinds import Kind
-from dovetail.model.wire import Key, KubeObject, Unreadable
-from dovetail.ports.cluster import EVERYTHING, Change, Cluster, ListOptions
+from dovetail.model.kube_object import Key, KubeObject, UnreadableObject
+from dovetail.ports.cluster import EVERYTHING, Cluster, ListOptions, WatchEvent
 from dovetail.ports.errors import ApiError, Corrupted, Denied, Gone
-from dovetail.runtime.backoff import Backoff
+from dovetail.runtime.backoff import RetryBackoff
 from dovetail.settings import Settings
 
 log = logging.getLogger(__name__)
 T = TypeVar("T", bound=KubeObject)
-V = TypeVar("V", bound=KubeObject | Unreadable)
+V = TypeVar("V", bound=KubeObject | UnreadableObject)
 Listener = Callable[[T | None, T | None], None]
 """Called with the object before and after the change; None where it did not or does not exist."""
-UnreadableListener = Callable[[Unreadable | None, Unreadable | None], None]
+UnreadableListener = Callable[[UnreadableObject | None, UnreadableObject | None], None]
 """The same for an unreadable object; None where it was or is readable, or did not or does not exist."""
 
 REMEMBERED_DELETIONS = 4096
@@ -57,7 +57,7 @@ class Informer(Generic[T]):
     ) -> None:
         self.kind = kind
         self.items: dict[Key, T] = {}
-        self.unreadable: dict[Key, Unreadable] = {}
+        self.unreadable: dict[Key, UnreadableObject] = {}
         self.synced = asyncio.Event()
         self._cluster = cluster
         self._options = options
@@ -100,7 +100,7 @@ class Informer(Generic[T]):
         """Call `listener` when an object becomes unreadable, changes while it is, and when it no longer is."""
         self._unreadable_listeners.append(listener)
 
-    def observe(self, value: T | Unreadable) -> None:
+    def observe(self, value: T | UnreadableObject) -> None:
         """Take in the answer to a write or read of our own, so that the next decision already sees it."""
         key = value.key
         if value.metadata.uid not in self._deleted_uids and self._news(key, value):
@@ -119,7 +119,7 @@ class Informer(Generic[T]):
                 self._recheck.cancel()
 
     async def _follow(self, loop: asyncio.AbstractEventLoop) -> None:
-        backoff = Backoff(first=0.5, limit=30.0)
+        backoff = RetryBackoff(first=0.5, limit=30.0)
         while True:
             try:
                 if not self._version or self._wants_list or self.stale:
@@ -135,7 +135,7 @@ class Informer(Generic[T]):
                 delay = self._failed(error, backoff)
             await asyncio.sleep(delay)
 
-    async def _watch(self, loop: asyncio.AbstractEventLoop, backoff: Backoff) -> bool:
+    async def _watch(self, loop: asyncio.AbstractEventLoop, backoff: RetryBackoff) -> bool:
         """Follow the changes until the server ends the watch, or until it is stale; says whether to go on at once."""
         began = self._version
         try:
@@ -188,7 +188,7 @@ class Informer(Generic[T]):
         if not listing.items and not listing.unreadable:
             self._drop(key)
 
-    def _failed(self, error: Exception, backoff: Backoff) -> float:
+    def _failed(self, error: Exception, backoff: RetryBackoff) -> float:
         """Report an error; returns how long to wait before the next attempt."""
         delay = max(backoff.next(), getattr(error, "retry_after", None) or 0.0)
         expected = isinstance(error, ApiError)
@@ -237,7 +237,7 @@ class Informer(Generic[T]):
         self.synced.set()
         return listing.resource_version
 
-    def _apply(self, change: Change[T]) -> None:
+    def _apply(self, change: WatchEvent[T]) -> None:
         if change.type == "BOOKMARK" or change.object is None:
             return
         if change.type == "DELETED":
@@ -245,17 +245,17 @@ class Informer(Generic[T]):
         else:
             self._take(change.object)
 
-    def _take(self, found: T | Unreadable) -> None:
+    def _take(self, found: T | UnreadableObject) -> None:
         """Believe what the API server tells, unless we already know better from the answer to a write of our own."""
         key = found.key
         if not self._news(key, found):
             return
-        if isinstance(found, Unreadable):
+        if isinstance(found, UnreadableObject):
             self._set_aside(found)
         else:
             self._put(key, found)
 
-    def _news(self, key: Key, found: T | Unreadable) -> bool:
+    def _news(self, key: Key, found: T | UnreadableObject) -> bool:
         known = self.items.get(key)
         return known is None or (known is not found and _later(_version(found), _version(known)))
 
@@ -272,7 +272,7 @@ class Informer(Generic[T]):
         self.items[key] = value
         self._notify(self._listeners, before, value)
 
-    def _set_aside(self, bad: Unreadable) -> None:
+    def _set_aside(self, bad: UnreadableObject) -> None:
         if bad.key not in self.unreadable:
             log.error(
                 "object cannot be read",
@@ -321,7 +321,7 @@ class Informer(Generic[T]):
                 log.exception("listener broke", extra={"kind": self.kind.name, "object": name})
 
 
-def _version(found: KubeObject | Unreadable) -> str:
+def _version(found: KubeObject | UnreadableObject) -> str:
     return found.metadata.resource_version
 
 

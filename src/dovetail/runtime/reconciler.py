@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, TypeVar
 
 from dovetail.ports.errors import Conflict, WorldError
-from dovetail.runtime.backoff import Backoff
+from dovetail.runtime.backoff import RetryBackoff
 
 log = logging.getLogger(__name__)
 Told = Callable[[str, str, float], None]
@@ -43,7 +43,7 @@ class Reconciler(Generic[K]):
         self._due_at: dict[K, float] = {}
         self._running: set[K] = set()
         self._again: dict[K, float] = {}
-        self._backoffs: dict[K, Backoff] = {}
+        self._backoffs: dict[K, RetryBackoff] = {}
         self._sequence = itertools.count()
         self._loop: asyncio.AbstractEventLoop | None = None  # while it runs: to ask for it is a system call
         self._tasks: asyncio.TaskGroup | None = None  # while it runs
@@ -218,5 +218,5 @@ class Reconciler(Generic[K]):
 
     def _failed(self, key: K) -> float:
         if key not in self._backoffs:
-            self._backoffs[key] = Backoff(self._first_backoff, self._backoff_limit)
+            self._backoffs[key] = RetryBackoff(self._first_backoff, self._backoff_limit)
         return self._backoffs[key].next()

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 
-class Together:
+class SingleFlight:
     """Asks one at a time, for all who wait."""
 
     def __init__(self) -> None:

@@ -14,42 +14,42 @@ from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 from dovetail.manifest import codec
 from dovetail.model.kinds import Kind
+from dovetail.model.kube_object import Key, KubeObject, UnreadableObject
 from dovetail.model.pod import Pod
-from dovetail.model.wire import Key, KubeObject, Unreadable
 from dovetail.ports.clock import Clock
-from dovetail.ports.cluster import Change, Deletion, Listing, ListOptions, Patch
+from dovetail.ports.cluster import Deletion, Listing, ListOptions, Patch, WatchEvent
 from dovetail.ports.errors import Invalid
-from dovetail.sim.agent import Agent, Span
-from dovetail.sim.apiserver import ApiServer, Validator
-from dovetail.sim.attachments import Attachments
-from dovetail.sim.binder import Binder
-from dovetail.sim.budgets import Budgets
+from dovetail.sim.cloud.boot import CloudNodeController, InstanceBoot
 from dovetail.sim.cloud.client import CloudClient
-from dovetail.sim.cloud.machines import CloudNodeController, Machines
 from dovetail.sim.cloud.service import CloudOptions, SimulatedCloud
-from dovetail.sim.daemons import DaemonSets
-from dovetail.sim.eventlog import LogEntry
-from dovetail.sim.eviction import evict
-from dovetail.sim.garbage import OwnerCollector, PodCollector
-from dovetail.sim.jobs import Jobs
-from dovetail.sim.kinds import resource_of, resource_of_plain
-from dovetail.sim.kubelet import Kubelet, KubeletTiming
-from dovetail.sim.listing import view
-from dovetail.sim.loop import EPOCH, VirtualClock, pause
-from dovetail.sim.mishaps import Mishaps
-from dovetail.sim.nodelife import NodeLifecycle, TaintEviction
-from dovetail.sim.patching import Plain
-from dovetail.sim.selectors import Selects, field_selector, label_selector
-from dovetail.sim.store import Record, Store
-from dovetail.sim.watching import WatchStream, WatchTerms
-from dovetail.sim.workloads import Deployments, ReplicaSets
+from dovetail.sim.event_log import LogEntry
+from dovetail.sim.instance_failures import InstanceFailures
+from dovetail.sim.kubernetes.api_server import ApiServer, Validator
+from dovetail.sim.kubernetes.attach_detach import AttachDetachController
+from dovetail.sim.kubernetes.controller import SimulatedController, Span
+from dovetail.sim.kubernetes.daemonsets import DaemonSets
+from dovetail.sim.kubernetes.deployments import Deployments, ReplicaSets
+from dovetail.sim.kubernetes.eviction import evict
+from dovetail.sim.kubernetes.garbage_collector import OwnerCollector, PodCollector
+from dovetail.sim.kubernetes.jobs import Jobs
+from dovetail.sim.kubernetes.kinds import resource_of, resource_of_plain
+from dovetail.sim.kubernetes.kubelet import Kubelet, KubeletTiming
+from dovetail.sim.kubernetes.listing import view
+from dovetail.sim.kubernetes.merge_patch import Plain
+from dovetail.sim.kubernetes.node_lifecycle import NodeLifecycle, TaintEviction
+from dovetail.sim.kubernetes.pdb_controller import PdbController
+from dovetail.sim.kubernetes.scheduler import SimulatedScheduler
+from dovetail.sim.kubernetes.selectors import Selects, field_selector, label_selector
+from dovetail.sim.kubernetes.store import ObjectVersion, Store
+from dovetail.sim.kubernetes.watch import WatchStream, WatchTerms
+from dovetail.sim.virtual_loop import EPOCH, VirtualClock, pause
 
 T = TypeVar("T", bound=KubeObject)
 _EVERYTHING = ListOptions()
 _PLAINLY = Deletion()
 
 
-class Call(NamedTuple):
+class ApiCall(NamedTuple):
     """One call of the port, as faults see it."""
 
     operation: str
@@ -61,11 +61,11 @@ class Call(NamedTuple):
 class Interference(Protocol):
     """Where faults come in: raise, wait, or do nothing. An error raised afterwards hides a write that took effect."""
 
-    async def before(self, call: Call) -> None:
+    async def before(self, call: ApiCall) -> None:
         """Before the call has any effect."""
         ...
 
-    async def after(self, call: Call) -> None:
+    async def after(self, call: ApiCall) -> None:
         """After its effect, before its answer."""
         ...
 
@@ -104,18 +104,18 @@ class World:
         self.interference = interference
         seed = str(self.options.seed)
         self._rng = random.Random(f"{seed}/calls")  # noqa: S311 - reproducible, not secret
-        self._listed: dict[type, tuple[int, tuple[Any, ...], tuple[Unreadable, ...]]] = {}  # after so many steps
+        self._listed: dict[type, tuple[int, tuple[Any, ...], tuple[UnreadableObject, ...]]] = {}  # after so many steps
         self.store = Store(self.clock, history_limit=self.options.history_limit, keeps_log=self.options.keeps_log)
         self.api = ApiServer(self.store, random.Random(f"{seed}/objects"), validate)  # noqa: S311 - as above
         self.kubelet = Kubelet(self.api, seed, self.options.kubelet)
         self.node_lifecycle = NodeLifecycle(self.api, seed)
         self.cloud = SimulatedCloud(self.clock, self.store.loop.time, self.options.cloud)
-        self.mishaps = Mishaps(self.api, seed, self.cloud, self.kubelet, self.node_lifecycle)
-        machines = Machines(self.api, seed, self.cloud, self.kubelet, self.node_lifecycle)
-        self.agents: tuple[Agent[Any], ...] = (
+        self.instance_failures = InstanceFailures(self.api, seed, self.cloud, self.kubelet, self.node_lifecycle)
+        machines = InstanceBoot(self.api, seed, self.cloud, self.kubelet, self.node_lifecycle)
+        self.agents: tuple[SimulatedController[Any], ...] = (
             self.kubelet,
             self.node_lifecycle,
-            self.mishaps,
+            self.instance_failures,
             machines,
             *((CloudNodeController(self.api, seed, self.cloud),) if self.options.cloud.deletes_nodes else ()),
             TaintEviction(self.api, seed),
@@ -125,9 +125,9 @@ class World:
             Deployments(self.api, seed),
             DaemonSets(self.api, seed),
             Jobs(self.api, seed),
-            Budgets(self.api, seed),
-            Attachments(self.api, seed, self.options.volume_detach),
-            Binder(self.api, seed),
+            PdbController(self.api, seed),
+            AttachDetachController(self.api, seed, self.options.volume_detach),
+            SimulatedScheduler(self.api, seed),
         )
 
     def start(self) -> None:
@@ -165,25 +165,25 @@ class World:
         _, items, unreadable = self._listed[kind.model]
         return Listing(items, str(self.store.version), unreadable)
 
-    def _indexed(self, kind: Kind[T], options: ListOptions) -> Iterable[Record] | None:
+    def _indexed(self, kind: Kind[T], options: ListOptions) -> Iterable[ObjectVersion] | None:
         """The pods of one node by index, as a real API server finds them; None where every object is looked at."""
         path, _, node = options.field_selector.partition("=")
         plain = path == "spec.nodeName" and node and "," not in node and not node.startswith("=")
         return self.store.pods_on(node) if kind.name == "Pod" and plain else None
 
     def _look_up(
-        self, kind: Kind[T], selects: Selects, among: Iterable[Record] | None = None
-    ) -> tuple[tuple[T, ...], tuple[Unreadable, ...]]:
+        self, kind: Kind[T], selects: Selects, among: Iterable[ObjectVersion] | None = None
+    ) -> tuple[tuple[T, ...], tuple[UnreadableObject, ...]]:
         """What can be read, and what cannot."""
         found = self.store.table(resource_of(kind)).objects.values() if among is None else among
         objects = sorted(found, key=lambda record: record.key)
         values = [record.value(kind) for record in objects if selects(record.plain)]
         return (
-            tuple(value for value in values if not isinstance(value, Unreadable)),
-            tuple(value for value in values if isinstance(value, Unreadable)),
+            tuple(value for value in values if not isinstance(value, UnreadableObject)),
+            tuple(value for value in values if isinstance(value, UnreadableObject)),
         )
 
-    def watch(self, kind: Kind[T], since: str, options: ListOptions = _EVERYTHING) -> AsyncIterator[Change[T]]:
+    def watch(self, kind: Kind[T], since: str, options: ListOptions = _EVERYTHING) -> AsyncIterator[WatchEvent[T]]:
         """Changes after `since`."""
 
         async def opened() -> WatchTerms:
@@ -229,12 +229,12 @@ class World:
         """The gate: every call takes a moment, and may be interfered with."""
         await pause(self.store.loop, self._rng.uniform(*self.options.call_time))
         if self.interference is not None:
-            await self.interference.before(Call(operation, str(kind), key, patch))
+            await self.interference.before(ApiCall(operation, str(kind), key, patch))
 
     async def leave(self, operation: str, kind: object, key: Key | None) -> None:
         """The gate on the way back: an error raised here hides what took effect."""
         if self.interference is not None:
-            await self.interference.after(Call(operation, str(kind), key))
+            await self.interference.after(ApiCall(operation, str(kind), key))
 
     def cloud_client(self) -> CloudClient:
         """The cloud this cluster runs in, through the same gate."""
@@ -242,7 +242,7 @@ class World:
 
     # -- for stories, tests and views: no time passes, nothing interferes
 
-    def apply(self, plain: Plain) -> Record:
+    def apply(self, plain: Plain) -> ObjectVersion:
         """Create an object from its manifest, or merge the manifest into the one that is there."""
         resource = resource_of_plain(plain)
         meta = plain.get("metadata") or {}
@@ -251,7 +251,7 @@ class World:
             return self.api.create(resource, plain)
         return self.api.patch(resource, key, Patch(plain))
 
-    def apply_unchecked(self, plain: Plain) -> Record:
+    def apply_unchecked(self, plain: Plain) -> ObjectVersion:
         """The same without any check: what this server refuses, a later one may store."""
         with self.api.unchecked():
             return self.apply(plain)
@@ -259,15 +259,15 @@ class World:
     def values(self, kind: Kind[T]) -> tuple[T, ...]:
         """Every readable object of a kind, oldest first."""
         values = (record.value(kind) for record in self.store.all(resource_of(kind)))
-        return tuple(value for value in values if not isinstance(value, Unreadable))
+        return tuple(value for value in values if not isinstance(value, UnreadableObject))
 
-    def pods_on(self, node: str) -> tuple[Record, ...]:
+    def pods_on(self, node: str) -> tuple[ObjectVersion, ...]:
         """The pods bound to a node."""
         return tuple(self.store.pods_on(node))
 
     def kill_instance(self, node: str) -> None:
         """The machine behind a node is gone without a word: no heartbeats, and nothing on it moves any more."""
-        self.mishaps.kill(node)
+        self.instance_failures.kill(node)
 
     def forget_history(self) -> None:
         """Every watch and resource version from before becomes too old."""
@@ -303,8 +303,8 @@ def _all(_: dict[str, Any]) -> bool:
     return True
 
 
-def _readable(record: Record, kind: Kind[T]) -> T:
+def _readable(record: ObjectVersion, kind: Kind[T]) -> T:
     value = record.value(kind)
-    if isinstance(value, Unreadable):
+    if isinstance(value, UnreadableObject):
         raise Invalid(f"{kind} {record.key} cannot be read", value.faults)
     return value

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from dovetail.observe.metrics import PrometheusMetrics, UnseenMetrics
 from dovetail.settings import Settings
 from dovetail.sim.world import World, WorldOptions
-from dovetail.wiring.parts import Parts, assemble, keeping
+from dovetail.wiring.assembly import Assembly, assemble, keeping
 from dovetail.wiring.schema_admission import admit
 
 
@@ -17,7 +17,7 @@ class Embedded:
     """A simulated cluster with the real controllers on it."""
 
     world: World
-    parts: Parts
+    parts: Assembly
 
 
 @asynccontextmanager

@@ -15,28 +15,28 @@ from socket import gethostname
 from typing import NoReturn
 from uuid import uuid4
 
-from dovetail.controllers.catalogs import find_catalogs
-from dovetail.controllers.listing import list_snapshot
-from dovetail.controllers.state import ClusterState
-from dovetail.kube.access import find_access
+from dovetail.controllers.cluster_state import ClusterState
+from dovetail.controllers.instance_types import find_catalogs
+from dovetail.controllers.one_shot_snapshot import list_snapshot
+from dovetail.kube.cluster_access import find_access
 from dovetail.kube.connect import connect
-from dovetail.kube.review import open_reviewer
-from dovetail.kube.transport import Limits
+from dovetail.kube.token_review import open_reviewer
+from dovetail.kube.transport import TransportLimits
+from dovetail.model.kube_object import Key
 from dovetail.model.snapshot import Snapshot
-from dovetail.model.wire import Key
 from dovetail.observe.metrics import PrometheusMetrics
 from dovetail.ports.clock import Clock
 from dovetail.ports.cloud import CloudProvider
 from dovetail.ports.cluster import Cluster
-from dovetail.ports.review import Reviewer
-from dovetail.runtime.aside import Aside, ElectionAside
-from dovetail.runtime.gate import Gate
-from dovetail.runtime.leadership import Election, Seat
-from dovetail.runtime.lenient import LenientCluster
-from dovetail.runtime.shift import Office, Shift
+from dovetail.ports.token_review import Reviewer
+from dovetail.runtime.leader_election import LeaderElection, LeaseHolder
+from dovetail.runtime.leader_term import Leadership, LeaderTerm
+from dovetail.runtime.lease_thread import LeaseThread, ThreadedLeaderElection
+from dovetail.runtime.optional_kinds import OptionalKindsCluster
+from dovetail.runtime.write_gate import WriteGate
 from dovetail.settings import Settings
-from dovetail.wiring.parts import Parts, assemble, keeping
-from dovetail.wiring.supply import find_supply
+from dovetail.wiring.assembly import Assembly, assemble, keeping
+from dovetail.wiring.providers import find_supply
 
 _POD_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
@@ -50,10 +50,10 @@ class SystemClock:
 
 
 @asynccontextmanager
-async def on_cluster(kubeconfig: Path | None, context: str | None, settings: Settings) -> AsyncIterator[Parts]:
+async def on_cluster(kubeconfig: Path | None, context: str | None, settings: Settings) -> AsyncIterator[Assembly]:
     """The parts on a real cluster, found as kubectl finds it."""
     clock = SystemClock()
-    limits = Limits(qps=settings.kube_client_qps, burst=settings.kube_client_burst)
+    limits = TransportLimits(qps=settings.kube_client_qps, burst=settings.kube_client_burst)
     cluster = await connect(kubeconfig, context, clock, SystemRandom(), limits)
     try:
         settings = replace(settings, leader_election_namespace=own_namespace(settings))
@@ -69,32 +69,36 @@ async def on_cluster(kubeconfig: Path | None, context: str | None, settings: Set
 
 
 @asynccontextmanager
-async def standing(kubeconfig: Path | None, context: str | None, settings: Settings) -> AsyncIterator[Office | None]:
+async def standing(
+    kubeconfig: Path | None, context: str | None, settings: Settings
+) -> AsyncIterator[Leadership | None]:
     """The office to be won before acting, with a client and a thread of its own: neither load nor throttling matter."""
     if settings.dry_run or settings.disable_leader_election:
         yield None
         return
-    clock, aside = SystemClock(), Aside("leadership")
+    clock, aside = SystemClock(), LeaseThread("leadership")
     try:
         cluster = await aside.call(connect(kubeconfig, context, clock, SystemRandom()))
         try:
-            yield ElectionAside(await aside.call(_election(cluster, clock, settings)), aside)
+            yield ThreadedLeaderElection(await aside.call(_election(cluster, clock, settings)), aside)
         finally:
             await aside.call(cluster.aclose())
     finally:
         await aside.aclose()
 
 
-async def _election(cluster: Cluster, clock: Clock, settings: Settings) -> Election:
+async def _election(cluster: Cluster, clock: Clock, settings: Settings) -> LeaderElection:
     """On the loop that it will run on."""
-    seat = Seat(Key(own_namespace(settings), settings.leader_election_name), f"{gethostname()}_{uuid4().hex[:12]}")
-    return Election(cluster, seat, clock, SystemRandom(), _seconds_asleep_included)
+    lease_holder = LeaseHolder(
+        Key(own_namespace(settings), settings.leader_election_name), f"{gethostname()}_{uuid4().hex[:12]}"
+    )
+    return LeaderElection(cluster, lease_holder, clock, SystemRandom(), _seconds_asleep_included)
 
 
-def shift(parts: Parts, settings: Settings, stopped: asyncio.Event, office: Office | None) -> Shift:
+def shift(parts: Assembly, settings: Settings, stopped: asyncio.Event, leadership: Leadership | None) -> LeaderTerm:
     """What the process does from here to its end: wait for the office, if there is one, and work until stopped."""
     if settings.dry_run:
-        return Shift(Gate(), parts.run, stopped, _die)  # the gate in front of the cluster stays closed
+        return LeaderTerm(WriteGate(), parts.run, stopped, _die)  # the gate in front of the cluster stays closed
 
     async def lead() -> None:
         name = (settings.leader_election_name,)
@@ -104,7 +108,7 @@ def shift(parts: Parts, settings: Settings, stopped: asyncio.Event, office: Offi
         finally:
             parts.metrics.show("leader_election_master_status", {name: 0.0})
 
-    return Shift(parts.gate, lead, stopped, _die, office)
+    return LeaderTerm(parts.gate, lead, stopped, _die, leadership)
 
 
 def own_namespace(settings: Settings) -> str:
@@ -139,7 +143,7 @@ class Reach:
 async def reach(kubeconfig: Path | None, context: str | None, settings: Settings) -> AsyncIterator[Reach]:
     """A real cluster, found as kubectl finds it, for a command that acts once."""
     clock = SystemClock()
-    limits = Limits(qps=settings.kube_client_qps, burst=settings.kube_client_burst)
+    limits = TransportLimits(qps=settings.kube_client_qps, burst=settings.kube_client_burst)
     cluster = await connect(kubeconfig, context, clock, SystemRandom(), limits)
     try:
         yield Reach(cluster, clock)
@@ -175,10 +179,10 @@ async def watched(
     kubeconfig: Path | None, context: str | None, settings: Settings
 ) -> AsyncIterator[tuple[ClusterState, Look]]:
     """What informers know of a real cluster once they run, and how to look at it. Nothing can be written."""
-    gate = Gate()
+    gate = WriteGate()
     gate.close("only looking")
     async with reach(kubeconfig, context, settings) as found:
-        cluster = LenientCluster(found.cluster, gate)
+        cluster = OptionalKindsCluster(found.cluster, gate)
         supplier = find_supply(cluster, found.clock, settings).supplier
         try:
             state = ClusterState(

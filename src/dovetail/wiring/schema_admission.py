@@ -14,11 +14,11 @@ from typing import Any
 
 import msgspec
 
-from dovetail.manifest.conformity import examine
 from dovetail.manifest.defaults import pruned, with_defaults
 from dovetail.manifest.schema import KINDS, Schema, Scope, schema_of
+from dovetail.manifest.schema_check import examine
 from dovetail.manifest.validation import scope_of
-from dovetail.model.wire import Fault
+from dovetail.model.kube_object import Fault
 from dovetail.ports.errors import Invalid
 
 Plain = dict[str, Any]

@@ -11,12 +11,12 @@ from aiobotocore.session import get_session
 
 from cloud.aws.permissions import actions, granted
 from cloud.aws.proxy import Proxy, proxied
+from dovetail.cloud.aws.clients import AwsClients
 from dovetail.cloud.aws.provider import AwsParts, AwsProvider, assemble_aws
-from dovetail.cloud.aws.session import Aws
 from dovetail.manifest.codec import decode_hook
 from dovetail.model.ec2nodeclass import EC2NodeClass
 from dovetail.model.kinds import EC2_NODE_CLASS
-from dovetail.model.wire import Key
+from dovetail.model.kube_object import Key
 from dovetail.settings import Settings
 from dovetail.sim.world import World
 from dovetail.wiring.embedded import admit
@@ -45,7 +45,7 @@ class Hands:
 class Owner:
     """Whoever owns the account: may do anything, over the same connections, and what it asks is not the program's."""
 
-    _aws: Aws
+    _aws: AwsClients
 
     async def call(self, service, operation, **given):
         try:
@@ -108,7 +108,7 @@ class Account:
 
     async def kept(self, claims=(), name="default"):
         """Look after the class once, as the controller does."""
-        return await self.parts.keeper.keep(await self.read(name), claims)
+        return await self.parts.nodeclass_reconciler.keep(await self.read(name), claims)
 
     async def new_image(self, parameter: str, architecture: str) -> str:
         """Register an image and publish it under the parameter."""
@@ -154,7 +154,7 @@ async def opened(moto, monkeypatch, **settings):
         world = World(clock=clock)
         usual = {"disable_dry_run": True}  # so that what is counted is what the story is about
         wanted = Settings(provider="aws", cluster_name=name, **(usual | settings))
-        provider = AwsProvider(assemble_aws(world, clock, wanted, Aws(_session())))
+        provider = AwsProvider(assemble_aws(world, clock, wanted, AwsClients(_session())))
         account = Account(proxy, clock, world, provider, name, {}, [], "")
         try:
             await _furnish(account)

@@ -11,11 +11,11 @@ from datetime import UTC, datetime
 from cloud.aws.account import assert_permitted, opened
 from cloud.aws.hurried import hurry
 from cloud.aws.nodes import booting
-from dovetail.cloud.aws.session import AwsError
+from dovetail.cloud.aws.clients import AwsError
 from dovetail.model.labels import INSTANCE_TYPE
 from dovetail.settings import Settings
-from dovetail.sim.kubelet import KubeletTiming
-from dovetail.sim.loop import VirtualClock
+from dovetail.sim.kubernetes.kubelet import KubeletTiming
+from dovetail.sim.virtual_loop import VirtualClock
 from dovetail.sim.world import World, WorldOptions
 from dovetail.wiring.embedded import admit
 from stories import Life, node_pool

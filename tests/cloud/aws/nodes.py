@@ -14,7 +14,7 @@ from aiobotocore.session import get_session
 from botocore.exceptions import BotoCoreError
 
 from dovetail.model.kinds import NODE_CLAIM
-from dovetail.sim.kubelet import FAKE_NODE
+from dovetail.sim.kubernetes.kubelet import FAKE_NODE
 
 ROOM = {"cpu": "4", "memory": "7Gi", "ephemeral-storage": "20Gi"}
 """Of a machine nobody has described."""

@@ -6,8 +6,8 @@ import pytest
 
 from cloud.aws.living import alive, ec2_pool
 from dovetail.model.kinds import EC2_NODE_CLASS
+from dovetail.model.kube_object import Key
 from dovetail.model.labels import CAPACITY_TYPE
-from dovetail.model.wire import Key
 from dovetail.ports.cluster import Patch
 from stories import deployment
 

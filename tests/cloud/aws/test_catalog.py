@@ -6,17 +6,17 @@ import pytest
 from msgspec.structs import replace
 
 from dovetail.cloud.aws import labels
-from dovetail.cloud.aws.catalog.freshness import keep_fresh
-from dovetail.cloud.aws.catalog.tables import shipped_prices
-from dovetail.cloud.aws.catalog.unavailable import Sold
-from dovetail.cloud.aws.session import AwsError
+from dovetail.cloud.aws.catalog.refresh import keep_fresh
+from dovetail.cloud.aws.catalog.static_tables import shipped_prices
+from dovetail.cloud.aws.catalog.unavailable_offerings import OfferingKey
+from dovetail.cloud.aws.clients import AwsError
 from dovetail.model.kinds import EC2_NODE_CLASS
+from dovetail.model.kube_object import Key, ObjectMeta
 from dovetail.model.nodepool import NodeClaimTemplate, NodeClaimTemplateSpec, NodeClassRef, NodePool, NodePoolSpec
 from dovetail.model.repair import GENERAL
-from dovetail.model.wire import Key, ObjectMeta
 from dovetail.ports.cluster import Patch
 from dovetail.ports.errors import CloudError, NodeClassNotReady
-from dovetail.sim.loop import run
+from dovetail.sim.virtual_loop import run
 
 REF = NodeClassRef(group="karpenter.k8s.aws", kind="EC2NodeClass", name="default")
 POOL = NodePool(
@@ -161,7 +161,7 @@ def test_reserved_capacity_is_sold_for_next_to_nothing_while_it_lasts(live):
         m5 = (await types(account))["m5.large"]
         assert 0 < sold(m5)["reserved", "a"] < 0.000001
         assert m5.requirements.get(labels.RESERVATION_ID).values == {"cr-1"}
-        account.parts.unavailable.mark(Sold("reserved", "cr-1", "us-east-1a"))
+        account.parts.unavailable.mark(OfferingKey("reserved", "cr-1", "us-east-1a"))
         assert ("reserved", "a") not in sold((await types(account))["m5.large"])
         account.proxy.reserves(place | more | {"availableInstanceCount": 0})
         account.clock.pass_(minutes=5)

@@ -7,7 +7,7 @@ from contract.providers import CASES, Supply
 from contract.suite import title
 from dovetail.cloud.aws.provider import AwsProvider, assemble_aws
 from dovetail.model.kinds import EC2_NODE_CLASS
-from dovetail.model.wire import Key
+from dovetail.model.kube_object import Key
 
 
 class AwsSupply(Supply):

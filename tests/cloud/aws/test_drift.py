@@ -5,10 +5,10 @@ from msgspec.structs import replace
 
 from cloud.aws.account import parameter
 from cloud.aws.claims import ON_DEMAND, asked_for, launched_as, types
-from dovetail.cloud.aws.drifting import DriftUnknown
+from dovetail.cloud.aws.drift import DriftUnknown
 from dovetail.cloud.aws.labels import CLASS_HASH_VERSION
 from dovetail.model.kinds import EC2_NODE_CLASS
-from dovetail.model.wire import Key
+from dovetail.model.kube_object import Key
 from dovetail.ports.cluster import Patch
 from dovetail.ports.errors import InstanceNotFound
 
@@ -190,7 +190,7 @@ def test_what_cannot_be_told_is_not_drift(live):
 def test_whatever_changes_the_answer_changes_the_definition_and_other_words_for_it_do_not(live):
     async def story(account):
         await grown(account)
-        defined, made = account.parts.keeper.definition, await account.read()
+        defined, made = account.parts.nodeclass_reconciler.definition, await account.read()
         turned = replace(made, status=replace(made.status, subnets=made.status.subnets[::-1]))
         assert defined(turned) == defined(made)  # their order changes with every address that is taken
         seen = [defined(made)]

@@ -6,12 +6,12 @@ import pytest
 
 from cloud.aws.account import NOON
 from cloud.aws.claims import ON_DEMAND, SPOT, asked_for, launched_as, types
-from dovetail.cloud.aws.batching import Batched, Window, chunks
+from dovetail.cloud.aws.batching import Batched, BatchWindow, chunks
+from dovetail.cloud.aws.clients import AwsError
 from dovetail.cloud.aws.instances import instance_id
-from dovetail.cloud.aws.session import AwsError
 from dovetail.model.nodeclaim import NodeClaim, NodeClaimStatus
 from dovetail.ports.errors import InstanceNotFound
-from dovetail.sim.loop import run
+from dovetail.sim.virtual_loop import run
 
 GONE = "aws:///us-east-1a/i-0123456789abcdef0"
 
@@ -118,18 +118,18 @@ def batches(window, *arrivals):
 
 
 def test_a_batch_ends_when_nobody_asks_for_a_while():
-    assert batches(Window(0.1, 1.0, 10), (0, 1), (0.05, 2), (0.3, 3)) == [(0.15, [1, 2]), (0.4, [3])]
+    assert batches(BatchWindow(0.1, 1.0, 10), (0, 1), (0.05, 2), (0.3, 3)) == [(0.15, [1, 2]), (0.4, [3])]
 
 
 def test_nobody_waits_longer_than_the_longest():
     arrivals = [(0.09 * n, n) for n in range(1, 14)]
-    [(at, keys), *_] = batches(Window(0.1, 1.0, 100), *arrivals)
+    [(at, keys), *_] = batches(BatchWindow(0.1, 1.0, 100), *arrivals)
     assert at == 1.09
     assert keys == list(range(1, 13))
 
 
 def test_a_full_batch_is_sent_at_once_and_a_key_is_asked_once():
-    assert batches(Window(0.1, 1.0, 2), (0, 1), (0, 1), (0, 2), (0.05, 3)) == [(0.0, [1, 2]), (0.15, [3])]
+    assert batches(BatchWindow(0.1, 1.0, 2), (0, 1), (0, 1), (0, 2), (0.05, 3)) == [(0.0, [1, 2]), (0.15, [3])]
 
 
 def test_a_batch_that_fails_fails_those_in_it_and_nobody_after():

@@ -6,11 +6,11 @@ from cloud.aws.account import parameter
 from cloud.aws.fleets import ICE
 from cloud.aws.living import ON_DEMAND, alive, ec2_pool
 from dovetail.model.kinds import EC2_NODE_CLASS, NODE_CLAIM
+from dovetail.model.kube_object import Key
 from dovetail.model.nodeclaim import DRIFTED, LAUNCHED
-from dovetail.model.wire import Key
 from dovetail.ports.cluster import Patch
 from dovetail.ports.errors import OutcomeUnknown
-from dovetail.sim.kinds import DEPLOYMENT
+from dovetail.sim.kubernetes.kinds import DEPLOYMENT
 from stories import deployment
 
 WEB = deployment(replicas=2, cpu="500m")

@@ -11,10 +11,10 @@ import pytest
 import yaml
 
 from cloud.aws.permissions import DEPLOY, ROOT, actions_by_method, granted, listed, policy
-from dovetail.cloud.aws import session
+from dovetail.cloud.aws import clients
 from dovetail.cloud.aws.interruption.messages import EVENTS
 
-SOURCES = sorted(Path(session.__file__).parent.rglob("*.py"))
+SOURCES = sorted(Path(clients.__file__).parent.rglob("*.py"))
 IMPLIED = {
     "ec2:CreateFleet": {"ec2:RunInstances", "ec2:CreateTags", "iam:PassRole"},
     "ec2:CreateLaunchTemplate": {"ec2:CreateTags"},

@@ -5,7 +5,7 @@ import pytest
 from cloud.aws.claims import ON_DEMAND, SPOT, asked_for, next_process, requests, types
 from cloud.aws.fleets import ICE
 from dovetail.model.kinds import EC2_NODE_CLASS
-from dovetail.model.wire import Key
+from dovetail.model.kube_object import Key
 from dovetail.ports.cluster import Patch
 from dovetail.ports.errors import InsufficientCapacity, LaunchFailed, NodeClassNotReady
 

@@ -7,12 +7,12 @@ import pytest
 
 from cloud.aws.account import Hands
 from dovetail.settings import Settings
-from dovetail.wiring.supply import ProviderUnusable, find_supply
+from dovetail.wiring.providers import ProviderUnusable, find_supply
 
 CLOUDLESS = """
 import sys
 sys.modules["aiobotocore"] = None
-import dovetail.wiring.supply as wiring
+import dovetail.wiring.providers as wiring
 from dovetail.settings import Settings
 try:
     wiring.find_supply(None, None, Settings(provider="aws", cluster_name="demo"))
@@ -51,7 +51,7 @@ def test_the_region_of_a_pod_is_enough(monkeypatch):
     monkeypatch.setenv("AWS_REGION", "eu-west-1")
     supply = find_supply(None, Hands(), Settings(provider="aws", cluster_name="demo"))
     assert supply.supplier.name == "aws"
-    assert supply.keeper is supply.supplier.parts.keeper
+    assert supply.nodeclass_reconciler is supply.supplier.parts.nodeclass_reconciler
     assert supply.supplier.parts.aws.region == "eu-west-1"
 
 

@@ -1,10 +1,10 @@
 """The smallest claims and catalogues that the kwok tests need."""
 
-from dovetail.cloud.kwok.instance_type import Blueprint, build, offering
+from dovetail.cloud.kwok.instance_type import InstanceTypeSpec, build, offering
+from dovetail.model.kube_object import ObjectMeta
 from dovetail.model.nodeclaim import ClaimResources, NodeClaim, NodeClaimSpec
 from dovetail.model.nodepool import NodeClassRef, NodeRequirement
 from dovetail.model.quantity import Quantity
-from dovetail.model.wire import ObjectMeta
 
 CLASS_REF = NodeClassRef(group="karpenter.kwok.sh", kind="KWOKNodeClass", name="default")
 
@@ -27,7 +27,7 @@ def claim(name="pool-a1", *requirements, uid="u1", cpu="1", ref=CLASS_REF):
 def instance_type(name, *prices, cpu="4", architecture="amd64", systems=("linux",)):
     """A type whose offerings are (zone, capacity type, price)."""
     return build(
-        Blueprint(
+        InstanceTypeSpec(
             name=name,
             architecture=architecture,
             operating_systems=systems,

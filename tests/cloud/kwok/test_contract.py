@@ -7,10 +7,10 @@ from contract.suite import title
 from dovetail.cloud.kwok.catalog import select_catalog
 from dovetail.cloud.kwok.provider import KwokProvider
 from dovetail.model.kinds import KWOK_NODE_CLASS
-from dovetail.model.nodeclass import KWOKNodeClass
+from dovetail.model.kube_object import Key, ObjectMeta
+from dovetail.model.kwoknodeclass import KWOKNodeClass
 from dovetail.model.nodepool import NodeClassRef
-from dovetail.model.wire import Key, ObjectMeta
-from dovetail.sim.loop import run
+from dovetail.sim.virtual_loop import run
 from dovetail.sim.world import World
 
 REF = NodeClassRef(group="karpenter.kwok.sh", kind="KWOKNodeClass", name="default")

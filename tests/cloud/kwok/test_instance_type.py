@@ -1,8 +1,8 @@
 import pytest
 
 from cloud.kwok.claims import claim, instance_type, requirement
-from dovetail.cloud.kwok.choice import Choice
 from dovetail.cloud.kwok.node import build_node, instance_of, node_name
+from dovetail.cloud.kwok.offering_selection import SelectedOffering
 from dovetail.model.labels import HOSTNAME, NODEPOOL, OS, REGION, WELL_KNOWN, ZONE
 
 
@@ -43,7 +43,7 @@ def test_the_system_keeps_its_share_and_pods_default_to_110():
 
 def node_of(of, systems=("linux",)):
     chosen = instance_type("m5.large", ("a", "spot", 0.1), ("b", "on-demand", 1.0), systems=systems)
-    return build_node(of, Choice(chosen, chosen.offerings[0]))
+    return build_node(of, SelectedOffering(chosen, chosen.offerings[0]))
 
 
 def test_a_node_carries_the_labels_karpenters_kwok_gives():

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 from dovetail.cloud.kwok.interruptions import StagedInterruptions
 from dovetail.ports.errors import Gone
-from dovetail.sim.loop import VirtualClock, VirtualLoop
+from dovetail.sim.virtual_loop import VirtualClock, VirtualLoop
 
 
 class ExpiredWatches:

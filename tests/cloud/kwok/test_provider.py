@@ -12,14 +12,14 @@ from dovetail.cloud.kwok.catalog import realistic_catalog
 from dovetail.cloud.kwok.provider import KwokProvider
 from dovetail.model.duration import Duration
 from dovetail.model.kinds import KWOK_NODE_CLASS, NODE, NODE_CLAIM
+from dovetail.model.kube_object import Key, ObjectMeta
+from dovetail.model.kwoknodeclass import KWOKNodeClass, KWOKNodeClassSpec
 from dovetail.model.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
 from dovetail.model.node import Node
-from dovetail.model.nodeclass import KWOKNodeClass, KWOKNodeClassSpec
 from dovetail.model.nodepool import NodeClassRef, NodePool
-from dovetail.model.wire import Key, ObjectMeta
 from dovetail.ports.cluster import Patch
 from dovetail.ports.errors import InstanceNotFound, InsufficientCapacity, NodeClassNotReady, OutcomeUnknown, Unavailable
-from dovetail.sim.loop import run
+from dovetail.sim.virtual_loop import run
 from dovetail.sim.world import World
 
 CATALOG = (

@@ -35,7 +35,7 @@ from dovetail.model.kinds import (
     Kind,
 )
 from dovetail.ports.cluster import Patch
-from dovetail.sim.kinds import CONFIG_MAP, DEPLOYMENT, JOB, REPLICA_SET
+from dovetail.sim.kubernetes.kinds import CONFIG_MAP, DEPLOYMENT, JOB, REPLICA_SET
 
 GATED = {"schedulingGates": [{"name": "example.com/wait"}]}
 UID = "0b4d7a3e-0000-4000-8000-000000000000"

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from contract.environment import Environment
 from dovetail.model.kinds import Kind
-from dovetail.model.wire import Key
+from dovetail.model.kube_object import Key
 from dovetail.ports.cluster import Patch
 from dovetail.ports.errors import ApiError, Invalid
 

@@ -5,7 +5,7 @@ from random import Random
 
 from e2e.agreement.disks import leaving_claims, some_storage
 from e2e.agreement.nodes import some_node
-from e2e.agreement.pods import replica, resident, some_workload
+from e2e.agreement.pods import bound_pod, replica, some_workload
 from e2e.agreement.words import THEMES
 from reference.chance.dice import Dice
 
@@ -17,7 +17,7 @@ class Case:
     name: str
     nodes: list
     storage: list
-    residents: list
+    bound_pods: list
     ended: frozenset  # names of residents that have run to their end
     waiting: list
     deleted: tuple = ()  # paths of what is on its way out
@@ -29,13 +29,13 @@ def random_case(seed):
     dice = Dice(random, themes=themes)
     nodes = [some_node(dice, dice.name(f"n{seed}")) for _ in range(dice.between(3, 7))]
     workloads = [some_workload(dice) for _ in range(dice.between(2, 4))]
-    residents, ended = [], set()
+    bound_pods, ended = [], set()
     for node in nodes:
         for _ in range(dice.pick((0, 0, 1, 1, 2))):
             name = dice.name("on")
-            residents.append(resident(dice, dice.pick(workloads), name, node["metadata"]["name"]))
+            bound_pods.append(bound_pod(dice, dice.pick(workloads), name, node["metadata"]["name"]))
             if dice.maybe(0.12):
                 ended.add(name)
     waiting = [replica(dice, each, dice.name("pod")) for each in workloads for _ in range(dice.between(2, 5))]
     storage = some_storage(dice, nodes)
-    return Case(f"seed {seed}", nodes, storage, residents, frozenset(ended), waiting, leaving_claims(storage))
+    return Case(f"seed {seed}", nodes, storage, bound_pods, frozenset(ended), waiting, leaving_claims(storage))

@@ -43,7 +43,7 @@ class Coverage:
         for node in case.nodes:
             self.counts.update({f"taint: {taint['effect']}" for taint in node["spec"]["taints"]})
             self.counts.update(["cordoned node"] if node["spec"].get("unschedulable") else [])
-        for pod in case.residents:
+        for pod in case.bound_pods:
             self.counts["finished pod" if pod["metadata"]["name"] in case.ended else "bound pod"] += 1
             self.counts.update({"bound pod's anti-affinity"} if _terms(pod, "podAntiAffinity") else [])
         self.counts["attach limit"] += sum(path.endswith("csinodes") for path, _ in case.storage)

@@ -52,13 +52,13 @@ def _pod(name, *, cpu="", labels=(), **spec):
     }
 
 
-def _case(name, *, node=None, resident=None, pod=None, storage=(), deleted=()):
+def _case(name, *, node=None, bound_pod=None, pod=None, storage=(), deleted=()):
     waiting = pod or _pod("asks")
     waiting["spec"] |= {"schedulerName": NAME, "schedulingGates": [{"name": GATE}]}
-    residents = [] if resident is None else [resident]
-    for each in residents:
+    bound_pods = [] if bound_pod is None else [bound_pod]
+    for each in bound_pods:
         each["spec"] |= {"nodeName": "one", "tolerations": [{"operator": "Exists"}]}
-    return Case(name, [node or _node()], list(storage), residents, frozenset(), [waiting], tuple(deleted))
+    return Case(name, [node or _node()], list(storage), bound_pods, frozenset(), [waiting], tuple(deleted))
 
 
 def _on_claim(name, **spec):
@@ -104,7 +104,7 @@ DIFFERENCES = (
         "overdrawn node",
         "A node that owes cpu is full for us; the scheduler still takes pods there that ask for none.",
         solver_places=False,
-        case=_case("overdrawn node", resident=_pod("greedy", cpu="3")),
+        case=_case("overdrawn node", bound_pod=_pod("greedy", cpu="3")),
     ),
     Difference(
         "every IPv6 address",
@@ -112,7 +112,7 @@ DIFFERENCES = (
         solver_places=False,
         case=_case(
             "every IPv6 address",
-            resident=_pod("server", ports=[_port("10.0.0.1")]),
+            bound_pod=_pod("server", ports=[_port("10.0.0.1")]),
             pod=_pod("asks", ports=[_port("::")]),
         ),
     ),
@@ -131,7 +131,7 @@ DIFFERENCES = (
         solver_places=True,
         case=_case(
             "leaving pod",
-            resident=_pod("leaves", labels={"app": "web"}, terminationGracePeriodSeconds=3600),
+            bound_pod=_pod("leaves", labels={"app": "web"}, terminationGracePeriodSeconds=3600),
             pod=_pod("asks", affinity=_far("web")),
             deleted=[f"/api/v1/namespaces/{SPACE}/pods/leaves"],
         ),
@@ -159,7 +159,7 @@ DIFFERENCES = (
         solver_places=True,
         case=_case(
             "claim for one pod",
-            resident=_on_claim("user"),
+            bound_pod=_on_claim("user"),
             pod=_on_claim("asks"),
             storage=_storage(mode="ReadWriteOncePod"),
         ),
@@ -191,7 +191,7 @@ DIFFERENCES = (
         solver_places=False,
         case=_case(
             "hostname spread",
-            resident=_pod("first", labels={"app": "web"}),
+            bound_pod=_pod("first", labels={"app": "web"}),
             pod=_pod("asks", labels={"app": "web"}, topologySpreadConstraints=[_SPREAD]),
         ),
     ),
@@ -202,7 +202,7 @@ DIFFERENCES = (
         solver_places=True,
         case=_case(
             "namespaces by what they lack",
-            resident=_pod("near", labels={"app": "web"}),
+            bound_pod=_pod("near", labels={"app": "web"}),
             pod=_pod("asks", affinity=_far("web", expression("kubernetes.io/metadata.name", "NotIn", SPACE))),
         ),
     ),

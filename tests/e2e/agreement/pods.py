@@ -113,7 +113,7 @@ def replica(dice, workload, name):
     return pod
 
 
-def resident(dice, workload, name, node):
+def bound_pod(dice, workload, name, node):
     """A small pod that is on a node already, by whatever way."""
     pod = _pod(dice, workload, name)
     spec = pod["spec"]

@@ -5,7 +5,7 @@ import time
 from datetime import UTC, datetime
 from random import SystemRandom
 
-from dovetail.controllers.state import ClusterState
+from dovetail.controllers.cluster_state import ClusterState
 from dovetail.kube.connect import connect
 from e2e.agreement.disks import volume
 from e2e.agreement.words import DRIVER, NAMESPACES, PRIORITIES, RUNTIME, RUNTIME_OVERHEAD
@@ -53,7 +53,7 @@ def build(api, case):
     for _, manifest in case.storage:
         if "claimRef" in manifest.get("spec", {}):
             bind(api, manifest)
-    for pod in (*case.residents, *case.waiting):
+    for pod in (*case.bound_pods, *case.waiting):
         made = api.post(f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods", pod).expect()
         if pod["metadata"]["name"] in case.ended:
             api.patch(f"{pod_path(made)}/status", {"status": {"phase": "Succeeded"}}).expect()

@@ -7,7 +7,7 @@ scheduler accepts: that the solver refused every earlier node is checked as well
 import json
 from dataclasses import dataclass, field
 
-from dovetail.core.scheduling.solve import solve
+from dovetail.core.scheduling.solver import solve
 from dovetail.model.taints import PREFER_NO_SCHEDULE, untolerated
 from e2e.agreement import stage
 from e2e.controlplane.api import eventually
@@ -116,7 +116,7 @@ class Trial:
         lines = [f"--- {self.case.name}, pod {pod.key}", f"solver:    {solver}", f"scheduler: {scheduler}"]
         lines.append(f"pod: {brief(manifest)}")
         lines += [f"node {brief(node)}" for node in self.case.nodes]
-        lines += [f"resident {brief(each)}" for each in self.case.residents]
+        lines += [f"resident {brief(each)}" for each in self.case.bound_pods]
         for key, node in self.placement.node_by_pod.items():
             if key == pod.key:
                 break

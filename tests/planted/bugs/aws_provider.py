@@ -53,7 +53,7 @@ BUGS = (
     Bug(
         id="shortages-never-end",
         says="A shortage that is over is not noticed: the version of the shortages stays the same.",
-        file="cloud/aws/catalog/unavailable.py",
+        file="cloud/aws/catalog/unavailable_offerings.py",
         before="        self._version += bool(over)\n",
         after="",
         tests=("tests/cloud/aws/test_catalog.py", "tests/cloud/aws/test_refusals.py"),
@@ -64,12 +64,12 @@ BUGS = (
         file="cloud/aws/catalog/catalog.py",
         before="        marked = (key, self._unavailable.version, self._seen.version)\n",
         after="        marked = (key, self._unavailable.version)\n",
-        tests=("tests/cloud/aws/test_memory.py",),
+        tests=("tests/cloud/aws/catalog/test_observed_memory.py",),
     ),
     Bug(
         id="new-token-for-each-try",
         says="Each try of a launch has a token of its own: a launch without an answer is made twice.",
-        file="cloud/aws/launching/launcher.py",
+        file="cloud/aws/launch/launcher.py",
         before='        request = order.request(f"{order.claim.metadata.uid}-{tries.number}")\n',
         after="""\
         tries.number += 1

@@ -22,7 +22,7 @@ BUGS = (
     Bug(
         id="loosest-budget-wins",
         says="Of several budgets in force the loosest wins.",
-        file="core/disruption/allowance.py",
+        file="core/disruption/budgets.py",
         before="    tightest = min(in_force, key=",
         after="    tightest = max(in_force, key=",
         tests=("tests/acceptance/test_budgets.py",),
@@ -33,7 +33,7 @@ BUGS = (
         file="model/snapshot.py",
         before="return self.record is not None or self.deleting or self.node is None or not self.node.ready",
         after="return self.record is not None or self.deleting or self.node is None",
-        tests=("tests/acceptance/test_budgets.py", "tests/core/test_disruption.py"),
+        tests=("tests/acceptance/test_budgets.py", "tests/core/disruption/test_methods.py"),
     ),
     Bug(
         id="closed-window-counts",
@@ -46,15 +46,15 @@ BUGS = (
     Bug(
         id="unreadable-budget-opens",
         says="A NodePool with a budget that cannot be read has no limit at all.",
-        file="core/disruption/allowance.py",
-        before="return Allowance(limit=0, disrupting=counts.disrupting, fault=str(error))",
-        after="return Allowance(limit=None, disrupting=counts.disrupting, fault=str(error))",
+        file="core/disruption/budgets.py",
+        before="return BudgetAllowance(limit=0, disrupting=counts.disrupting, fault=str(error))",
+        after="return BudgetAllowance(limit=None, disrupting=counts.disrupting, fault=str(error))",
         tests=("tests/acceptance/test_unreadable_budget.py",),
     ),
     Bug(
         id="reasons-ignored",
         says="A budget for one reason limits every reason.",
-        file="core/disruption/allowance.py",
+        file="core/disruption/budgets.py",
         before="[budget for budget in budgets if budget.governs(reason, now)]",
         after="[budget for budget in budgets if budget.in_force(now)]",
         tests=("tests/acceptance/test_budgets.py",),
@@ -62,7 +62,7 @@ BUGS = (
     Bug(
         id="budget-spent-once",
         says="What a pass has spent of a budget is forgotten: the first answer for a NodePool is kept.",
-        file="core/disruption/context.py",
+        file="core/disruption/pass_context.py",
         before="        self._against.pop(pool, None)\n",
         after="",
         tests=("tests/acceptance/test_budgets.py", "tests/acceptance/test_emptiness.py"),
@@ -76,6 +76,6 @@ BUGS = (
             return None
 """,
         after="            return None\n",
-        tests=("tests/core/test_recheck.py",),
+        tests=("tests/core/disruption/test_recheck.py",),
     ),
 )

@@ -2,13 +2,13 @@
 
 from planted.bug import Bug
 
-REMEMBERED = ("tests/core/test_remembered.py",)
+REMEMBERED = ("tests/core/scheduling/test_removal_cache.py",)
 
 BUGS = (
     Bug(
         id="facts-old-catalogue",
         says="Candidates keep instance type and price of a catalogue that has changed.",
-        file="core/disruption/facts.py",
+        file="core/disruption/candidate_cache.py",
         before=" or _differ(pools, self._pools) or _differ(snapshot.catalogs, known.catalogs):",
         after=" or _differ(pools, self._pools):",
         tests=REMEMBERED,
@@ -16,7 +16,7 @@ BUGS = (
     Bug(
         id="facts-old-nodepool",
         says="Candidates keep a NodePool that has changed.",
-        file="core/disruption/facts.py",
+        file="core/disruption/candidate_cache.py",
         before=" or _differ(pools, self._pools) or _differ(snapshot.catalogs, known.catalogs):",
         after=" or _differ(snapshot.catalogs, known.catalogs):",
         tests=REMEMBERED,
@@ -24,7 +24,7 @@ BUGS = (
     Bug(
         id="facts-old-pods",
         says="What was found out about the pods of a node is kept when the node or its pods change.",
-        file="core/disruption/facts.py",
+        file="core/disruption/candidate_cache.py",
         before="        if known is None or known.node is not node:\n            known = self._facts",
         after="        if known is None:\n            known = self._facts",
         tests=REMEMBERED,
@@ -32,7 +32,7 @@ BUGS = (
     Bug(
         id="facts-old-selectors",
         says="A PodDisruptionBudget with another selector still guards the pods it guarded before.",
-        file="core/disruption/facts.py",
+        file="core/disruption/candidate_cache.py",
         before="        if selectors != self._selectors:\n",
         after="        if len(selectors) != len(self._selectors):\n",
         tests=REMEMBERED,
@@ -40,15 +40,15 @@ BUGS = (
     Bug(
         id="market-old-catalogue",
         says="A NodePool is sold what an older catalogue had, at its prices.",
-        file="core/scheduling/market.py",
-        before="            self.types is snapshot.catalogs.get(pool.name, ())\n            and self.market",
-        after="            self.market",
+        file="core/scheduling/instance_type_table.py",
+        before="            self.types is snapshot.catalogs.get(pool.name, ())\n            and self.type_table",
+        after="            self.type_table",
         tests=REMEMBERED,
     ),
     Bug(
         id="market-old-daemons",
         says="Instance types are chosen for the DaemonSets there were before.",
-        file="core/scheduling/market.py",
+        file="core/scheduling/instance_type_table.py",
         before="            and self.daemons == daemons\n",
         after="",
         tests=REMEMBERED,
@@ -56,15 +56,15 @@ BUGS = (
     Bug(
         id="market-old-nodepool",
         says="A NodePool whose requirements changed buys what it bought before.",
-        file="core/scheduling/market.py",
-        before="            and self.pool.means_as(pool)\n",
+        file="core/scheduling/instance_type_table.py",
+        before="            and self.pool.equal_ignoring_counts(pool)\n",
         after="",
         tests=REMEMBERED,
     ),
     Bug(
         id="sweep-old-catalogue",
         says="Simulations go on with an older catalogue.",
-        file="core/disruption/simulations.py",
+        file="core/disruption/simulation_cache.py",
         before="        and old.catalogs == new.catalogs\n",
         after="",
         tests=REMEMBERED,
@@ -72,7 +72,7 @@ BUGS = (
     Bug(
         id="sweep-old-daemons",
         says="Simulations go on with the DaemonSets there were before.",
-        file="core/disruption/simulations.py",
+        file="core/disruption/simulation_cache.py",
         before="        and read_daemons(old) == read_daemons(new)\n",
         after="",
         tests=REMEMBERED,
@@ -80,15 +80,15 @@ BUGS = (
     Bug(
         id="sweep-old-nodepools",
         says="Simulations go on with NodePools that have changed.",
-        file="core/disruption/simulations.py",
-        before="        and all(pool.means_as(new.nodepools[name]) for name, pool in old.nodepools.items())\n",
+        file="core/disruption/simulation_cache.py",
+        before="        and all(pool.equal_ignoring_counts(new.nodepools[name]) for name, pool in old.nodepools.items())\n",
         after="",
         tests=REMEMBERED,
     ),
     Bug(
         id="sweep-old-namespaces",
         says="Simulations go on with the labels that namespaces had before.",
-        file="core/disruption/simulations.py",
+        file="core/disruption/simulation_cache.py",
         before="        and old.namespaces == new.namespaces\n",
         after="",
         tests=REMEMBERED,
@@ -96,7 +96,7 @@ BUGS = (
     Bug(
         id="sweep-old-labels",
         says="A node whose labels changed is simulated with those it had before.",
-        file="core/disruption/simulations.py",
+        file="core/disruption/simulation_cache.py",
         before="        and before.labels == after.labels\n",
         after="",
         tests=REMEMBERED,
@@ -104,7 +104,7 @@ BUGS = (
     Bug(
         id="sweep-old-taints",
         says="A node whose taints changed is simulated with those it had before.",
-        file="core/disruption/simulations.py",
+        file="core/disruption/simulation_cache.py",
         before="        and before.all_taints == after.all_taints\n",
         after="",
         tests=REMEMBERED,
@@ -112,7 +112,7 @@ BUGS = (
     Bug(
         id="sweep-old-allocatable",
         says="A node that reports other resources is simulated with those it had before.",
-        file="core/disruption/simulations.py",
+        file="core/disruption/simulation_cache.py",
         before="        and before.allocatable == after.allocatable\n",
         after="",
         tests=REMEMBERED,
@@ -120,7 +120,7 @@ BUGS = (
     Bug(
         id="outcome-old-price",
         says="What the removal of a node saves is kept when the price of its instance type changes.",
-        file="core/disruption/simulations.py",
+        file="core/disruption/simulation_cache.py",
         before="            and self.instance_type is instance_type\n",
         after="",
         tests=REMEMBERED,
@@ -128,7 +128,7 @@ BUGS = (
     Bug(
         id="said-old-clock",
         says="A refusal that ends at an instant is repeated after it.",
-        file="core/disruption/said.py",
+        file="core/disruption/refusal_cache.py",
         before="            and (self.until is None or terms.now < self.until)\n",
         after="",
         tests=REMEMBERED,
@@ -136,7 +136,7 @@ BUGS = (
     Bug(
         id="said-old-nodepool",
         says="A method repeats what it said of a node when its NodePool has changed.",
-        file="core/disruption/said.py",
+        file="core/disruption/refusal_cache.py",
         before="            or mine.pool is not candidate.pool\n",
         after="",
         tests=REMEMBERED,
@@ -144,7 +144,7 @@ BUGS = (
     Bug(
         id="lodgings-old-pods",
         says="What the pods of a node leave over is kept when other pods run there.",
-        file="core/scheduling/register.py",
+        file="core/scheduling/pod_index.py",
         before="        if entry is None or entry.node is not node:\n",
         after="        if entry is None:\n",
         tests=REMEMBERED,
@@ -152,7 +152,7 @@ BUGS = (
     Bug(
         id="shapes-old-storage",
         says="Pods are placed by the volumes there were before.",
-        file="core/scheduling/shape.py",
+        file="core/scheduling/pod_shapes.py",
         before="            and self._storage == snapshot.storage\n",
         after="",
         tests=REMEMBERED,
@@ -160,7 +160,7 @@ BUGS = (
     Bug(
         id="shapes-without-tolerations",
         says="Pods that differ in their tolerations alone are taken for equal.",
-        file="core/scheduling/shape.py",
+        file="core/scheduling/pod_shapes.py",
         before="            id(spec.tolerations),\n",
         after="",
         tests=REMEMBERED,
@@ -168,7 +168,7 @@ BUGS = (
     Bug(
         id="turns-old-nodepool",
         says="The next look is timed by a NodePool that has changed.",
-        file="core/disruption/turning.py",
+        file="core/disruption/next_wakeup.py",
         before=" and known[1] is pool and (known[2]",
         after=" and (known[2]",
         tests=REMEMBERED,
@@ -176,36 +176,36 @@ BUGS = (
     Bug(
         id="state-old-node",
         says="The joined view of a node is kept when the Node changes.",
-        file="controllers/state.py",
+        file="controllers/cluster_state.py",
         before="""\
         for node in (before, after):
             if node is not None:
                 self._joined.pop(node.name, None)
 """,
         after="",
-        tests=("tests/controllers/test_state.py",),
+        tests=("tests/controllers/test_cluster_state.py",),
     ),
     Bug(
         id="state-old-claim",
         says="The joined view of a node is kept when its NodeClaim changes.",
-        file="controllers/state.py",
+        file="controllers/cluster_state.py",
         before="""\
                 for node in self.nodes_of(claim):
                     self._joined.pop(node.name, None)
 """,
         after="",
-        tests=("tests/controllers/test_state.py",),
+        tests=("tests/controllers/test_cluster_state.py",),
     ),
     Bug(
         id="state-old-list",
         says="The list of all nodes is kept when a pod is bound or goes.",
-        file="controllers/state.py",
+        file="controllers/cluster_state.py",
         before="""\
                 self._everything = None
                 self._joined.pop(pod.node_name, None)
 """,
         after="                self._joined.pop(pod.node_name, None)\n",
-        tests=("tests/controllers/test_state.py",),
+        tests=("tests/controllers/test_cluster_state.py",),
     ),
     Bug(
         id="validity-old-annotations",
@@ -218,7 +218,7 @@ BUGS = (
     Bug(
         id="marks-old-catalogue",
         says="A claim whose instance type is no longer sold is not marked as drifted.",
-        file="controllers/marking.py",
+        file="controllers/nodeclaim_conditions.py",
         before="            and self.findings.types is findings.types\n",
         after="",
         tests=("tests/scenarios/test_marking.py",),
@@ -226,9 +226,9 @@ BUGS = (
     Bug(
         id="bought-node-still-offered",
         says="After a node is bought the NodePool offers the types its limit no longer allows.",
-        file="core/scheduling/shop.py",
-        before="            self._roots.pop(draft.options.market, None)\n",
+        file="core/scheduling/purchasable.py",
+        before="            self._roots.pop(draft.options.type_table, None)\n",
         after="",
-        tests=("tests/core/test_provisioning.py",),
+        tests=("tests/core/provisioning/test_plan.py",),
     ),
 )

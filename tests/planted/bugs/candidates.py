@@ -14,7 +14,7 @@ BUGS = (
     Bug(
         id="protected-node-disrupted",
         says="do-not-disrupt on a Node does not keep it from becoming a candidate.",
-        file="core/disruption/facts.py",
+        file="core/disruption/candidate_cache.py",
         before='    return itself.metadata.annotations.get(DO_NOT_DISRUPT) != "true" and bool(node.nodepool_name)\n',
         after="    return bool(node.nodepool_name)\n",
         tests=("tests/acceptance/test_candidates.py", "tests/acceptance/test_do_not_disrupt.py"),
@@ -22,7 +22,7 @@ BUGS = (
     Bug(
         id="timed-protection-ignored",
         says="do-not-disrupt with a duration does not protect a pod from the planner.",
-        file="core/disruption/facts.py",
+        file="core/disruption/candidate_cache.py",
         before="if DO_NOT_DISRUPT in pod.metadata.annotations or pod.spec.resource_claims",
         after='if pod.metadata.annotations.get(DO_NOT_DISRUPT) == "true" or pod.spec.resource_claims',
         tests=("tests/acceptance/test_do_not_disrupt.py", "tests/acceptance/test_seed_do_not_disrupt_grace_period.py"),
@@ -57,7 +57,7 @@ BUGS = (
         file="core/disruption/candidates.py",
         before="        free = free and (all_read or not (snapshot.unread.everywhere or snapshot.unread_on(node)))\n",
         after="        free = free and (all_read or not snapshot.unread.everywhere)\n",
-        tests=("tests/core/test_unread.py", "tests/scenarios/test_unreadable.py"),
+        tests=("tests/core/disruption/test_unreadable_objects.py", "tests/scenarios/test_unreadable.py"),
     ),
     Bug(
         id="dearest-first",

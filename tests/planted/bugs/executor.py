@@ -6,26 +6,26 @@ BUGS = (
     Bug(
         id="delete-before-commit",
         says="A command deletes its NodeClaims first and writes the commit afterwards.",
-        file="controllers/executor.py",
-        before="        claims = await abreast(commit, claims)\n",
+        file="controllers/disruption_queue.py",
+        before="        claims = await for_each(commit, claims)\n",
         after="""\
         await self._delete(claims, record)
-        claims = await abreast(commit, claims)
+        claims = await for_each(commit, claims)
 """,
         tests=("tests/scenarios/test_commit_faults.py", "tests/scenarios/test_faults.py"),
     ),
     Bug(
         id="commit-not-written",
         says="A command deletes its NodeClaims without ever writing the commit.",
-        file="controllers/executor.py",
-        before="        claims = await abreast(commit, claims)\n",
+        file="controllers/disruption_queue.py",
+        before="        claims = await for_each(commit, claims)\n",
         after="",
         tests=("tests/scenarios/test_commit_faults.py", "tests/scenarios/test_faults.py"),
     ),
     Bug(
         id="commit-check-skipped",
         says="What the API server says right before a command is committed is not asked for.",
-        file="controllers/executor.py",
+        file="controllers/disruption_queue.py",
         before="obstacles = await self._commit_check.find_obstacles(state, self._planned_pods.get(state.record.id))",
         after="obstacles: dict[str, Refusal] = {}",
         tests=("tests/scenarios/test_commit_check.py",),
@@ -33,7 +33,7 @@ BUGS = (
     Bug(
         id="registered-is-ready",
         says="Nodes go as soon as their replacements are registered, before these are initialized.",
-        file="core/disruption/progress.py",
+        file="core/disruption/command_progress.py",
         before="all(claim.has(INITIALIZED) for claim in alive)",
         after="all(claim.has(REGISTERED) for claim in alive)",
         tests=("tests/acceptance/test_progress.py", "tests/acceptance/test_executor.py"),
@@ -41,7 +41,7 @@ BUGS = (
     Bug(
         id="rollback-keeps-replacements",
         says="A command that is taken back deletes the replacements that registered and keeps the others.",
-        file="core/disruption/progress.py",
+        file="core/disruption/command_progress.py",
         before="if not claim.deleting and not claim.has(REGISTERED)]",
         after="if not claim.deleting and claim.has(REGISTERED)]",
         tests=("tests/acceptance/test_progress.py", "tests/acceptance/test_executor.py"),
@@ -49,7 +49,7 @@ BUGS = (
     Bug(
         id="replacement-counts-twice",
         says="The nodes a command removes count against the limits of its replacements.",
-        file="controllers/executor.py",
+        file="controllers/disruption_queue.py",
         before="planned[0], [each.name for each in state.candidates])",
         after="planned[0], [])",
         tests=("tests/scenarios/test_limits.py", "tests/acceptance/test_replace.py"),
@@ -57,7 +57,7 @@ BUGS = (
     Bug(
         id="pool-pause-ignored-by-commands",
         says="A pause written on a NodePool does not stop a command that is under way.",
-        file="controllers/executor.py",
+        file="controllers/disruption_queue.py",
         before="""\
         written.extend((pool.metadata.annotations.get(PAUSE), f"NodePool {pool.name}") for pool in pools)
 """,
@@ -70,12 +70,12 @@ BUGS = (
         file="core/disruption/recheck.py",
         before="return (record.started_at, record.id) > (self._record.started_at, self._record.id)",
         after="return (record.started_at, record.id) < (self._record.started_at, self._record.id)",
-        tests=("tests/core/test_recheck.py",),
+        tests=("tests/core/disruption/test_recheck.py",),
     ),
     Bug(
         id="marked-late",
         says="The nodes of a command are not kept free of new pods while they are checked before the commit.",
-        file="controllers/executor.py",
+        file="controllers/disruption_queue.py",
         before="""\
             await mark(self._context, staying, state.record)  # no new pods come to them while they are checked
 """,
@@ -85,7 +85,7 @@ BUGS = (
     Bug(
         id="another-commands-record",
         says="The record of a command is written over that of another one.",
-        file="controllers/executor.py",
+        file="controllers/disruption_queue.py",
         before="        if record.committed if written is None else written.id != record.id:\n",
         after="        if record.committed and written is None:\n",
         tests=("tests/controllers/test_guards.py",),

@@ -6,31 +6,31 @@ BUGS = (
     Bug(
         id="in-flight-counted-as-leaked",
         says="An instance whose NodeClaim does not know it yet counts as leaked.",
-        file="core/lifecycle/leaks.py",
+        file="core/lifecycle/garbage_collection.py",
         before="        and not any(_may_be_of(claim, instance) for claim in unlaunched)\n",
         after="",
-        tests=("tests/core/test_leaks.py",),
+        tests=("tests/core/lifecycle/test_garbage_collection.py",),
     ),
     Bug(
         id="young-instances-leaked",
         says="An instance counts as leaked in the moment it is launched.",
-        file="core/lifecycle/leaks.py",
+        file="core/lifecycle/garbage_collection.py",
         before="    return since is not None and now - since > YOUNG\n",
         after="    return since is not None and now - since >= timedelta()\n",
-        tests=("tests/core/test_leaks.py",),
+        tests=("tests/core/lifecycle/test_garbage_collection.py",),
     ),
     Bug(
         id="young-leaks-forgotten",
         says="An instance that was too young to be a leak when it was compared is never compared again.",
-        file="core/lifecycle/leaks.py",
+        file="core/lifecycle/garbage_collection.py",
         before="    later = now + 2 * YOUNG\n",
         after="    later = now\n",
-        tests=("tests/core/test_leaks.py", "tests/scenarios/test_leaks.py"),
+        tests=("tests/core/lifecycle/test_garbage_collection.py", "tests/scenarios/test_leaks.py"),
     ),
     Bug(
         id="leaks-by-the-cache",
         says="Instances are terminated as leaked by what the NodeClaim cache says, without a list.",
-        file="controllers/garbage.py",
+        file="controllers/garbage_collection.py",
         before="""\
             await self._context.refresh_claims()
             leaked = self._leaked(instances)
@@ -41,7 +41,7 @@ BUGS = (
     Bug(
         id="list-believed-at-once",
         says="A NodeClaim is deleted because a list of instances lacks it, without asking for the instance.",
-        file="controllers/garbage.py",
+        file="controllers/garbage_collection.py",
         before=" and (await self._is_gone(claim) or await self._has_no_node(claim)):\n",
         after=":\n",
         tests=("tests/scenarios/test_leaks.py", "tests/scenarios/test_lost_instances.py"),
@@ -49,15 +49,15 @@ BUGS = (
     Bug(
         id="ready-orphans-deleted",
         says="A node without NodeClaim and instance is deleted although it reports Ready.",
-        file="core/lifecycle/leaks.py",
+        file="core/lifecycle/garbage_collection.py",
         before="        and not node.ready\n",
         after="",
-        tests=("tests/core/test_leaks.py",),
+        tests=("tests/core/lifecycle/test_garbage_collection.py",),
     ),
     Bug(
         id="failed-list-is-empty",
         says="A list of instances that failed is taken for an empty one.",
-        file="controllers/garbage.py",
+        file="controllers/garbage_collection.py",
         before="""\
         instances = await guarded("nodeclaim.garbagecollection", self._context.cloud.list)
         if instances is None:
@@ -69,7 +69,7 @@ BUGS = (
     Bug(
         id="stale-caches-compared",
         says="Instances are compared with caches that are stale.",
-        file="controllers/garbage.py",
+        file="controllers/garbage_collection.py",
         before="""\
         if self._context.state.stale():
             return False

@@ -28,7 +28,7 @@ BUGS = (
         file="runtime/informer.py",
         before="                if not self._version or self._wants_list or self.stale:\n",
         after="                if not self._version or self._wants_list:\n",
-        tests=("tests/runtime/test_freshness.py",),
+        tests=("tests/runtime/test_informer_staleness.py",),
     ),
     Bug(
         id="gone-version-kept",
@@ -61,7 +61,7 @@ BUGS = (
         file="runtime/informer.py",
         before="newer = {key for key in self._own_writes if self._later_than(key, listing.resource_version)}",
         after="newer: set[Key] = set()",
-        tests=("tests/runtime/test_informer.py", "tests/runtime/test_freshness.py"),
+        tests=("tests/runtime/test_informer.py", "tests/runtime/test_informer_staleness.py"),
     ),
     Bug(
         id="successor-taken-for-an-update",
@@ -95,6 +95,6 @@ BUGS = (
                     self._confirmed_at = loop.time() if change.object is not None else self._confirmed_at
                     self._version\
 """,
-        tests=("tests/runtime/test_freshness.py",),
+        tests=("tests/runtime/test_informer_staleness.py",),
     ),
 )

@@ -17,7 +17,7 @@ BUGS = (
         file="core/lifecycle/interruption.py",
         before="    return at if at is not None and at > now else None\n",
         after="    return at if at is not None and at < now else None\n",
-        tests=("tests/core/test_interruption.py", "tests/scenarios/test_interruption.py"),
+        tests=("tests/core/lifecycle/test_interruption.py", "tests/scenarios/test_interruption.py"),
     ),
     Bug(
         id="reclaimed-offering-bought-again",
@@ -41,7 +41,7 @@ BUGS = (
         file="core/lifecycle/interruption.py",
         before="if rebalance and response is _REBALANCE else response",
         after="if response is _REBALANCE else response",
-        tests=("tests/core/test_interruption.py", "tests/scenarios/test_interruption.py"),
+        tests=("tests/core/lifecycle/test_interruption.py", "tests/scenarios/test_interruption.py"),
     ),
     Bug(
         id="one-failure-gives-up",

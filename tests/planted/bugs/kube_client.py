@@ -38,7 +38,7 @@ BUGS = (
     Bug(
         id="deleted-by-name",
         says="Objects are deleted by name, without the uid they are meant for.",
-        file="kube/call.py",
+        file="kube/requests.py",
         before='        body["preconditions"] = {"uid": deletion.uid}\n',
         after='        body["preconditions"] = {}\n',
         tests=("tests/kube/test_client.py",),
@@ -46,7 +46,7 @@ BUGS = (
     Bug(
         id="status-patch-without-version",
         says="A patch of the status is sent without the version it holds for.",
-        file="kube/call.py",
+        file="kube/requests.py",
         before="    if patch.resource_version:\n",
         after="    if patch.resource_version and not patch.subresource:\n",
         tests=("tests/kube/test_client.py",),
@@ -54,7 +54,7 @@ BUGS = (
     Bug(
         id="lease-waits-its-turn",
         says="Renewals of the Lease wait behind all other calls under the rate limit.",
-        file="kube/call.py",
+        file="kube/requests.py",
         before="""\
         content_type=_MERGE_PATCH,
         urgent=kind == LEASE,
@@ -65,7 +65,7 @@ BUGS = (
     Bug(
         id="no-bookmarks",
         says="Watches do not ask for bookmarks.",
-        file="kube/call.py",
+        file="kube/requests.py",
         before='        "allowWatchBookmarks": "true",\n',
         after="",
         tests=("tests/kube/test_watch.py",),

@@ -6,34 +6,34 @@ BUGS = (
     Bug(
         id="lease-counted-from-the-answer",
         says="The renewal deadline is counted from the answer to a renewal, not from the moment it was sent.",
-        file="runtime/leadership.py",
-        before="        self._take(await self._cluster.patch(LEASE, self.seat.key, patch), sent_at)\n",
+        file="runtime/leader_election.py",
+        before="        self._take(await self._cluster.patch(LEASE, self.lease_holder.key, patch), sent_at)\n",
         after="""\
-        written = await self._cluster.patch(LEASE, self.seat.key, patch)
+        written = await self._cluster.patch(LEASE, self.lease_holder.key, patch)
         self._take(written, max(sent_at, self._now()))
 """,
-        tests=("tests/runtime/test_leases.py",),
+        tests=("tests/runtime/test_leader_election_leases.py",),
     ),
     Bug(
         id="shorter-lease-wins",
         says="A candidate waits for the shorter of its own lease duration and the one the holder wrote.",
-        file="runtime/leadership.py",
+        file="runtime/leader_election.py",
         before="max(self.terms.duration, lease.spec.lease_duration_seconds or 0)",
         after="min(self.terms.duration, lease.spec.lease_duration_seconds or 0)",
-        tests=("tests/runtime/test_leases.py",),
+        tests=("tests/runtime/test_leader_election_leases.py",),
     ),
     Bug(
         id="lease-patch-without-version",
         says="The Lease is written without the version that was read: two candidates can both win.",
-        file="runtime/leadership.py",
+        file="runtime/leader_election.py",
         before='return Patch({"spec": spec}, lease.metadata.resource_version)',
         after='return Patch({"spec": spec})',
-        tests=("tests/runtime/test_leadership.py",),
+        tests=("tests/runtime/test_leader_election.py",),
     ),
     Bug(
         id="lease-released-before-the-work",
         says="The Lease is given back before the work has stopped.",
-        file="runtime/shift.py",
+        file="runtime/leader_term.py",
         before="""\
             await self._stop(working)
             keeping.cancel()
@@ -48,44 +48,44 @@ BUGS = (
                 await election.release()
             await self._stop(working)
 """,
-        tests=("tests/runtime/test_leases.py",),
+        tests=("tests/runtime/test_leader_election_leases.py",),
     ),
     Bug(
         id="gate-open-after-the-lease",
         says="Writes pass the gate although the Lease has run out.",
-        file="runtime/shift.py",
+        file="runtime/leader_term.py",
         before="        self.gate.open(election.holds if election is not None else lambda: True)\n",
         after="        self.gate.open(lambda: True)\n",
-        tests=("tests/runtime/test_leadership.py",),
+        tests=("tests/runtime/test_leader_election.py",),
     ),
     Bug(
         id="evictions-pass-the-gate",
         says="Evictions are not held back by the gate.",
-        file="runtime/gate.py",
+        file="runtime/write_gate.py",
         before="""\
         async with self._gate.passing("evict", pod.key):
             await self._cluster.evict(pod)
 """,
         after="        await self._cluster.evict(pod)\n",
-        tests=("tests/runtime/test_gate.py",),
+        tests=("tests/runtime/test_write_gate.py",),
     ),
     Bug(
         id="vanished-lease-taken-at-once",
         says="A Lease that was deleted under its holder is created again at once by another candidate.",
-        file="runtime/leadership.py",
+        file="runtime/leader_election.py",
         before="""\
             if self._seen[0] and not self._silent(self.terms.duration):
                 raise
 """,
         after="",
-        tests=("tests/runtime/test_leadership.py",),
+        tests=("tests/runtime/test_leader_election.py",),
     ),
     Bug(
         id="failed-renewal-remembered",
         says="After a renewal that failed the Lease is not read again before it is written.",
-        file="runtime/leadership.py",
+        file="runtime/leader_election.py",
         before="            self._known = None\n            facts",
         after="            facts",
-        tests=("tests/runtime/test_leadership.py",),
+        tests=("tests/runtime/test_leader_election.py",),
     ),
 )

@@ -6,7 +6,7 @@ BUGS = (
     Bug(
         id="launch-before-finalizer",
         says="The instance is launched before the finalizer is on its NodeClaim.",
-        file="controllers/lifecycle.py",
+        file="controllers/nodeclaim_lifecycle.py",
         before="""\
         if TERMINATION_FINALIZER not in claim.metadata.finalizers:
             claim = await self._context.patch_claim(claim, finalizer_added(claim, TERMINATION_FINALIZER))
@@ -30,7 +30,7 @@ BUGS = (
     Bug(
         id="given-up-and-launched-again",
         says="A NodeClaim that was given up is launched again before the watch tells of its deletion.",
-        file="controllers/lifecycle.py",
+        file="controllers/nodeclaim_lifecycle.py",
         before="""\
         if claim.metadata.uid in self._given_up:
             return None  # a second launch would find something else to buy, for nobody
@@ -42,7 +42,7 @@ BUGS = (
     Bug(
         id="registration-never-times-out",
         says="A NodeClaim that was launched and never registers is never given up.",
-        file="core/lifecycle/liveness.py",
+        file="core/lifecycle/launch_timeout.py",
         before="""\
     if claim.has(REGISTERED):
         return Liveness()
@@ -51,7 +51,7 @@ BUGS = (
     if claim.has(LAUNCHED):
         return Liveness()
 """,
-        tests=("tests/core/test_lifecycle.py",),
+        tests=("tests/core/lifecycle/test_lifecycle.py",),
     ),
     Bug(
         id="startup-taints-not-awaited",
@@ -59,7 +59,7 @@ BUGS = (
         file="core/lifecycle/initialization.py",
         before="        if any(taint.matches(startup) for startup in claim.spec.startup_taints):\n",
         after="        if any(taint.matches(startup) for startup in claim.spec.taints):\n",
-        tests=("tests/core/test_lifecycle.py",),
+        tests=("tests/core/lifecycle/test_lifecycle.py",),
     ),
     Bug(
         id="devices-not-awaited",
@@ -67,7 +67,7 @@ BUGS = (
         file="core/lifecycle/initialization.py",
         before="        if amount and not node.status.allocatable.get(name, ZERO):\n",
         after="        if amount and name in node.status.allocatable and not node.status.allocatable[name]:\n",
-        tests=("tests/core/test_lifecycle.py",),
+        tests=("tests/core/lifecycle/test_lifecycle.py",),
     ),
     Bug(
         id="startup-taints-not-synced",
@@ -75,7 +75,7 @@ BUGS = (
         file="core/lifecycle/registration.py",
         before="    for taint in (*claim.spec.taints, *claim.spec.startup_taints):\n",
         after="    for taint in claim.spec.taints:\n",
-        tests=("tests/core/test_lifecycle.py", "tests/scenarios/test_scale_out.py"),
+        tests=("tests/core/lifecycle/test_lifecycle.py", "tests/scenarios/test_scale_out.py"),
     ),
     Bug(
         id="finalizers-of-others-removed",
@@ -83,7 +83,7 @@ BUGS = (
         file="core/lifecycle/registration.py",
         before='metadata["finalizers"] = [*node.metadata.finalizers, TERMINATION_FINALIZER]',
         after='metadata["finalizers"] = [TERMINATION_FINALIZER]',
-        tests=("tests/core/test_lifecycle.py",),
+        tests=("tests/core/lifecycle/test_lifecycle.py",),
     ),
     Bug(
         id="node-patch-without-version",

@@ -6,7 +6,7 @@ BUGS = (
     Bug(
         id="replaced-nodes-pods-forgotten",
         says="Pods of nodes that a command is about to delete find no place in the plan.",
-        file="core/provisioning/eligibility.py",
+        file="core/provisioning/eligible_pods.py",
         before="        if node.deleting or node.name in snapshot.replaced\n",
         after="        if node.deleting\n",
         tests=("tests/acceptance/test_ahead.py",),
@@ -14,33 +14,33 @@ BUGS = (
     Bug(
         id="limits-not-spent",
         says="Nodes of one batch are each checked against the whole limit of their NodePool.",
-        file="core/scheduling/shop.py",
+        file="core/scheduling/purchasable.py",
         before="""\
-            self._limits.spend(options.market, options.types[options.left(draft.total, draft.below, draft.ports)])
+            self._limits.spend(options.type_table, options.types[options.left(draft.total, draft.below, draft.ports)])
 """,
         after="",
-        tests=("tests/core/test_limits.py",),
+        tests=("tests/core/scheduling/test_nodepool_limits.py",),
     ),
     Bug(
         id="lightest-pool-first",
         says="NodePools are tried from the lowest weight up.",
-        file="core/provisioning/eligibility.py",
+        file="core/provisioning/eligible_pods.py",
         before="    ready.sort(key=lambda pool: -pool.weight)\n",
         after="    ready.sort(key=lambda pool: pool.weight)\n",
-        tests=("tests/core/test_provisioning.py", "tests/core/test_scheduling.py"),
+        tests=("tests/core/provisioning/test_plan.py", "tests/core/scheduling/test_solver.py"),
     ),
     Bug(
         id="unready-pools-used",
         says="Nodes are launched for NodePools that are not ready.",
-        file="core/provisioning/eligibility.py",
+        file="core/provisioning/eligible_pods.py",
         before="    return not pool.deleting and not pool.static and is_true(pool.status.conditions, READY)\n",
         after="    return not pool.deleting and not pool.static\n",
-        tests=("tests/core/test_provisioning.py", "tests/scenarios/test_scale_out.py"),
+        tests=("tests/core/provisioning/test_plan.py", "tests/scenarios/test_scale_out.py"),
     ),
     Bug(
         id="two-buyers-at-once",
         says="Provisioning does not wait for a command that is buying: both spend the same room below a limit.",
-        file="controllers/provisioning.py",
+        file="controllers/provisioner.py",
         before="""\
         async with self._context.buying:
             return await self._provision()
@@ -69,7 +69,7 @@ BUGS = (
     Bug(
         id="triggers-seen-for-ever",
         says="A pod triggers provisioning once in the life of the process.",
-        file="controllers/provisioning.py",
+        file="controllers/provisioner.py",
         before="""\
         self._news.clear()
         self._seen.clear()
@@ -80,10 +80,10 @@ BUGS = (
     Bug(
         id="launching-claims-not-counted",
         says="NodeClaims that have no node yet are not part of the cluster: their pods get a second node.",
-        file="controllers/state.py",
+        file="controllers/cluster_state.py",
         before="            if claim.status.provider_id not in self._nodes_by_provider_id:\n",
         after="            if claim.provider_id and claim.status.provider_id not in self._nodes_by_provider_id:\n",
-        tests=("tests/controllers/test_state.py",),
+        tests=("tests/controllers/test_cluster_state.py",),
     ),
     Bug(
         id="backoff-never-ends",
@@ -91,6 +91,6 @@ BUGS = (
         file="core/provisioning/plan.py",
         before="                if backoff is not None and backoff.until > self._snapshot.at:\n",
         after="                if backoff is not None:\n",
-        tests=("tests/scenarios/test_launch_backoff.py", "tests/core/test_launch_backoff.py"),
+        tests=("tests/scenarios/test_launch_backoff.py", "tests/core/provisioning/test_launch_backoff.py"),
     ),
 )

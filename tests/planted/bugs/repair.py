@@ -9,7 +9,7 @@ BUGS = (
         file="core/lifecycle/repair.py",
         before="        return self.unhealthy > self.allowed\n",
         after="        return self.unhealthy > self.total\n",
-        tests=("tests/core/test_repair.py",),
+        tests=("tests/core/lifecycle/test_repair.py",),
     ),
     Bug(
         id="default-toleration-wins",
@@ -19,12 +19,12 @@ BUGS = (
         after="""\
         if policy.condition_type == statement.condition_type and repair.default_toleration_duration is None:
 """,
-        tests=("tests/core/test_repair.py",),
+        tests=("tests/core/lifecycle/test_repair.py",),
     ),
     Bug(
         id="repaired-by-a-stale-cache",
         says="A node is repaired by what a stale cache says of it.",
-        file="controllers/repair.py",
+        file="controllers/node_repair.py",
         before="""\
         if context.state.stale():
             return STALE_SECONDS  # it may have recovered since
@@ -39,12 +39,12 @@ BUGS = (
         file="core/lifecycle/repair.py",
         before="        return written if written is not None or not self.without_block else Repair()\n",
         after="        return written if written is not None else Repair()\n",
-        tests=("tests/core/test_repair.py", "tests/scenarios/test_repair.py"),
+        tests=("tests/core/lifecycle/test_repair.py", "tests/scenarios/test_repair.py"),
     ),
     Bug(
         id="repair-waits-for-budgets",
         says="The drain of a node that is repaired has no deadline and waits for PodDisruptionBudgets.",
-        file="controllers/repair.py",
+        file="controllers/node_repair.py",
         before="        if patch and claim.deleting:\n",
         after="        if patch and not claim.deleting:\n",
         tests=("tests/scenarios/test_repair.py",),
@@ -52,7 +52,7 @@ BUGS = (
     Bug(
         id="breaker-of-all-pools",
         says="The breaker of a NodePool counts the nodes of all NodePools.",
-        file="controllers/repair.py",
+        file="controllers/node_repair.py",
         before="if not pool or node.metadata.labels.get(NODEPOOL) == pool]",
         after="if not pool or node.metadata.labels.get(NODEPOOL)]",
         tests=("tests/scenarios/test_repair.py",),

@@ -6,7 +6,7 @@ BUGS = (
     Bug(
         id="instances-never-terminated",
         says="Instances are never terminated: every one counts as gone already.",
-        file="controllers/departure.py",
+        file="controllers/termination_steps.py",
         before="gone = claim.metadata.uid in self._ended or await self._is_ended(claim)",
         after="gone = True",
         tests=("tests/scenarios/test_writes.py",),
@@ -30,7 +30,7 @@ BUGS = (
     Bug(
         id="drained-by-the-cache",
         says="An instance ends without the pods of its node being listed from the API server once more.",
-        file="controllers/departure.py",
+        file="controllers/termination_steps.py",
         before="        wait = await self._recheck_pods(node, claim, deadline)\n",
         after="        wait = None\n",
         tests=("tests/scenarios/test_stale_caches.py", "tests/scenarios/test_late_watches.py"),
@@ -38,7 +38,7 @@ BUGS = (
     Bug(
         id="volumes-not-awaited",
         says="Without a deadline an instance ends while volumes are still attached to its node.",
-        file="controllers/departure.py",
+        file="controllers/termination_steps.py",
         before="if attached and (deadline is None or now <= deadline):",
         after="if attached and deadline is not None and now <= deadline:",
         tests=("tests/scenarios/test_termination.py",),

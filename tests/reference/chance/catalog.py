@@ -1,6 +1,7 @@
 """Random instance types and NodePools."""
 
 from dovetail.model.catalog import InstanceType, Offering
+from dovetail.model.kube_object import Condition, ObjectMeta
 from dovetail.model.labels import ARCH, CAPACITY_TYPE, INSTANCE_TYPE, OS, ZONE
 from dovetail.model.nodepool import (
     NodeClaimTemplate,
@@ -17,7 +18,6 @@ from dovetail.model.quantity import Quantity
 from dovetail.model.requirement import Requirement
 from dovetail.model.requirements import Requirements
 from dovetail.model.taints import Taint
-from dovetail.model.wire import Condition, ObjectMeta
 from reference.chance.dice import CPUS, FAMILY, GPU, RACK, RESERVATION, TEAM, ZONES, Dice
 
 FACTORS = {"on-demand": 1.0, "spot": 0.4, "reserved": 0.1}

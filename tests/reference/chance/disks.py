@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from dovetail.model.kube_object import ObjectMeta
 from dovetail.model.labels import HOSTNAME, ZONE
 from dovetail.model.pod import NodeSelector, NodeSelectorTerm
 from dovetail.model.storage import (
@@ -17,7 +18,6 @@ from dovetail.model.storage import (
     TopologySelectorTerm,
     VolumeNodeAffinity,
 )
-from dovetail.model.wire import ObjectMeta
 from reference.chance.catalog import expression
 from reference.chance.dice import DRIVER, NAMESPACES, ZONES, Dice
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from dovetail.model.catalog import InstanceType
+from dovetail.model.kube_object import Condition, ObjectMeta
 from dovetail.model.labels import (
     ARCH,
     CAPACITY_TYPE,
@@ -19,7 +20,6 @@ from dovetail.model.nodeclaim import ClaimResources, NodeClaim, NodeClaimSpec, N
 from dovetail.model.nodepool import NodePool, NodeRequirement
 from dovetail.model.snapshot import ClusterNode
 from dovetail.model.taints import Taint
-from dovetail.model.wire import Condition, ObjectMeta
 from reference.chance.catalog import STARTUP_TAINT, TAINTS, amounts, requirement
 from reference.chance.dice import CPUS, FAMILY, RACK, TEAM, ZONES, Dice
 from reference.chance.workloads import NOON

@@ -1,5 +1,6 @@
 """Random wishes of a pod about nodes and about other pods."""
 
+from dovetail.model.kube_object import LabelSelector, LabelSelectorRequirement
 from dovetail.model.labels import ARCH, CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, NODEPOOL, ZONE
 from dovetail.model.pod import (
     Affinity,
@@ -14,7 +15,6 @@ from dovetail.model.pod import (
     WeightedPodAffinityTerm,
 )
 from dovetail.model.taints import Toleration
-from dovetail.model.wire import LabelSelector, LabelSelectorRequirement
 from reference.chance.catalog import expression
 from reference.chance.dice import APPS, CPUS, FAMILY, NAMESPACES, RACK, TEAM, ZONES, Dice
 

@@ -5,6 +5,8 @@ from datetime import UTC, datetime, timedelta
 
 from msgspec import structs
 
+from dovetail.model.cluster_objects import DaemonSet, DaemonSetSpec
+from dovetail.model.kube_object import Condition, ObjectMeta, OwnerReference
 from dovetail.model.pod import (
     Affinity,
     ClaimTemplate,
@@ -24,8 +26,6 @@ from dovetail.model.pod import (
     Volume,
 )
 from dovetail.model.quantity import Quantity
-from dovetail.model.wire import Condition, ObjectMeta, OwnerReference
-from dovetail.model.workload import DaemonSet, DaemonSetSpec
 from reference.chance.catalog import amounts, expression
 from reference.chance.dice import APPS, CPUS, GPU, NAMESPACES, Dice
 from reference.chance.rules import some_affinity, some_selector, some_spreads, some_term, some_tolerations

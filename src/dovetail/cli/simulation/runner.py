@@ -15,24 +15,24 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from dovetail.cli.simulation.collecting import rarely_collecting
-from dovetail.cli.simulation.floors import Floors
+from dovetail.cli.simulation.cost_floor import SimulationFloor
+from dovetail.cli.simulation.garbage_collection import rarely_collecting
 from dovetail.cli.simulation.report import Report, Sample, report_of
-from dovetail.cloud.kwok.catalog.file import InstanceTypesInvalid
+from dovetail.cloud.kwok.catalog.instance_types_file import InstanceTypesInvalid
 from dovetail.cloud.kwok.labels import PRICE
 from dovetail.manifest.snapshot_file import read_snapshot_file
 from dovetail.model import kinds
 from dovetail.model.nodeclaim import NodeClaim
 from dovetail.settings import Settings, read_settings
-from dovetail.sim.kubelet import KubeletTiming
-from dovetail.sim.loop import run
-from dovetail.sim.scenario.adopt import adopt
+from dovetail.sim.kubernetes.kubelet import KubeletTiming
 from dovetail.sim.scenario.document import Scenario
-from dovetail.sim.scenario.generate import Machine, generate
+from dovetail.sim.scenario.from_snapshot import adopt
+from dovetail.sim.scenario.generate import GeneratedNode, generate
+from dovetail.sim.scenario.materialize import stand
 from dovetail.sim.scenario.meter import HOUR, Meter
-from dovetail.sim.scenario.play import Player
-from dovetail.sim.scenario.standing import stand
+from dovetail.sim.scenario.player import Player
 from dovetail.sim.scenario.trace import Arrival
+from dovetail.sim.virtual_loop import run
 from dovetail.sim.world import WorldOptions
 from dovetail.wiring.embedded import Embedded, embedded
 
@@ -51,14 +51,14 @@ STEPS = tuple(minutes * 60.0 for minutes in (1, 2, 5, 10, 15, 30, 60))
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RunOutcome:
     """What came of a run, and how long it took."""
 
     report: Report
     real_seconds: float
 
 
-class StoryFailed(Exception):
+class SimulationFailed(Exception):
     """The story asks for something that the cluster refuses."""
 
 
@@ -70,7 +70,7 @@ def settings_of(scenario: Scenario) -> Settings:
     return read_settings(given)
 
 
-def live(scenario: Scenario, trace: tuple[Arrival, ...] = (), progress: Progress | None = None) -> Outcome:
+def live(scenario: Scenario, trace: tuple[Arrival, ...] = (), progress: Progress | None = None) -> RunOutcome:
     """Live through a scenario and report."""
     began = time.perf_counter()
     logging.getLogger("dovetail").addHandler(_UNHEARD)
@@ -80,8 +80,8 @@ def live(scenario: Scenario, trace: tuple[Arrival, ...] = (), progress: Progress
         except asyncio.CancelledError:
             raise KeyboardInterrupt from None
         except InstanceTypesInvalid as error:
-            raise StoryFailed(str(error)) from error
-    return Outcome(report, time.perf_counter() - began)
+            raise SimulationFailed(str(error)) from error
+    return RunOutcome(report, time.perf_counter() - began)
 
 
 async def _interruptible(living: Coroutine[Any, Any, Report]) -> Report:
@@ -134,7 +134,7 @@ async def _live(scenario: Scenario, trace: tuple[Arrival, ...], progress: Progre
             playing.cancel()
             await asyncio.wait([playing])
         if not playing.cancelled() and playing.exception() is not None:
-            raise StoryFailed(_innermost(playing.exception())) from playing.exception()
+            raise SimulationFailed(_innermost(playing.exception())) from playing.exception()
         meter.close(loop.time())
         return report_of(scenario, meter, samples, player.missed, cluster.world.values(kinds.NODE_POOL))
 
@@ -145,7 +145,7 @@ def _innermost(error: BaseException | None) -> str:
     return f"the story could not be played on: {error}"
 
 
-async def _generated(scenario: Scenario, cluster: Embedded) -> tuple[Machine, ...]:
+async def _generated(scenario: Scenario, cluster: Embedded) -> tuple[GeneratedNode, ...]:
     assert scenario.generate is not None, "asked only of scenarios that start from a generated cluster"
     pools = cluster.world.values(kinds.NODE_POOL)
     catalogs = {pool.name: await cluster.parts.provider.instance_types(pool) for pool in pools}
@@ -155,7 +155,7 @@ async def _generated(scenario: Scenario, cluster: Embedded) -> tuple[Machine, ..
 async def _sample(scenario: Scenario, cluster: Embedded, meter: Meter, progress: Progress) -> list[Sample]:
     """Look at the cluster every hour until the story is over; more often where that is soon."""
     loop = asyncio.get_running_loop()
-    floor = Floors(cluster.parts.manager.state, cluster.parts.provider)
+    floor = SimulationFloor(cluster.parts.manager.state, cluster.parts.provider)
     samples: list[Sample] = []
     end = scenario.lasts.seconds
     step = max((each for each in STEPS if each <= end / SAMPLES), default=STEPS[0])

@@ -13,11 +13,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dovetail.cli.simulation.examining import examined
+from dovetail.cli.simulation.scenario_validation import examined
 from dovetail.manifest.safe_yaml import YamlInvalid, read_yaml
-from dovetail.model.wire import Fault
+from dovetail.model.kube_object import Fault
 from dovetail.sim.scenario.document import Scenario, named
-from dovetail.sim.scenario.reading import ScenarioInvalid
+from dovetail.sim.scenario.parsing import ScenarioInvalid
 
 BASELINE = "baseline"
 READ_BEFORE = ("snapshot", "files")

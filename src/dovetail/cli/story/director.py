@@ -7,16 +7,16 @@ import asyncio
 import random
 from collections.abc import Callable
 
-from dovetail.cli.story.feed import Feed
+from dovetail.cli.story.feed import DecisionFeed
 from dovetail.cli.story.names import counted, short_name
-from dovetail.cli.story.script import Plain, Story, StoryStep
+from dovetail.cli.story.script import DemoStory, Plain, StoryStep
 from dovetail.model import kinds
+from dovetail.model.kube_object import Key
 from dovetail.model.labels import CAPACITY_TYPE, NODEPOOL, SPOT
 from dovetail.model.node import Node
 from dovetail.model.pod import Pod
-from dovetail.model.wire import Key
 from dovetail.ports.cluster import Patch
-from dovetail.sim.kinds import JOBS, NODE, NODE_POOL
+from dovetail.sim.kubernetes.kinds import JOBS, NODE, NODE_POOL
 from dovetail.sim.world import World
 
 _NAMESPACE = "default"
@@ -26,7 +26,7 @@ _SWING = 0.1  # replicas vary by up to this share, with the seed
 class Director:
     """One performance. `title` is the step being played, `replicas` what the Deployments were last told."""
 
-    def __init__(self, world: World, feed: Feed, story: Story, workloads: tuple[Plain, ...]) -> None:
+    def __init__(self, world: World, feed: DecisionFeed, story: DemoStory, workloads: tuple[Plain, ...]) -> None:
         self.title = ""
         self.replicas: dict[str, int] = {}
         self._world = world
@@ -94,7 +94,7 @@ class Director:
         if node is not None:
             pods = self._load(node)
             self._feed.tell("lost", f"{short_name(node.name)}: instance vanished with {counted(pods, 'pod')}")
-            self._world.mishaps.vanish(node.name)
+            self._world.instance_failures.vanish(node.name)
 
     def _reclaim_spot(self) -> None:
         """Gone after two minutes, whoever is still on it."""
@@ -102,7 +102,7 @@ class Director:
         if node is not None:
             pods = self._load(node)
             self._feed.tell("cloud", f"{short_name(node.name)}: reclaimed in 2m, {counted(pods, 'pod')} on it")
-            self._world.mishaps.reclaim_spot(node.name)
+            self._world.instance_failures.reclaim_spot(node.name)
 
     def _deadlock_kernel(self) -> None:
         """An agent on the node reports what nothing on it can mend."""
@@ -110,7 +110,7 @@ class Director:
         node = self._busiest(lambda node: not repaired or node.metadata.labels.get(NODEPOOL) in repaired)
         if node is not None:
             self._feed.tell("sick", f"{short_name(node.name)}: KernelDeadlock is True")
-            self._world.mishaps.turn(node.name, "KernelDeadlock", "True", "AUFSUmountHung")
+            self._world.instance_failures.turn(node.name, "KernelDeadlock", "True", "AUFSUmountHung")
 
     def _change_template(self, round_number: int) -> None:
         """Every pool's nodes get one more label from now on: those that lack it have drifted."""

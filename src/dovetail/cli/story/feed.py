@@ -12,12 +12,12 @@ from typing import Any
 
 from dovetail.cli.story.names import counted, short_name, short_names
 from dovetail.cloud.kwok.labels import PRICE
-from dovetail.core.disruption.notices import BLOCKED
+from dovetail.core.disruption.events import BLOCKED
 from dovetail.model import kinds
+from dovetail.model.kube_object import Key
 from dovetail.model.labels import CAPACITY_TYPE, DO_NOT_DISRUPT, INSTANCE_TYPE, ZONE
-from dovetail.model.wire import Key
-from dovetail.sim.kinds import NODE_CLAIM, POD, resource_of
-from dovetail.sim.store import Step
+from dovetail.sim.kubernetes.kinds import NODE_CLAIM, POD, resource_of
+from dovetail.sim.kubernetes.store import StoreChange
 from dovetail.sim.world import World
 
 _KEPT = 200  # entries; what the tallest terminal can show
@@ -30,7 +30,7 @@ _OWN_FIELDS = frozenset(vars(logging.makeLogRecord({})))
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class FeedEntry:
     """One line of the feed."""
 
     at: float  # seconds of virtual time
@@ -38,12 +38,12 @@ class Entry:
     text: str
 
 
-class Feed(logging.Handler):
+class DecisionFeed(logging.Handler):
     """Translates log records and events. `show` gets each entry as it comes."""
 
-    def __init__(self, world: World, time: Callable[[], float], show: Callable[[Entry], None]) -> None:
+    def __init__(self, world: World, time: Callable[[], float], show: Callable[[FeedEntry], None]) -> None:
         super().__init__(logging.INFO)
-        self.entries: deque[Entry] = deque(maxlen=_KEPT)
+        self.entries: deque[FeedEntry] = deque(maxlen=_KEPT)
         self._world = world
         self._time = time
         self._show = show
@@ -70,7 +70,7 @@ class Feed(logging.Handler):
 
     def tell(self, kind: str, text: str) -> None:
         """Add an entry now."""
-        entry = Entry(self._time(), kind, text)
+        entry = FeedEntry(self._time(), kind, text)
         self.entries.append(entry)
         self._show(entry)
 
@@ -141,7 +141,7 @@ class Feed(logging.Handler):
         self._asked_at.pop(fields["nodeclaim"], None)
         self.tell("gone", f"{fields['nodeclaim']}: instance and nodeclaim are gone")
 
-    def _hear_event(self, step: Step) -> None:
+    def _hear_event(self, step: StoreChange) -> None:
         event = step.after.plain
         if step.type == "DELETED" or event["reason"] in _TOLD_BY_THE_LOG:
             return

@@ -11,10 +11,10 @@ from tempfile import TemporaryDirectory
 
 import typer
 
-from dovetail.cli.dashboard_documents import make_page
+from dovetail.cli.dashboard_api import make_page
 from dovetail.cli.safe_output import echo
-from dovetail.cli.story.performance import Plan, Stage
-from dovetail.dashboard.board import Board, keep_publishing
+from dovetail.cli.story.performance import DemoPlan, DemoRun
+from dovetail.dashboard.published_state import PublishedState, keep_publishing
 from dovetail.observe.endpoints import PortUnusable
 from dovetail.settings import Settings
 
@@ -27,14 +27,14 @@ class DemoPage:
 
     ledger: str
     address: str = ""
-    board: Board | None = None
+    published_state: PublishedState | None = None
     stays: bool = False
     showing: "list[asyncio.Task[None]]" = field(default_factory=list)  # a task nobody holds may vanish
 
-    def opened(self, stage: Stage) -> None:
+    def opened(self, stage: DemoRun) -> None:
         """Show this stage from now on. On the loop of the story."""
-        if self.board is not None:
-            showing = keep_publishing(self.board, stage.state, stage.look, _PAUSE_SECONDS, stays=True)
+        if self.published_state is not None:
+            showing = keep_publishing(self.published_state, stage.state, stage.look, _PAUSE_SECONDS, stays=True)
             self.showing.append(asyncio.get_running_loop().create_task(showing, name="page"))
 
     def stay(self) -> None:
@@ -53,18 +53,18 @@ class DemoPage:
 
 
 @contextmanager
-def demo_page(plan: Plan, port: int | None, *, live: bool) -> Iterator[DemoPage]:
+def demo_page(plan: DemoPlan, port: int | None, *, live: bool) -> Iterator[DemoPage]:
     """Serve the page: always when it was asked for, and with a live view unless it was refused."""
     if port == 0 or (port is None and not live):
         yield DemoPage(plan.ledger)
         return
-    settings, board = Settings(), Board()
+    settings, published_state = Settings(), PublishedState()
     with TemporaryDirectory(prefix="dovetail-demo-") as place:
         ledger = plan.ledger or str(Path(place) / "ledger.db")
-        page = make_page(board, settings, Path(ledger), port or settings.dashboard_port)
+        page = make_page(published_state, settings, Path(ledger), port or settings.dashboard_port)
         try:
             with page.served() as address:
-                yield DemoPage(ledger, address, board, stays=port is not None)
+                yield DemoPage(ledger, address, published_state, stays=port is not None)
                 return
         except PortUnusable as error:
             echo(f"{'Error: ' * (port is not None)}{error}", err=True)

@@ -8,23 +8,23 @@ from dataclasses import dataclass
 from functools import partial
 
 from dovetail.cli.story.director import Director
-from dovetail.cli.story.feed import Entry, Feed
+from dovetail.cli.story.feed import DecisionFeed, FeedEntry
 from dovetail.cli.story.names import counted
 from dovetail.cli.story.pace import Pacer
 from dovetail.cli.story.script import Plain, load_story, load_workloads
 from dovetail.cli.story.summary import Summary
-from dovetail.cli.story.tally import Tally
-from dovetail.controllers.state import ClusterState
+from dovetail.cli.story.tally import DemoTally
+from dovetail.controllers.cluster_state import ClusterState
 from dovetail.model.snapshot import Snapshot
 from dovetail.settings import Settings
-from dovetail.sim.loop import run
+from dovetail.sim.virtual_loop import run
 from dovetail.sim.world import World, WorldOptions
 from dovetail.wiring.embedded import embedded
 from dovetail.wiring.live import look
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class DemoPlan:
     """What was asked for."""
 
     seconds: float
@@ -37,38 +37,42 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class DemoRun:
     """Everything a view may read while the story is played."""
 
-    plan: Plan
+    plan: DemoPlan
     world: World
     state: ClusterState
-    feed: Feed
-    tally: Tally
+    feed: DecisionFeed
+    tally: DemoTally
     director: Director
     look: Callable[[], Awaitable[Snapshot]]
 
 
-def perform(plan: Plan, pacer: Pacer, show: Callable[[Entry], None], opened: Callable[[Stage], None]) -> Summary:
+def perform(
+    plan: DemoPlan, pacer: Pacer, show: Callable[[FeedEntry], None], opened: Callable[[DemoRun], None]
+) -> Summary:
     """Live through the story. `show` gets every line of the feed, `opened` the stage before the first of them."""
     return run(_live(plan, pacer, show, opened), pace=pacer)
 
 
-async def _live(plan: Plan, pacer: Pacer, show: Callable[[Entry], None], opened: Callable[[Stage], None]) -> Summary:
+async def _live(
+    plan: DemoPlan, pacer: Pacer, show: Callable[[FeedEntry], None], opened: Callable[[DemoRun], None]
+) -> Summary:
     loop = asyncio.get_running_loop()
     interrupted = asyncio.Event()
     pacer.on_stop = interrupted.set
     settings = Settings(catalog=plan.catalog, disruption="on", ledger=plan.ledger)
     async with embedded(WorldOptions(seed=plan.seed), settings) as cluster:
         world = cluster.world
-        feed = Feed(world, loop.time, show)
-        tally = Tally(lambda number, slowest: feed.tell("settled", _settled(number, slowest)))
+        feed = DecisionFeed(world, loop.time, show)
+        tally = DemoTally(lambda number, slowest: feed.tell("settled", _settled(number, slowest)))
         tally.watch(world)
         director = Director(world, feed, load_story(), load_workloads())
         director.prepare(plan.nodepools)
         state = cluster.parts.manager.state
         seen = partial(look, state, cluster.parts.supplier, world.clock)
-        opened(Stage(plan, world, state, feed, tally, director, seen))
+        opened(DemoRun(plan, world, state, feed, tally, director, seen))
         with _listening(feed):
             playing = loop.create_task(director.play())
             try:
@@ -87,7 +91,7 @@ def _settled(number: int, slowest: float) -> str:
 
 
 @contextmanager
-def _listening(feed: Feed) -> Iterator[None]:
+def _listening(feed: DecisionFeed) -> Iterator[None]:
     """The controllers' log goes to the feed, and nowhere else."""
     logger = logging.getLogger("dovetail")
     level, propagate = logger.level, logger.propagate

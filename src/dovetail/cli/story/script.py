@@ -30,7 +30,7 @@ class StoryStep:
 
 
 @dataclass(frozen=True, slots=True)
-class Story:
+class DemoStory:
     """The steps in order, and after how many seconds they begin again."""
 
     length: float
@@ -43,11 +43,11 @@ class Story:
                 yield round_number * self.length + step.at, round_number + 1, step
 
 
-def load_story() -> Story:
+def load_story() -> DemoStory:
     """The shipped story."""
     written = yaml.safe_load(_text("story.yaml"))
     steps = tuple(StoryStep(**{**step, "at": _seconds(step["at"])}) for step in written["steps"])
-    return Story(_seconds(written["length"]), steps)
+    return DemoStory(_seconds(written["length"]), steps)
 
 
 def load_nodepools() -> tuple[Plain, ...]:

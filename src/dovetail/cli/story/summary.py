@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 from dovetail.cli.story.names import counted
-from dovetail.cli.story.tally import Tally
+from dovetail.cli.story.tally import DemoTally
 from dovetail.model.duration import Duration
 
 NEXT_STEPS = (
@@ -26,7 +26,7 @@ class Summary:
     catalog: str
     seconds: float
     interrupted: bool
-    tally: Tally
+    tally: DemoTally
 
     @property
     def lived(self) -> str:

@@ -12,9 +12,9 @@ from dovetail.model import kinds
 from dovetail.model.node import Node
 from dovetail.model.nodeclaim import NodeClaim
 from dovetail.model.pod import Pod
-from dovetail.sim.kinds import NODE, NODE_CLAIM, POD
-from dovetail.sim.store import Step
-from dovetail.sim.world import Call, World
+from dovetail.sim.kubernetes.kinds import NODE, NODE_CLAIM, POD
+from dovetail.sim.kubernetes.store import StoreChange
+from dovetail.sim.world import ApiCall, World
 
 _HOUR = 3600.0
 _WORTH_TELLING = 10.0  # seconds: shorter waits happen on nodes that were there
@@ -24,7 +24,7 @@ Settled = Callable[[int, float], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Billed:
+class DemoInstance:
     """One instance while it runs."""
 
     price: float  # dollars an hour
@@ -32,7 +32,7 @@ class Billed:
 
 
 @dataclass(slots=True)
-class Tally:
+class DemoTally:
     """What has happened so far."""
 
     settled: Settled
@@ -41,7 +41,7 @@ class Tally:
     removed: int = 0
     peak: int = 0
     waits: list[float] = field(default_factory=list)
-    running: dict[str, Billed] = field(default_factory=dict)  # by provider id
+    running: dict[str, DemoInstance] = field(default_factory=dict)  # by provider id
     _spent: float = 0.0  # by instances that are gone
     _ended: set[str] = field(default_factory=set)
     _waiting: dict[str, float] = field(default_factory=dict)  # created at, by pod uid
@@ -52,11 +52,11 @@ class Tally:
         world.store.listen((NODE, NODE_CLAIM, POD), self.hear)
         world.interference = self
 
-    async def before(self, _: Call) -> None:
+    async def before(self, _: ApiCall) -> None:
         """A controller calls the API."""
         self.calls += 1
 
-    async def after(self, _: Call) -> None:
+    async def after(self, _: ApiCall) -> None:
         """It has its answer."""
 
     @property
@@ -73,7 +73,7 @@ class Tally:
         """What all instances have cost until now."""
         return self._spent + sum(each.price * (now - each.since) / _HOUR for each in self.running.values())
 
-    def hear(self, step: Step) -> None:
+    def hear(self, step: StoreChange) -> None:
         """A node, a claim or a pod changed."""
         resource = step.after.resource
         if resource == POD:
@@ -93,7 +93,7 @@ class Tally:
         instance = claim.provider_id
         if instance in self.running or instance in self._ended:
             return
-        self.running[instance] = Billed(float(claim.metadata.labels.get(PRICE, 0)), at)
+        self.running[instance] = DemoInstance(float(claim.metadata.labels.get(PRICE, 0)), at)
         self.launched += 1
         self.peak = max(self.peak, len(self.running))
 
@@ -104,7 +104,7 @@ class Tally:
             self._spent += billed.price * (at - billed.since) / _HOUR
             self.removed += 1
 
-    def _hear_pod(self, step: Step, pod: Pod) -> None:
+    def _hear_pod(self, step: StoreChange, pod: Pod) -> None:
         uid = pod.metadata.uid
         if step.type == "ADDED":
             self._waiting[uid] = step.at

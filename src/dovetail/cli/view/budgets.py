@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from dovetail.cli.view.printing import counted, print_document, stamp
-from dovetail.core.disruption.windows import HOUR, Allowed, Calendar
+from dovetail.core.explain.budget_calendar import HOUR, Allowed, Calendar
 from dovetail.model.instants import add
 
 _DAY = 24

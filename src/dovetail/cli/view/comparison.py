@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from dovetail.cli.simulation.comparing import BETTER_LOW, FIGURES, Row, differing, legend, short_names
+from dovetail.cli.simulation.comparison import BETTER_LOW, FIGURES, Row, differing, legend, short_names
 from dovetail.cli.view.printing import plain_table, print_document
 
 _NO_EDGE = 4000

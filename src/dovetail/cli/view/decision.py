@@ -10,7 +10,7 @@ from rich.text import Text
 from dovetail.cli.view.history import decision_document
 from dovetail.cli.view.plan import UNCONCERNED
 from dovetail.cli.view.printing import counted, moment, plain_table, print_document, worth
-from dovetail.observe.history import Decision
+from dovetail.observe.ledger_query import LedgerDecision
 
 Plain = Mapping[str, Any]
 SHOWN = 20  # refusals of one method; the document has more
@@ -20,7 +20,7 @@ NOTHING_WEIGHED = {
 }
 
 
-def print_decision(decision: Decision, output: str) -> None:
+def print_decision(decision: LedgerDecision, output: str) -> None:
     """Print it in the form asked for."""
     document = decision_document(decision)
     form = "text" if output == "wide" else output

@@ -9,9 +9,9 @@ from rich.console import Console
 from rich.text import Text
 
 from dovetail.cli.view.printing import counted, moment, plain_table, stamp
-from dovetail.core.disruption.draining import DrainView, PodState, PodView
-from dovetail.core.scheduling.solve import Placement
-from dovetail.model.wire import Key
+from dovetail.core.explain.drain import DrainView, PodState, PodView
+from dovetail.core.scheduling.solver import Placement
+from dovetail.model.kube_object import Key
 
 _COLOURS = {"stuck": "red", "slow": "yellow", "moving": "green"}
 _MEANS = {

@@ -10,11 +10,11 @@ from dovetail.cli.view.drain import drain_document, draw_drain
 from dovetail.cli.view.printing import counted, moment, plain_table, print_document, stamp, worth
 from dovetail.cli.view.repair import draw_repair, repair_document
 from dovetail.core.disruption.command import HOURS_PER_MONTH
-from dovetail.core.disruption.explain import MethodView, NodeExplanation, Obstacle
-from dovetail.core.disruption.explain_pod import PodExplanation
-from dovetail.core.disruption.explain_pool import BudgetView, PoolExplanation
-from dovetail.core.disruption.pdbs import never_allows
-from dovetail.core.disruption.windows import ACTION_BY_REASON
+from dovetail.core.explain.budget_calendar import ACTION_BY_REASON
+from dovetail.core.explain.node import MethodView, NodeExplanation, Obstacle
+from dovetail.core.explain.nodepool import BudgetView, PoolExplanation
+from dovetail.core.explain.pod import PodExplanation
+from dovetail.core.pdbs import never_allows
 from dovetail.model.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
 from dovetail.model.reason import VOLUNTARY, Reason
 

@@ -7,26 +7,26 @@ from rich.console import Console
 
 from dovetail.cli.view.printing import counted, plain_table, print_document, stamp
 from dovetail.core.disruption.command import HOURS_PER_MONTH
-from dovetail.observe.history import Decision
-from dovetail.ports.ledger import NodeFacts
+from dovetail.observe.ledger_query import LedgerDecision
+from dovetail.ports.ledger import LedgerNode
 
 NAMED = 3  # nodes in one cell
 _VERBS = {"launch": "launched", "disrupt": "disrupted", "remove": "removed"}
 
 
-def print_history(decisions: Sequence[Decision], output: str, node: str = "") -> None:
+def print_history(decisions: Sequence[LedgerDecision], output: str, node: str = "") -> None:
     """Print them, newest first, in the form asked for."""
     document = history_document(decisions)
     form = "text" if output == "wide" else output
     print_document(document, form, lambda console: draw_history(console, decisions, wide=output == "wide", node=node))
 
 
-def history_document(decisions: Iterable[Decision]) -> dict[str, Any]:
+def history_document(decisions: Iterable[LedgerDecision]) -> dict[str, Any]:
     """The decisions as plain data."""
     return {"decisions": [_plain(each) for each in decisions]}
 
 
-def _plain(decision: Decision) -> dict[str, Any]:
+def _plain(decision: LedgerDecision) -> dict[str, Any]:
     return {
         "id": decision.id,
         "at": decision.at,
@@ -49,7 +49,7 @@ def _plain(decision: Decision) -> dict[str, Any]:
     }
 
 
-def decision_document(decision: Decision) -> dict[str, Any]:
+def decision_document(decision: LedgerDecision) -> dict[str, Any]:
     """One decision with its plan and refusals; both are null where nothing was weighed, or nobody kept it."""
     weighed = decision.considered
     return {
@@ -89,7 +89,7 @@ def decision_document(decision: Decision) -> dict[str, Any]:
     }
 
 
-def _facts(facts: NodeFacts) -> dict[str, Any]:
+def _facts(facts: LedgerNode) -> dict[str, Any]:
     return {
         "nodeClaim": facts.nodeclaim,
         "node": facts.node,
@@ -101,7 +101,7 @@ def _facts(facts: NodeFacts) -> dict[str, Any]:
     }
 
 
-def draw_history(console: Console, decisions: Sequence[Decision], *, wide: bool, node: str = "") -> None:
+def draw_history(console: Console, decisions: Sequence[LedgerDecision], *, wide: bool, node: str = "") -> None:
     """As a table for people."""
     if not decisions:
         console.print(f"The ledger knows nothing about {node}." if node else "The ledger has no such decision.")
@@ -130,16 +130,16 @@ def draw_history(console: Console, decisions: Sequence[Decision], *, wide: bool,
         console.print(f"\n{counted(len(decisions), 'decision')}; {counted(commands, 'command')} saved {worth}.")
 
 
-def _ended(decision: Decision) -> bool:
+def _ended(decision: LedgerDecision) -> bool:
     return decision.outcome == "done"
 
 
-def _more(decision: Decision) -> Iterable[str]:
+def _more(decision: LedgerDecision) -> Iterable[str]:
     made = () if decision.act == "launch" else decision.made
     return _names(made, most=1000), _when(decision.ended_at), decision.id
 
 
-def _names(nodes: Sequence[NodeFacts], most: int) -> str:
+def _names(nodes: Sequence[LedgerNode], most: int) -> str:
     names = [each.node or f"nodeclaim/{each.nodeclaim}" for each in nodes]
     rest = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + rest

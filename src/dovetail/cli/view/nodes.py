@@ -9,7 +9,7 @@ from rich.text import Text
 
 from dovetail.cli.story.names import short_name
 from dovetail.cloud.kwok.labels import PRICE
-from dovetail.core.lifecycle.stage import stage_of
+from dovetail.core.lifecycle.node_stage import stage_of
 from dovetail.model.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
 from dovetail.model.resources import CPU, MEMORY
 from dovetail.model.snapshot import ClusterNode
@@ -29,7 +29,7 @@ _UNICODE_BAR, _ASCII_BAR = ("█", "░"), ("#", ".")
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class TableSize:
     """How much may be shown, and with which letters."""
 
     width: int
@@ -37,7 +37,7 @@ class Room:
     unicode: bool = True
 
 
-def node_table(nodes: tuple[ClusterNode, ...], now: datetime, room: Room) -> Table:
+def node_table(nodes: tuple[ClusterNode, ...], now: datetime, room: TableSize) -> Table:
     """As many nodes as there is room for, oldest first; those with news when not all fit."""
     wide = room.width >= _WIDE
     gap = (0, 2, 0, 0) if wide else (0, 1, 0, 0)
@@ -73,7 +73,7 @@ def _news_order(each: ClusterNode) -> tuple[bool, tuple[str, str]]:
     return (stage_of(each) == "Ready", _age_order(each))
 
 
-def _cells(each: ClusterNode, now: datetime, room: Room, *, wide: bool) -> list[Text | str]:
+def _cells(each: ClusterNode, now: datetime, room: TableSize, *, wide: bool) -> list[Text | str]:
     labels, state = each.labels, stage_of(each)
     price = labels.get(PRICE)
     zone = labels.get(ZONE, "")

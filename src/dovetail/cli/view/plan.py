@@ -11,10 +11,10 @@ from rich.text import Text
 
 from dovetail.cli.view.printing import counted, moment, plain_table, print_document, stamp, worth
 from dovetail.core.disruption.command import HOURS_PER_MONTH, Command
+from dovetail.core.disruption.delays import budgets_apply
+from dovetail.core.disruption.events import unreadable_consequence
 from dovetail.core.disruption.methods import METHODS
-from dovetail.core.disruption.notices import unreadable_consequence
 from dovetail.core.disruption.planner import Plan
-from dovetail.core.disruption.waits import budgets_apply
 from dovetail.model.refusal import Refusal
 from dovetail.model.snapshot import Snapshot
 

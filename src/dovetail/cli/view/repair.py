@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.text import Text
 
 from dovetail.cli.view.printing import moment, stamp
-from dovetail.core.disruption.explain_repair import RepairView
+from dovetail.core.explain.repair import RepairView
 from dovetail.model.duration import Duration
 
 
@@ -23,7 +23,7 @@ def repair_document(told: RepairView) -> dict[str, Any]:
                 "saidBy": each.said_by,
                 "dueAt": stamp(each.due_at),
             }
-            for each in told.ailments
+            for each in told.unhealthy_conditions
         ],
         "unhealthy": told.breaker.unhealthy,
         "nodes": told.breaker.total,
@@ -37,7 +37,7 @@ def repair_document(told: RepairView) -> dict[str, Any]:
 def draw_repair(console: Console, told: RepairView, now: datetime) -> None:
     """For people."""
     console.print(Text.assemble(("repair", "bold cyan"), (" (Unhealthy)", "dim")))
-    for number, each in enumerate(told.ailments, start=1):
+    for number, each in enumerate(told.unhealthy_conditions, start=1):
         condition = f"{each.condition.type} is {each.condition.status} since {moment(each.since, now)}"
         tolerated = f"tolerated for {Duration.of(each.toleration)} ({each.said_by})"
         console.print(f"  {number}. {condition}, {tolerated}, until {moment(each.due_at, now)}", style="yellow")

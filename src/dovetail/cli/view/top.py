@@ -17,7 +17,7 @@ from rich.text import Text
 from dovetail.cli.view.nodes import STATES, bar
 from dovetail.cli.view.printing import WIDEST, counted, moment, worth
 from dovetail.core.disruption.command import HOURS_PER_MONTH
-from dovetail.dashboard.tiles import sums_of
+from dovetail.dashboard.node_summary import sums_of
 
 Plain = dict[str, Any]
 ORDERS: dict[str, Callable[[Plain], Any]] = {
@@ -44,7 +44,7 @@ _NAME_SHARE = 0.3  # of the width, at most
 
 
 @dataclass(frozen=True)
-class Choice:
+class TopView:
     """What the reader wants to see."""
 
     order: str = "pool"
@@ -57,7 +57,7 @@ def percent(pair: Sequence[float]) -> int:
     return int(100 * pair[0] / pair[1] + 0.5) if pair[1] else 0
 
 
-def top_document(tiles: Iterable[Plain], summary: Plain, choice: Choice) -> Plain:
+def top_document(tiles: Iterable[Plain], summary: Plain, choice: TopView) -> Plain:
     """What is shown, as plain data: the summary of the whole cluster, and the chosen nodes in order, added up."""
     key = ORDERS[choice.order]
     chosen = [tile for tile in tiles if not choice.nodepool or tile["pool"] == choice.nodepool]
@@ -65,7 +65,7 @@ def top_document(tiles: Iterable[Plain], summary: Plain, choice: Choice) -> Plai
     return {"summary": summary, "shown": sums_of(nodes), "nodes": nodes}
 
 
-def draw_top(console: Console, document: Plain, choice: Choice) -> None:
+def draw_top(console: Console, document: Plain, choice: TopView) -> None:
     """All of it, once."""
     room = console.width
     for line in _head(document, choice, room):
@@ -74,7 +74,7 @@ def draw_top(console: Console, document: Plain, choice: Choice) -> None:
     console.print(_table(_rows(document, choice), document, room, unicode=_unicode(console)))
 
 
-def top_screen(document: Plain, choice: Choice, console: Console) -> tuple[RenderableType, Choice]:
+def top_screen(document: Plain, choice: TopView, console: Console) -> tuple[RenderableType, TopView]:
     """As much as fits on the screen, and where the reader is after all: never past the end."""
     width, height = console.size
     head = _head(document, choice, width)
@@ -87,7 +87,7 @@ def top_screen(document: Plain, choice: Choice, console: Console) -> tuple[Rende
     foot = Text(f" {where}  {_KEYS}", style="dim", no_wrap=True, overflow="ellipsis")
     table = _table(shown, document, width, unicode=_unicode(console))
     blank = [Text("")] * max(0, page - len(shown))
-    return Group(*head, table, *blank, foot), Choice(choice.order, choice.nodepool, first)
+    return Group(*head, table, *blank, foot), TopView(choice.order, choice.nodepool, first)
 
 
 def page_size(height: int, head: int) -> int:
@@ -101,7 +101,7 @@ def waiting_screen(missing: Sequence[str]) -> RenderableType:
     return Group(Text(" Dovetail ", style="bold reverse"), Text("Nothing to see yet:"), *lines)
 
 
-def _rows(document: Plain, choice: Choice) -> list[Plain]:
+def _rows(document: Plain, choice: TopView) -> list[Plain]:
     """By pool, each under its sums; in any other order one after the other."""
     nodes: list[Plain] = document["nodes"]
     if choice.order != "pool":
@@ -113,7 +113,7 @@ def _rows(document: Plain, choice: Choice) -> list[Plain]:
     return rows
 
 
-def _head(document: Plain, choice: Choice, width: int) -> list[Text]:
+def _head(document: Plain, choice: TopView, width: int) -> list[Text]:
     summary, shown = document["summary"], document["shown"]
     at = datetime.fromisoformat(summary["at"])
     kind = "a snapshot" if summary["still"] else "live"

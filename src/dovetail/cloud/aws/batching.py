@@ -14,7 +14,7 @@ V = TypeVar("V")
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class BatchWindow:
     """How long a batch gathers, in seconds, and how much it takes."""
 
     idle: float = 0.1
@@ -25,7 +25,9 @@ class Window:
 class Batched(Generic[K, V]):
     """Answers by key; None for what `fetch` does not answer for."""
 
-    def __init__(self, fetch: Callable[[Sequence[K]], Awaitable[Mapping[K, V]]], window: Window = Window()) -> None:  # noqa: B008 - frozen
+    def __init__(
+        self, fetch: Callable[[Sequence[K]], Awaitable[Mapping[K, V]]], window: BatchWindow = BatchWindow()
+    ) -> None:  # noqa: B008 - frozen
         self._fetch = fetch
         self._window = window
         self._waiting: dict[K, asyncio.Future[V | None]] = {}

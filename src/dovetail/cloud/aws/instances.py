@@ -12,9 +12,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from dovetail.cloud.aws.batching import Batched, chunks
+from dovetail.cloud.aws.clients import AwsClients, AwsError
 from dovetail.cloud.aws.labels import CLAIM_UID_TAG, CLUSTER_NAME_TAG, NODE_CLASS_TAG, NODEPOOL_TAG, PROVIDER_PREFIX
-from dovetail.cloud.aws.resolving.selecting import Filter, named
-from dovetail.cloud.aws.session import Aws, AwsError
+from dovetail.cloud.aws.resolve.selector_terms import Filter, named
 from dovetail.model.labels import ON_DEMAND, RESERVED, SPOT
 
 _MOST_VALUES = 200  # that a filter takes
@@ -62,7 +62,7 @@ def instance_id(provider_id: str) -> str:
 class Instances:
     """Asks EC2 about instances, and ends them."""
 
-    def __init__(self, aws: Aws, cluster_name: str) -> None:
+    def __init__(self, aws: AwsClients, cluster_name: str) -> None:
         self._aws = aws
         self._cluster_name = cluster_name
         self._known: dict[str, Ec2Instance] = {}

@@ -12,40 +12,40 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from dovetail.cloud.aws.batching import Batched, Window
-from dovetail.cloud.aws.catalog.catalog import Catalog
-from dovetail.cloud.aws.catalog.freshness import keep_fresh
-from dovetail.cloud.aws.catalog.memory import SeenMemory
-from dovetail.cloud.aws.catalog.offerings import Market
-from dovetail.cloud.aws.catalog.prices import Prices
-from dovetail.cloud.aws.catalog.room import Margins
-from dovetail.cloud.aws.catalog.unavailable import Sold, Unavailable
-from dovetail.cloud.aws.cluster import EksCluster
-from dovetail.cloud.aws.demotion import Demotion
-from dovetail.cloud.aws.drifting import CAPACITY_RESERVATION_DRIFT, DriftUnknown, resolved_drift, state_of, static_drift
+from dovetail.cloud.aws.batching import Batched, BatchWindow
+from dovetail.cloud.aws.catalog.capacity import Margins
+from dovetail.cloud.aws.catalog.catalog import InstanceTypeCatalog
+from dovetail.cloud.aws.catalog.observed_memory import ObservedMemory
+from dovetail.cloud.aws.catalog.offerings import OfferingScope
+from dovetail.cloud.aws.catalog.pricing import Prices
+from dovetail.cloud.aws.catalog.refresh import keep_fresh
+from dovetail.cloud.aws.catalog.unavailable_offerings import OfferingKey, UnavailableOfferings
+from dovetail.cloud.aws.clients import AwsClients
+from dovetail.cloud.aws.drift import CAPACITY_RESERVATION_DRIFT, DriftUnknown, resolved_drift, state_of, static_drift
+from dovetail.cloud.aws.eks_cluster import EksCluster
+from dovetail.cloud.aws.expired_reservations import ExpiredReservations
 from dovetail.cloud.aws.instances import Instances, instance_id
 from dovetail.cloud.aws.labels import INSTANCE_LABELS, NODE_CLASS_LABEL, OFFERING_LABELS
-from dovetail.cloud.aws.launching.choosing import Option
-from dovetail.cloud.aws.launching.launcher import Launcher, Yard
-from dovetail.cloud.aws.launching.rehearsal import Rehearsal, worth_trying
-from dovetail.cloud.aws.launching.results import launched, seen
-from dovetail.cloud.aws.launching.templates import LaunchTemplates
-from dovetail.cloud.aws.nodeclasses import NodeClassKeeper, Resolvers
-from dovetail.cloud.aws.resolving.groups import SecurityGroups
-from dovetail.cloud.aws.resolving.images import Images
-from dovetail.cloud.aws.resolving.profiles import InstanceProfiles
-from dovetail.cloud.aws.resolving.reservations import Reservations
-from dovetail.cloud.aws.resolving.subnets import Subnets
-from dovetail.cloud.aws.session import Aws
+from dovetail.cloud.aws.launch.dry_run import LaunchDryRun, worth_trying
+from dovetail.cloud.aws.launch.instance_mapping import launched, seen
+from dovetail.cloud.aws.launch.launch_options import Option
+from dovetail.cloud.aws.launch.launch_templates import LaunchTemplates
+from dovetail.cloud.aws.launch.launcher import LaunchDependencies, Launcher
+from dovetail.cloud.aws.nodeclass_status import Ec2NodeClassReconciler, Resolvers
+from dovetail.cloud.aws.resolve.amis import Amis
+from dovetail.cloud.aws.resolve.capacity_reservations import CapacityReservations
+from dovetail.cloud.aws.resolve.instance_profiles import InstanceProfiles
+from dovetail.cloud.aws.resolve.security_groups import SecurityGroups
+from dovetail.cloud.aws.resolve.subnets import Subnets
 from dovetail.cloud.aws.zonal_shift import ZonalShifts
 from dovetail.model.catalog import Instance, InstanceType
 from dovetail.model.conditions import AWAITING, READY, find
 from dovetail.model.ec2nodeclass import GROUP, NODE_CLASS_KIND, EC2NodeClass
 from dovetail.model.kinds import EC2_NODE_CLASS, NODE_POOL
+from dovetail.model.kube_object import Condition, Key
 from dovetail.model.nodeclaim import NodeClaim
 from dovetail.model.nodepool import NodeClassRef, NodePool
-from dovetail.model.repair import AWS, RepairStatement
-from dovetail.model.wire import Condition, Key
+from dovetail.model.repair import AWS, ProviderRepairPolicy
 from dovetail.ports.clock import Clock
 from dovetail.ports.cloud import NodeClassState
 from dovetail.ports.cluster import Cluster
@@ -66,37 +66,37 @@ TIDY_SECONDS = 60.0
 class AwsParts:
     """What the provider is made of, for those who launch, list and watch."""
 
-    aws: Aws
+    aws: AwsClients
     clock: Clock
     cluster: Cluster
     settings: Settings
     prices: Prices
-    unavailable: Unavailable
-    catalog: Catalog
+    unavailable: UnavailableOfferings
+    catalog: InstanceTypeCatalog
     resolvers: Resolvers
-    keeper: NodeClassKeeper
+    nodeclass_reconciler: Ec2NodeClassReconciler
     instances: Instances
     templates: LaunchTemplates
     launcher: Launcher
     shifts: ZonalShifts
 
 
-def assemble_aws(cluster: Cluster, clock: Clock, settings: Settings, aws: Aws | None = None) -> AwsParts:
+def assemble_aws(cluster: Cluster, clock: Clock, settings: Settings, aws: AwsClients | None = None) -> AwsParts:
     """The parts over one cluster and one AWS account. Nothing is asked yet."""
-    aws, unavailable = aws or Aws(), Unavailable(clock)
+    aws, unavailable = aws or AwsClients(), UnavailableOfferings(clock)
     prices = Prices(aws, clock, isolated=settings.isolated_vpc)
     margins = Margins(settings.vm_memory_overhead_percent, settings.reserved_enis)
     resolvers = Resolvers(
         subnets=Subnets(aws, clock),
         groups=SecurityGroups(aws, clock),
-        images=Images(aws, clock),
-        reservations=Reservations(aws, clock),
+        images=Amis(aws, clock),
+        reservations=CapacityReservations(aws, clock),
         profiles=InstanceProfiles(aws, clock, settings.cluster_name),
         cluster=EksCluster(aws, clock, settings.cluster_name, settings.cluster_endpoint),
     )
     instances = Instances(aws, settings.cluster_name)
     templates = LaunchTemplates(aws, clock, settings.cluster_name)
-    yard = Yard(
+    dependencies = LaunchDependencies(
         aws=aws,
         clock=clock,
         cluster=resolvers.cluster,
@@ -105,10 +105,10 @@ def assemble_aws(cluster: Cluster, clock: Clock, settings: Settings, aws: Aws | 
         templates=templates,
         unavailable=unavailable,
     )
-    keeper = NodeClassKeeper(cluster, clock, resolvers)
-    keeper.cleanups.append(templates.remove_all)
-    seen = SeenMemory(cluster)
-    keeper.cares += [Demotion(cluster, instances), seen]
+    nodeclass_reconciler = Ec2NodeClassReconciler(cluster, clock, resolvers)
+    nodeclass_reconciler.cleanups.append(templates.remove_all)
+    seen = ObservedMemory(cluster)
+    nodeclass_reconciler.cares += [ExpiredReservations(cluster, instances), seen]
     return AwsParts(
         aws=aws,
         clock=clock,
@@ -116,12 +116,12 @@ def assemble_aws(cluster: Cluster, clock: Clock, settings: Settings, aws: Aws | 
         settings=settings,
         prices=prices,
         unavailable=unavailable,
-        catalog=Catalog(aws, prices, unavailable, margins, seen),
+        catalog=InstanceTypeCatalog(aws, prices, unavailable, margins, seen),
         resolvers=resolvers,
-        keeper=keeper,
+        nodeclass_reconciler=nodeclass_reconciler,
         instances=instances,
         templates=templates,
-        launcher=Launcher(yard),
+        launcher=Launcher(dependencies),
         shifts=ZonalShifts(aws, clock, resolvers.cluster, enabled=settings.enable_zonal_shift),
     )
 
@@ -132,9 +132,9 @@ class AwsProvider:
     def __init__(self, parts: AwsParts) -> None:
         self.parts = parts
         self._adopting = False
-        self._classes: Batched[str, EC2NodeClass] = Batched(self._read_classes, Window(idle=0.0, longest=0.0))
+        self._classes: Batched[str, EC2NodeClass] = Batched(self._read_classes, BatchWindow(idle=0.0, longest=0.0))
         if not parts.settings.disable_dry_run:
-            parts.keeper.trial = Rehearsal(parts.aws, parts.clock, parts.launcher, self._worth_trying)
+            parts.nodeclass_reconciler.trial = LaunchDryRun(parts.aws, parts.clock, parts.launcher, self._worth_trying)
 
     @property
     def name(self) -> str:
@@ -243,13 +243,13 @@ class AwsProvider:
             raise InstanceNotFound(f"there is no instance {claim.provider_id}")
         return found
 
-    def repair_statements(self) -> tuple[RepairStatement, ...]:
+    def repair_statements(self) -> tuple[ProviderRepairPolicy, ...]:
         """The node conditions that make a node unhealthy: those of EKS' node monitoring agent, and the general ones."""
         return AWS
 
     def avoid(self, instance_type: str, zone: str, capacity_type: str) -> None:
         """Show an offering as unavailable for three minutes from now."""
-        self.parts.unavailable.mark(Sold(capacity_type, instance_type, zone))
+        self.parts.unavailable.mark(OfferingKey(capacity_type, instance_type, zone))
 
     async def recover(self) -> None:
         """Take over launch templates that were left; a launch itself is found again by tag and token."""
@@ -294,7 +294,7 @@ class AwsProvider:
                 found[name] = await self.parts.cluster.get(EC2_NODE_CLASS, Key("", name))
         return found
 
-    async def _market(self, node_class: EC2NodeClass) -> Market:
+    async def _market(self, node_class: EC2NodeClass) -> OfferingScope:
         status, unavailable = node_class.status, self.parts.unavailable
         away = await self.parts.shifts.away_from()
         usable = [
@@ -304,7 +304,7 @@ class AwsProvider:
         ]
         terms = node_class.spec.capacity_reservation_selector_terms
         reservations = await self.parts.resolvers.reservations.find(terms)
-        return Market(
+        return OfferingScope(
             zones=frozenset(subnet.zone for subnet in usable),
             zone_ids={subnet.zone: subnet.zone_id for subnet in status.subnets},
             reservations=tuple(each.resolved for each in reservations),

@@ -8,9 +8,9 @@ and they come back with their zone.
 import logging
 from datetime import timedelta
 
-from dovetail.cloud.aws.cluster import EksCluster
-from dovetail.cloud.aws.remembered import Remembered
-from dovetail.cloud.aws.session import Aws, AwsError
+from dovetail.cloud.aws.clients import AwsClients, AwsError
+from dovetail.cloud.aws.eks_cluster import EksCluster
+from dovetail.cloud.aws.ttl_cache import TtlCache
 from dovetail.ports.clock import Clock
 
 log = logging.getLogger(__name__)
@@ -21,11 +21,11 @@ NOWHERE: frozenset[str] = frozenset()
 class ZonalShifts:
     """Zones to stay away from, by id or by name, as AWS tells of them."""
 
-    def __init__(self, aws: Aws, clock: Clock, cluster: EksCluster, *, enabled: bool) -> None:
+    def __init__(self, aws: AwsClients, clock: Clock, cluster: EksCluster, *, enabled: bool) -> None:
         self._aws = aws
         self._cluster = cluster
         self._enabled = enabled
-        self._kept: Remembered[str, frozenset[str]] = Remembered(clock, LIFETIME)
+        self._kept: TtlCache[str, frozenset[str]] = TtlCache(clock, LIFETIME)
         self._away = NOWHERE
 
     async def away_from(self) -> frozenset[str]:

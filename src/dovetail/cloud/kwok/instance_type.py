@@ -24,7 +24,7 @@ _EC2_SIZE = re.compile(r"\w+\.(nano|micro|small|medium|large|\d*xlarge|metal)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Blueprint:
+class InstanceTypeSpec:
     """What the maker of an instance type says of it."""
 
     name: str
@@ -39,7 +39,7 @@ def offering(zone: str, capacity_type: str, price: float) -> Offering:
     return Offering(Requirements.from_labels({ZONE: zone, CAPACITY_TYPE: capacity_type}), price)
 
 
-def build(blueprint: Blueprint) -> InstanceType:
+def build(blueprint: InstanceTypeSpec) -> InstanceType:
     """The instance type a blueprint describes."""
     return InstanceType(
         name=blueprint.name,
@@ -50,7 +50,7 @@ def build(blueprint: Blueprint) -> InstanceType:
     )
 
 
-def _requirements(blueprint: Blueprint) -> Requirements:
+def _requirements(blueprint: InstanceTypeSpec) -> Requirements:
     cpu = blueprint.resources[CPU].canonical
     values_by_key: dict[str, Sequence[str]] = {
         INSTANCE_TYPE: (blueprint.name,),

@@ -14,9 +14,9 @@ from datetime import timedelta
 
 from dovetail.cloud.kwok.labels import PROVIDER_PREFIX
 from dovetail.model.kinds import NODE
+from dovetail.model.kube_object import Key
 from dovetail.model.labels import INTERRUPT
 from dovetail.model.node import Node
-from dovetail.model.wire import Key
 from dovetail.ports.clock import Clock
 from dovetail.ports.cluster import Cluster, ListOptions, Patch
 from dovetail.ports.errors import Gone, NotFound

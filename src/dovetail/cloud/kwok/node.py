@@ -6,15 +6,15 @@ Karpenter's kwok, capacity is that of the instance type and not what the claim h
 
 import hashlib
 
-from dovetail.cloud.kwok.choice import Choice
 from dovetail.cloud.kwok.labels import FAKE, FAKE_NODE, PARTITION, PRICE, PROVIDER_PREFIX
+from dovetail.cloud.kwok.offering_selection import SelectedOffering
 from dovetail.model.catalog import Instance
+from dovetail.model.kube_object import ObjectMeta
 from dovetail.model.labels import ARCH, HOSTNAME, INSTANCE, LOST, OS
 from dovetail.model.node import Node, NodeSpec, NodeStatus
 from dovetail.model.nodeclaim import NodeClaim
 from dovetail.model.requirement import Requirement
 from dovetail.model.taints import UNREGISTERED_TAINT
-from dovetail.model.wire import ObjectMeta
 
 _LONGEST_NAME = 253
 _LONGEST_LABEL = 63
@@ -33,7 +33,7 @@ def provider_id(name: str) -> str:
     return PROVIDER_PREFIX + name
 
 
-def build_node(claim: NodeClaim, choice: Choice) -> Node:
+def build_node(claim: NodeClaim, choice: SelectedOffering) -> Node:
     """The node of a claim, as it first appears: unregistered, and not yet looked after by any kubelet."""
     name = node_name(claim)
     return Node(
@@ -65,7 +65,7 @@ def instance_of(node: Node) -> Instance:
     )
 
 
-def _labels(claim: NodeClaim, choice: Choice) -> dict[str, str]:
+def _labels(claim: NodeClaim, choice: SelectedOffering) -> dict[str, str]:
     settled = claim.requirements.add(choice.instance_type.requirements, choice.offering.requirements)
     return {
         **claim.metadata.labels,

@@ -11,20 +11,20 @@ from datetime import datetime, timedelta
 from operator import is_
 
 from dovetail.cloud.kwok.availability import Availability, Shortage
-from dovetail.cloud.kwok.choice import Choice, find_cheapest
+from dovetail.cloud.kwok.delayed_registration import DelayedRegistrations
 from dovetail.cloud.kwok.labels import FAKE_NODE, GROUP, INSTANCE_LABELS, NODE_CLASS_KIND, PROVIDER_PREFIX
 from dovetail.cloud.kwok.node import build_node, instance_of, is_lost, node_name, provider_id
-from dovetail.cloud.kwok.registrations import Registrations
+from dovetail.cloud.kwok.offering_selection import SelectedOffering, find_cheapest
 from dovetail.model.catalog import Instance, InstanceType
 from dovetail.model.conditions import READY, find
 from dovetail.model.kinds import KWOK_NODE_CLASS, NODE, NODE_CLAIM
+from dovetail.model.kube_object import Condition, Key, UnreadableObject
+from dovetail.model.kwoknodeclass import KWOKNodeClass
 from dovetail.model.labels import CAPACITY_TYPE, INSTANCE_TYPE, WELL_KNOWN, ZONE
 from dovetail.model.node import Node
 from dovetail.model.nodeclaim import REGISTERED, NodeClaim
-from dovetail.model.nodeclass import KWOKNodeClass
 from dovetail.model.nodepool import NodeClassRef, NodePool
-from dovetail.model.repair import KWOK, RepairStatement
-from dovetail.model.wire import Condition, Key, Unreadable
+from dovetail.model.repair import KWOK, ProviderRepairPolicy
 from dovetail.ports.clock import Clock
 from dovetail.ports.cloud import NodeClassState
 from dovetail.ports.cluster import Cluster, Deletion
@@ -43,7 +43,7 @@ class KwokProvider:
     def __init__(self, cluster: Cluster, catalog: Sequence[InstanceType], clock: Clock) -> None:
         self._cluster = cluster
         self._clock = clock
-        self._registrations = Registrations(cluster)
+        self._registrations = DelayedRegistrations(cluster)
         self._classes: dict[str, tuple[datetime, KWOKNodeClass | None]] = {}
         self._nodes: tuple[Node, ...] = ()  # as last listed
         self._listed: _Listed = {}
@@ -102,7 +102,7 @@ class KwokProvider:
         choice, node_class = await self.choose(claim)
         return instance_of(await self._start(claim, build_node(claim, choice), node_class))
 
-    async def choose(self, claim: NodeClaim) -> tuple[Choice, KWOKNodeClass]:
+    async def choose(self, claim: NodeClaim) -> tuple[SelectedOffering, KWOKNodeClass]:
         """The cheapest available offering for a claim; `InsufficientCapacity` or `NodeClassNotReady` if none."""
         node_class = await self._recent_class(claim.spec.node_class_ref)
         if node_class is None or node_class.deleting:
@@ -150,7 +150,7 @@ class KwokProvider:
         """Never."""
         return ""
 
-    def repair_statements(self) -> tuple[RepairStatement, ...]:
+    def repair_statements(self) -> tuple[ProviderRepairPolicy, ...]:
         """The node conditions that make a node unhealthy."""
         return KWOK
 
@@ -232,12 +232,12 @@ def _readiness(node_class: KWOKNodeClass) -> Condition:
     return find(node_class.status.conditions, READY) or silent
 
 
-def _choice_on_record(labels: Mapping[str, str], catalog: Sequence[InstanceType]) -> Choice | None:
+def _choice_on_record(labels: Mapping[str, str], catalog: Sequence[InstanceType]) -> SelectedOffering | None:
     """What an earlier launch chose, as the labels of its claim tell."""
     wanted = labels.get(INSTANCE_TYPE), labels.get(ZONE), labels.get(CAPACITY_TYPE)
     return next(
         (
-            Choice(each, offering)
+            SelectedOffering(each, offering)
             for each in catalog
             for offering in each.offerings
             if (each.name, offering.zone, offering.capacity_type) == wanted
@@ -246,7 +246,7 @@ def _choice_on_record(labels: Mapping[str, str], catalog: Sequence[InstanceType]
     )
 
 
-def _unreadable_instances(unreadable: Sequence[Unreadable]) -> Sequence[Instance]:
+def _unreadable_instances(unreadable: Sequence[UnreadableObject]) -> Sequence[Instance]:
     """A Node that cannot be read is still an instance: taken for gone, its claim would be deleted."""
     return [
         Instance(

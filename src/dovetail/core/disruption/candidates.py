@@ -8,18 +8,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
-from dovetail.core.disruption.cost import BASE_COST, ages, lifetime_left
-from dovetail.core.disruption.facts import FactBook, Facts
-from dovetail.core.disruption.pdbs import find_block
+from dovetail.core.disruption.candidate_cache import CandidateCache, NodeFacts
+from dovetail.core.disruption.disruption_cost import BASE_COST, ages, lifetime_left
 from dovetail.core.failure import internal_error
+from dovetail.core.pdbs import find_block
+from dovetail.model.cached import lazy
 from dovetail.model.catalog import InstanceType
 from dovetail.model.command import REPLACES_ANNOTATION
+from dovetail.model.do_not_disrupt import longest_first, protection
 from dovetail.model.labels import CAPACITY_TYPE, DO_NOT_DISRUPT, INSTANCE_TYPE, NODEPOOL, ZONE
-from dovetail.model.lazy import lazy
 from dovetail.model.nodeclaim import NodeClaim
 from dovetail.model.nodepool import NodePool
 from dovetail.model.pod import Pod
-from dovetail.model.protection import longest_first, protection
 from dovetail.model.refusal import Refusal
 from dovetail.model.snapshot import ClusterNode, Snapshot
 
@@ -35,7 +35,7 @@ class Candidate:
     price: float  # 0 when nobody knows it
     cost: float
     weight: float
-    moving: tuple[Pod, ...]
+    pods_to_reschedule: tuple[Pod, ...]
     """The pods that need a new home when it goes."""
     ages: bool = True
     """Whether its weight changes with time."""
@@ -69,7 +69,7 @@ class Candidate:
 
 
 def find_candidates(
-    snapshot: Snapshot, nodes: Sequence[ClusterNode], *, eventual: bool, book: FactBook
+    snapshot: Snapshot, nodes: Sequence[ClusterNode], *, eventual: bool, book: CandidateCache
 ) -> tuple[list[Candidate], list[Refusal]]:
     """Each of some nodes that are managed as a candidate or a refusal.
 
@@ -169,13 +169,13 @@ def pod_blocks(node: ClusterNode, snapshot: Snapshot) -> list[Refusal]:
     return _blocks(_facts(node, snapshot), snapshot)
 
 
-def _facts(node: ClusterNode, snapshot: Snapshot) -> Facts:
-    book = FactBook()
+def _facts(node: ClusterNode, snapshot: Snapshot) -> NodeFacts:
+    book = CandidateCache()
     book.turn_to(snapshot)
     return book.of(node)
 
 
-def _blocks(facts: Facts, snapshot: Snapshot) -> list[Refusal]:
+def _blocks(facts: NodeFacts, snapshot: Snapshot) -> list[Refusal]:
     about = f"node/{facts.node.name}"
     blocks = []
     for pod, protected in longest_first(facts.annotated, snapshot.at):
@@ -199,12 +199,12 @@ def _blocks(facts: Facts, snapshot: Snapshot) -> list[Refusal]:
 
 def build_candidate(node: ClusterNode, snapshot: Snapshot) -> Candidate:
     """A node with what its disruption would cost and save."""
-    book = FactBook()
+    book = CandidateCache()
     book.turn_to(snapshot)
     return _candidate(book.of(node), snapshot, book)
 
 
-def _candidate(facts: Facts, snapshot: Snapshot, book: FactBook) -> Candidate:
+def _candidate(facts: NodeFacts, snapshot: Snapshot, book: CandidateCache) -> Candidate:
     """The candidate of the last pass, if it would be the same again."""
     node = facts.node
     known = book.candidates.get(node.name)
@@ -222,13 +222,13 @@ def _candidate(facts: Facts, snapshot: Snapshot, book: FactBook) -> Candidate:
         price=node_price(node, instance_type),
         cost=facts.cost,
         weight=facts.burden * lifetime_left(node.claim, snapshot.at, soft),
-        moving=facts.moving,
+        pods_to_reschedule=facts.pods_to_reschedule,
         ages=ages(node.claim, soft),
     )
     return known
 
 
-def _aged(candidate: Candidate, facts: Facts, snapshot: Snapshot) -> Candidate:
+def _aged(candidate: Candidate, facts: NodeFacts, snapshot: Snapshot) -> Candidate:
     soft = candidate.pool.spec.disruption.expire_after
     weight = facts.burden * lifetime_left(candidate.claim, snapshot.at, soft)
     return candidate if candidate.weight == weight else replace(candidate, weight=weight)

@@ -42,7 +42,7 @@ class Command:
     @property
     def pods(self) -> int:
         """How many pods have to move."""
-        return sum(len(each.moving) for each in self.candidates)
+        return sum(len(each.pods_to_reschedule) for each in self.candidates)
 
     def __str__(self) -> str:
         names = ", ".join(each.name for each in self.candidates)

@@ -7,9 +7,10 @@ type (no longer sold), or because the provider said so. Behavioural fields never
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 
-from dovetail.core.lifecycle.hashing import HASH_VERSION, template_hash
+from dovetail.core.lifecycle.nodepool_hash import HASH_VERSION, template_hash
 from dovetail.model.catalog import InstanceType
 from dovetail.model.conditions import find
+from dovetail.model.identity_cache import IdentityCache
 from dovetail.model.instants import add
 from dovetail.model.labels import (
     CAPACITY_TYPE,
@@ -23,7 +24,6 @@ from dovetail.model.labels import (
 from dovetail.model.nodeclaim import DRIFTED, LAUNCHED, NodeClaim
 from dovetail.model.nodepool import NodePool, read_requirements
 from dovetail.model.pod import NodeSelectorRequirement
-from dovetail.model.recent import Recent
 from dovetail.model.requirement import NORMALISED_LABELS
 from dovetail.model.requirements import Requirements
 from dovetail.model.snapshot import Snapshot
@@ -92,7 +92,7 @@ class _Wanted:
         return known
 
 
-_WANTED = Recent(_Wanted)
+_WANTED = IdentityCache(_Wanted)
 
 
 def _type_is_gone(claim: NodeClaim, types: Mapping[str, InstanceType] | None, now: datetime) -> bool:

@@ -14,12 +14,12 @@ from collections.abc import Mapping
 import msgspec
 
 from dovetail.core.disruption.drift import drift_reason
+from dovetail.model.kube_object import ApiStruct
 from dovetail.model.labels import NODE_CLASS_STATE
 from dovetail.model.nodeclaim import NodeClaim
 from dovetail.model.nodepool import NodePool
 from dovetail.model.refusal import Refusal
 from dovetail.model.snapshot import ClusterNode, Snapshot
-from dovetail.model.wire import Wire
 
 ANNOTATION = "dovetail.sh/drift-replacement"
 CODE = "DriftNotFixed"
@@ -28,7 +28,7 @@ Loops = Mapping[tuple[str, str], ClusterNode]
 """By NodePool and reason of drift: a node that was launched to end that drift and has it as well."""
 
 
-class DriftReplacement(Wire, frozen=True, kw_only=True):
+class DriftReplacement(ApiStruct, frozen=True, kw_only=True):
     """Why a claim was launched, and the desired state it was launched under."""
 
     reason: str

@@ -11,14 +11,14 @@ from functools import partial
 
 import msgspec
 
-from dovetail.core.disruption.allowance import Allowance
+from dovetail.core.disruption.budgets import BudgetAllowance
+from dovetail.core.disruption.candidate_cache import CandidateCache
 from dovetail.core.disruption.candidates import Candidate
 from dovetail.core.disruption.command import Command
-from dovetail.core.disruption.context import Context, Gates
-from dovetail.core.disruption.facts import FactBook
 from dovetail.core.disruption.methods import METHODS
 from dovetail.core.disruption.methods.base import Method, Proposal, expecting
-from dovetail.core.disruption.simulations import Simulations
+from dovetail.core.disruption.pass_context import Gates, PassContext
+from dovetail.core.disruption.simulation_cache import SimulationCache
 from dovetail.core.failure import attempt
 from dovetail.model.reason import Reason
 from dovetail.model.refusal import Refusal
@@ -32,7 +32,7 @@ class Plan:
     at: datetime
     commands: tuple[Command, ...]
     refusals_by_method: Mapping[str, tuple[Refusal, ...]]
-    allowances: Mapping[tuple[str, Reason], Allowance]
+    allowances: Mapping[tuple[str, Reason], BudgetAllowance]
     commands_by_method: Mapping[str, tuple[Command, ...]] = field(default_factory=dict)
     """What each method that was asked would do, were it its turn."""
     eligible_by_method: Mapping[str, int] = field(default_factory=dict)
@@ -46,7 +46,7 @@ class Plan:
 
 def plan_disruption(snapshot: Snapshot, gates: Gates | None = None, *, thorough: bool = False) -> Plan:
     """Decide."""
-    return plan_pass(Context(snapshot, gates or Gates()), thorough=thorough)
+    return plan_pass(PassContext(snapshot, gates or Gates()), thorough=thorough)
 
 
 class Planner:
@@ -54,16 +54,16 @@ class Planner:
 
     def __init__(self, gates: Gates | None = None) -> None:
         self._gates = gates or Gates()
-        self._simulations = Simulations()
-        self._book = FactBook()
+        self._simulations = SimulationCache()
+        self._book = CandidateCache()
 
     def plan(self, snapshot: Snapshot, *, thorough: bool = False) -> Plan:
         """Decide on this snapshot."""
-        context = Context(snapshot, self._gates, simulations=self._simulations, book=self._book)
+        context = PassContext(snapshot, self._gates, simulations=self._simulations, book=self._book)
         return plan_pass(context, thorough=thorough)
 
 
-def plan_pass(context: Context, *, thorough: bool = False, methods: Sequence[Method] = METHODS) -> Plan:
+def plan_pass(context: PassContext, *, thorough: bool = False, methods: Sequence[Method] = METHODS) -> Plan:
     """Decide in a context that may know more than the snapshot tells; `methods` are those still to be asked."""
     snapshot = context.snapshot
     commands: tuple[Command, ...] = ()
@@ -87,7 +87,7 @@ def plan_pass(context: Context, *, thorough: bool = False, methods: Sequence[Met
     return Plan(snapshot.at, commands, refusals, allowances, proposed, eligible)
 
 
-def consider(method: Method, context: Context) -> Proposal:
+def consider(method: Method, context: PassContext) -> Proposal:
     """Ask one method about every managed node: each ends in a command or with a refusal."""
     candidates, refusals = context.candidates(eventual=method.eventual)
     interesting = []
@@ -109,7 +109,7 @@ def consider(method: Method, context: Context) -> Proposal:
     return Proposal(proposal.commands, (*said, *proposal.refusals), len(interesting))
 
 
-def _propose(method: Method, candidates: Sequence[Candidate], context: Context) -> Proposal:
+def _propose(method: Method, candidates: Sequence[Candidate], context: PassContext) -> Proposal:
     """What a method proposes. If it breaks, pools are asked one by one: one at which it breaks is left alone."""
     proposal = attempt("", partial(method.propose, candidates, context))
     if isinstance(proposal, Proposal):

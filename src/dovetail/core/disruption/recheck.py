@@ -12,15 +12,15 @@ from dataclasses import replace
 from datetime import datetime
 from functools import partial
 
-from dovetail.core.disruption.allowance import NodeCounts, allowance
+from dovetail.core.disruption.budgets import NodeCounts, allowance
 from dovetail.core.disruption.candidates import build_candidate, pod_blocks, stands
-from dovetail.core.disruption.context import Context
+from dovetail.core.disruption.command_progress import overdue
 from dovetail.core.disruption.methods import METHODS
 from dovetail.core.disruption.methods.base import Method
-from dovetail.core.disruption.pdbs import tolerates_disruption
-from dovetail.core.disruption.progress import overdue
+from dovetail.core.disruption.pass_context import PassContext
 from dovetail.core.failure import attempt
-from dovetail.model.command import CommandState, Record
+from dovetail.core.pdbs import tolerates_disruption
+from dovetail.model.command import CommandRecord, CommandState
 from dovetail.model.labels import DO_NOT_DISRUPT
 from dovetail.model.nodepool import NodePool
 from dovetail.model.reason import Reason
@@ -32,7 +32,7 @@ _PASSING = frozenset({"PodDisruptionBudget", "Budget"})
 
 
 def find_obstacles(
-    state: CommandState, context: Context, planned_pods: Collection[str] | None = None
+    state: CommandState, context: PassContext, planned_pods: Collection[str] | None = None
 ) -> dict[str, Refusal]:
     """What keeps candidates of a command, by the name of their NodeClaim; empty when all of them may go.
 
@@ -66,7 +66,7 @@ def _has_pods(node: ClusterNode) -> bool:
     return any(pod.reschedulable for pod in node.pods)
 
 
-def _node_obstacle(node: ClusterNode, context: Context, record: Record) -> Refusal | None:
+def _node_obstacle(node: ClusterNode, context: PassContext, record: CommandRecord) -> Refusal | None:
     about = f"node/{node.name}"
     if node.node is not None and node.node.metadata.annotations.get(DO_NOT_DISRUPT) == "true":
         why = f'disruption is blocked through the "{DO_NOT_DISRUPT}" annotation'
@@ -86,7 +86,7 @@ def _node_obstacle(node: ClusterNode, context: Context, record: Record) -> Refus
     return _no_longer_wanted(node, context, method, record)
 
 
-def _no_longer_wanted(node: ClusterNode, context: Context, method: Method, record: Record) -> Refusal | None:
+def _no_longer_wanted(node: ClusterNode, context: PassContext, method: Method, record: CommandRecord) -> Refusal | None:
     """What the method itself has against the node by now.
 
     Consolidation that waits for a replacement does not start its quiet period over because a pod finished meanwhile,
@@ -112,7 +112,7 @@ class _BudgetCheck:
     Uncommitted commands that started later do not count: where a budget was lowered, the earlier command goes first.
     """
 
-    def __init__(self, record: Record, claims: Collection[str], snapshot: Snapshot) -> None:
+    def __init__(self, record: CommandRecord, claims: Collection[str], snapshot: Snapshot) -> None:
         self._record = record
         self._claims = claims
         self._snapshot = snapshot

@@ -7,15 +7,15 @@ pod came to one of a hundred nodes is no reason to keep the others. What has rep
 
 from collections.abc import Collection
 
-from dovetail.core.disruption.ahead import crowded, look_ahead
-from dovetail.core.disruption.balance import approves
+from dovetail.core.disruption.balanced_policy import approves
 from dovetail.core.disruption.candidates import Candidate
 from dovetail.core.disruption.command import Command
-from dovetail.core.disruption.context import Context
+from dovetail.core.disruption.drain_deadlock import stall_refusal
+from dovetail.core.disruption.in_flight import crowded, look_ahead
 from dovetail.core.disruption.methods import METHODS
 from dovetail.core.disruption.methods.base import Method, expecting
-from dovetail.core.disruption.replacement import replacement_refusal
-from dovetail.core.disruption.stalling import stall_refusal
+from dovetail.core.disruption.pass_context import PassContext
+from dovetail.core.disruption.replacement_launch import replacement_refusal
 from dovetail.core.scheduling.removal import Bounds
 from dovetail.model.reason import Reason
 from dovetail.model.refusal import Refusal
@@ -26,7 +26,7 @@ SMALLEST_SET = 2
 """Nodes that a set is left with if it goes on without some; fewer are for another method to look at."""
 
 
-def revalidate(command: Command, context: Context, before: Collection[Command] = ()) -> Command | Refusal:
+def revalidate(command: Command, context: PassContext, before: Collection[Command] = ()) -> Command | Refusal:
     """The command as it stands now beside those `before` it, which were just started, or why it no longer does."""
     look = look_ahead(context, before)
     checked = _looked_at(command, look)
@@ -37,17 +37,17 @@ def revalidate(command: Command, context: Context, before: Collection[Command] =
     return checked
 
 
-def _sees_to_its_own(command: Command, context: Context) -> bool:
+def _sees_to_its_own(command: Command, context: PassContext) -> bool:
     """Whether its pods are the only ones that need a place, and have been given one without a word from any rule."""
     if context.waiting or command.replacements:
         return False
     if command.reason == Reason.EMPTY:
         return True
-    sweep = context.sweep(consolidating=True)
-    return all(sweep.unruled(sweep.row(each.name)) for each in command.candidates)
+    removal_simulation = context.removal_simulation(consolidating=True)
+    return all(removal_simulation.unruled(removal_simulation.row(each.name)) for each in command.candidates)
 
 
-def _looked_at(command: Command, context: Context) -> Command | Refusal:
+def _looked_at(command: Command, context: PassContext) -> Command | Refusal:
     method = next(each for each in METHODS if each.name == command.method)
     survivors = _survivors(command, method, context)
     if command.reason == Reason.EMPTY:
@@ -67,23 +67,23 @@ def _looked_at(command: Command, context: Context) -> Command | Refusal:
     return _gone(command, "budget: it no longer allows all candidates")
 
 
-def _survivors(command: Command, method: Method, context: Context) -> list[Candidate]:
+def _survivors(command: Command, method: Method, context: PassContext) -> list[Candidate]:
     names = {each.name for each in command.candidates}
     fresh = context.candidates_among(names, eventual=method.eventual)
     wanted = (each for each in fresh if method.refusal(each, context) is None)
     return [each for each in wanted if expecting(method, each, context) is None]
 
 
-def _within_budget(survivors: list[Candidate], method: Method, context: Context) -> list[Candidate]:
-    purse = context.purse(method.reason)
-    return [each for each in survivors if purse.take(each) is None]
+def _within_budget(survivors: list[Candidate], method: Method, context: PassContext) -> list[Candidate]:
+    budget_tracker = context.budget_tracker(method.reason)
+    return [each for each in survivors if budget_tracker.take(each) is None]
 
 
-def _simulated_again(command: Command, survivors: list[Candidate], context: Context) -> Command | Refusal:
-    sweep = context.sweep(consolidating=True)
+def _simulated_again(command: Command, survivors: list[Candidate], context: PassContext) -> Command | Refusal:
+    removal_simulation = context.removal_simulation(consolidating=True)
     price = sum(each.price for each in survivors)
     bounds = Bounds(below=price, most_drafts=1 if price > 0 else 0)
-    outcome = sweep.remove_together([sweep.row(each.name) for each in survivors], bounds)
+    outcome = removal_simulation.remove_together([removal_simulation.row(each.name) for each in survivors], bounds)
     if outcome.blocker is not None or len(outcome.drafts) != len(command.replacements):
         return _gone(command, "scheduling: the simulation produced new results")
     for planned, fresh in zip(command.replacements, outcome.drafts, strict=True):

@@ -14,14 +14,14 @@ from enum import IntEnum
 from typing import Any
 
 from dovetail.core.lifecycle.manual_deletion import evicts_protected
-from dovetail.core.lifecycle.patches import missing, wire
+from dovetail.core.merge_patches import missing, wire
 from dovetail.model import instants
+from dovetail.model.do_not_disrupt import longest_first, protection
 from dovetail.model.labels import DO_NOT_DISRUPT, EXCLUDE_FROM_LOAD_BALANCERS
 from dovetail.model.node import Node
 from dovetail.model.pod import Pod
-from dovetail.model.protection import longest_first, protection
+from dovetail.model.pod_requests import spec_requests
 from dovetail.model.quantity import ZERO
-from dovetail.model.requests import spec_requests
 from dovetail.model.resources import CPU, MEMORY
 from dovetail.model.snapshot import ClusterNode
 from dovetail.model.taints import DISRUPTED_TAINT, DISRUPTION_TAINT, tolerates
@@ -49,7 +49,7 @@ class Tier(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Drain:
+class DrainPlan:
     """Pods to ask through the eviction API now, pods to delete now, and all that are still waited for."""
 
     evict: tuple[Pod, ...]
@@ -67,7 +67,7 @@ class Drain:
         return not self.waiting
 
 
-def plan_drain(node: ClusterNode, now: datetime, deadline: datetime | None = None) -> Drain:
+def plan_drain(node: ClusterNode, now: datetime, deadline: datetime | None = None) -> DrainPlan:
     """What is left to do before the node may go."""
     waiting = tuple(pod for pod in node.pods if not pod.terminal and not left_alone(pod, now))
     force = tuple(pod for pod in waiting if must_be_forced(pod, now, deadline))
@@ -80,7 +80,7 @@ def plan_drain(node: ClusterNode, now: datetime, deadline: datetime | None = Non
         if tier_of(pod) == tier and not pod.deleting and (unprotected or not protection(pod, now).active)
     ]
     changes_at = _changes_at(waiting, now, deadline)
-    return Drain(tuple(sorted(evict, key=_largest_first)), force, waiting, tier, changes_at, unprotected)
+    return DrainPlan(tuple(sorted(evict, key=_largest_first)), force, waiting, tier, changes_at, unprotected)
 
 
 def _largest_first(pod: Pod) -> tuple[int, int]:
@@ -148,7 +148,7 @@ def _changes_at(waiting: Iterable[Pod], now: datetime, deadline: datetime | None
     return min((turn for turn in turns if turn > now), default=None)
 
 
-def waiting_words(drain: Drain, now: datetime) -> str:
+def waiting_words(drain: DrainPlan, now: datetime) -> str:
     """How many pods are waited for, and the one whose own protection lasts longest: for a time, or for ever."""
     number = len(drain.waiting)
     words = f"Failed to drain node, {number} {'pods are' if number > 1 else 'pod is'} waiting to be evicted"

@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from dovetail.core.lifecycle.deadline import read_deadline
 from dovetail.core.lifecycle.expiration import expires_at
+from dovetail.core.lifecycle.termination_deadline import read_deadline
 from dovetail.model.command import read_record
 from dovetail.model.labels import EVICT_PROTECTED
 from dovetail.model.nodeclaim import NodeClaim

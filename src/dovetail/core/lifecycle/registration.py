@@ -7,21 +7,21 @@ labels, annotations and taints, and loses the taint that kept pods away until no
 from dataclasses import dataclass, field
 from typing import Any
 
-from dovetail.core.lifecycle.patches import missing, wire
-from dovetail.model.conditions import Verdict
+from dovetail.core.merge_patches import missing, wire
+from dovetail.model.conditions import ConditionVerdict
+from dovetail.model.kube_object import OwnerReference
 from dovetail.model.labels import DO_NOT_SYNC_TAINTS, REGISTERED, TERMINATION_FINALIZER
 from dovetail.model.node import Node
 from dovetail.model.nodeclaim import REGISTERED as REGISTERED_CONDITION
 from dovetail.model.nodeclaim import NodeClaim
 from dovetail.model.taints import UNREGISTERED_TAINT, Taint
-from dovetail.model.wire import OwnerReference
 
 
 @dataclass(frozen=True)
 class Registration:
     """How far registration has come, and what to write on the node to complete it."""
 
-    verdict: Verdict
+    verdict: ConditionVerdict
     node: Node | None = None
     node_patch: dict[str, Any] = field(default_factory=dict)
     taint_was_missing: bool = False
@@ -31,15 +31,15 @@ def plan_registration(claim: NodeClaim, nodes: tuple[Node, ...]) -> Registration
     """What to do about the nodes that carry this claim's provider id."""
     if not nodes:
         return Registration(
-            Verdict(REGISTERED_CONDITION, "Unknown", "NodeNotFound", "Node not registered with cluster")
+            ConditionVerdict(REGISTERED_CONDITION, "Unknown", "NodeNotFound", "Node not registered with cluster")
         )
     if len(nodes) > 1:
         why = "Invariant violated, matched multiple nodes"
-        return Registration(Verdict(REGISTERED_CONDITION, "False", "MultipleNodesFound", why))
+        return Registration(ConditionVerdict(REGISTERED_CONDITION, "False", "MultipleNodesFound", why))
     node = nodes[0]
     marked = any(taint.matches(UNREGISTERED_TAINT) for taint in node.spec.taints)
     return Registration(
-        verdict=Verdict(REGISTERED_CONDITION),
+        verdict=ConditionVerdict(REGISTERED_CONDITION),
         node=node,
         node_patch=_node_patch(claim, node),
         taint_was_missing=not marked and REGISTERED not in node.metadata.labels,

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from dovetail.model.instants import add
+from dovetail.model.kube_object import Condition
 from dovetail.model.node import Node
 from dovetail.model.nodepool import NodePool, Repair
-from dovetail.model.repair import RepairStatement
-from dovetail.model.wire import Condition
+from dovetail.model.repair import ProviderRepairPolicy
 
 BREAKER_PERCENT = 20
 
@@ -23,7 +23,7 @@ BREAKER_PERCENT = 20
 class RepairTerms:
     """What the provider calls unhealthy, and what goes for pools that say nothing of repair."""
 
-    statements: tuple[RepairStatement, ...]
+    statements: tuple[ProviderRepairPolicy, ...]
     gate: bool = True
     without_block: bool = False  # a pool without a repair block is repaired too, on the provider's terms
 
@@ -36,7 +36,7 @@ class RepairTerms:
 
 
 @dataclass(frozen=True, slots=True)
-class Ailment:
+class UnhealthyCondition:
     """One condition that makes a node unhealthy, and how long it is put up with."""
 
     condition: Condition
@@ -68,24 +68,26 @@ class Breaker:
         return self.unhealthy > self.allowed
 
 
-def symptoms(node: Node, statements: Iterable[RepairStatement]) -> list[tuple[Condition, RepairStatement]]:
+def symptoms(node: Node, statements: Iterable[ProviderRepairPolicy]) -> list[tuple[Condition, ProviderRepairPolicy]]:
     """The conditions of a node that a provider calls unhealthy."""
     said = {(each.condition_type, each.status): each for each in statements}
     found = ((condition, said.get((condition.type, condition.status))) for condition in node.status.conditions)
     return [(condition, statement) for condition, statement in found if statement is not None]
 
 
-def find_ailments(node: Node, repair: Repair, statements: Iterable[RepairStatement]) -> tuple[Ailment, ...]:
+def find_unhealthy_conditions(
+    node: Node, repair: Repair, statements: Iterable[ProviderRepairPolicy]
+) -> tuple[UnhealthyCondition, ...]:
     """What ails a node, what is due first first. A condition that does not say since when is never due."""
-    ailments = [
-        Ailment(condition, condition.last_transition_time, *_toleration(repair, statement))
+    unhealthy_conditions = [
+        UnhealthyCondition(condition, condition.last_transition_time, *_toleration(repair, statement))
         for condition, statement in symptoms(node, statements)
         if condition.last_transition_time is not None
     ]
-    return tuple(sorted(ailments, key=lambda each: (each.due_at, each.condition.type)))
+    return tuple(sorted(unhealthy_conditions, key=lambda each: (each.due_at, each.condition.type)))
 
 
-def _toleration(repair: Repair, statement: RepairStatement) -> tuple[timedelta, str]:
+def _toleration(repair: Repair, statement: ProviderRepairPolicy) -> tuple[timedelta, str]:
     for policy in repair.policies:
         if policy.condition_type == statement.condition_type:
             return policy.toleration.span, "repair.policies"
@@ -94,7 +96,7 @@ def _toleration(repair: Repair, statement: RepairStatement) -> tuple[timedelta, 
     return statement.toleration, "the provider"
 
 
-def read_breaker(nodes: Sequence[Node], statements: Iterable[RepairStatement]) -> Breaker:
+def read_breaker(nodes: Sequence[Node], statements: Iterable[ProviderRepairPolicy]) -> Breaker:
     """The breaker of a pool with these nodes. A node counts as soon as it is unhealthy, tolerated or not."""
     said = tuple(statements)
     return Breaker(sum(bool(symptoms(node, said)) for node in nodes), len(nodes))

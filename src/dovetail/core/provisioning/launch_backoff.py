@@ -22,13 +22,13 @@ from enum import StrEnum
 import msgspec
 
 from dovetail.core.scheduling.draft import Draft
-from dovetail.core.scheduling.ports import host_ports
+from dovetail.core.scheduling.host_ports import host_ports
+from dovetail.model.kube_object import ApiStruct
 from dovetail.model.nodeclaim import NodeClaim
 from dovetail.model.nodepool import NodePool
 from dovetail.model.pod import Pod
-from dovetail.model.requests import spec_requests
+from dovetail.model.pod_requests import spec_requests
 from dovetail.model.snapshot import Snapshot
-from dovetail.model.wire import Wire
 
 BACKOFF_ANNOTATION = "dovetail.sh/launch-backoff"
 LAUNCHED_FOR = "dovetail.sh/launched-for"
@@ -41,7 +41,7 @@ LONGEST_WHY = 200
 """Kinds of pods in one annotation, and letters of each reason. All annotations of an object may have 256 KiB."""
 
 
-class Cause(StrEnum):
+class LaunchFailureCause(StrEnum):
     """How a launch failed."""
 
     LAUNCH_FAILED = "launch_failed"  # no instance, or none that registered
@@ -50,7 +50,7 @@ class Cause(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
+class BackoffSteps:
     """How long to wait after a number of failures: `free` of them cost nothing, then `first`, doubled each time."""
 
     free: int
@@ -65,14 +65,14 @@ class Wait:
 
 WAITS = {
     # What ran out is not asked for again at once, so the first retry asks for something else.
-    Cause.LAUNCH_FAILED: Wait(1, timedelta(seconds=10), timedelta(minutes=10)),
-    Cause.NOT_FITTING: Wait(0, timedelta(minutes=1), timedelta(hours=1)),
+    LaunchFailureCause.LAUNCH_FAILED: BackoffSteps(1, timedelta(seconds=10), timedelta(minutes=10)),
+    LaunchFailureCause.NOT_FITTING: BackoffSteps(0, timedelta(minutes=1), timedelta(hours=1)),
     # As a rule another node is all that is needed, since pods that arrived meanwhile were faster.
-    Cause.CROWDED_OUT: Wait(2, timedelta(minutes=1), timedelta(hours=1)),
+    LaunchFailureCause.CROWDED_OUT: BackoffSteps(2, timedelta(minutes=1), timedelta(hours=1)),
 }
 
 
-class Backoff(Wire, frozen=True, kw_only=True):
+class LaunchBackoff(ApiStruct, frozen=True, kw_only=True):
     """The failures in a row of one NodePool for one kind of pods."""
 
     failures: int
@@ -94,11 +94,11 @@ class FailedLaunch:
 
     claim: NodeClaim
     kind: str
-    cause: Cause
+    cause: LaunchFailureCause
     why: str
 
 
-Backoffs = Mapping[tuple[str, str], Backoff]
+Backoffs = Mapping[tuple[str, str], LaunchBackoff]
 """By the name of the NodePool and the kind of pods."""
 
 
@@ -158,7 +158,7 @@ def on_record(snapshot: Snapshot) -> Backoffs:
     }
 
 
-def record_of(pool: NodePool, snapshot: Snapshot) -> Mapping[str, Backoff]:
+def record_of(pool: NodePool, snapshot: Snapshot) -> Mapping[str, LaunchBackoff]:
     """The failures of one pool that count, by kind of pods."""
     recent = {kind: each for kind, each in read_backoffs(pool).items() if not each.forgotten(snapshot.at)}
     if not recent:
@@ -186,17 +186,19 @@ def last_helped(snapshot: Snapshot, pool: str, since: datetime) -> Mapping[str, 
     return found
 
 
-def read_backoffs(pool: NodePool) -> Mapping[str, Backoff]:
+def read_backoffs(pool: NodePool) -> Mapping[str, LaunchBackoff]:
     """The failures of the pool as it is now that are written down, by kind of pods."""
     written, state = pool.metadata.annotations.get(BACKOFF_ANNOTATION, ""), state_of(pool)
     try:
-        found = msgspec.json.decode(written, type=dict[str, Backoff]) if written else {}
+        found = msgspec.json.decode(written, type=dict[str, LaunchBackoff]) if written else {}
     except msgspec.DecodeError:
         return {}  # written by somebody else
     return {kind: backoff for kind, backoff in found.items() if backoff.state == state}
 
 
-def after_failure(pool: NodePool, failure: FailedLaunch, record: Mapping[str, Backoff], now: datetime) -> Backoff:
+def after_failure(
+    pool: NodePool, failure: FailedLaunch, record: Mapping[str, LaunchBackoff], now: datetime
+) -> LaunchBackoff:
     """The entry once a failure is counted; the one that is there if it was counted before. `record` is the pool's.
 
     A record that is full does not get longer. Who is not on it waits until all on it may be tried again: counted anew
@@ -207,7 +209,7 @@ def after_failure(pool: NodePool, failure: FailedLaunch, record: Mapping[str, Ba
         return before
     number = before.failures + 1 if before is not None else 1
     full = before is None and len(record) >= MOST_KEPT
-    return Backoff(
+    return LaunchBackoff(
         failures=number,
         launched_at=failure.claim.metadata.creation_timestamp or now,
         until=max(each.until for each in record.values()) if full else now + WAITS[failure.cause].after(number),
@@ -216,7 +218,7 @@ def after_failure(pool: NodePool, failure: FailedLaunch, record: Mapping[str, Ba
     )
 
 
-def annotation(backoffs: Mapping[str, Backoff], now: datetime) -> str:
+def annotation(backoffs: Mapping[str, LaunchBackoff], now: datetime) -> str:
     """The record as it is written: without what is forgotten, newest first."""
     recent = {kind: each for kind, each in backoffs.items() if not each.forgotten(now)}
     newest = sorted(recent.items(), key=lambda entry: (entry[1].launched_at, entry[0]), reverse=True)
@@ -228,7 +230,7 @@ def state_of(pool: NodePool) -> str:
     return f"{pool.metadata.generation}.{pool.status.node_class_observed_generation}"
 
 
-def refusal_message(pool: str, backoff: Backoff) -> str:
+def refusal_message(pool: str, backoff: LaunchBackoff) -> str:
     """Why nothing is launched for a pod now."""
     until = f"{backoff.until:%Y-%m-%dT%H:%M:%SZ}"
     times = f"{backoff.failures} launch{'es' * (backoff.failures > 1)} did not help"

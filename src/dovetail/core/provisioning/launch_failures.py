@@ -11,8 +11,8 @@ from datetime import datetime
 import msgspec
 
 from dovetail.core.provisioning.launch_backoff import (
-    Cause,
     FailedLaunch,
+    LaunchFailureCause,
     last_helped,
     launched_for,
     launched_under,
@@ -20,14 +20,14 @@ from dovetail.core.provisioning.launch_backoff import (
     with_kinds,
 )
 from dovetail.core.scheduling.draft import Draft
-from dovetail.core.scheduling.solve import why_none
-from dovetail.core.scheduling.units import overdrawn
+from dovetail.core.scheduling.resource_vector import exceeds
+from dovetail.core.scheduling.solver import why_none
 from dovetail.model.conditions import find
 from dovetail.model.labels import INSTANCE_TYPE
 from dovetail.model.nodeclaim import INITIALIZED, NodeClaim
 from dovetail.model.nodepool import NodePool
 from dovetail.model.pod import Pod
-from dovetail.model.requests import spec_requests
+from dovetail.model.pod_requests import spec_requests
 from dovetail.model.resources import add, subtract
 from dovetail.model.snapshot import ClusterNode, Snapshot
 
@@ -111,7 +111,7 @@ def _may_repeat(tried: _Tried, pod: Pod, draft: Draft) -> bool:
     same = [choice for choice in draft.template.choices if choice.type.name == name]
     needs = spec_requests(pod.spec)
     return not same or any(
-        not overdrawn(subtract(choice.type.allocatable, add(choice.overhead, needs))) for choice in same
+        not exceeds(subtract(choice.type.allocatable, add(choice.overhead, needs))) for choice in same
     )
 
 
@@ -120,8 +120,10 @@ def _failure(tried: _Tried, kind: str, pod: Pod, snapshot: Snapshot) -> FailedLa
     why = _misfit(node, pod, snapshot)
     if why:
         told = f"node {node.name} was launched for it and cannot take it, {why}"
-        return FailedLaunch(claim, kind, Cause.NOT_FITTING, told)
-    return FailedLaunch(claim, kind, Cause.CROWDED_OUT, f"node {node.name} was launched for it and took other pods")
+        return FailedLaunch(claim, kind, LaunchFailureCause.NOT_FITTING, told)
+    return FailedLaunch(
+        claim, kind, LaunchFailureCause.CROWDED_OUT, f"node {node.name} was launched for it and took other pods"
+    )
 
 
 def _misfit(node: ClusterNode, pod: Pod, snapshot: Snapshot) -> str:

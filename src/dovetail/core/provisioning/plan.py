@@ -5,9 +5,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from dovetail.core.failure import find_culprits, internal_error
-from dovetail.core.provisioning.claims import claim_for
-from dovetail.core.provisioning.eligibility import displaced_pods, provisionable_pods, usable_pools
-from dovetail.core.provisioning.held import revise
+from dovetail.core.provisioning.drain_deadlock import revise
+from dovetail.core.provisioning.eligible_pods import displaced_pods, provisionable_pods, usable_pools
 from dovetail.core.provisioning.launch_backoff import (
     BACKING_OFF,
     Backoffs,
@@ -18,21 +17,22 @@ from dovetail.core.provisioning.launch_backoff import (
     with_kinds,
 )
 from dovetail.core.provisioning.launch_failures import find_failures
-from dovetail.core.scheduling.base import Base
+from dovetail.core.provisioning.nodeclaim_template import claim_for
 from dovetail.core.scheduling.draft import Draft
-from dovetail.core.scheduling.register import Register
-from dovetail.core.scheduling.solve import Placement, place_all
-from dovetail.core.scheduling.template import fitting_types
+from dovetail.core.scheduling.nodepool_template import fitting_types
+from dovetail.core.scheduling.pod_index import PodIndex
+from dovetail.core.scheduling.problem import Problem
+from dovetail.core.scheduling.solver import Placement, place_all
+from dovetail.model.kube_object import Key
 from dovetail.model.nodeclaim import NodeClaim
 from dovetail.model.nodepool import NodePool
 from dovetail.model.pod import Pod
 from dovetail.model.refusal import Refusal
 from dovetail.model.snapshot import Snapshot
-from dovetail.model.wire import Key
 
 
 @dataclass(frozen=True)
-class Launch:
+class PlannedLaunch:
     """A NodeClaim to create, and the pods it is for."""
 
     claim: NodeClaim
@@ -43,7 +43,7 @@ class Launch:
 class ProvisioningPlan:
     """What to launch, where pods will go, and why the others wait."""
 
-    launches: tuple[Launch, ...] = ()
+    launches: tuple[PlannedLaunch, ...] = ()
     node_by_pod: tuple[tuple[Key, str], ...] = ()
     refusals: tuple[Refusal, ...] = ()
     pool_refusals: tuple[Refusal, ...] = ()
@@ -54,7 +54,7 @@ class ProvisioningPlan:
 
 
 def plan_provisioning(
-    snapshot: Snapshot, *, respect_preferences: bool = True, register: Register | None = None
+    snapshot: Snapshot, *, respect_preferences: bool = True, register: PodIndex | None = None
 ) -> ProvisioningPlan:
     """Find homes for every pod that waits, and for those whose node is going. A `register` of plans before helps."""
     waiting, invalid = provisionable_pods(snapshot)
@@ -72,7 +72,7 @@ def plan_provisioning(
 
 
 def _plan(
-    snapshot: Snapshot, waiting: Sequence[Pod], *, respect_preferences: bool, register: Register | None = None
+    snapshot: Snapshot, waiting: Sequence[Pod], *, respect_preferences: bool, register: PodIndex | None = None
 ) -> ProvisioningPlan:
     """The plan for these of the pods that wait, and for those whose node is going."""
     pods = [*waiting, *displaced_pods(snapshot)]
@@ -88,7 +88,7 @@ def _plan(
     refusals = {**placement.refusals, **backing_off.refusals}
     return ProvisioningPlan(
         launches=tuple(
-            Launch(claim_for(draft, backing_off.on_record), tuple(draft.pods)) for draft in placement.drafts
+            PlannedLaunch(claim_for(draft, backing_off.on_record), tuple(draft.pods)) for draft in placement.drafts
         ),
         node_by_pod=tuple(sorted(placement.node_by_pod.items())),
         refusals=tuple(refusals[key] for key in sorted(refusals)),
@@ -105,11 +105,11 @@ class _Solver:
     snapshot: Snapshot
     pools: Sequence[NodePool]
     respect_preferences: bool
-    register: Register | None
+    register: PodIndex | None
 
     def place(self, waiting: Sequence[Pod], pods: Sequence[Pod]) -> Placement:
         """Where pods go, those that are held up by nodes that go included."""
-        base = Base(self.snapshot, pods, self.pools, register=self.register)
+        base = Problem(self.snapshot, pods, self.pools, register=self.register)
         placement = place_all(base, respect_preferences=self.respect_preferences)
         return revise(placement, self.snapshot, waiting, self.pools, respect_preferences=self.respect_preferences)
 

@@ -5,16 +5,16 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from dovetail.core.scheduling.alternative import Alternative
-from dovetail.core.scheduling.options import UNLIMITED, Options
-from dovetail.core.scheduling.ports import HostPort
-from dovetail.core.scheduling.shape import Shape
-from dovetail.core.scheduling.tally import Tally
-from dovetail.core.scheduling.template import Choice, Template
+from dovetail.core.scheduling.draft_options import UNLIMITED, DraftOptions
+from dovetail.core.scheduling.host_ports import HostPort
+from dovetail.core.scheduling.node_affinity import Alternative
+from dovetail.core.scheduling.nodepool_template import CandidateType, NodePoolTemplate
+from dovetail.core.scheduling.pod_shapes import PodShape
+from dovetail.core.scheduling.topology_counts import TopologyCounts
+from dovetail.model.kube_object import Key
 from dovetail.model.pod import Pod
 from dovetail.model.requirements import Requirements
 from dovetail.model.resources import Resources, add
-from dovetail.model.wire import Key
 
 
 @dataclass(eq=False, slots=True)
@@ -22,18 +22,18 @@ class Draft:
     """A new node of one template. `number` is its bin; `below` the price its offerings must undercut."""
 
     number: int
-    options: Options
+    options: DraftOptions
     total: list[int]
     below: float = UNLIMITED
     witness: int = 0  # position of a type known to hold everything
     pods: list[Pod] = field(default_factory=list)
-    shapes: list[Shape] = field(default_factory=list)
+    shapes: list[PodShape] = field(default_factory=list)
     ports: tuple[HostPort, ...] = ()
-    counted: dict[Tally, int] = field(default_factory=dict)
+    counted: dict[TopologyCounts, int] = field(default_factory=dict)
     _possible: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    _witnesses: dict[Options, int] = field(default_factory=dict)
+    _witnesses: dict[DraftOptions, int] = field(default_factory=dict)
 
-    def become(self, pods: Iterable[tuple[Pod, Shape]], step: "Step") -> None:
+    def become(self, pods: Iterable[tuple[Pod, PodShape]], step: "DraftStep") -> None:
         """Take pods and be what was found."""
         self.options, self.total, self.witness = step.options, step.total, step.witness
         for pod, shape in pods:
@@ -57,16 +57,16 @@ class Draft:
         narrowed = self.options.narrow(wanted)
         return not isinstance(narrowed, str) and self._holds(narrowed)
 
-    def _holds(self, narrowed: Options) -> bool:
+    def _holds(self, narrowed: DraftOptions) -> bool:
         witness = self._witnesses.get(narrowed, -1)
         if self.ports or witness < 0 or not narrowed.holds(witness, self.total):
             witness = self._witnesses[narrowed] = narrowed.find(self.total, self.below, self.ports)
         return witness >= 0
 
     @property
-    def template(self) -> Template:
+    def template(self) -> NodePoolTemplate:
         """What it is a node of."""
-        return self.options.market.template
+        return self.options.type_table.template
 
     @property
     def pool_name(self) -> str:
@@ -89,7 +89,7 @@ class Draft:
         return add(*(shape.requests for shape in self.shapes))
 
     @property
-    def choices(self) -> Sequence[Choice]:
+    def choices(self) -> Sequence[CandidateType]:
         """The types that are left, cheapest first."""
         return [self.options.choice(each) for each in self.options.left(self.total, self.below, self.ports)]
 
@@ -99,9 +99,9 @@ class Draft:
         return frozenset(choice.type.name for choice in self.choices)
 
 
-class Step(msgspec.Struct, frozen=True, eq=False):
+class DraftStep(msgspec.Struct, frozen=True, eq=False):
     """What a draft would be after taking one more pod."""
 
-    options: Options
+    options: DraftOptions
     total: list[int]
     witness: int

@@ -7,15 +7,15 @@ from typing import Literal
 import msgspec
 
 from dovetail.core.scheduling.draft import Draft
-from dovetail.core.scheduling.options import UNLIMITED
-from dovetail.core.scheduling.placing import Placing
-from dovetail.core.scheduling.remembering import Answer
-from dovetail.core.scheduling.shape import Shape
-from dovetail.core.scheduling.tally import SpreadTally
+from dovetail.core.scheduling.draft_options import UNLIMITED
+from dovetail.core.scheduling.placement import PodPlacer
+from dovetail.core.scheduling.pod_shapes import PodShape
+from dovetail.core.scheduling.removal_cache import CachedRemoval
+from dovetail.core.scheduling.topology_counts import SpreadCounts
+from dovetail.model.kube_object import Key
 from dovetail.model.pod import Pod
-from dovetail.model.wire import Key
 
-Queue = Sequence[tuple[Pod, Shape]]
+Queue = Sequence[tuple[Pod, PodShape]]
 
 
 class Removal(msgspec.Struct, frozen=True, eq=False, gc=False):
@@ -28,12 +28,12 @@ class Removal(msgspec.Struct, frozen=True, eq=False, gc=False):
     limits: str = ""
 
 
-class Departure(msgspec.Struct, frozen=True, eq=False, gc=False):
+class PodsToReschedule(msgspec.Struct, frozen=True, eq=False, gc=False):
     """The pods of a room that need a new home, in the order they are tried, and what their rules count."""
 
     queue: Queue
-    shapes: tuple[Shape, ...]
-    spreads: tuple[SpreadTally, ...]
+    shapes: tuple[PodShape, ...]
+    spreads: tuple[SpreadCounts, ...]
     homes: tuple[int, ...] | None = None
     """The list of rooms each of them could go to, by identity; None if rules decide as well."""
 
@@ -45,28 +45,28 @@ class Trail:
 
     def __init__(self) -> None:
         self.places: list[int] = []
-        self.later: list[tuple[Shape, int]] = []
+        self.later: list[tuple[PodShape, int]] = []
         self.blocker: Pod | None = None
         self.drafts: tuple[Draft, ...] = ()
 
 
-class Twin(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """What comes of pods that are alike, whichever room they are on, but for those in `rooms`."""
+class EquivalentRemoval(msgspec.Struct, frozen=True, eq=False, gc=False):
+    """What comes of pods that are alike, whichever room they are on, but for those in `existing_nodes`."""
 
-    rooms: frozenset[int]
+    existing_nodes: frozenset[int]
     places: tuple[int, ...]  # where they go, as far as they find a place
     blocked: int | None  # the position of the one that finds none
     seen: frozenset[int]  # lists of hardly any rooms that were looked at before anybody was placed
 
-    def answer(self, row: int, departure: Departure, price: float | None) -> Answer[Removal]:
+    def answer(self, row: int, removed_pods: PodsToReschedule, price: float | None) -> CachedRemoval[Removal]:
         """The same for the pods of a room."""
-        blocker = departure.queue[self.blocked][0] if self.blocked is not None else None
+        blocker = removed_pods.queue[self.blocked][0] if self.blocked is not None else None
         removal = Removal("delete" if blocker is None else "stay", price, blocker=blocker)
-        evidence: tuple[Shape, ...] = ()
+        evidence: tuple[PodShape, ...] = ()
         if self.seen:
-            homes = zip(departure.shapes, departure.homes or (), strict=True)
+            homes = zip(removed_pods.shapes, removed_pods.homes or (), strict=True)
             evidence = tuple([shape for shape, home in homes if home in self.seen])
-        return Answer(removal, (row,), departure.shapes, self.places, (), evidence)
+        return CachedRemoval(removal, (row,), removed_pods.shapes, self.places, (), evidence)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class Bounds:
 
 
 @dataclass(frozen=True, slots=True)
-class Together:
+class JointRemoval:
     """What the removal of several nodes needs, or the pod that stands in its way, and the limits that do."""
 
     drafts: tuple[Draft, ...]
@@ -87,12 +87,12 @@ class Together:
     limits: str = ""
 
 
-def try_again(placing: Placing, waiting: Queue, later: list[tuple[Shape, int]]) -> Pod | None:
+def try_again(placer: PodPlacer, waiting: Queue, later: list[tuple[PodShape, int]]) -> Pod | None:
     """Pods whose rules refused every place: somebody who came after them may have changed that."""
     while waiting:
         left = []
         for pod, shape in waiting:
-            found = placing.place(pod, shape)
+            found = placer.place(pod, shape)
             if found is None:
                 left.append((pod, shape))
             elif isinstance(found, int):

@@ -6,7 +6,8 @@ A claim that cannot be resolved leaves the pod without any place: it waits for i
 from dataclasses import dataclass
 from itertools import product
 
-from dovetail.core.scheduling.alternative import ANYWHERE, Alternative, read_expressions
+from dovetail.core.scheduling.node_affinity import ANYWHERE, Alternative, read_expressions
+from dovetail.model.kube_object import Key
 from dovetail.model.labels import HOSTNAME
 from dovetail.model.pod import PodSpec, Volume
 from dovetail.model.requirement import Requirement
@@ -17,7 +18,6 @@ from dovetail.model.storage import (
     StorageClass,
     TopologySelectorTerm,
 )
-from dovetail.model.wire import Key
 
 FIRST_CONSUMER = "WaitForFirstConsumer"
 IN_TREE_DRIVERS = {"kubernetes.io/aws-ebs": "ebs.csi.aws.com"}
@@ -39,7 +39,7 @@ NO_VOLUMES = VolumeNeeds()
 
 def volume_needs(pod_key: Key, spec: PodSpec, storage: Storage) -> VolumeNeeds:
     """What the volumes of a pod ask for."""
-    rooms: list[tuple[Alternative, ...]] = []
+    existing_nodes: list[tuple[Alternative, ...]] = []
     attachments = []
     problem = ""
     for volume in spec.volumes:
@@ -48,14 +48,14 @@ def volume_needs(pod_key: Key, spec: PodSpec, storage: Storage) -> VolumeNeeds:
             continue
         backing = _backing(Key(pod_key.namespace, name), volume, storage)
         problem = problem or backing.problem
-        rooms.append(_places(backing))
+        existing_nodes.append(_places(backing))
         driver = _driver(backing)
         if driver:
             attachments.append((driver, f"{pod_key.namespace}/{name}"))
-    if not rooms:
+    if not existing_nodes:
         return NO_VOLUMES
-    drafts = [tuple(_without_hostname(place) for place in places) for places in rooms]
-    return VolumeNeeds(_together(rooms), _together(drafts), tuple(sorted(set(attachments))), problem)
+    drafts = [tuple(_without_hostname(place) for place in places) for places in existing_nodes]
+    return VolumeNeeds(_together(existing_nodes), _together(drafts), tuple(sorted(set(attachments))), problem)
 
 
 def _claim_name(pod_key: Key, volume: Volume) -> str:

@@ -8,7 +8,7 @@ raises becomes a `CloudError`, as a provider raises it.
 from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeVar
 
-from dovetail.model.wire import Key
+from dovetail.model.kube_object import Key
 from dovetail.ports.errors import ApiError, CloudError
 from dovetail.sim.cloud.instances import InstanceRecord, LaunchRequest
 from dovetail.sim.cloud.service import SimulatedCloud

@@ -11,8 +11,8 @@ from typing import Generic, TypeVar
 from dovetail.model.catalog import Instance
 from dovetail.model.nodeclaim import NodeClaim
 from dovetail.ports.cloud import CloudProvider
+from dovetail.ports.cloud_wrapper import CloudWrapper
 from dovetail.ports.errors import InsufficientCapacity, NodeClassNotReady
-from dovetail.ports.forwarding import ForwardingCloud
 from dovetail.sim.cloud.client import CloudClient
 from dovetail.sim.cloud.instances import InstanceRecord, LaunchRequest
 from dovetail.sim.cloud.service import OfferingUnavailable
@@ -22,7 +22,7 @@ ChooseOffering = Callable[[NodeClaim], Awaitable[LaunchRequest]]
 """The launch of the cheapest available offering for a claim; `InsufficientCapacity` or `NodeClassNotReady` if none."""
 
 
-class SimulatedProvider(ForwardingCloud, Generic[M]):
+class SimulatedProvider(CloudWrapper, Generic[M]):
     """A provider of simulated instances. `market` says what can be bought."""
 
     def __init__(self, client: CloudClient, market: M, choose: ChooseOffering) -> None:

@@ -17,8 +17,8 @@ from typing import Any
 
 from dovetail.ports.clock import Clock
 from dovetail.ports.errors import InstanceNotFound, InsufficientCapacity
-from dovetail.sim.agent import Span
 from dovetail.sim.cloud.instances import EndedBy, InstanceRecord, LaunchRequest
+from dovetail.sim.kubernetes.controller import Span
 
 PROVIDER_PREFIX = "kwok://"
 """As on the Nodes of the kwok provider, so that manifests and scenarios work on both."""

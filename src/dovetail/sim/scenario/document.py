@@ -11,11 +11,10 @@ from typing import Annotated, Any, ClassVar
 
 import msgspec
 
+from dovetail.model.kube_object import Fault
 from dovetail.model.labels import CAPACITY_TYPES
 from dovetail.model.quantity import Quantity
-from dovetail.model.wire import Fault
-from dovetail.sim.loop import EPOCH
-from dovetail.sim.scenario.reading import (
+from dovetail.sim.scenario.parsing import (
     Part,
     Percent,
     Plain,
@@ -27,6 +26,7 @@ from dovetail.sim.scenario.reading import (
     read_part,
     share,
 )
+from dovetail.sim.virtual_loop import EPOCH
 
 API_VERSION = "dovetail.sh/v1alpha1"
 KIND = "Scenario"
@@ -135,7 +135,7 @@ class Struck(Part, frozen=True):
             yield "capacityType", f"must be one of {', '.join(CAPACITY_TYPES)}, got {self.capacity_type!r}"
 
 
-class Happening(Part, frozen=True):
+class ScenarioEvent(Part, frozen=True):
     """Something that happens at one instant, or again and again."""
 
     one_of: ClassVar[tuple[str, ...]] = ("interrupt", "fail", "deleteNodes", "patch", "apply")
@@ -204,7 +204,7 @@ class Scenario(Part, frozen=True):
     settings: dict[str, str] = {}
     objects: tuple[dict[str, Any], ...] = ()
     workloads: tuple[Workload, ...] = ()
-    happenings: tuple[Happening, ...] = ()
+    happenings: tuple[ScenarioEvent, ...] = ()
     snapshot: str = ""
     generate: Generate | None = None
     trace: str = ""

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from random import Random
 
 from dovetail.model.catalog import InstanceType, Offering
+from dovetail.model.kube_object import Fault
 from dovetail.model.nodepool import NodePool
 from dovetail.model.quantity import Quantity
 from dovetail.model.resources import CPU, MEMORY, PODS, Resources
-from dovetail.model.wire import Fault
 from dovetail.sim.scenario.document import Blend, Generate
-from dovetail.sim.scenario.reading import ScenarioInvalid
+from dovetail.sim.scenario.parsing import ScenarioInvalid
 
 PODS_A_WORKLOAD = 15
 Amounts = tuple[int, int, int]
@@ -24,7 +24,7 @@ Catalogs = Mapping[str, tuple[InstanceType, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Crew:
+class GeneratedWorkload:
     """Equal pods of one workload, at home in one pool."""
 
     name: str
@@ -33,30 +33,30 @@ class Crew:
 
 
 @dataclass(slots=True)
-class Machine:
+class GeneratedNode:
     """One node: of which pool, how long it has been there, its pods, and what it turned out to be."""
 
     name: str
     pool: NodePool
     age: float  # seconds before the start
-    crews: list[Crew] = field(default_factory=list)  # one entry a pod
+    crews: list[GeneratedWorkload] = field(default_factory=list)  # one entry a pod
     type: InstanceType | None = None
     offering: Offering | None = None
     taken: Amounts = (0, 0, 0)
 
-    def with_one_more(self, crew: Crew) -> Amounts:
+    def with_one_more(self, generated_workload: GeneratedWorkload) -> Amounts:
         """What its pods would take with one more."""
         cpu, memory, pods = self.taken
-        return cpu + crew.blend.cpu.milli, memory + crew.blend.memory.units, pods + 1
+        return cpu + generated_workload.blend.cpu.milli, memory + generated_workload.blend.memory.units, pods + 1
 
-    def take(self, crew: Crew) -> None:
+    def take(self, generated_workload: GeneratedWorkload) -> None:
         """One more pod runs here."""
-        self.taken = self.with_one_more(crew)
-        self.crews.append(crew)
+        self.taken = self.with_one_more(generated_workload)
+        self.crews.append(generated_workload)
 
 
 @dataclass(frozen=True, slots=True)
-class Ware:
+class GeneratedOffering:
     """An offering, flat."""
 
     type: InstanceType
@@ -64,12 +64,12 @@ class Ware:
     room: Amounts
 
 
-def generate(wanted: Generate, seed: int, pools: Sequence[NodePool], catalogs: Catalogs) -> tuple[Machine, ...]:
+def generate(wanted: Generate, seed: int, pools: Sequence[NodePool], catalogs: Catalogs) -> tuple[GeneratedNode, ...]:
     """The machines of the cluster with their pods; `ScenarioInvalid` when they cannot be had."""
     random = Random(f"{seed if wanted.seed is None else wanted.seed}/generate")  # noqa: S311 - reproducible, not secret
     chosen = _shared(wanted, pools)
     machines = [*_machines(wanted, chosen, random)]
-    shop = _Shop(catalogs, wanted.filled.number)
+    shop = _Catalog(catalogs, wanted.filled.number)
     faults: list[Fault] = []
     for crews, home in _staffing(wanted, chosen, machines, random):
         left = _deal(crews, home, shop, random)
@@ -107,16 +107,18 @@ def _counts(number: int, shares: Sequence[float]) -> list[int]:
     return parts
 
 
-def _machines(wanted: Generate, chosen: Mapping[str, tuple[NodePool, float]], random: Random) -> Iterator[Machine]:
+def _machines(
+    wanted: Generate, chosen: Mapping[str, tuple[NodePool, float]], random: Random
+) -> Iterator[GeneratedNode]:
     counts = _counts(wanted.nodes, [share for _, share in chosen.values()])
     for (name, (pool, _)), count in zip(chosen.items(), counts, strict=True):
         for number in range(count):
-            yield Machine(f"{name}-g{number:04}", pool, random.uniform(0.0, wanted.age.seconds))
+            yield GeneratedNode(f"{name}-g{number:04}", pool, random.uniform(0.0, wanted.age.seconds))
 
 
 def _staffing(
-    wanted: Generate, chosen: Mapping[str, tuple[NodePool, float]], machines: Sequence[Machine], random: Random
-) -> Iterator[tuple[list[Crew], list[Machine]]]:
+    wanted: Generate, chosen: Mapping[str, tuple[NodePool, float]], machines: Sequence[GeneratedNode], random: Random
+) -> Iterator[tuple[list[GeneratedWorkload], list[GeneratedNode]]]:
     """For each pool that has machines: a crew for each pod, and where they may be."""
     by_pool = {name: [each for each in machines if each.pool.name == name] for name in chosen}
     staffed = {name: value for name, value in chosen.items() if by_pool[name]}
@@ -126,47 +128,51 @@ def _staffing(
     parts = zip(staffed.items(), _counts(wanted.pods, shares), _counts(number, shares), strict=True)
     for (name, (pool, _)), pods, crews in parts:
         blends = random.choices(wanted.mix, [each.weight for each in wanted.mix], k=max(1, crews))
-        made = [Crew(f"{name}-w{at:03}", blend, pool) for at, blend in enumerate(blends)]
+        made = [GeneratedWorkload(f"{name}-w{at:03}", blend, pool) for at, blend in enumerate(blends)]
         liked = [random.uniform(0.3, 1.7) for _ in made]
         first = made[:pods]  # each has at least one, as far as there are enough
         yield [*first, *random.choices(made, liked, k=pods - len(first))], by_pool[name]
 
 
-def _deal(crews: Sequence[Crew], machines: Sequence[Machine], shop: "_Shop", random: Random) -> int:
+def _deal(
+    crews: Sequence[GeneratedWorkload], machines: Sequence[GeneratedNode], shop: "_Catalog", random: Random
+) -> int:
     """Give machines their pods, some more than others; says how many pods no machine could take."""
     liked = [random.uniform(0.5, 1.5) for _ in machines]
     left = 0
-    for crew, likely in zip(crews, random.choices(machines, liked, k=len(crews)), strict=True):
-        others = sorted(machines, key=lambda each: len(each.crews)) if not shop.holds(likely, crew) else ()
-        taker = next((each for each in (likely, *others) if shop.holds(each, crew)), None)
+    for generated_workload, likely in zip(crews, random.choices(machines, liked, k=len(crews)), strict=True):
+        others = (
+            sorted(machines, key=lambda each: len(each.crews)) if not shop.holds(likely, generated_workload) else ()
+        )
+        taker = next((each for each in (likely, *others) if shop.holds(each, generated_workload)), None)
         if taker is None:
             left += 1
         else:
-            taker.take(crew)
+            taker.take(generated_workload)
     return left
 
 
-class _Shop:
+class _Catalog:
     """What each pool could buy, by zone, cheapest first."""
 
     def __init__(self, catalogs: Catalogs, filled: int) -> None:
         self._catalogs = catalogs
         self._filled = filled
-        self._wares: dict[str, dict[str, list[Ware]]] = {}
+        self._wares: dict[str, dict[str, list[GeneratedOffering]]] = {}
         self._sizes: dict[str, list[Amounts]] = {}
 
-    def holds(self, machine: Machine, crew: Crew) -> bool:
+    def holds(self, machine: GeneratedNode, generated_workload: GeneratedWorkload) -> bool:
         """Whether its pool could buy a machine for its pods and one more."""
-        needed = self._full(machine.with_one_more(crew))
+        needed = self._full(machine.with_one_more(generated_workload))
         return any(_within(needed, room) for room in self._largest(machine.pool))
 
-    def buy(self, machine: Machine, random: Random) -> None:
+    def buy(self, machine: GeneratedNode, random: Random) -> None:
         """Make it the cheapest machine of some zone that holds its pods."""
         zones, needed = self._zones(machine.pool), self._full(machine.taken)
         for zone in random.sample(sorted(zones), len(zones)):
-            for ware in zones[zone]:
-                if _within(needed, ware.room):
-                    machine.type, machine.offering = ware.type, ware.offering
+            for generated_offering in zones[zone]:
+                if _within(needed, generated_offering.room):
+                    machine.type, machine.offering = generated_offering.type, generated_offering.offering
                     return
         raise ScenarioInvalid([Fault("spec.generate", f"NodePool {machine.pool.name} may buy no machine at all")])
 
@@ -177,20 +183,22 @@ class _Shop:
     def _largest(self, pool: NodePool) -> list[Amounts]:
         """The sizes of machines that no other the pool may buy exceeds."""
         if pool.name not in self._sizes:
-            every = {ware.room for wares in self._zones(pool).values() for ware in wares}
+            every = {generated_offering.room for wares in self._zones(pool).values() for generated_offering in wares}
             self._sizes[pool.name] = [
                 room for room in sorted(every) if not any(room != other and _within(room, other) for other in every)
             ]
         return self._sizes[pool.name]
 
-    def _zones(self, pool: NodePool) -> dict[str, list[Ware]]:
+    def _zones(self, pool: NodePool) -> dict[str, list[GeneratedOffering]]:
         if pool.name not in self._wares:
-            zones: dict[str, list[Ware]] = {}
+            zones: dict[str, list[GeneratedOffering]] = {}
             for type_ in self._catalogs.get(pool.name, ()):
                 for offering in type_.offerings:
                     both = type_.requirements.add(offering.requirements)
                     if offering.available and pool.requirements.intersects(both) is None:
-                        zones.setdefault(offering.zone, []).append(Ware(type_, offering, _room(type_.allocatable)))
+                        zones.setdefault(offering.zone, []).append(
+                            GeneratedOffering(type_, offering, _room(type_.allocatable))
+                        )
             for wares in zones.values():
                 wares.sort(key=lambda each: (each.offering.price, each.type.name, each.offering.capacity_type))
             self._wares[pool.name] = zones

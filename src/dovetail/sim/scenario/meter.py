@@ -10,15 +10,15 @@ from dataclasses import dataclass, field
 
 from dovetail.model import kinds
 from dovetail.model.conditions import find
+from dovetail.model.kube_object import Key
 from dovetail.model.labels import INTERRUPT
 from dovetail.model.node import Node
 from dovetail.model.nodeclaim import DISRUPTION_REASON, NodeClaim
 from dovetail.model.pod import Pod
-from dovetail.model.wire import Key
-from dovetail.sim.kinds import NODE, NODE_CLAIM, POD
+from dovetail.sim.kubernetes.kinds import NODE, NODE_CLAIM, POD
+from dovetail.sim.kubernetes.store import StoreChange
 from dovetail.sim.scenario.occupancy import Occupancy
-from dovetail.sim.store import Step
-from dovetail.sim.world import Call, World
+from dovetail.sim.world import ApiCall, World
 
 HOUR = 3600.0
 DAY = 24 * HOUR
@@ -29,7 +29,7 @@ PriceOf = Callable[[NodeClaim], float]
 
 
 @dataclass(slots=True)
-class Billed:
+class BilledInstance:
     """One instance while it runs."""
 
     pool: str
@@ -88,12 +88,12 @@ class Meter:
     born_by_day: Counter[int] = field(default_factory=Counter)
     gone_by_day: Counter[int] = field(default_factory=Counter)
     pending_by_day: defaultdict[int, float] = field(default_factory=lambda: defaultdict(float))
-    running: dict[str, Billed] = field(default_factory=dict)  # by provider id
+    running: dict[str, BilledInstance] = field(default_factory=dict)  # by provider id
     timeline: list[Moment] = field(default_factory=list)
     pending_since: dict[str, float] = field(default_factory=dict)  # by pod uid
     most_nodes: int = 0
     occupancy: Occupancy = field(default_factory=Occupancy)
-    _over: list[Billed] = field(default_factory=list)  # instances that ended since the last look
+    _over: list[BilledInstance] = field(default_factory=list)  # instances that ended since the last look
     _here: set[str] = field(default_factory=set)  # uids of pods that are there and not over
     _most: Crowd = field(default_factory=Crowd)
     _claims: dict[str, NodeClaim] = field(default_factory=dict)  # by the name of the node
@@ -113,16 +113,16 @@ class Meter:
         """Machines that are there from the start: they cost, but nobody launched them."""
         for claim in claims:
             if claim.provider_id:
-                self.running[claim.provider_id] = Billed(claim.nodepool_name, self.price_of(claim), 0.0, claim)
+                self.running[claim.provider_id] = BilledInstance(claim.nodepool_name, self.price_of(claim), 0.0, claim)
                 self.pools[claim.nodepool_name].most_nodes += 1
         self.most_nodes = len(self.running)
         self.most_since()
 
-    async def before(self, _: Call) -> None:
+    async def before(self, _: ApiCall) -> None:
         """A controller calls the API."""
         self.calls += 1
 
-    async def after(self, call: Call) -> None:
+    async def after(self, call: ApiCall) -> None:
         """It has its answer."""
         if call.operation == "evict":
             self.evictions += 1
@@ -143,7 +143,7 @@ class Meter:
         """What everything that is over has cost; `close` first to have it all."""
         return sum(self.cost_by_day.values())
 
-    def hear(self, step: Step) -> None:
+    def hear(self, step: StoreChange) -> None:
         """A node, a claim or a pod changed."""
         record = step.after
         if record.resource == POD:
@@ -163,7 +163,7 @@ class Meter:
         """What everything has cost until now."""
         return self.cost + sum(each.price * (now - each.since) / HOUR for each in self.running.values())
 
-    def machines(self) -> list[Billed]:
+    def machines(self) -> list[BilledInstance]:
         """Every instance that ran since this was last asked."""
         ran = [*self._over, *self.running.values()]
         self._over = []
@@ -184,13 +184,13 @@ class Meter:
             _spread(self.pending_by_day, since, now, 1.0)
         self.pending_since = dict.fromkeys(self.pending_since, now)
 
-    def _hear_node(self, step: Step, node: Node) -> None:
+    def _hear_node(self, step: StoreChange, node: Node) -> None:
         if INTERRUPT in node.metadata.labels:
             self._warned.add(node.name)
         if step.type == "DELETED" and node.provider_id:
             self._end(node.provider_id, node.name, step.at)
 
-    def _hear_claim(self, step: Step, claim: NodeClaim) -> None:
+    def _hear_claim(self, step: StoreChange, claim: NodeClaim) -> None:
         if step.type != "DELETED" and claim.provider_id:
             self._begin(claim, step.at)
         if claim.status.node_name:
@@ -237,7 +237,7 @@ class Meter:
         if instance in self.running or instance in self._ended:
             return
         self.timeline.append(Moment(at, "launched", claim.name, claim.nodepool_name))
-        self.running[instance] = Billed(claim.nodepool_name, self.price_of(claim), at, claim)
+        self.running[instance] = BilledInstance(claim.nodepool_name, self.price_of(claim), at, claim)
         pool = self.pools[claim.nodepool_name]
         pool.launched += 1
         self.most_nodes = max(self.most_nodes, len(self.running))
@@ -265,11 +265,11 @@ class Meter:
         claim = self._claims.get(node)
         return claim is not None and claim.provider_id not in self._ended
 
-    def _bill(self, billed: Billed, until: float) -> None:
+    def _bill(self, billed: BilledInstance, until: float) -> None:
         _spread(self.cost_by_day, billed.since, until, billed.price / HOUR)
         self.pools[billed.pool].cost += billed.price * (until - billed.since) / HOUR
 
-    def _hear_pod(self, step: Step, pod: Pod) -> None:
+    def _hear_pod(self, step: StoreChange, pod: Pod) -> None:
         key, uid, phase = step.after.key, step.after.uid, pod.status.phase
         gone = step.type == "DELETED" or pod.terminal
         if key in self.occupancy:
@@ -288,7 +288,7 @@ class Meter:
         elif uid in self.pending_since and (step.type == "DELETED" or phase != "Pending"):
             self._end_of_wait(step, pod)
 
-    def _end_of_wait(self, step: Step, pod: Pod) -> None:
+    def _end_of_wait(self, step: StoreChange, pod: Pod) -> None:
         since = self.pending_since.pop(step.after.uid)
         _spread(self.pending_by_day, since, step.at, 1.0)
         if step.type != "DELETED":

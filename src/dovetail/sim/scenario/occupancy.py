@@ -6,8 +6,8 @@ Pods that ask for the same are counted together, so that a look costs no more wh
 from collections.abc import Hashable
 from dataclasses import dataclass
 
+from dovetail.model.kube_object import Key
 from dovetail.model.pod import Pod
-from dovetail.model.wire import Key
 
 
 @dataclass(slots=True)

@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from dovetail.model.kube_object import Fault
 from dovetail.model.quantity import Quantity
-from dovetail.model.wire import Fault
-from dovetail.sim.scenario.reading import ScenarioInvalid, parse_span
+from dovetail.sim.scenario.parsing import ScenarioInvalid, parse_span
 
 NEEDED = ("name", "arrive", "cpu", "memory")
 OPTIONAL = ("leave", "namespace", "pods", "priority", "node_selector", "tolerations", "annotations")

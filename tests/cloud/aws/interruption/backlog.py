@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 from cloud.aws.account import NOON
 from cloud.aws.interruption.events import change, health, reservation, spot
-from dovetail.cloud.aws.interruption.queue import Polling, SqsQueue
-from dovetail.controllers.context import Context
-from dovetail.controllers.interruption import Interruptions
-from dovetail.controllers.state import ClusterState
+from dovetail.cloud.aws.interruption.sqs import Polling, SqsQueue
+from dovetail.controllers.cluster_state import ClusterState
+from dovetail.controllers.context import ControllerContext
+from dovetail.controllers.interruption import InterruptionController
 from dovetail.model.kinds import NODE_CLAIM
+from dovetail.model.kube_object import ObjectMeta
 from dovetail.model.nodeclaim import NodeClaim, NodeClaimSpec
 from dovetail.model.nodepool import NodeClassRef
-from dovetail.model.wire import ObjectMeta
 from dovetail.observe.metrics import PrometheusMetrics
 from dovetail.ports.cluster import Patch
 from dovetail.settings import Settings
@@ -97,7 +97,7 @@ async def handling(account, metrics, polling):
     """The controller of interruptions, listening to the account's queue, over the claims of the world."""
     state = ClusterState(account.world)
     source = SqsQueue(account.parts.aws, account.name, metrics, polling)
-    context = Context(
+    context = ControllerContext(
         cluster=account.world,
         cloud=account.provider,
         clock=account.clock,
@@ -107,7 +107,7 @@ async def handling(account, metrics, polling):
         state=state,
         settings=Settings(provider="aws", cluster_name=account.name),
     )
-    loops = [Interruptions(context).run(), *(informer.run() for informer in (*state.informers, state.switch))]
+    loops = [InterruptionController(context).run(), *(informer.run() for informer in (*state.informers, state.switch))]
     tasks = [asyncio.create_task(loop) for loop in loops]
     try:
         yield tasks

@@ -6,7 +6,7 @@ import pytest
 
 from cloud.aws.interruption.events import spot
 from cloud.aws.living import alive, ec2_pool
-from dovetail.cloud.aws.catalog.unavailable import Sold
+from dovetail.cloud.aws.catalog.unavailable_offerings import OfferingKey
 from dovetail.model.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
 from stories import deployment
 
@@ -45,7 +45,7 @@ def test_a_spot_warning_drains_the_right_node_and_starts_its_replacement(life):
         await aws.call("sqs", "send_message", QueueUrl=url, MessageBody=spot(instance, life.world.clock.now()))
 
         unavailable = life.parts.supplier.parts.unavailable
-        await life.until(lambda: unavailable.covers(Sold(*offering)), within=600)
+        await life.until(lambda: unavailable.covers(OfferingKey(*offering)), within=600)
         moved = lambda: warned.provider_id not in {each.provider_id for each in life.claims}  # noqa: E731
         await life.until(lambda: moved() and life.running(2) and life.settled(), within=1800)
         after = {claim.provider_id: claim for claim in life.claims}

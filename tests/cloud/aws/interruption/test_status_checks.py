@@ -6,8 +6,8 @@ import pytest
 
 from cloud.aws.account import NOON
 from cloud.aws.proxy import ec2_reply
+from dovetail.cloud.aws.clients import AwsError
 from dovetail.cloud.aws.interruption.status_checks import REFUSED_SECONDS, StatusChecks
-from dovetail.cloud.aws.session import AwsError
 from dovetail.ports.interruption import InterruptionKind
 
 KIND = InterruptionKind

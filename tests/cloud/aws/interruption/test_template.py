@@ -4,7 +4,7 @@ import json
 
 from cloud.aws.interruption.events import change, health, rebalance, reservation, spot
 from cloud.aws.permissions import DEPLOY, policy
-from dovetail.cloud.aws.interruption.queue import Polling, SqsQueue
+from dovetail.cloud.aws.interruption.sqs import Polling, SqsQueue
 
 TOLD = (spot("i-1"), rebalance("i-2"), change("i-3", "stopping"), reservation("i-4"), health("i-5"))
 KINDS = {

@@ -12,18 +12,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dovetail.cloud.aws.catalog.machine import Machine, read_machine
-from dovetail.cloud.aws.catalog.memory import SeenMemory
-from dovetail.cloud.aws.catalog.offerings import Market, Offerings, without_shortages
-from dovetail.cloud.aws.catalog.prices import Prices
+from dovetail.cloud.aws.catalog.capacity import Margins, capacity_of, overhead_of
+from dovetail.cloud.aws.catalog.ec2_instance_type import Ec2InstanceType, read_machine
+from dovetail.cloud.aws.catalog.kubelet_overhead import NodeClassShape, shape_of
+from dovetail.cloud.aws.catalog.observed_memory import ObservedMemory
+from dovetail.cloud.aws.catalog.offerings import Offerings, OfferingScope, without_shortages
+from dovetail.cloud.aws.catalog.pricing import Prices
 from dovetail.cloud.aws.catalog.requirements import requirements_of
-from dovetail.cloud.aws.catalog.room import Margins, capacity_of, overhead_of
-from dovetail.cloud.aws.catalog.shape import Shape, shape_of
-from dovetail.cloud.aws.catalog.tables import facts_by_type
-from dovetail.cloud.aws.catalog.unavailable import Unavailable
+from dovetail.cloud.aws.catalog.static_tables import facts_by_type
+from dovetail.cloud.aws.catalog.unavailable_offerings import UnavailableOfferings
+from dovetail.cloud.aws.clients import AwsClients
 from dovetail.cloud.aws.labels import OFFERING_LABELS
-from dovetail.cloud.aws.resolving.images import image_for
-from dovetail.cloud.aws.session import Aws
+from dovetail.cloud.aws.resolve.amis import image_for
 from dovetail.model.catalog import InstanceType, Offering
 from dovetail.model.ec2nodeclass import EC2NodeClass, ResolvedAMI
 from dovetail.model.labels import CAPACITY_TYPE, ZONE
@@ -41,29 +41,31 @@ _SETTLED = (ZONE, CAPACITY_TYPE, *sorted(OFFERING_LABELS))
 
 
 @dataclass(frozen=True, slots=True)
-class Blueprint:
+class NodeClassInstanceType:
     """A machine as nodes of one shape of class see it."""
 
-    machine: Machine
+    ec2_type: Ec2InstanceType
     requirements: tuple[Requirement, ...]
     capacity: Resources
     overhead: Resources
 
 
-class Catalog:
+class InstanceTypeCatalog:
     """Instance types by node class."""
 
-    def __init__(self, aws: Aws, prices: Prices, unavailable: Unavailable, margins: Margins, seen: SeenMemory) -> None:
+    def __init__(
+        self, aws: AwsClients, prices: Prices, unavailable: UnavailableOfferings, margins: Margins, seen: ObservedMemory
+    ) -> None:
         self._aws = aws
         self._prices = prices
         self._unavailable = unavailable
         self._margins = margins
         self._seen = seen
         self._offerings = Offerings(prices)
-        self._machines: tuple[Machine, ...] = ()
+        self._machines: tuple[Ec2InstanceType, ...] = ()
         self._zones: Mapping[str, frozenset[str]] = {}
         self._loading = asyncio.Lock()
-        self._blueprints: OrderedDict[Shape, tuple[Blueprint, ...]] = OrderedDict()
+        self._blueprints: OrderedDict[NodeClassShape, tuple[NodeClassInstanceType, ...]] = OrderedDict()
         self._made: OrderedDict[Any, tuple[InstanceType, ...]] = OrderedDict()
         self._marked: OrderedDict[Any, tuple[InstanceType, ...]] = OrderedDict()
 
@@ -93,7 +95,7 @@ class Catalog:
         self._marked.clear()
         log.info("catalogue loaded", extra={"instance_types": len(self._machines)})
 
-    async def instance_types(self, node_class: EC2NodeClass, market: Market) -> tuple[InstanceType, ...]:
+    async def instance_types(self, node_class: EC2NodeClass, market: OfferingScope) -> tuple[InstanceType, ...]:
         """Every type of the region as nodes of this class see it."""
         await self.ready()
         shape, amis = shape_of(node_class.spec), node_class.status.amis
@@ -107,55 +109,61 @@ class Catalog:
             _keep(self._marked, marked, tuple(map(self._with_shortages, told)))
         return self._marked[marked]
 
-    def _with_memory(self, instance_type: InstanceType, shape: Shape, amis: tuple[ResolvedAMI, ...]) -> InstanceType:
+    def _with_memory(
+        self, instance_type: InstanceType, shape: NodeClassShape, amis: tuple[ResolvedAMI, ...]
+    ) -> InstanceType:
         """The type with the memory that nodes of it turned out to have, if there were any."""
         if instance_type.name not in self._seen.types:
             return instance_type
-        image, machine = image_for(instance_type.requirements, amis), self.machine(instance_type.name)
+        image, ec2_type = image_for(instance_type.requirements, amis), self.ec2_type(instance_type.name)
         memory = self._seen.of(instance_type.name, image.id) if image is not None else None
-        if memory is None or machine is None:
+        if memory is None or ec2_type is None:
             return instance_type
-        made = self._blueprint(replace(machine, seen_memory=memory), shape)
+        made = self._blueprint(replace(ec2_type, seen_memory=memory), shape)
         return replace(instance_type, capacity=made.capacity, overhead=made.overhead)
 
     def _with_shortages(self, instance_type: InstanceType) -> InstanceType:
         offerings = without_shortages(instance_type.name, instance_type.offerings, self._unavailable)
         return instance_type if offerings is instance_type.offerings else replace(instance_type, offerings=offerings)
 
-    def machine(self, name: str) -> Machine | None:
+    def ec2_type(self, name: str) -> Ec2InstanceType | None:
         """The machine of that name, if the region has it."""
         return next((each for each in self._machines if each.name == name), None)
 
-    def _blueprints_of(self, shape: Shape) -> tuple[Blueprint, ...]:
+    def _blueprints_of(self, shape: NodeClassShape) -> tuple[NodeClassInstanceType, ...]:
         if shape not in self._blueprints:
-            made = tuple(self._blueprint(machine, shape) for machine in self._machines)
+            made = tuple(self._blueprint(ec2_type, shape) for ec2_type in self._machines)
             _keep(self._blueprints, shape, made)
         return self._blueprints[shape]
 
-    def _blueprint(self, machine: Machine, shape: Shape) -> Blueprint:
-        return Blueprint(
-            machine,
-            requirements_of(machine, shape, self._aws.region),
-            capacity_of(machine, shape, self._margins),
-            overhead_of(machine, shape, self._margins),
+    def _blueprint(self, ec2_type: Ec2InstanceType, shape: NodeClassShape) -> NodeClassInstanceType:
+        return NodeClassInstanceType(
+            ec2_type,
+            requirements_of(ec2_type, shape, self._aws.region),
+            capacity_of(ec2_type, shape, self._margins),
+            overhead_of(ec2_type, shape, self._margins),
         )
 
     def _instance_type(
-        self, blueprint: Blueprint, shape: Shape, amis: tuple[ResolvedAMI, ...], market: Market
+        self,
+        blueprint: NodeClassInstanceType,
+        shape: NodeClassShape,
+        amis: tuple[ResolvedAMI, ...],
+        market: OfferingScope,
     ) -> InstanceType:
-        machine = blueprint.machine
+        ec2_type = blueprint.ec2_type
         own = Requirements.of(blueprint.requirements)
-        usable = image_for(own, amis) is not None and _can_be_started(machine, shape)
-        zones = self._zones.get(machine.name, frozenset())
-        offerings = self._offerings.of(machine, zones, market, usable=usable)
+        usable = image_for(own, amis) is not None and _can_be_started(ec2_type, shape)
+        zones = self._zones.get(ec2_type.name, frozenset())
+        offerings = self._offerings.of(ec2_type, zones, market, usable=usable)
         requirements = Requirements.of([*blueprint.requirements, *_settled_by(offerings)])
-        return InstanceType(machine.name, requirements, offerings, blueprint.capacity, blueprint.overhead)
+        return InstanceType(ec2_type.name, requirements, offerings, blueprint.capacity, blueprint.overhead)
 
 
-def _can_be_started(machine: Machine, shape: Shape) -> bool:
+def _can_be_started(ec2_type: Ec2InstanceType, shape: NodeClassShape) -> bool:
     """Whether a class can have such a machine, images apart. Bare metal is Nitro without a hypervisor."""
-    too_old = machine.family == "a1" and shape.family == "AL2023"
-    nitro = machine.bare_metal or machine.hypervisor == "nitro"
+    too_old = ec2_type.family == "a1" and shape.family == "AL2023"
+    nitro = ec2_type.bare_metal or ec2_type.hypervisor == "nitro"
     return not too_old and (nitro or not shape.nitro_only)
 
 

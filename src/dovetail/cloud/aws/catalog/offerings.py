@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from dovetail.cloud.aws import labels
-from dovetail.cloud.aws.catalog.machine import Machine
-from dovetail.cloud.aws.catalog.prices import Prices
-from dovetail.cloud.aws.catalog.unavailable import Sold, Unavailable
+from dovetail.cloud.aws.catalog.ec2_instance_type import Ec2InstanceType
+from dovetail.cloud.aws.catalog.pricing import Prices
+from dovetail.cloud.aws.catalog.unavailable_offerings import OfferingKey, UnavailableOfferings
 from dovetail.model.catalog import Offering
 from dovetail.model.ec2nodeclass import ResolvedCapacityReservation
 from dovetail.model.labels import CAPACITY_TYPE, ON_DEMAND, RESERVED, SPOT, ZONE
@@ -25,7 +25,7 @@ _RESERVED_DISCOUNT = 10_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Market:
+class OfferingScope:
     """Where and how one node class can buy. `zones` are those it has a subnet with addresses in, with their ids."""
 
     zones: frozenset[str]
@@ -40,26 +40,30 @@ class Offerings:
     def __init__(self, prices: Prices) -> None:
         self._prices = prices
 
-    def of(self, machine: Machine, zones: frozenset[str], market: Market, *, usable: bool) -> tuple[Offering, ...]:
+    def of(
+        self, ec2_type: Ec2InstanceType, zones: frozenset[str], market: OfferingScope, *, usable: bool
+    ) -> tuple[Offering, ...]:
         """Every offering of a type that is sold in `zones`. `usable`: whether the class can start such a machine."""
         plain = (
-            self._offering(machine, zone, capacity_type, market, usable)
+            self._offering(ec2_type, zone, capacity_type, market, usable)
             for zone in sorted(zones)
             for capacity_type in (ON_DEMAND, SPOT)
-            if capacity_type in machine.usage_classes
+            if capacity_type in ec2_type.usage_classes
         )
-        return (*plain, *self._reserved(machine, market, usable=usable))
+        return (*plain, *self._reserved(ec2_type, market, usable=usable))
 
-    def _offering(self, machine: Machine, zone: str, capacity_type: str, market: Market, usable: bool) -> Offering:
+    def _offering(
+        self, ec2_type: Ec2InstanceType, zone: str, capacity_type: str, market: OfferingScope, usable: bool
+    ) -> Offering:
         spot = capacity_type == SPOT
-        price = self._prices.spot(machine.name, zone) if spot else self._prices.on_demand(machine.name)
+        price = self._prices.spot(ec2_type.name, zone) if spot else self._prices.on_demand(ec2_type.name)
         requirements = Requirements.of([*_place(zone, capacity_type, market), *_UNRESERVED])
         return Offering(requirements, price or 0.0, usable and price is not None and zone in market.zones)
 
-    def _reserved(self, machine: Machine, market: Market, *, usable: bool) -> Iterator[Offering]:
-        price = (self._prices.on_demand(machine.name) or 0.0) / _RESERVED_DISCOUNT
+    def _reserved(self, ec2_type: Ec2InstanceType, market: OfferingScope, *, usable: bool) -> Iterator[Offering]:
+        price = (self._prices.on_demand(ec2_type.name) or 0.0) / _RESERVED_DISCOUNT
         for each in market.reservations:
-            if each.instance_type != machine.name:
+            if each.instance_type != ec2_type.name:
                 continue
             said = {
                 labels.RESERVATION_ID: each.id,
@@ -75,7 +79,7 @@ class Offerings:
             yield Offering(requirements, price, there and left > 0)
 
 
-def without_shortages(name: str, offerings: tuple[Offering, ...], short: Unavailable) -> tuple[Offering, ...]:
+def without_shortages(name: str, offerings: tuple[Offering, ...], short: UnavailableOfferings) -> tuple[Offering, ...]:
     """The offerings of the named type, those that are short for the moment marked so; the same tuple if none is."""
     reserved = any(each.capacity_type == RESERVED for each in offerings)
     if not reserved and not short.may_cover(name):
@@ -84,13 +88,13 @@ def without_shortages(name: str, offerings: tuple[Offering, ...], short: Unavail
     return offerings if marked == offerings else marked
 
 
-def _sold(name: str, offering: Offering) -> Sold:
+def _sold(name: str, offering: Offering) -> OfferingKey:
     """A reservation runs short by itself, whatever else there is of its type."""
     reservation = offering.requirements.labels().get(labels.RESERVATION_ID)
-    return Sold(offering.capacity_type, reservation or name, offering.zone)
+    return OfferingKey(offering.capacity_type, reservation or name, offering.zone)
 
 
-def _place(zone: str, capacity_type: str, market: Market) -> list[Requirement]:
+def _place(zone: str, capacity_type: str, market: OfferingScope) -> list[Requirement]:
     place = [Requirement.of(ZONE, IN, (zone,)), Requirement.of(CAPACITY_TYPE, IN, (capacity_type,))]
     if market.zone_ids.get(zone):
         place.append(Requirement.of(labels.ZONE_ID, IN, (market.zone_ids[zone],)))

@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterable, Iterator
 
 from dovetail.cloud.aws import labels
-from dovetail.cloud.aws.catalog.machine import Device, Machine
-from dovetail.cloud.aws.catalog.shape import Shape
+from dovetail.cloud.aws.catalog.ec2_instance_type import Device, Ec2InstanceType
+from dovetail.cloud.aws.catalog.kubelet_overhead import NodeClassShape
 from dovetail.model.labels import ARCH, INSTANCE_TYPE, NODEPOOL, OS, REGION, WELL_KNOWN, WINDOWS_BUILD
 from dovetail.model.requirement import DOES_NOT_EXIST, IN, Requirement
 
@@ -14,9 +14,9 @@ TENANCIES = ("default", "dedicated")
 _NAME = re.compile(r"(?P<category>[a-z]+)(?:-[0-9]+tb)?(?P<generation>[0-9]+)")
 
 
-def requirements_of(machine: Machine, shape: Shape, region: str) -> tuple[Requirement, ...]:
+def requirements_of(ec2_type: Ec2InstanceType, shape: NodeClassShape, region: str) -> tuple[Requirement, ...]:
     """What the machine is, apart from what its offerings say."""
-    values = {**_system(machine, shape, region), **_figures(machine), **_devices(machine)}
+    values = {**_system(ec2_type, shape, region), **_figures(ec2_type), **_devices(ec2_type)}
     named = {key: (value,) for key, value in values.items() if value}
     known = [Requirement.of(key, IN, listed) for key, listed in named.items()]
     known.append(Requirement.of(labels.INSTANCE_TENANCY, IN, TENANCIES))
@@ -34,52 +34,52 @@ def absent(spoken_of: Iterable[str]) -> Iterator[Requirement]:
 _SETTLED_BY_OFFERINGS = frozenset({"topology.kubernetes.io/zone", "karpenter.sh/capacity-type"})
 
 
-def _system(machine: Machine, shape: Shape, region: str) -> dict[str, str]:
+def _system(ec2_type: Ec2InstanceType, shape: NodeClassShape, region: str) -> dict[str, str]:
     return {
-        INSTANCE_TYPE: machine.name,
-        ARCH: machine.architecture,
+        INSTANCE_TYPE: ec2_type.name,
+        ARCH: ec2_type.architecture,
         OS: "windows" if shape.windows else "linux",
         WINDOWS_BUILD: WINDOWS_BUILDS.get(shape.family, ""),
         REGION: region,
     }
 
 
-def _figures(machine: Machine) -> dict[str, str]:
-    name = _NAME.match(machine.name)
+def _figures(ec2_type: Ec2InstanceType) -> dict[str, str]:
+    name = _NAME.match(ec2_type.name)
     return {
         labels.INSTANCE_CATEGORY: name["category"] if name else "",
         labels.INSTANCE_GENERATION: name["generation"] if name else "",
-        labels.INSTANCE_FAMILY: machine.family,
-        labels.INSTANCE_SIZE: machine.size,
-        labels.INSTANCE_CPU: str(machine.vcpus),
-        labels.INSTANCE_CPU_MANUFACTURER: machine.cpu_manufacturer,
-        labels.INSTANCE_CPU_CLOCK: _number(machine.clock_mhz),
-        labels.INSTANCE_MEMORY: str(machine.memory_mib),
-        labels.INSTANCE_EBS_BANDWIDTH: _number(machine.ebs_mbps),
-        labels.INSTANCE_NETWORK_BANDWIDTH: _number(machine.facts.network_mbps),
-        labels.INSTANCE_LOCAL_NVME: _number(machine.nvme_gb),
-        labels.INSTANCE_HYPERVISOR: machine.hypervisor,
-        labels.INSTANCE_ENCRYPTION_IN_TRANSIT: str(machine.encryption_in_transit).lower(),
-        labels.INSTANCE_FLEX: str("-flex" in machine.family).lower(),
+        labels.INSTANCE_FAMILY: ec2_type.family,
+        labels.INSTANCE_SIZE: ec2_type.size,
+        labels.INSTANCE_CPU: str(ec2_type.vcpus),
+        labels.INSTANCE_CPU_MANUFACTURER: ec2_type.cpu_manufacturer,
+        labels.INSTANCE_CPU_CLOCK: _number(ec2_type.clock_mhz),
+        labels.INSTANCE_MEMORY: str(ec2_type.memory_mib),
+        labels.INSTANCE_EBS_BANDWIDTH: _number(ec2_type.ebs_mbps),
+        labels.INSTANCE_NETWORK_BANDWIDTH: _number(ec2_type.facts.network_mbps),
+        labels.INSTANCE_LOCAL_NVME: _number(ec2_type.nvme_gb),
+        labels.INSTANCE_HYPERVISOR: ec2_type.hypervisor,
+        labels.INSTANCE_ENCRYPTION_IN_TRANSIT: str(ec2_type.encryption_in_transit).lower(),
+        labels.INSTANCE_FLEX: str("-flex" in ec2_type.family).lower(),
     }
 
 
-def _devices(machine: Machine) -> dict[str, str]:
+def _devices(ec2_type: Ec2InstanceType) -> dict[str, str]:
     said: dict[str, str] = {}
-    if machine.gpus:
-        gpu = machine.gpus[0]
+    if ec2_type.gpus:
+        gpu = ec2_type.gpus[0]
         said |= {
             labels.INSTANCE_GPU_NAME: gpu.name,
             labels.INSTANCE_GPU_MANUFACTURER: gpu.manufacturer,
-            labels.INSTANCE_GPU_COUNT: str(_total(machine.gpus)),
+            labels.INSTANCE_GPU_COUNT: str(_total(ec2_type.gpus)),
             labels.INSTANCE_GPU_MEMORY: str(gpu.memory_mib),
         }
-    if machine.accelerators:
-        accelerator = machine.accelerators[0]
+    if ec2_type.accelerators:
+        accelerator = ec2_type.accelerators[0]
         said |= {
             labels.INSTANCE_ACCELERATOR_NAME: accelerator.name,
             labels.INSTANCE_ACCELERATOR_MANUFACTURER: accelerator.manufacturer,
-            labels.INSTANCE_ACCELERATOR_COUNT: str(_total(machine.accelerators)),
+            labels.INSTANCE_ACCELERATOR_COUNT: str(_total(ec2_type.accelerators)),
         }
     return said
 

@@ -1,7 +1,7 @@
 """Which sources of warnings there are on AWS: status checks and ends of capacity blocks always, the queue if named."""
 
-from dovetail.cloud.aws.interruption.blocks import EndingBlocks
-from dovetail.cloud.aws.interruption.queue import SqsQueue
+from dovetail.cloud.aws.interruption.capacity_blocks import EndingCapacityBlocks
+from dovetail.cloud.aws.interruption.sqs import SqsQueue
 from dovetail.cloud.aws.interruption.status_checks import StatusChecks
 from dovetail.cloud.aws.provider import AwsParts
 from dovetail.ports.interruption import InterruptionSource
@@ -12,7 +12,7 @@ def find_sources(parts: AwsParts, metrics: Metrics) -> tuple[InterruptionSource,
     """The sources the settings ask for. Nothing is asked yet."""
     always = (
         StatusChecks(parts.aws, parts.clock),
-        EndingBlocks(parts.resolvers.reservations, parts.instances, parts.clock),
+        EndingCapacityBlocks(parts.resolvers.reservations, parts.instances, parts.clock),
     )
     name = parts.settings.interruption_queue
     return (SqsQueue(parts.aws, name, metrics), *always) if name else always

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from dovetail.cloud.aws.session import Aws, AwsError
+from dovetail.cloud.aws.clients import AwsClients, AwsError
 from dovetail.ports.clock import Clock
 from dovetail.ports.interruption import Delivery, Interruption, InterruptionKind
 
@@ -31,7 +31,7 @@ class StatusChecks:
 
     shared = True
 
-    def __init__(self, aws: Aws, clock: Clock, every: float = EVERY_SECONDS) -> None:
+    def __init__(self, aws: AwsClients, clock: Clock, every: float = EVERY_SECONDS) -> None:
         self._aws = aws
         self._clock = clock
         self._every = every

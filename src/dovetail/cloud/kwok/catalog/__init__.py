@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from dovetail.cloud.kwok.catalog.file import InstanceTypesInvalid, load_instance_types
 from dovetail.cloud.kwok.catalog.generic import generic_catalog
+from dovetail.cloud.kwok.catalog.instance_types_file import InstanceTypesInvalid, load_instance_types
 from dovetail.cloud.kwok.catalog.realistic import realistic_catalog
 from dovetail.model.catalog import InstanceType
 

@@ -6,7 +6,7 @@ Names, sizes and prices are Karpenter's, so its examples can be repeated here.
 from functools import cache
 from itertools import product
 
-from dovetail.cloud.kwok.instance_type import Blueprint, build, offering
+from dovetail.cloud.kwok.instance_type import InstanceTypeSpec, build, offering
 from dovetail.model.catalog import InstanceType
 from dovetail.model.labels import ON_DEMAND, SPOT
 from dovetail.model.quantity import Quantity
@@ -28,10 +28,10 @@ def generic_catalog() -> tuple[InstanceType, ...]:
     return tuple(build(_blueprint(*combination)) for combination in combinations)
 
 
-def _blueprint(cpu: int, memory_factor: int, system: str, architecture: str) -> Blueprint:
+def _blueprint(cpu: int, memory_factor: int, system: str, architecture: str) -> InstanceTypeSpec:
     gibibytes = cpu * memory_factor
     price = 0.025 * cpu + 0.001 * (gibibytes * _GIBIBYTE) / 1e9
-    return Blueprint(
+    return InstanceTypeSpec(
         name=f"{_FAMILY_BY_MEMORY_FACTOR[memory_factor]}-{cpu}x-{architecture}-{system}",
         architecture=architecture,
         operating_systems=(system,),

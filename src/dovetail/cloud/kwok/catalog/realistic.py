@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from functools import cache
 from importlib import resources
 
-from dovetail.cloud.kwok.instance_type import Blueprint, build, offering
+from dovetail.cloud.kwok.instance_type import InstanceTypeSpec, build, offering
 from dovetail.model.catalog import InstanceType, Offering
 from dovetail.model.labels import ON_DEMAND, REGION, SPOT
 from dovetail.model.quantity import Quantity
@@ -35,7 +35,7 @@ def realistic_catalog() -> tuple[InstanceType, ...]:
     return tuple(build(_blueprint(row)) for row in csv.DictReader(table.splitlines()))
 
 
-def _blueprint(row: dict[str, str]) -> Blueprint:
+def _blueprint(row: dict[str, str]) -> InstanceTypeSpec:
     amounts = {
         CPU: Quantity.of(row["cpu"]),
         MEMORY: Quantity.of(f"{row['memory_mib']}Mi"),
@@ -44,7 +44,7 @@ def _blueprint(row: dict[str, str]) -> Blueprint:
     }
     if row["gpus"] != "0":
         amounts[_GPU] = Quantity.of(row["gpus"])
-    return Blueprint(
+    return InstanceTypeSpec(
         name=row["name"],
         architecture=row["architecture"],
         operating_systems=("linux",),

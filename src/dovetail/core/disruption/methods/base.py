@@ -6,8 +6,8 @@ from typing import Protocol
 
 from dovetail.core.disruption.candidates import Candidate
 from dovetail.core.disruption.command import Command
-from dovetail.core.disruption.context import Context
-from dovetail.core.disruption.waits import Wait
+from dovetail.core.disruption.delays import DelayState
+from dovetail.core.disruption.pass_context import PassContext
 from dovetail.model.reason import Reason
 from dovetail.model.refusal import Refusal
 
@@ -29,20 +29,20 @@ class Method(Protocol):
     eventual: bool  # PodDisruptionBudgets do not stand in the way of a node whose claim bounds its own drain
     gives_way: bool  # a node is left alone while pods that need a place will run on it
 
-    def refusal(self, candidate: Candidate, context: Context) -> Refusal | None:
+    def refusal(self, candidate: Candidate, context: PassContext) -> Refusal | None:
         """Why this method is not interested in a candidate, whichever pods need a place, or None."""
         ...
 
-    def refusals(self, candidate: Candidate, context: Context) -> Iterator[Refusal]:
+    def refusals(self, candidate: Candidate, context: PassContext) -> Iterator[Refusal]:
         """Everything this method has against a candidate, in the order it is looked at."""
         ...
 
-    def propose(self, candidates: Sequence[Candidate], context: Context) -> Proposal:
+    def propose(self, candidates: Sequence[Candidate], context: PassContext) -> Proposal:
         """Commands for candidates the method is interested in, within their budgets."""
         ...
 
 
-def expecting(method: Method, candidate: Candidate, context: Context) -> Refusal | None:
+def expecting(method: Method, candidate: Candidate, context: PassContext) -> Refusal | None:
     """Whether a method gives way to pods that need a place and will run on a node."""
     if method.gives_way and context.expects_pods(candidate.name):
         return Refusal("Expecting", f"node/{candidate.name}", "pods that need a place will run on it")
@@ -54,7 +54,7 @@ def limited_by(limits: str) -> str:
     return f" because limits block a new node ({limits})" if limits else ""
 
 
-def waiting(candidate: Candidate, what: str, wait: Wait) -> Refusal | None:
+def waiting(candidate: Candidate, what: str, wait: DelayState) -> Refusal | None:
     """The refusal of a clock that has not run out, with the instant it does."""
     if wait.over:
         return None

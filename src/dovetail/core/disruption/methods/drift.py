@@ -5,12 +5,12 @@ from dataclasses import replace
 
 from dovetail.core.disruption.candidates import Candidate
 from dovetail.core.disruption.command import Command
-from dovetail.core.disruption.context import Context
+from dovetail.core.disruption.delays import control, drift_wait
 from dovetail.core.disruption.drift import drift_reason
 from dovetail.core.disruption.drift_loop import loop_refusal, replacement_annotation
 from dovetail.core.disruption.methods.base import Proposal, waiting
-from dovetail.core.disruption.methods.replacing import propose_replacing
-from dovetail.core.disruption.waits import control, drift_wait
+from dovetail.core.disruption.methods.replacement import propose_replacing
+from dovetail.core.disruption.pass_context import PassContext
 from dovetail.model.conditions import find
 from dovetail.model.nodeclaim import DRIFTED
 from dovetail.model.reason import Reason
@@ -25,11 +25,11 @@ class Drift:
     eventual = True
     gives_way = False
 
-    def refusal(self, candidate: Candidate, context: Context) -> Refusal | None:
+    def refusal(self, candidate: Candidate, context: PassContext) -> Refusal | None:
         """The first of them."""
         return next(self.refusals(candidate, context), None)
 
-    def refusals(self, candidate: Candidate, context: Context) -> Iterator[Refusal]:
+    def refusals(self, candidate: Candidate, context: PassContext) -> Iterator[Refusal]:
         """Switched off, not drifted, or not drifted for long enough."""
         about = f"node/{candidate.name}"
         if not context.gates.drift:
@@ -45,23 +45,23 @@ class Drift:
             if left_alone is not None:
                 yield left_alone
 
-    def propose(self, candidates: Sequence[Candidate], context: Context) -> Proposal:
+    def propose(self, candidates: Sequence[Candidate], context: PassContext) -> Proposal:
         """Empty ones first, then those that drifted longest ago; none whose replacement would be drifted as well."""
-        refusals = {each.name: _loop(each, context) for each in candidates if each.moving}
+        refusals = {each.name: _loop(each, context) for each in candidates if each.pods_to_reschedule}
         looping = tuple(refusal for refusal in refusals.values() if refusal is not None)
         left = [each for each in candidates if refusals.get(each.name) is None]
-        ordered = sorted(left, key=lambda each: (bool(each.moving), _since(each), each.name))
+        ordered = sorted(left, key=lambda each: (bool(each.pods_to_reschedule), _since(each), each.name))
         proposal = propose_replacing(ordered, context, self.name, self.reason)
         commands = tuple(_annotated(command, context) for command in proposal.commands)
         return replace(proposal, commands=commands, refusals=(*looping, *proposal.refusals))
 
 
-def _loop(candidate: Candidate, context: Context) -> Refusal | None:
+def _loop(candidate: Candidate, context: PassContext) -> Refusal | None:
     reason = drift_reason(candidate.claim, candidate.pool, context.snapshot)
     return loop_refusal(candidate.name, candidate.pool.name, reason, context.drift_loops)
 
 
-def _annotated(command: Command, context: Context) -> Command:
+def _annotated(command: Command, context: PassContext) -> Command:
     """Replacements say which drift they are to end, so that one that does not is recognized."""
     if not command.replacements:
         return command

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Sequence
 
 from dovetail.core.disruption.candidates import Candidate, least_disruptive
 from dovetail.core.disruption.command import Command
-from dovetail.core.disruption.context import Context
+from dovetail.core.disruption.delays import emptiness_wait
 from dovetail.core.disruption.methods.base import Proposal, waiting
-from dovetail.core.disruption.methods.consolidating import disabled, settling
-from dovetail.core.disruption.waits import emptiness_wait
+from dovetail.core.disruption.methods.consolidation import disabled, settling
+from dovetail.core.disruption.pass_context import PassContext
 from dovetail.model.reason import Reason
 from dovetail.model.refusal import Refusal
 
@@ -20,17 +20,17 @@ class Emptiness:
     eventual = False
     gives_way = True
 
-    def refusal(self, candidate: Candidate, context: Context) -> Refusal | None:
+    def refusal(self, candidate: Candidate, context: PassContext) -> Refusal | None:
         """The first of them."""
         return next(self.refusals(candidate, context), None)
 
-    def refusals(self, candidate: Candidate, context: Context) -> Iterator[Refusal]:
+    def refusals(self, candidate: Candidate, context: PassContext) -> Iterator[Refusal]:
         """Not empty, not for long enough, or in a pool that never consolidates."""
         off = disabled(candidate)
         if off is not None:
             yield off
         if not candidate.empty:
-            number = len(candidate.moving)
+            number = len(candidate.pods_to_reschedule)
             run = "1 pod runs" if number == 1 else f"{number} pods run"
             yield Refusal("NotEmpty", f"node/{candidate.name}", f"not empty: {run} on it")
         wait = emptiness_wait(candidate.pool, candidate.claim, context.snapshot.at)
@@ -41,10 +41,10 @@ class Emptiness:
         if grace is not None:
             yield grace
 
-    def propose(self, candidates: Sequence[Candidate], context: Context) -> Proposal:
+    def propose(self, candidates: Sequence[Candidate], context: PassContext) -> Proposal:
         """All of them in one command, as far as budgets go."""
-        purse = context.purse(self.reason)
-        refusals = {each.name: purse.take(each) for each in least_disruptive(candidates)}
+        budget_tracker = context.budget_tracker(self.reason)
+        refusals = {each.name: budget_tracker.take(each) for each in least_disruptive(candidates)}
         taken = tuple(each for each in least_disruptive(candidates) if refusals[each.name] is None)
         commands = (Command(self.name, self.reason, taken),) if taken else ()
         return Proposal(commands, tuple(refusal for refusal in refusals.values() if refusal is not None))

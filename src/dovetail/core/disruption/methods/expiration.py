@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Sequence
 
 from dovetail.core.disruption.candidates import Candidate
-from dovetail.core.disruption.context import Context
+from dovetail.core.disruption.delays import expiration_wait
 from dovetail.core.disruption.methods.base import Proposal, waiting
-from dovetail.core.disruption.methods.replacing import propose_replacing
-from dovetail.core.disruption.waits import expiration_wait
+from dovetail.core.disruption.methods.replacement import propose_replacing
+from dovetail.core.disruption.pass_context import PassContext
 from dovetail.core.lifecycle.expiration import expires_at
 from dovetail.model.reason import Reason
 from dovetail.model.refusal import Refusal
@@ -20,7 +20,7 @@ class Expiration:
     eventual = False
     gives_way = False
 
-    def refusal(self, candidate: Candidate, context: Context) -> Refusal | None:
+    def refusal(self, candidate: Candidate, context: PassContext) -> Refusal | None:
         """Not due yet, or never."""
         pool = candidate.pool
         wait = expiration_wait(pool, candidate.claim, context.snapshot.at)
@@ -28,13 +28,13 @@ class Expiration:
             return _without_budgets(candidate)
         return waiting(candidate, "not expired: its lifetime runs", wait)
 
-    def refusals(self, candidate: Candidate, context: Context) -> Iterator[Refusal]:
+    def refusals(self, candidate: Candidate, context: PassContext) -> Iterator[Refusal]:
         """There is only the one clock."""
         refusal = self.refusal(candidate, context)
         if refusal is not None:
             yield refusal
 
-    def propose(self, candidates: Sequence[Candidate], context: Context) -> Proposal:
+    def propose(self, candidates: Sequence[Candidate], context: PassContext) -> Proposal:
         """Oldest first."""
         oldest = sorted(candidates, key=lambda each: (str(each.claim.metadata.creation_timestamp), each.name))
         return propose_replacing(oldest, context, self.name, self.reason)

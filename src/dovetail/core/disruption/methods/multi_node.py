@@ -5,14 +5,18 @@ Not every set can be tried: candidates are ordered, and the longest workable pre
 
 from collections.abc import Iterator, Sequence
 
-from dovetail.core.disruption.balance import approves
+from dovetail.core.disruption.balanced_policy import approves
 from dovetail.core.disruption.candidates import Candidate, least_disruptive
 from dovetail.core.disruption.command import Command
-from dovetail.core.disruption.context import Context
+from dovetail.core.disruption.drain_deadlock import stall_refusal
 from dovetail.core.disruption.methods.base import Proposal
-from dovetail.core.disruption.methods.consolidating import consolidation_refusal, consolidation_refusals, worth_it
-from dovetail.core.disruption.replacement import replacement_refusal
-from dovetail.core.disruption.stalling import stall_refusal
+from dovetail.core.disruption.methods.consolidation import (
+    consolidation_refusal,
+    consolidation_refusals,
+    narrow_to_cheaper,
+)
+from dovetail.core.disruption.pass_context import PassContext
+from dovetail.core.disruption.replacement_launch import replacement_refusal
 from dovetail.core.scheduling.removal import Bounds
 from dovetail.model.reason import Reason
 from dovetail.model.refusal import Refusal
@@ -28,19 +32,19 @@ class MultiNode:
     eventual = False
     gives_way = True
 
-    def refusal(self, candidate: Candidate, context: Context) -> Refusal | None:
+    def refusal(self, candidate: Candidate, context: PassContext) -> Refusal | None:
         """Why consolidation is not interested in a node, or None."""
         return consolidation_refusal(candidate, context)
 
-    def refusals(self, candidate: Candidate, context: Context) -> Iterator[Refusal]:
+    def refusals(self, candidate: Candidate, context: PassContext) -> Iterator[Refusal]:
         """Everything consolidation has against a node."""
         return consolidation_refusals(candidate, context)
 
-    def propose(self, candidates: Sequence[Candidate], context: Context) -> Proposal:
+    def propose(self, candidates: Sequence[Candidate], context: PassContext) -> Proposal:
         """The longest prefix that works, if it has at least two nodes."""
-        purse = context.purse(self.reason)
+        budget_tracker = context.budget_tracker(self.reason)
         ordered = least_disruptive(candidates)
-        refusals = {each.name: purse.take(each) for each in ordered}
+        refusals = {each.name: budget_tracker.take(each) for each in ordered}
         allowed = [each for each in ordered if refusals[each.name] is None][:MOST_AT_ONCE]
         command = self._longest(allowed, context)
         chosen = {each.name for each in command.candidates} if command is not None else set()
@@ -51,7 +55,7 @@ class MultiNode:
         said = tuple(refusal for name, refusal in refusals.items() if refusal is not None and name not in chosen)
         return Proposal((command,) if command is not None else (), said)
 
-    def _longest(self, allowed: Sequence[Candidate], context: Context) -> Command | None:
+    def _longest(self, allowed: Sequence[Candidate], context: PassContext) -> Command | None:
         best: Command | None = None
         low, high = 2, len(allowed)
         while low <= high:
@@ -63,16 +67,16 @@ class MultiNode:
                 high = middle - 1
         return best
 
-    def _together(self, candidates: Sequence[Candidate], context: Context) -> Command | None:
-        sweep = context.sweep(consolidating=True)
+    def _together(self, candidates: Sequence[Candidate], context: PassContext) -> Command | None:
+        removal_simulation = context.removal_simulation(consolidating=True)
         price = sum(each.price for each in candidates)
         bounds = Bounds(below=price, most_drafts=1 if price > 0 else 0)
-        outcome = sweep.remove_together([sweep.row(each.name) for each in candidates], bounds)
+        outcome = removal_simulation.remove_together([removal_simulation.row(each.name) for each in candidates], bounds)
         if outcome.blocker is not None:
             return None
         replacements = []
         for draft in outcome.drafts:
-            narrowed = worth_it(candidates, draft, context)
+            narrowed = narrow_to_cheaper(candidates, draft, context)
             if isinstance(narrowed, str):
                 return None
             replacements.append(narrowed)

@@ -4,24 +4,24 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from dovetail.core.disruption.balance import BALANCED, approves
+from dovetail.core.disruption.balanced_policy import BALANCED, approves
 from dovetail.core.disruption.candidates import Candidate, least_disruptive
 from dovetail.core.disruption.command import Command, cheapest
-from dovetail.core.disruption.context import Context
+from dovetail.core.disruption.drain_deadlock import stall_refusal
 from dovetail.core.disruption.methods.base import Proposal, limited_by
-from dovetail.core.disruption.methods.consolidating import (
+from dovetail.core.disruption.methods.consolidation import (
     CANT_REPLACE,
     consolidation_refusal,
     consolidation_refusals,
+    narrow_to_cheaper,
     saving,
-    worth_it,
 )
-from dovetail.core.disruption.replacement import replacement_refusal
-from dovetail.core.disruption.simulations import Outcome
-from dovetail.core.disruption.stalling import stall_refusal
+from dovetail.core.disruption.pass_context import PassContext
+from dovetail.core.disruption.replacement_launch import replacement_refusal
+from dovetail.core.disruption.simulation_cache import RemovalOutcome
 from dovetail.core.scheduling.draft import Draft
 from dovetail.core.scheduling.removal import Bounds, Removal
-from dovetail.core.scheduling.sweep import Sweep
+from dovetail.core.scheduling.removal_simulation import RemovalSimulation
 from dovetail.model.reason import Reason
 from dovetail.model.refusal import Refusal
 
@@ -34,22 +34,22 @@ class SingleNode:
     eventual = False
     gives_way = True
 
-    def refusal(self, candidate: Candidate, context: Context) -> Refusal | None:
+    def refusal(self, candidate: Candidate, context: PassContext) -> Refusal | None:
         """Why consolidation is not interested in a node, or None."""
         return consolidation_refusal(candidate, context)
 
-    def refusals(self, candidate: Candidate, context: Context) -> Iterator[Refusal]:
+    def refusals(self, candidate: Candidate, context: PassContext) -> Iterator[Refusal]:
         """Everything consolidation has against a node."""
         return consolidation_refusals(candidate, context)
 
-    def propose(self, candidates: Sequence[Candidate], context: Context) -> Proposal:
+    def propose(self, candidates: Sequence[Candidate], context: PassContext) -> Proposal:
         """The move that saves most; among equals the one that hurts least."""
-        purse = context.purse(self.reason)
+        budget_tracker = context.budget_tracker(self.reason)
         refusals: list[Refusal] = []
         moves: list[Move] = []
-        sweep = context.sweep(consolidating=True)
+        removal_simulation = context.removal_simulation(consolidating=True)
         for candidate in least_disruptive(candidates):
-            found = purse.refusal(candidate) or _move(candidate, sweep, context)
+            found = budget_tracker.refusal(candidate) or _move(candidate, removal_simulation, context)
             if isinstance(found, Move):
                 moves.append(found)
             else:
@@ -70,7 +70,7 @@ class Move(msgspec.Struct, frozen=True, eq=False, gc=False):
     saving: float
 
 
-def _best(moves: list[Move], refusals: list[Refusal], context: Context) -> Move | None:
+def _best(moves: list[Move], refusals: list[Refusal], context: PassContext) -> Move | None:
     """The move that saves most of those that can be carried out now; the others are told why they cannot."""
     for move in sorted(moves, key=lambda move: -move.saving):
         refusal = _hindrance(move, context)
@@ -81,7 +81,7 @@ def _best(moves: list[Move], refusals: list[Refusal], context: Context) -> Move 
     return None
 
 
-def _hindrance(move: Move, context: Context) -> Refusal | None:
+def _hindrance(move: Move, context: PassContext) -> Refusal | None:
     """Why a move cannot be carried out: its drain would not end, or its replacement may not be launched now."""
     stall = stall_refusal((move.candidate,), context, int(move.draft is not None))
     if stall is not None or move.draft is None:
@@ -90,8 +90,8 @@ def _hindrance(move: Move, context: Context) -> Refusal | None:
     return replacement_refusal((move.candidate,), (move.draft,), bounds, context, consolidating=True)
 
 
-def _move(candidate: Candidate, sweep: Sweep, context: Context) -> Move | Refusal:
-    removal = sweep.remove(sweep.row(candidate.name))
+def _move(candidate: Candidate, removal_simulation: RemovalSimulation, context: PassContext) -> Move | Refusal:
+    removal = removal_simulation.remove(removal_simulation.row(candidate.name))
     outcome = _outcome(candidate, removal, context)
     if isinstance(outcome, Refusal):
         return outcome
@@ -101,33 +101,35 @@ def _move(candidate: Candidate, sweep: Sweep, context: Context) -> Move | Refusa
     return move
 
 
-def _command(move: Move, context: Context) -> Command:
+def _command(move: Move, context: PassContext) -> Command:
     replacements: tuple[Draft, ...] = ()
     if move.draft is not None:
-        narrowed = worth_it((move.candidate,), move.draft, context)
+        narrowed = narrow_to_cheaper((move.candidate,), move.draft, context)
         assert isinstance(narrowed, Draft), f"a move that saves something is worth it: {narrowed}"
         replacements = (narrowed,)
     return Command(SingleNode.name, SingleNode.reason, (move.candidate,), replacements)
 
 
-def _outcome(candidate: Candidate, removal: Removal, context: Context) -> float | Refusal:
+def _outcome(candidate: Candidate, removal: Removal, context: PassContext) -> float | Refusal:
     """What the removal of a node saves, or why it stays. The same answer for the same node is looked at once."""
     kept = context.simulations.outcomes
     node, kind, gates = candidate.node, candidate.instance_type, context.gates
     known = kept.get(candidate.name)
     if known is None or not known.holds(removal, node, kind, gates):
         value = _worked_out(candidate, removal, context)
-        known = kept[candidate.name] = Outcome(removal, node, kind, gates, value)
+        known = kept[candidate.name] = RemovalOutcome(removal, node, kind, gates, value)
     return known.value
 
 
-def could_go(candidate: Candidate, context: Context) -> bool:
+def could_go(candidate: Candidate, context: PassContext) -> bool:
     """Whether a node could be deleted, or replaced by something cheaper, were budgets and all others out of the way."""
-    sweep = context.sweep(consolidating=True)
-    return not isinstance(_worked_out(candidate, sweep.remove(sweep.row(candidate.name)), context), Refusal)
+    removal_simulation = context.removal_simulation(consolidating=True)
+    return not isinstance(
+        _worked_out(candidate, removal_simulation.remove(removal_simulation.row(candidate.name)), context), Refusal
+    )
 
 
-def _worked_out(candidate: Candidate, removal: Removal, context: Context) -> float | Refusal:
+def _worked_out(candidate: Candidate, removal: Removal, context: PassContext) -> float | Refusal:
     about = f"node/{candidate.name}"
     if removal.kind == "stay" and removal.blocker is not None:
         why = f"{CANT_REPLACE}: {removal.blocker.key} has no other place{limited_by(removal.limits)}"
@@ -138,9 +140,9 @@ def _worked_out(candidate: Candidate, removal: Removal, context: Context) -> flo
     return Refusal("CantReplace", about, saved) if isinstance(saved, str) else saved
 
 
-def _saved(candidate: Candidate, draft: Draft, context: Context) -> float | str:
+def _saved(candidate: Candidate, draft: Draft, context: PassContext) -> float | str:
     quick = saving(candidate, draft)
     if quick is not None:
         return quick
-    narrowed = worth_it((candidate,), draft, context)
+    narrowed = narrow_to_cheaper((candidate,), draft, context)
     return narrowed if isinstance(narrowed, str) else candidate.price - cheapest(narrowed)

@@ -1,0 +1,165 @@
+"""What hands the page the command line's own documents, so that the two cannot differ."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dovetail.settings import Settings
+
+if TYPE_CHECKING:
+    from dovetail.dashboard.address import PageAddress
+    from dovetail.dashboard.api import Documents, PageOptions
+    from dovetail.dashboard.published_state import PublishedState
+    from dovetail.dashboard.server import PageServer
+    from dovetail.wiring.assembly import Assembly
+
+PAUSE_SECONDS = 1.0
+
+
+Where = tuple[Path | None, str | None]
+"""A kubeconfig and a context."""
+
+
+def make_page(
+    published_state: "PublishedState", settings: Settings, ledger: Path | None, port: int, where: Where = (None, None)
+) -> "PageServer":
+    """The page as the settings ask for it; `AddressUnsafe` if it would be open to everybody."""
+    from dovetail.dashboard.server import PageServer
+    from dovetail.wiring.live import reviewer
+
+    return PageServer(
+        published_state=published_state,
+        documents=documents(ledger),
+        terms=terms_of(settings),
+        access=access_of(settings),
+        port=port,
+        reviewer=partial(reviewer, *where),
+    )
+
+
+def terms_of(settings: Settings) -> "PageOptions":
+    """Under which the controllers would decide with these settings; ValueError if they cannot be understood."""
+    from dovetail.controllers.gates import read_gates
+    from dovetail.dashboard.api import PageOptions
+
+    return PageOptions(
+        read_gates(settings),
+        repair_gate=settings.gate("NodeRepair"),
+        repair_without_block=settings.repair_without_block == "provider",
+    )
+
+
+@asynccontextmanager
+async def page_of(parts: "Assembly", settings: Settings, where: Where = (None, None)) -> AsyncIterator[None]:
+    """The page of a controller, served while inside unless its port is 0. While another leads it looks beside it."""
+    from dovetail.cli.dashboard import watch
+    from dovetail.cli.dashboard_follower import keep_showing
+    from dovetail.dashboard.published_state import PublishedState, keep_publishing
+    from dovetail.observe.ledger import find_place
+    from dovetail.wiring.live import SystemClock, look
+
+    if not settings.dashboard_port:
+        yield
+        return
+    published_state, state = PublishedState(), parts.manager.state
+    take = partial(look, state, parts.supplier, SystemClock())
+    page = make_page(published_state, settings, find_place(settings.ledger, os.environ), settings.dashboard_port, where)
+    leading = partial(keep_publishing, published_state, state, take, PAUSE_SECONDS)
+    beside = partial(watch, published_state, *where, settings)
+    showing = keep_showing(published_state, lambda: not (parts.dry or parts.gate.is_open), leading, beside)
+    with page.served():
+        publishing = asyncio.create_task(showing, name="page")
+        try:
+            yield
+        finally:
+            publishing.cancel()
+            await asyncio.wait([publishing])
+
+
+def access_of(settings: Settings) -> "PageAddress":
+    """Where the page may be seen, and by whom."""
+    from dovetail.dashboard.address import AddressUnsafe, PageAddress
+    from dovetail.manifest.input_file import InputUnreadable, read_text
+
+    token = ""
+    if settings.dashboard_token_file:
+        place = Path(settings.dashboard_token_file)
+        try:
+            token = read_text(place).strip()
+        except InputUnreadable as error:
+            raise AddressUnsafe(f"the token of the page cannot be read: {place} {error}") from None
+        if not token:
+            raise AddressUnsafe(f"{place} holds no token; write one into it, for example with: openssl rand -hex 24")
+    return PageAddress(settings.dashboard_address, token, reviewed=settings.dashboard_auth == "tokenreview")
+
+
+def documents(ledger: Path | None) -> "Documents":
+    """The documents of the commands that look."""
+    from dovetail.cli.view.budgets import calendar_document
+    from dovetail.cli.view.explain import node_document, pod_document, pool_document
+    from dovetail.cli.view.plan import plan_document
+    from dovetail.dashboard.api import Documents
+
+    def history(asked: Mapping[str, str], now: datetime) -> dict[str, Any]:
+        return _history(ledger, asked, now)
+
+    def decision(identity: str) -> dict[str, Any]:
+        return _decision(ledger, identity)
+
+    return Documents(
+        plan=plan_document,
+        node=node_document,
+        nodepool=pool_document,
+        pod=pod_document,
+        calendar=calendar_document,
+        history=history,
+        decision=decision,
+    )
+
+
+def _decision(ledger: Path | None, identity: str) -> dict[str, Any]:
+    from dovetail.cli.view.history import decision_document
+    from dovetail.dashboard.api import Unanswerable
+    from dovetail.observe.ledger_query import LedgerMissing, NoSuchDecision, read_decision
+
+    if ledger is None:
+        raise Unanswerable("no ledger is kept here, so no decision can be told of")
+    try:
+        return decision_document(read_decision(ledger, identity))
+    except (LedgerMissing, NoSuchDecision) as error:
+        raise Unanswerable(str(error)) from None
+
+
+def _history(ledger: Path | None, asked: Mapping[str, str], now: datetime) -> dict[str, Any]:
+    import typer
+
+    from dovetail.cli.history import instant
+    from dovetail.cli.view.history import history_document
+    from dovetail.dashboard.api import Unanswerable
+    from dovetail.observe.ledger_query import LedgerMissing, LedgerQuery, read_history
+
+    if ledger is None:
+        return {"decisions": [], "missing": "no ledger is kept here, so no decision can be told of"}
+    most = asked.get("most", "0")
+    if not most.isascii() or not most.isdigit() or len(most) > 9:
+        raise Unanswerable(f"most must be a number of at most nine digits, got {most[:40]!r}", 400)
+    try:
+        question = LedgerQuery(
+            node=asked.get("node", ""),
+            nodepool=asked.get("nodepool", ""),
+            reason=asked.get("reason", ""),
+            act=asked.get("act", ""),
+            since=instant("since", asked.get("since", ""), lambda: now),
+            until=instant("until", asked.get("until", ""), lambda: now),
+            most=int(most),
+        )
+        return history_document(read_history(ledger, question))
+    except typer.BadParameter as error:
+        raise Unanswerable(error.message, 400) from None
+    except LedgerMissing as error:
+        return {"decisions": [], "missing": str(error)}

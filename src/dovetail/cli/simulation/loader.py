@@ -1,0 +1,197 @@
+"""From what was typed to what is run: the scenario's file, the files it names, and the variants that were asked for."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from dovetail.cli.simulation.scenario_validation import examined
+from dovetail.cli.simulation.variants import (
+    Setting,
+    Variant,
+    alone,
+    compared,
+    read_setting,
+    read_sweep,
+    settled,
+    swept,
+    variants_of,
+)
+from dovetail.manifest.codec import to_plain
+from dovetail.manifest.documents import read_documents
+from dovetail.manifest.input_file import InputUnreadable, read_text
+from dovetail.manifest.snapshot_file import SnapshotInvalid, read_snapshot_file
+from dovetail.model.kinds import NODE_POOL
+from dovetail.model.kube_object import Fault
+from dovetail.sim.scenario.document import named as is_named
+from dovetail.sim.scenario.from_snapshot import CLASS
+from dovetail.sim.scenario.parsing import ScenarioInvalid
+from dovetail.sim.scenario.trace import Arrival, read_trace
+
+MOST_SEEDS = 10_000
+
+
+def load(source: Path) -> tuple[dict[str, Any], str, Path]:
+    """The document of a scenario, its name, and the folder that its file names start from."""
+    text = _text(source, "", source)
+    documents = list(read_documents(text, str(source)))
+    faults = [fault for each in documents for fault in each.faults]
+    if not faults and len(documents) != 1:
+        faults = [Fault("", f"one scenario was expected, found {len(documents)} documents")]
+    if faults:
+        raise ScenarioInvalid(faults)
+    folder = Path() if str(source) == "-" else source.parent
+    content = documents[0].content
+    if not isinstance(content, dict):
+        raise ScenarioInvalid([Fault("", "a scenario is a mapping with apiVersion, kind and spec")])
+    if isinstance(content.get("spec"), dict):
+        faults = [*_include(content["spec"], folder), *_begin_with(content["spec"], folder)]
+    if faults:
+        trace = content["spec"].get("trace")
+        more = faults_in(partial(examined, content, source.stem)), faults_in(partial(_trace, trace, folder))
+        raise ScenarioInvalid([*more[0], *faults, *more[1]])
+    return content, source.stem, folder
+
+
+def faults_in(read: Callable[[], object]) -> tuple[Fault, ...]:
+    """What reading something finds wrong."""
+    try:
+        read()
+    except ScenarioInvalid as error:
+        return error.faults
+    return ()
+
+
+def _include(spec: dict[str, Any], folder: Path) -> list[Fault]:
+    """Put the manifests of `files` among the objects; what cannot be read is told."""
+    if "files" not in spec:
+        return []
+    objects, files = spec.get("objects") or [], spec.pop("files") or []
+    faults: list[Fault] = []
+    if not isinstance(files, list) or not isinstance(objects, list):
+        return [Fault("spec.files", "must be a list of file names", files)]
+    for index, name in enumerate(files):
+        try:
+            text = _text(folder / str(name), f"spec.files[{index}]", name)
+        except ScenarioInvalid as error:
+            faults += error.faults
+            continue
+        for each in read_documents(text, str(name)):
+            faults += [fault._replace(path=f"{name}: {fault.path}") for fault in each.faults]
+            objects = objects if each.faults else [*objects, each.content]
+    spec["objects"] = objects
+    return faults
+
+
+def _text(file: Path, path: str, name: object) -> str:
+    """What a file says; `ScenarioInvalid` names the field that names it."""
+    try:
+        return read_text(file)
+    except InputUnreadable as error:
+        remedy = error.remedy
+        if path and remedy == "check the path":
+            remedy = "files are named from the scenario's own place"
+        raise ScenarioInvalid([Fault(path, f"{str(name)!r} {error.problem}", remedy=remedy)]) from error
+
+
+def _begin_with(spec: dict[str, Any], folder: Path) -> list[Fault]:
+    """A story that starts from a snapshot starts when that was taken; its NodePools can be set like any other."""
+    if not spec.get("snapshot"):
+        return []
+    source = folder / str(spec["snapshot"])
+    try:
+        snapshot = read_snapshot_file(source)
+    except SnapshotInvalid as error:
+        return [Fault(f"spec.snapshot: {each.path}", each.problem, remedy=each.remedy) for each in error.faults]
+    spec["snapshot"] = str(source.resolve())
+    spec.setdefault("start", snapshot.at)
+    objects = spec.get("objects") or []
+    if not isinstance(objects, list):
+        return []
+    named = {each["metadata"]["name"] for each in objects if is_named(each) and each["kind"] == "NodePool"}
+    pools = [to_plain(NODE_POOL, pool) for name, pool in sorted(snapshot.nodepools.items()) if name not in named]
+    for pool in pools:
+        pool["metadata"] = {key: pool["metadata"][key] for key in ("name", "labels") if key in pool["metadata"]}
+        pool["spec"]["template"]["spec"]["nodeClassRef"] = dict(CLASS)
+        pool.pop("status", None)
+    spec["objects"] = [*objects, *pools]
+    return []
+
+
+def ask(  # noqa: PLR0913 - what was asked for
+    document: dict[str, Any],
+    name: str,
+    folder: Path,
+    *,
+    sets: Sequence[str],
+    sweeps: Sequence[str],
+    seeds: str,
+    lasts: str | None,
+    compare: bool,
+) -> tuple[list[Variant], tuple[Arrival, ...]]:
+    """The variants to run and the trace they share; ValueError or `ScenarioInvalid` where something is wrong."""
+    if sweeps and compare:
+        raise ValueError(
+            "--compare lays single settings side by side, --sweep every combination; leave one of them out"
+        )
+    if compare and not sets:
+        raise ValueError("--compare needs at least one --set to compare with")
+    if compare and len(set(sets)) < len(sets):
+        raise ValueError("--compare has a --set twice; leave one of the two out")
+    if not isinstance(document.get("spec"), dict | None):
+        examined(document, name)
+    if lasts is not None:
+        document["spec"] = {**(document.get("spec") or {}), "for": lasts}
+    chosen = _seeds(seeds, document)
+    faults = [fault for text in sets for fault in faults_in(partial(read_setting, text))]
+    faults += [fault for text in sweeps for fault in faults_in(partial(read_sweep, text))]
+    if not faults:
+        which = _chosen(sets, sweeps, compare=compare)
+        document = _base(document, sets, faults) if sweeps else document
+        faults += faults_in(lambda: variants_of(document, name, which, chosen[:1]))
+    if faults:
+        raise ScenarioInvalid([*faults, *faults_in(lambda: _trace((document.get("spec") or {}).get("trace"), folder))])
+    variants = variants_of(document, name, which, chosen)
+    traces = {variant.scenario.trace for variant in variants}
+    if len(traces) > 1:
+        raise ValueError("runs that are compared follow one trace; compare traces by two scenarios")
+    return variants, _trace(traces.pop(), folder)
+
+
+def _base(document: dict[str, Any], sets: Sequence[str], faults: list[Fault]) -> dict[str, Any]:
+    """What a sweep starts from: the scenario with what is set in every run."""
+    try:
+        return settled(document, map(read_setting, sets))
+    except ScenarioInvalid as error:
+        faults.extend(error.faults)
+        return document
+
+
+def _chosen(sets: Sequence[str], sweeps: Sequence[str], *, compare: bool) -> list[Sequence[Setting]]:
+    if sweeps:
+        return swept([read_sweep(each) for each in sweeps])
+    settings = [read_setting(each) for each in sets]
+    return compared(settings) if compare else alone(settings)
+
+
+def _trace(name: object, folder: Path) -> tuple[Arrival, ...]:
+    if not name or not isinstance(name, str):
+        return ()
+    return read_trace(_text(folder / name, "spec.trace", name), name)
+
+
+def _seeds(text: str, document: dict[str, Any]) -> list[int]:
+    first = (document.get("spec") or {}).get("seed", 0)
+    if not text:
+        return [first if isinstance(first, int) else 0]
+    try:
+        numbers = [int(each) for each in text.removesuffix(",").split(",")]
+    except ValueError as error:
+        raise ValueError(f"--seeds must be a number of seeds or a list such as 1,2,3; got {text!r}") from error
+    if len(set(numbers)) < len(numbers):
+        raise ValueError(f"--seeds names a seed twice, and it would count twice; got {text!r}")
+    if "," in text:
+        return numbers
+    if not 0 < numbers[0] <= MOST_SEEDS:
+        raise ValueError(f"--seeds must be between 1 and {MOST_SEEDS}, got {text}")
+    return list(range(numbers[0]))

@@ -1,0 +1,171 @@
+"""Whether a scenario can be lived through: the document, the objects in it and its settings, every fault at once."""
+
+import difflib
+from collections.abc import Iterable
+from typing import Any
+
+from dovetail.manifest.unknown_fields import DROPPED
+from dovetail.manifest.validation import faults_of
+from dovetail.model.kube_object import Fault
+from dovetail.settings import knobs, read_settings
+from dovetail.sim.kubernetes.merge_patch import merge_patch
+from dovetail.sim.scenario.document import Scenario, named, read_scenario
+from dovetail.sim.scenario.parsing import ScenarioInvalid
+
+Plain = dict[str, Any]
+SELECTING = {"Deployment", "ReplicaSet", "StatefulSet", "DaemonSet"}
+OWNERS = {*SELECTING, "Job"}
+POD_FIELDS = frozenset(
+    (  # noqa: SIM905 - words in a row read better
+        "activeDeadlineSeconds affinity automountServiceAccountToken containers dnsConfig dnsPolicy enableServiceLinks"
+        " ephemeralContainers hostAliases hostIPC hostNetwork hostPID hostUsers hostname hostnameOverride"
+        " imagePullSecrets initContainers nodeName nodeSelector os overhead preemptionPolicy priority priorityClassName"
+        " readinessGates resourceClaims resources restartPolicy runtimeClassName schedulerName schedulingGates"
+        " securityContext serviceAccount serviceAccountName setHostnameAsFQDN shareProcessNamespace subdomain"
+        " terminationGracePeriodSeconds tolerations topologySpreadConstraints volumes"
+    ).split()
+)
+"""Of a pod's spec, as Kubernetes has them; most mean nothing in a simulation."""
+
+
+def examined(document: Plain, name: str) -> Scenario:
+    """The scenario of a document; `ScenarioInvalid` with all that is wrong with it, whatever kind it is of."""
+    scenario: Scenario | None = None
+    faults: list[Fault] = []
+    try:
+        scenario = read_scenario(document, name)
+    except ScenarioInvalid as error:
+        faults += error.faults
+    spec = document.get("spec")
+    if isinstance(spec, dict):
+        faults += [*_objects(spec), *_pods(spec), *_happenings(spec), *_settings(spec)]
+    if faults or scenario is None:
+        raise ScenarioInvalid(faults)
+    return scenario
+
+
+def _objects(spec: Plain) -> Iterable[Fault]:
+    """What a cluster would refuse, and pools that are spoken of and not there."""
+    objects = spec.get("objects") or []
+    if not isinstance(objects, list):
+        return
+    seen: set[tuple[str, str, str]] = set()
+    for index, plain in enumerate(objects):
+        path = f"spec.objects[{index}]"
+        if not isinstance(plain, dict):
+            continue  # told by the document
+        if not named(plain):
+            yield Fault(path, "needs apiVersion, kind and metadata.name")
+            continue
+        yield from _under(path, _refused(plain))
+        identity = _identity(plain)
+        if identity in seen:
+            yield Fault(path, f"{identity[0]} {identity[2]} is there already; leave one of the two out")
+        seen.add(identity)
+    pools = {name for kind, _, name in seen if kind == "NodePool"}
+    if not pools and not spec.get("snapshot"):
+        yield Fault("spec.objects", "has no NodePool, so no node could ever come; add one")
+    generated = spec.get("generate")
+    wanted = generated.get("nodepools") if isinstance(generated, dict) else None
+    for name in sorted(set(wanted) - pools) if isinstance(wanted, dict) and pools else ():
+        yield Fault(
+            f"spec.generate.nodepools.{name}", f"there is no such NodePool; there are: {', '.join(sorted(pools))}"
+        )
+
+
+def _refused(plain: Plain) -> Iterable[Fault]:
+    """What a cluster, or a simulated controller, would not take of a manifest, and what would be dropped of it."""
+    report = faults_of(plain)
+    return (*report.faults, *(each for each in report.warnings if each.problem == DROPPED), *_owner(plain))
+
+
+def _under(path: str, faults: Iterable[Fault]) -> Iterable[Fault]:
+    return (each._replace(path=f"{path}.{each.path}") for each in faults)
+
+
+def _pods(spec: Plain) -> Iterable[Fault]:
+    """What workloads merge into the spec of their pods."""
+    for index, work in enumerate(_mappings(spec.get("workloads"))):
+        pod = work.get("pod")
+        if not isinstance(pod, dict) or not pod:
+            continue
+        path = f"spec.workloads[{index}].pod"
+        for name in sorted(set(map(str, pod)) - POD_FIELDS):
+            near = difflib.get_close_matches(name, POD_FIELDS, 1)
+            yield Fault(f"{path}.{name}", f"is no field of a pod's spec{f'; did you mean {near[0]}?' if near else ''}")
+        whole = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "pod"}, "spec": {"containers": [], **pod}}
+        yield from (each._replace(path=f"{path}{each.path.removeprefix('spec')}") for each in faults_of(whole).faults)
+
+
+def _happenings(spec: Plain) -> Iterable[Fault]:
+    """What will be applied or patched, and whom it would strike, as far as that can be known ahead."""
+    objects = {_identity(each): each for each in _mappings(spec.get("objects")) if named(each)}
+    happenings = _mappings(spec.get("happenings"))
+    applied = [each["apply"] for each in happenings if named(each.get("apply"))]
+    pools = {name for kind, _, name in [*objects, *map(_identity, applied)] if kind == "NodePool"}
+    for index, happening in enumerate(happenings):
+        path = f"spec.happenings[{index}]"
+        if named(happening.get("apply")):
+            yield from _under(f"{path}.apply", _refused(happening["apply"]))
+        patch = happening.get("patch")
+        if isinstance(patch, dict) and isinstance(patch.get("patch"), dict):
+            target = objects.get((str(patch.get("kind")), str(patch.get("namespace", "")), str(patch.get("name"))))
+            known = {str(each) for each in _refused(target)} if target is not None else set()
+            found = _refused(merge_patch(target, patch["patch"])) if target is not None else ()
+            yield from _under(f"{path}.patch.patch", (each for each in found if str(each) not in known))
+        for what in ("interrupt", "fail", "deleteNodes"):
+            struck = happening.get(what)
+            pool = struck.get("nodepool") if isinstance(struck, dict) else None
+            if pool and pools and pool not in pools:
+                there = ", ".join(sorted(pools))
+                yield Fault(f"{path}.{what}.nodepool", f"there is no NodePool {pool!r}; there are: {there}")
+
+
+def _mappings(written: object) -> list[Plain]:
+    """Those of a list; the rest is told by the document, but keeps its place."""
+    return [each if isinstance(each, dict) else {} for each in written] if isinstance(written, list) else []
+
+
+def _identity(plain: Plain) -> tuple[str, str, str]:
+    return str(plain["kind"]), str(plain["metadata"].get("namespace", "")), str(plain["metadata"]["name"])
+
+
+def _owner(plain: Plain) -> Iterable[Fault]:
+    """Owners of pods have no schema here; what the simulated controllers need of them is looked at."""
+    if plain["kind"] not in OWNERS:
+        return
+    spec: Any = plain.get("spec")
+    if not isinstance(spec, dict):
+        yield Fault("spec", "must be a mapping", spec)
+        return
+    replicas = spec.get("replicas", 1)
+    if not isinstance(replicas, int) or isinstance(replicas, bool) or replicas < 0:
+        yield Fault("spec.replicas", "must be a whole number >= 0", replicas)
+    pod: Any = spec.get("template")
+    for step in ("spec", "containers"):
+        pod = pod.get(step) if isinstance(pod, dict) else None
+    if not isinstance(pod, list) or not pod or not all(isinstance(each, dict) for each in pod):
+        yield Fault("spec.template.spec.containers", "must be a list of containers")
+    if plain["kind"] in SELECTING and not isinstance((spec.get("selector") or {}), dict):
+        yield Fault("spec.selector", "must be a mapping such as {matchLabels: {app: web}}", spec.get("selector"))
+
+
+def _settings(spec: Plain) -> Iterable[Fault]:
+    given, known = spec.get("settings") or {}, {knob.name: knob.flag for knob in knobs()}
+    if not isinstance(given, dict):
+        return
+    for name in given:
+        if name not in known:
+            near = difflib.get_close_matches(str(name).lower(), known, 1)
+            hint = f"did you mean {near[0]}?" if near else "names are as in the reference of settings, with underscores"
+            yield Fault(f"spec.settings.{name}", f"is no setting; {hint}")
+    texts = {name: value for name, value in given.items() if name in known and isinstance(value, str)}
+    if isinstance(spec.get("catalog"), str):
+        texts["catalog"] = spec["catalog"]
+    try:
+        read_settings(texts)
+    except ValueError as error:
+        for line in str(error).splitlines():
+            name = next((name for name, flag in known.items() if line.startswith(f"{flag} ")), "")
+            path = "spec.catalog" if name == "catalog" else f"spec.settings.{name}"
+            yield Fault(path, line.partition(": ")[2])

@@ -1,0 +1,139 @@
+"""The whole screen: header, nodes, pods and cost, and the decision feed. Drawn anew for every frame from what is there.
+
+Fits itself to the terminal each time, so it follows a window that is resized. It only reads.
+"""
+
+from collections import Counter
+from datetime import timedelta
+
+from rich.console import Console, Group
+from rich.layout import Layout
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from dovetail.cli.story.feed import FeedEntry
+from dovetail.cli.story.names import clock
+from dovetail.cli.story.performance import DemoRun
+from dovetail.cli.view.nodes import TableSize, node_table
+from dovetail.model import kinds
+from dovetail.model.duration import Duration
+from dovetail.model.pod import Pod
+from dovetail.sim.virtual_loop import EPOCH
+
+COLOURS = {
+    "story": "bold",
+    "user": "bold magenta",
+    "lost": "bold red",
+    "cloud": "bold red",
+    "sick": "bold red",
+    "notice": "yellow",
+    "repair": "yellow",
+    "claim": "cyan",
+    "launch": "cyan",
+    "join": "cyan",
+    "ready": "green",
+    "settled": "green",
+    "drain": "magenta",
+    "drained": "magenta",
+    "gone": "magenta",
+    "warning": "yellow",
+}
+_WIDE = 104  # columns from which nothing has to be left out
+_SIDE, _NARROW_SIDE = 34, 26  # columns of the panel with pods and cost
+_FEWEST_FEED_ROWS = 6
+
+
+def screen(stage: DemoRun, now: float, console: Console) -> Layout:
+    """The picture at an instant of virtual time."""
+    width, height = console.size
+    # the nodes get what they have needed so far, but leave the feed its share
+    bottom = max(_FEWEST_FEED_ROWS + 2, height * 2 // 5, height - 5 - max(stage.tally.peak, 8))
+    side = _SIDE if width >= _WIDE else _NARROW_SIDE
+    layout = Layout()
+    layout.split_column(
+        Layout(_header(stage, now), name="header", size=2),
+        Layout(_nodes(stage, now, console, height - 2 - bottom), name="nodes"),
+        Layout(name="bottom", size=bottom),
+    )
+    layout["bottom"].split_row(
+        Layout(_side(stage, now, wide=width >= _WIDE), name="side", size=side),
+        Layout(_feed(stage, width - side, bottom - 2), name="feed"),
+    )
+    return layout
+
+
+def _header(stage: DemoRun, now: float) -> Group:
+    plan = stage.plan
+    page = f"  {plan.page}" if plan.page else ""
+    speed = "as fast as it goes" if plan.speed is None else f"{plan.speed:g}x"
+    total = Duration.of(timedelta(seconds=plan.seconds))
+    first = Text.assemble(
+        (" Dovetail ", "bold reverse"),
+        (f" {clock(now)}", "bold"),
+        (f" of {total}  speed {speed}  seed {plan.seed}  {plan.catalog}  Ctrl-C ends{page}", "dim"),
+    )
+    second = Text.assemble((" Now: ", "dim"), (stage.director.title, "bold"))
+    return Group(_one_line(first), _one_line(second))
+
+
+def _one_line(text: Text) -> Text:
+    text.no_wrap = True
+    text.overflow = "ellipsis"
+    return text
+
+
+def _nodes(stage: DemoRun, now: float, console: Console, height: int) -> Panel:
+    nodes = stage.state.cluster_nodes()
+    room = TableSize(console.width - 4, height - 3, console.encoding.lower().startswith("utf"))
+    table = node_table(nodes, EPOCH + timedelta(seconds=now), room)
+    return Panel(table, title=f"Nodes: {len(nodes)}", title_align="left", border_style="blue")
+
+
+def _side(stage: DemoRun, now: float, *, wide: bool) -> Panel:
+    tally = stage.tally
+    cost = Table.grid(padding=(0, 1))
+    cost.add_column(style="dim")
+    cost.add_column(justify="right")
+    cost.add_row("cost now", Text(f"${tally.hourly:.2f}/h", style="bold"))
+    cost.add_row("spent", Text(f"${tally.spent(max(now, 0.0)):.2f}", style="bold"))
+    parts = Group(_pods(stage, wide=wide), Text(""), cost)
+    return Panel(parts, title="Pods and cost", title_align="left", border_style="blue")
+
+
+def _pods(stage: DemoRun, *, wide: bool) -> Table:
+    counts: dict[str, Counter[str]] = {}
+    for pod in stage.world.values(kinds.POD):
+        if not pod.daemon:
+            counts.setdefault(pod.metadata.labels.get("app", "other"), Counter())[_phase(pod)] += 1
+    table = Table(box=None, expand=True, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold dim")
+    ends = ("STOP", "DONE") if wide else ("STOP",)
+    table.add_column("APP", no_wrap=True)
+    for heading in ("RUN", "WAIT", *ends):
+        table.add_column(heading, justify="right")
+    for app in sorted(counts):
+        found = counts[app]
+        waiting = Text(str(found["WAIT"]), style="bold yellow" if found["WAIT"] else "dim")
+        table.add_row(app, str(found["RUN"]), waiting, *(str(found[name]) for name in ends))
+    return table
+
+
+def _phase(pod: Pod) -> str:
+    if pod.terminal:
+        return "DONE"
+    if pod.deleting:
+        return "STOP"
+    return "RUN" if pod.status.phase == "Running" else "WAIT"
+
+
+def _feed(stage: DemoRun, width: int, rows: int) -> Panel:
+    recent = list(stage.feed.entries)[-rows:] if rows > 0 else []
+    lines = [_one_line(feed_line(entry, with_kind=width > 60)) for entry in recent]
+    return Panel(Group(*lines), title="Decisions", title_align="left", border_style="blue")
+
+
+def feed_line(entry: FeedEntry, *, with_kind: bool = True) -> Text:
+    """An entry as one line of text."""
+    colour = COLOURS.get(entry.kind, "")
+    kind = f"{entry.kind:<8} " if with_kind else ""
+    return Text.assemble((f"{clock(entry.at)} ", "dim"), (f"{kind}{entry.text}", colour))

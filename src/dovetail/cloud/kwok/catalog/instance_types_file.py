@@ -1,0 +1,164 @@
+"""An instance-types file, in the format of Karpenter's kwok provider, to instance types.
+
+Every fault of the file is found before any is reported. Field names are read whatever their case, as Karpenter does,
+and the older offerings with `capacityType` and `zone` of their own are understood. Unlike Karpenter, an offering that
+says `Available: false` stays unavailable: that is what its author wrote. A snapshot serves as well: what
+could be bought there can be bought here.
+"""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from dovetail.cloud.kwok.catalog.offerings import OfferingReader
+from dovetail.cloud.kwok.instance_type import InstanceTypeSpec, build
+from dovetail.manifest.input_file import InputUnreadable, read_bytes
+from dovetail.manifest.json_parts import UNDECODABLE
+from dovetail.manifest.snapshot_file import SnapshotInvalid, read_snapshot_file
+from dovetail.model.catalog import InstanceType, Offering
+from dovetail.model.kube_object import Fault
+from dovetail.model.quantity import Quantity
+from dovetail.model.resources import CPU, MEMORY, Resources
+
+_SNAPSHOT = re.compile(rb"""["']?kind["']?\s*:\s*["']?Snapshot\b""")
+_LABEL_VALUE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
+_LABEL_REMEDY = "use at most 63 letters, digits, '.', '_' and '-', since it becomes a node label"
+
+
+class InstanceTypesInvalid(ValueError):
+    """The file cannot be used; `faults` says everything that is wrong with it."""
+
+    def __init__(self, faults: tuple[Fault, ...], source: str = "") -> None:
+        super().__init__("\n".join(f"{source}: {fault}" if source else str(fault) for fault in faults))
+        self.faults = faults
+
+
+def load_instance_types(source: Path | bytes) -> tuple[InstanceType, ...]:
+    """Read a file, or its contents; `InstanceTypesInvalid` carries every fault."""
+    if isinstance(source, bytes):
+        return _load(source)
+    name = f"instance types file {source}"
+    try:
+        content = read_bytes(source)
+        return _of_snapshot(content) if _SNAPSHOT.search(content[:4096]) else _load(content)
+    except InputUnreadable as error:
+        remedy = "check --instance-types-file-path" if error.remedy == "check the path" else error.remedy
+        raise InstanceTypesInvalid((Fault("$", error.problem, remedy=remedy),), name) from None
+    except InstanceTypesInvalid as error:
+        raise InstanceTypesInvalid(error.faults, name) from None
+
+
+def _of_snapshot(content: bytes) -> tuple[InstanceType, ...]:
+    """Every type that any pool of a snapshot could buy, once."""
+    try:
+        catalogs = read_snapshot_file(content).catalogs
+    except SnapshotInvalid as error:
+        raise InstanceTypesInvalid(error.faults) from None
+    types = {each.name: each for pool in sorted(catalogs) for each in catalogs[pool]}
+    if not types:
+        raise _useless("$", "is a snapshot without a catalogue", "take it again where the provider can be asked")
+    return tuple(types[name] for name in sorted(types))
+
+
+def _load(content: bytes) -> tuple[InstanceType, ...]:
+    entries = _entries(content)
+    reader = _FileReader()
+    blueprints = [reader.instance_type(f"[{at}]", entry) for at, entry in enumerate(entries)]
+    if reader.faults:
+        raise InstanceTypesInvalid(tuple(reader.faults))
+    return tuple(build(blueprint) for blueprint in blueprints if blueprint is not None)
+
+
+def _entries(content: bytes) -> list[Any]:
+    try:
+        data = msgspec.json.decode(content)
+    except UNDECODABLE as error:
+        raise _useless("$", f"is not JSON: {error}", "write a JSON array of instance types") from None
+    if not isinstance(data, list):
+        raise _useless("$", "is not a list", "write a JSON array of instance types")
+    if not data:
+        raise _useless("$", "lists no instance types", "add at least one, or leave the file out")
+    return data
+
+
+def _useless(path: str, problem: str, remedy: str) -> InstanceTypesInvalid:
+    return InstanceTypesInvalid((Fault(path, problem, remedy=remedy),))
+
+
+class _FileReader:
+    """Reads entry by entry and collects what is wrong on the way."""
+
+    def __init__(self) -> None:
+        self.faults: list[Fault] = []
+        self._names: set[str] = set()
+
+    def instance_type(self, path: str, entry: Any) -> InstanceTypeSpec | None:
+        if not isinstance(entry, dict):
+            self._fault(path, "is not an object", entry, 'write {"name": ..., "offerings": [...], ...}')
+            return None
+        fields = {key.lower(): value for key, value in entry.items()}
+        before = len(self.faults)
+        blueprint = InstanceTypeSpec(
+            name=self._name(f"{path}.name", fields.get("name")),
+            architecture=self._label_value(f"{path}.architecture", fields.get("architecture"), "amd64"),
+            operating_systems=self._systems(f"{path}.operatingSystems", fields.get("operatingsystems")),
+            resources=self._resources(f"{path}.resources", fields.get("resources")),
+            offerings=self._offerings(f"{path}.offerings", fields.get("offerings")),
+        )
+        return blueprint if len(self.faults) == before else None
+
+    def _name(self, path: str, value: Any) -> str:
+        name = self._label_value(path, value, "m5.large")
+        if name in self._names:
+            self._fault(path, "is the name of an earlier instance type", name, "give every type its own name")
+        self._names.add(name)
+        return name
+
+    def _label_value(self, path: str, value: Any, example: str) -> str:
+        if not isinstance(value, str) or not value:
+            self._fault(path, "is missing or not text", value, f'write text such as "{example}"')
+            return ""
+        if not _LABEL_VALUE.fullmatch(value):
+            self._fault(path, "is not a label value", value, _LABEL_REMEDY)
+        return value
+
+    def _systems(self, path: str, value: Any) -> tuple[str, ...]:
+        if not isinstance(value, list) or not value:
+            self._fault(path, "is missing or not a list of systems", value, 'write a list such as ["linux"]')
+            return ()
+        return tuple(self._label_value(f"{path}[{at}]", each, "linux") for at, each in enumerate(value))
+
+    def _resources(self, path: str, value: Any) -> Resources:
+        if not isinstance(value, Mapping):
+            self._fault(path, "is missing or not an object", value, 'write {"cpu": "4", "memory": "16Gi"}')
+            return {}
+        amounts = {name: self._quantity(f"{path}.{name}", amount) for name, amount in value.items()}
+        for name in (CPU, MEMORY):
+            if name not in amounts:
+                self._fault(f"{path}.{name}", "is missing", None, "say how much the type has")
+        return amounts
+
+    def _quantity(self, path: str, value: Any) -> Quantity:
+        try:
+            amount = Quantity.of(value)
+        except ValueError as error:
+            problem, _, remedy = str(error).rpartition("; ")
+            self._fault(path, problem, None, remedy)
+            return Quantity.of(0)
+        if amount.nano < 0:
+            self._fault(path, "is negative", value, "write zero or more")
+        return amount
+
+    def _offerings(self, path: str, value: Any) -> tuple[Offering, ...]:
+        if not isinstance(value, list) or not value:
+            self._fault(path, "is missing or empty, so the type can never be launched", value, "add an offering")
+            return ()
+        reader = OfferingReader(self._fault, self._label_value)
+        read = (reader.offering(f"{path}[{at}]", each) for at, each in enumerate(value))
+        return tuple(each for each in read if each is not None)
+
+    def _fault(self, path: str, problem: str, value: object, remedy: str) -> None:
+        self.faults.append(Fault(path, problem, value, remedy))

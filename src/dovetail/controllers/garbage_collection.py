@@ -1,0 +1,173 @@
+"""Finds what is left over when an instance, a NodeClaim or a Node went behind our back, and cleans it up.
+
+They are compared every ten seconds at first, when a crash may have left something, and then every two minutes. A
+provider that cannot be listed stops the comparison, and so does a stale cache: nothing is deleted on half an answer.
+What fails for one claim, instance or node keeps no other; a round in which something failed is soon followed by the
+next.
+"""
+
+import asyncio
+import logging
+from dataclasses import replace
+from functools import partial
+
+from dovetail.controllers.context import ControllerContext
+from dovetail.controllers.metrics.deletions import count_removal
+from dovetail.core.lifecycle.garbage_collection import (
+    Holdings,
+    leaked_instances,
+    lost_claims,
+    nodeless_claims,
+    nodes_of,
+    nothing_is_left,
+    orphaned_nodes,
+)
+from dovetail.model.catalog import Instance
+from dovetail.model.kinds import NODE
+from dovetail.model.kube_object import Key, ObjectMeta
+from dovetail.model.node import Node
+from dovetail.model.nodeclaim import NodeClaim, NodeClaimStatus
+from dovetail.ports.errors import InstanceNotFound, NotFound
+from dovetail.runtime.backoff import RetryBackoff
+from dovetail.runtime.concurrency import for_each
+from dovetail.runtime.guard import guarded
+
+log = logging.getLogger(__name__)
+EAGER_SECONDS = 10.0
+EAGER_ROUNDS = 20
+
+
+class GarbageCollection:
+    """Compares claims, nodes and instances from time to time."""
+
+    def __init__(self, context: ControllerContext) -> None:
+        self._context = context
+        self._fitting: Holdings | None = None  # what was compared last, if nothing was left over
+
+    async def run(self) -> None:
+        """Compare until cancelled."""
+        await self._context.state.synced()
+        interval = self._context.settings.garbage_collection_interval.total_seconds()
+        backoff = RetryBackoff(first=EAGER_SECONDS, limit=interval)
+        rounds, pause = 0, min(EAGER_SECONDS, interval)
+        while True:
+            await asyncio.sleep(pause)
+            if not await self.collect():
+                pause = backoff.next()
+                continue
+            backoff.reset()
+            rounds += 1
+            pause = min(EAGER_SECONDS, interval) if rounds < EAGER_ROUNDS else interval
+
+    async def collect(self) -> bool:
+        """Compare once; says whether nothing failed.
+
+        One list of instances serves both ways. Claims read before it cannot lose what is being launched, and what
+        claims read after it do not have, nobody has. What fitted together and has not changed is not compared again.
+        """
+        if self._context.state.stale():
+            return False
+        before = self._held()
+        instances = await guarded("nodeclaim.garbagecollection", self._context.cloud.list)
+        if instances is None:
+            return False
+        if not self._context.state.hidden.instances_known:
+            return True  # one that cannot be read may be the owner of any of them
+        held = replace(before, instances=instances)
+        if before == self._held() and (held == self._fitting or self._fits(held)):
+            self._fitting = held
+            return True
+        claims = await guarded("nodeclaim.garbagecollection", partial(self._collect_claims, self._ours(held)))
+        rest = await guarded("instance.garbagecollection", partial(self._collect_instances, instances))
+        return bool(claims and rest)
+
+    def _fits(self, held: Holdings) -> bool:
+        """Whether no later look could find anything, either, as long as nothing changes."""
+        state = self._context.state
+        unread = state.claims.unreadable or state.nodes.unreadable
+        return not unread and nothing_is_left(self._ours(held), self._context.clock.now())
+
+    async def _collect_claims(self, holdings: Holdings) -> bool:
+        """Let go of claims that lost their instance or their node; an instance that still runs is then terminated."""
+        found = {claim.name: claim for claim in (*lost_claims(holdings), *nodeless_claims(holdings))}
+        await for_each(self._let_go, [claim for _, claim in sorted(found.items())])
+        return True
+
+    async def _let_go(self, claim: NodeClaim) -> None:
+        if self._context.manages(claim) and (await self._is_gone(claim) or await self._has_no_node(claim)):
+            log.warning("deleting nodeclaim", extra={"nodeclaim": claim.name, "reason": "garbage_collected"})
+            await self._context.delete_claim(claim)
+            count_removal(self._context, claim, "garbage_collected")
+
+    async def _collect_instances(self, instances: tuple[Instance, ...]) -> bool:
+        """Terminate instances nobody claims, and delete nodes that have nothing."""
+        leaked = self._leaked(instances)
+        if leaked:  # the NodeClaim cache may be behind, and an instance that is terminated does not come back
+            await self._context.refresh_claims()
+            leaked = self._leaked(instances)
+        holdings, now = self._ours(replace(self._held(), instances=instances)), self._context.clock.now()
+        orphaned = sorted(orphaned_nodes(holdings, now), key=lambda node: node.name)
+        ends = [*(partial(self._terminate, each) for each in leaked), *(partial(self._drop, each) for each in orphaned)]
+        await for_each(lambda end: end(), ends)
+        return True
+
+    def _leaked(self, instances: tuple[Instance, ...]) -> list[Instance]:
+        holdings = self._ours(replace(self._held(), instances=instances))
+        found = leaked_instances(holdings, self._context.clock.now())
+        return [instance for instance in found if not self._is_strange(instance)]
+
+    async def _drop(self, node: Node) -> None:
+        log.warning("deleting node", extra={"node": node.name, "reason": "neither nodeclaim nor instance"})
+        await self._context.delete_node(node)
+
+    def _held(self) -> Holdings:
+        state = self._context.state
+        return Holdings(
+            claims=tuple(state.claims.items.values()),
+            nodes=tuple(state.nodes.items.values()),
+            instances=(),
+            hidden_claims=state.hidden.claims,
+            hidden_nodes=state.hidden.nodes,
+        )
+
+    def _ours(self, held: Holdings) -> Holdings:
+        """With the nodes alone that are this provider's."""
+        label = self._context.cloud.node_class_label
+        return replace(held, nodes=tuple([node for node in held.nodes if label in node.metadata.labels]))
+
+    async def _is_gone(self, claim: NodeClaim) -> bool:
+        """Lists lag behind; the instance itself is asked for once more."""
+        try:
+            instance = await self._context.cloud.get(claim.provider_id)
+        except InstanceNotFound:
+            return True
+        return instance.terminating
+
+    async def _has_no_node(self, claim: NodeClaim) -> bool:
+        """Whether the API server, not only the cache, has no node for the claim: its finalizer was removed by hand."""
+        if self._context.state.nodes_of(claim) or not claim.status.node_name:
+            return False
+        try:
+            await self._context.cluster.get(NODE, Key("", claim.status.node_name))
+        except NotFound:
+            return True
+        return False
+
+    def _is_strange(self, instance: Instance) -> bool:
+        """Whether it became a node that nobody marked as ours."""
+        nodes = nodes_of(instance, self._context.state.nodes.items.values())
+        return any(self._context.cloud.node_class_label not in node.metadata.labels for node in nodes)
+
+    async def _terminate(self, instance: Instance) -> None:
+        context = self._context
+        log.warning("terminating instance", extra={"provider_id": instance.provider_id, "reason": "no nodeclaim"})
+        unclaimed = NodeClaim(
+            metadata=ObjectMeta(labels=instance.labels), status=NodeClaimStatus(provider_id=instance.provider_id)
+        )
+        try:
+            await context.cloud.terminate(unclaimed)
+        except InstanceNotFound:
+            return
+        for node in nodes_of(instance, list(context.state.nodes.items.values())):
+            if not node.deleting:
+                await context.delete_node(node)

@@ -1,0 +1,1 @@
+"""Metrics of the controllers, in the names and labels of Karpenter."""

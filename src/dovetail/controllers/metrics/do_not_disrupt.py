@@ -1,0 +1,56 @@
+"""How many pods and nodes are protected for a time, and for how long: do-not-disrupt and consolidationGracePeriod."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from datetime import datetime
+
+from dovetail.core.disruption.delays import grace_wait, has_grace
+from dovetail.model.do_not_disrupt import protection
+from dovetail.model.labels import DO_NOT_DISRUPT
+from dovetail.model.pod import Pod
+from dovetail.model.snapshot import ClusterNode, Snapshot
+
+Rows = dict[tuple[str, ...], float]
+
+
+def grace_figures(snapshot: Snapshot) -> dict[str, Rows]:
+    """What is shown, by metric: annotated pods of managed nodes, and nodes inside the grace period of their pool."""
+    pods: Counter[tuple[str, ...]] = Counter()
+    left: defaultdict[tuple[str, ...], float] = defaultdict(float)
+    inside: Rows = {}
+    for name, nodes in snapshot.nodes_by_pool.items():
+        for pod in _annotated(nodes):
+            kind, seconds = _protected(pod, snapshot.at)
+            pods[name, kind] += 1
+            if kind == "grace_period":
+                left[name,] = max(left[name,], seconds)
+        pool = snapshot.nodepools.get(name)
+        if pool is not None and has_grace(pool):
+            waits = (grace_wait(pool, node.claim, snapshot.at) for node in nodes if node.claim is not None)
+            inside[name,] = float(sum(not wait.over for wait in waits))
+    return {
+        "dovetail_pods_do_not_disrupt": {row: float(number) for row, number in pods.items()},
+        "dovetail_pods_do_not_disrupt_remaining_seconds": dict(left),
+        "dovetail_nodepools_nodes_in_consolidation_grace_period": inside,
+    }
+
+
+def _annotated(nodes: Iterable[ClusterNode]) -> Iterable[Pod]:
+    return (
+        pod
+        for node in nodes
+        for pod in node.pods
+        if pod.active and pod.metadata.annotations.get(DO_NOT_DISRUPT, "false") != "false"
+    )
+
+
+def _protected(pod: Pod, now: datetime) -> tuple[str, float]:
+    """How a pod is protected, and for how many more seconds where that is known."""
+    found = protection(pod, now)
+    if found.fault:
+        return "invalid", 0.0
+    if not found.active:
+        return "elapsed", 0.0
+    if found.until is None:
+        return "permanent", 0.0
+    return "grace_period", (found.until - now).total_seconds()

@@ -1,0 +1,261 @@
+"""Takes each NodeClaim from wish to working node: finalizer, launch, registration, initialisation, or giving up.
+
+Every step is derived from the objects as they are, so a restart goes on where the last process stopped. The finalizer
+is on the claim before anything is launched, so no instance can be forgotten.
+"""
+
+import logging
+from typing import Any, Protocol
+
+import msgspec
+
+from dovetail.controllers.context import ControllerContext
+from dovetail.controllers.launch_backoff import note_given_up
+from dovetail.controllers.metrics.deletions import count_removal
+from dovetail.core.lifecycle.initialization import judge_initialization
+from dovetail.core.lifecycle.launch_timeout import judge_liveness
+from dovetail.core.lifecycle.registration import plan_registration
+from dovetail.core.merge_patches import amounts, conditions_patch, finalizer_added, missing
+from dovetail.model.catalog import Instance
+from dovetail.model.conditions import ConditionList, ConditionVerdict, find, is_unknown
+from dovetail.model.kinds import NODE_CLAIM
+from dovetail.model.kube_object import Key
+from dovetail.model.labels import INITIALIZED as INITIALIZED_LABEL
+from dovetail.model.labels import TERMINATION_FINALIZER, ZONE
+from dovetail.model.node import Node
+from dovetail.model.nodeclaim import DEPENDENTS, INITIALIZED, LAUNCHED, REGISTERED, NodeClaim
+from dovetail.ports.cluster import Notice
+from dovetail.ports.errors import InsufficientCapacity, LaunchFailed, NodeClassNotReady, WorldError
+from dovetail.runtime.reconciler import Reconciler
+
+log = logging.getLogger(__name__)
+MESSAGE_LIMIT = 300
+
+
+class RegistrationListener(Protocol):
+    """Told whether a claim registered in the end."""
+
+    def __call__(self, claim: NodeClaim, *, succeeded: bool) -> None:
+        """Note it."""
+        ...
+
+
+class NodeClaimLifecycle:
+    """One reconciliation at a time for each NodeClaim."""
+
+    def __init__(self, context: ControllerContext, outcome: RegistrationListener) -> None:
+        self._context = context
+        self._outcome = outcome
+        self._given_up: set[str] = set()  # uids of claims that are over, though the watch may not have told yet
+        self.reconciler: Reconciler[Key] = Reconciler("nodeclaim.lifecycle", self.reconcile, workers=100)
+        context.state.claims.listen(self._claim_changed)
+        context.state.nodes.listen(self._node_changed)
+
+    def _claim_changed(self, before: NodeClaim | None, after: NodeClaim | None) -> None:
+        if after is not None:
+            if before is None or not _has_come_as_far(before, after):
+                self._look_at(after)
+        elif before is not None:
+            self.reconciler.forget(before.key)
+            self._given_up.discard(before.metadata.uid)
+
+    def _node_changed(self, before: Node | None, after: Node | None) -> None:
+        node = after or before
+        for claim in self._context.state.claims_of(node) if node is not None else ():
+            self._look_at(claim)
+
+    def _look_at(self, claim: NodeClaim) -> None:
+        """Whatever happens to a claim that has come all the way, there is no further step; most changes are such."""
+        if not (claim.deleting or _has_arrived(claim)):
+            self.reconciler.add(claim.key)
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        await self._context.state.synced()
+        await self.reconciler.run()
+
+    async def reconcile(self, key: Key) -> float | None:
+        """Bring one claim a step further."""
+        claim = self._context.state.claims.items.get(key)
+        if claim is None or claim.deleting or not self._context.manages(claim):
+            return None
+        if claim.metadata.uid in self._given_up:
+            return None  # a second launch would find something else to buy, for nobody
+        try:
+            return await self._advance(claim)
+        except Exception:  # whatever it is: a claim that makes no progress is given up in time
+            await self._check_failed(claim)
+            raise
+
+    async def _advance(self, claim: NodeClaim) -> float | None:
+        key = claim.key
+        if TERMINATION_FINALIZER not in claim.metadata.finalizers:
+            claim = await self._context.patch_claim(claim, finalizer_added(claim, TERMINATION_FINALIZER))
+        if is_unknown(claim.status.conditions, LAUNCHED):
+            launched = await self._launch(claim)
+            if launched is None:
+                return None
+            claim = launched
+        claim = await self._join(claim)
+        wait = await self._check_liveness(claim)
+        if self._waits_for_news(claim):
+            self.reconciler.caught_up(key)
+        return wait
+
+    async def _check_failed(self, claim: NodeClaim) -> None:
+        """Give up a claim whose step failed once it is overdue; retry at its deadline even if the back-off is longer.
+
+        Conditions written by the failed step count: the claim is taken from the state where it is newer.
+        """
+        known = self._context.state.claims.items.get(claim.key)
+        if known is None or known.deleting or known.metadata.uid != claim.metadata.uid:
+            return
+        wait = await self._check_liveness(known)
+        if wait is not None:
+            self.reconciler.add(known.key, wait)
+
+    def _waits_for_news(self, claim: NodeClaim) -> bool:
+        """Whether all that was heard meanwhile is what we wrote, and there is no step before more is heard."""
+        known = self._context.state.claims.items.get(claim.key)
+        if known is None or known.metadata.resource_version != claim.metadata.resource_version:
+            return False
+        nodes = self._context.state.nodes_of(claim)
+        if _has_arrived(claim) or not nodes:
+            return True
+        return claim.has(REGISTERED) and _says(
+            claim, judge_initialization(claim, nodes[0] if len(nodes) == 1 else None)
+        )
+
+    async def _launch(self, claim: NodeClaim) -> NodeClaim | None:
+        """The claim with its instance, or None if the claim was given up. Any other failure is shown and raised.
+
+        Providers fail with more than CloudErrors: kwok creates Nodes, which an admission policy may refuse.
+        """
+        try:
+            instance = await self._context.cloud.launch(claim)
+        except InsufficientCapacity as error:
+            message = f"NodeClaim {claim.name} event: {_short(str(error))}"
+            notice = Notice(NODE_CLAIM, claim, "InsufficientCapacityError", message, warning=True)
+            self._context.recorder.publish(notice)
+            await self._give_up(claim, "insufficient_capacity", _short(str(error)))
+            return None
+        except NodeClassNotReady as error:
+            await self._give_up(claim, "nodeclass_not_ready", _short(str(error)))
+            return None
+        except Exception as error:
+            reason = error.reason if isinstance(error, LaunchFailed) else "LaunchFailed"
+            message = str(error) if isinstance(error, WorldError) else f"{type(error).__name__}: {error}"
+            await self._judge(claim, ConditionVerdict(LAUNCHED, "Unknown", reason, _short(message)))
+            raise
+        return await self._launched(claim, instance)
+
+    async def _launched(self, claim: NodeClaim, instance: Instance) -> NodeClaim:
+        labels = missing({**instance.labels, **claim.metadata.labels}, claim.metadata.labels)
+        annotations = missing(instance.annotations, claim.metadata.annotations)
+        if labels or annotations:
+            claim = await self._context.patch_claim(claim, {"metadata": {"labels": labels, "annotations": annotations}})
+        known = msgspec.structs.replace(claim.status, provider_id=instance.provider_id)
+        joined = self._context.state.nodes_of(msgspec.structs.replace(claim, status=known))
+        awaited = () if joined else (plan_registration(claim, joined).verdict,)  # said with the launch: one call less
+        claim = await self._judge(
+            claim,
+            ConditionVerdict(LAUNCHED),
+            *awaited,
+            providerID=instance.provider_id,
+            imageID=instance.image_id,
+            capacity=amounts(instance.capacity),
+            allocatable=amounts(instance.allocatable),
+        )
+        log.info("launched nodeclaim", extra={"nodeclaim": claim.name, "provider_id": instance.provider_id, **labels})
+        return claim
+
+    async def _join(self, claim: NodeClaim) -> NodeClaim:
+        """Register the claim's node, and initialise it; what both come to is written together."""
+        if not claim.has(LAUNCHED):
+            return claim
+        if not is_unknown(claim.status.conditions, REGISTERED):
+            return await self._initialize(claim) if claim.has(REGISTERED) else claim
+        registration = plan_registration(claim, self._context.state.nodes_of(claim))
+        if registration.node is None:
+            return await self._judge(claim, registration.verdict)
+        if registration.taint_was_missing:
+            message = "Node joined without the unregistered taint; pods may have been bound before it was ready"
+            self._context.recorder.publish(Notice(NODE_CLAIM, claim, "UnregisteredTaintMissing", message, warning=True))
+        if registration.node_patch:
+            await self._context.patch_node(registration.node, registration.node_patch)
+        where = {"nodepool": claim.nodepool_name, "zone": claim.metadata.labels.get(ZONE, "")}
+        self._context.metrics.count("karpenter_nodes_created_total", **where)
+        log.info("registered nodeclaim", extra={"nodeclaim": claim.name, "node": registration.node.name})
+        claim = await self._initialize(claim, registration.verdict, nodeName=registration.node.name)
+        self._outcome(claim, succeeded=True)
+        return claim
+
+    async def _initialize(self, claim: NodeClaim, *before: ConditionVerdict, **status: str) -> NodeClaim:
+        """Whether the node is ready for its pods, written with what was found `before` in the same look."""
+        if claim.has(INITIALIZED):
+            return claim
+        nodes = self._context.state.nodes_of(claim)
+        node = nodes[0] if len(nodes) == 1 else None
+        verdict = judge_initialization(claim, node)
+        if verdict.status == "True" and node is not None:
+            if node.metadata.labels.get(INITIALIZED_LABEL) != "true":
+                await self._context.patch_node(node, {"metadata": {"labels": {INITIALIZED_LABEL: "true"}}})
+            log.info("initialized nodeclaim", extra={"nodeclaim": claim.name, "node": node.name})
+        return await self._judge(claim, *before, verdict, **status)
+
+    async def _check_liveness(self, claim: NodeClaim) -> float | None:
+        liveness = judge_liveness(claim, self._context.clock.now())
+        if liveness.reason:
+            self._outcome(claim, succeeded=False)
+            await self._give_up(claim, liveness.reason, _last_message(claim))
+        return liveness.wait.total_seconds() if liveness.wait is not None else None
+
+    async def _give_up(self, claim: NodeClaim, reason: str, why: str) -> None:
+        log.warning("deleting nodeclaim", extra={"nodeclaim": claim.name, "reason": reason})
+        await note_given_up(self._context, claim, f"{reason}: {why}" if why else reason)
+        await self._context.delete_claim(claim)
+        if claim.key in self._context.state.claims.items:
+            self._given_up.add(claim.metadata.uid)
+        count_removal(self._context, claim, reason)
+
+    async def _judge(self, claim: NodeClaim, *verdicts: ConditionVerdict, **status: Any) -> NodeClaim:
+        """Write conditions, with whatever status goes with it; nothing is sent when nothing changes."""
+        created_at = claim.metadata.creation_timestamp
+        conditions = ConditionList(
+            claim.status.conditions, DEPENDENTS, created_at, claim.metadata.generation, self._context.clock.now()
+        ).set(*verdicts)
+        if conditions == claim.status.conditions and not status:
+            return claim
+        written = await self._context.patch_claim(claim, conditions_patch(conditions, **status), status=True)
+        return msgspec.structs.replace(claim, metadata=written.metadata, status=written.status)
+
+
+def _has_come_as_far(before: NodeClaim, after: NodeClaim) -> bool:
+    """Whether nothing changed that a step is made for."""
+    old, new = before.metadata, after.metadata
+    return (
+        before.status.conditions == after.status.conditions
+        and before.status.provider_id == after.status.provider_id
+        and (old.finalizers, old.labels, old.annotations) == (new.finalizers, new.labels, new.annotations)
+    )
+
+
+def _says(claim: NodeClaim, verdict: ConditionVerdict) -> bool:
+    found = find(claim.status.conditions, verdict.type)
+    said = (found.status, found.reason, found.message) if found is not None else None
+    return said == (verdict.status, verdict.reason or verdict.type, verdict.message)
+
+
+def _has_arrived(claim: NodeClaim) -> bool:
+    """Whether every step is behind it."""
+    return TERMINATION_FINALIZER in claim.metadata.finalizers and all(claim.has(each) for each in DEPENDENTS)
+
+
+def _last_message(claim: NodeClaim) -> str:
+    """What the step that is overdue says."""
+    found = find(claim.status.conditions, REGISTERED if claim.has(LAUNCHED) else LAUNCHED)
+    return found.message if found is not None else ""
+
+
+def _short(message: str) -> str:
+    return message if len(message) <= MESSAGE_LIMIT else message[:MESSAGE_LIMIT] + "..."

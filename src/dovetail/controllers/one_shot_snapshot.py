@@ -1,0 +1,61 @@
+"""The cluster looked at once: every kind listed, nothing watched, nothing written.
+
+Kinds are listed one after the other, what is named by others after what names it: a pod's node and a node's claim are
+older than the pod's binding and the node, so they are found unless they were deleted in between.
+"""
+
+import logging
+from dataclasses import replace
+from typing import Any
+
+from dovetail.controllers.instance_types import find_catalogs
+from dovetail.model.kinds import CONFIG_MAP, NODE_POOL, Kind
+from dovetail.model.labels import WELL_KNOWN
+from dovetail.model.pause import PAUSE, SWITCH
+from dovetail.model.snapshot import Snapshot
+from dovetail.model.snapshot_builder import INVENTORY, ClusterObjects, build_snapshot
+from dovetail.model.unreadable_objects import completed, unread
+from dovetail.ports.clock import Clock
+from dovetail.ports.cloud import CloudProvider
+from dovetail.ports.cluster import Cluster, Listing, ListOptions
+from dovetail.ports.errors import Denied, NotFound
+
+log = logging.getLogger(__name__)
+_INSTALL = "install the custom resources with:  dovetail crds | kubectl apply --server-side -f -"
+
+
+async def list_snapshot(cluster: Cluster, cloud: CloudProvider, clock: Clock, namespace: str = "default") -> Snapshot:
+    """The cluster as it is now. Needs no more than permission to list. Nothing in it is younger than its instant."""
+    listings = {kind: await _list(cluster, kind) for kind in INVENTORY}
+    inventory = ClusterObjects(
+        {kind: completed(kind, listing.items, listing.unreadable) for kind, listing in listings.items()}
+    )
+    catalogs = await find_catalogs(cloud, inventory.of(NODE_POOL))
+    built = build_snapshot(inventory, clock.now(), catalogs, WELL_KNOWN | cloud.well_known_labels)
+    return replace(
+        built,
+        pause=await _pause(cluster, namespace),
+        repair_statements=cloud.repair_statements(),
+        unreadable=tuple(unread(kind, bad) for kind, listing in listings.items() for bad in listing.unreadable),
+    )
+
+
+async def _pause(cluster: Cluster, namespace: str) -> str | None:
+    """What pauses everything, as far as we may know; nothing is done here, so not knowing is no danger."""
+    options = ListOptions(namespace=namespace, field_selector=f"metadata.name={SWITCH}")
+    try:
+        found = await cluster.list(CONFIG_MAP, options)
+    except Denied as error:
+        log.warning("not allowed to see whether disruption is paused: %s", error)
+        return None
+    return next((each.metadata.annotations.get(PAUSE) for each in found.items), None)
+
+
+async def _list(cluster: Cluster, kind: Kind[Any]) -> Listing[Any]:
+    try:
+        listing = await cluster.list(kind)
+    except NotFound:
+        raise NotFound(f"the cluster has no {kind.plural}.{kind.group}; {_INSTALL}") from None
+    for bad in listing.unreadable:
+        log.error("%s %s cannot be read: %s", kind, bad.key, "; ".join(map(str, bad.faults)))
+    return listing

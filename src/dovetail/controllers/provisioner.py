@@ -1,0 +1,224 @@
+"""Brings nodes for pods that wait.
+
+Pods are gathered for a moment, so that one decision serves a whole deployment. Pods are never bound here: the cluster's
+scheduler does that once the nodes are up. What cannot be helped is told on the pod, and looked at again while it lasts.
+"""
+
+import asyncio
+import logging
+import math
+from collections import Counter
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+from dovetail.controllers.context import ControllerContext
+from dovetail.controllers.gates import read_gates
+from dovetail.controllers.instance_types import find_catalogs
+from dovetail.controllers.launch_backoff import note_failures
+from dovetail.controllers.ledger_entries import launch_entry, launch_id
+from dovetail.controllers.ledger_evidence import weighed_launch, weighed_pods
+from dovetail.controllers.metrics.disruption import count_created
+from dovetail.core.lifecycle.termination_deadline import read_deadline
+from dovetail.core.provisioning.eligible_pods import AHEAD, NOT_FOR_US
+from dovetail.core.provisioning.plan import PlannedLaunch, ProvisioningPlan, plan_provisioning
+from dovetail.core.scheduling.pod_index import PodIndex
+from dovetail.model.instants import subtract
+from dovetail.model.kinds import NODE_POOL, POD
+from dovetail.model.kube_object import Key
+from dovetail.model.nodeclaim import NodeClaim
+from dovetail.model.nodepool import NodePool
+from dovetail.model.pod import Pod
+from dovetail.ports.cluster import Notice
+from dovetail.ports.errors import WorldError
+from dovetail.ports.ledger import Considered
+from dovetail.runtime.guard import guarded
+
+log = logging.getLogger(__name__)
+RETRIGGER_SECONDS = 10.0
+REMEMBERED = 100_000
+NEVER = datetime.max.replace(tzinfo=UTC)
+
+
+@dataclass
+class Batch:
+    """Triggers gathered until none new has come for the idle time, or the longest wait is over."""
+
+    idle: float
+    longest: float
+    _seen: set[str] = field(default_factory=set)
+    _news: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def trigger(self, identity: str) -> None:
+        """Something waits. The same thing again does not prolong the wait."""
+        if identity not in self._seen:
+            if len(self._seen) >= REMEMBERED:  # nobody gathers: a dry run
+                self._seen.clear()
+            self._seen.add(identity)
+            self._news.set()
+
+    async def gather(self) -> None:
+        """Wait for a first trigger and then for the batch to be complete."""
+        await self._news.wait()
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self.longest
+        while self._news.is_set() and loop.time() < deadline:
+            self._news.clear()
+            try:
+                async with asyncio.timeout_at(min(loop.time() + self.idle, deadline)):
+                    await self._news.wait()
+            except TimeoutError:
+                break
+        self._news.clear()
+        self._seen.clear()
+
+
+class Provisioner:
+    """Watches for pods that wait and launches NodeClaims for them."""
+
+    def __init__(self, context: ControllerContext) -> None:
+        self._context = context
+        self._register = PodIndex()
+        self._gates = read_gates(context.settings)
+        settings = context.settings
+        self._batch = Batch(settings.batch_idle_duration.total_seconds(), settings.batch_max_duration.total_seconds())
+        self._ahead: dict[str, datetime] = {}  # when the pods of claims that go will be moved whatever holds them
+        self._owed = asyncio.Event()  # there may be somebody to be reminded of
+        self._nomination = max(2 * settings.batch_max_duration, timedelta(seconds=10))
+        context.state.pods.listen(self._pod_changed)
+        context.state.claims.listen(self._claim_changed)
+        context.state.nodepools.listen(self._pool_changed)
+
+    def _pod_changed(self, _before: Pod | None, after: Pod | None) -> None:
+        if after is not None and after.provisionable:
+            self._batch.trigger(after.metadata.uid)
+            self._owed.set()
+
+    def _claim_changed(self, before: NodeClaim | None, after: NodeClaim | None) -> None:
+        if before is not None and not before.deleting and (after is None or after.deleting):
+            self._batch.trigger(before.metadata.uid)
+        known, deadline = _end_of(before), _end_of(after)
+        if after is not None and deadline is not None and deadline != known:
+            self._ahead[after.metadata.uid] = subtract(deadline, AHEAD)
+            self._owed.set()
+        elif before is not None and deadline is None:
+            self._ahead.pop(before.metadata.uid, None)
+
+    def _pool_changed(self, before: NodePool | None, after: NodePool | None) -> None:
+        changed = after is not None and (before is None or before.status.conditions != after.status.conditions)
+        if changed and after is not None and self._anyone_waits():
+            self._batch.trigger(after.metadata.uid)
+
+    def _anyone_waits(self) -> bool:
+        return any(pod.provisionable for pod in self._context.state.unbound_pods)
+
+    async def run(self) -> None:
+        """Provision until cancelled."""
+        await self._context.state.synced()
+        while True:
+            async with asyncio.TaskGroup() as waits:
+                reminder = waits.create_task(self._remind())
+                await self._batch.gather()
+                reminder.cancel()
+            await guarded("provisioner", self.provision)
+
+    async def _remind(self) -> None:
+        """Every ten seconds; as long as there is nobody to be reminded of, no time has to be kept."""
+        loop = asyncio.get_running_loop()
+        at = loop.time()
+        while True:
+            if not self._anyone_waits() and not any(due < NEVER for due in self._ahead.values()):
+                self._owed.clear()
+                await self._owed.wait()
+            at += RETRIGGER_SECONDS * max(1, math.ceil((loop.time() - at) / RETRIGGER_SECONDS))
+            await asyncio.sleep(at - loop.time())
+            if self._anyone_waits():
+                self._batch.trigger("still waiting")
+            now = self._context.clock.now()
+            for uid in [uid for uid, at in self._ahead.items() if at <= now]:
+                self._ahead[uid] = NEVER
+                self._batch.trigger(uid)
+
+    async def provision(self) -> ProvisioningPlan:
+        """One pass: look, decide, launch, tell."""
+        async with self._context.buying:
+            return await self._provision()
+
+    async def _provision(self) -> ProvisioningPlan:
+        context = self._context
+        pools = [pool for _, pool in sorted(context.state.nodepools.items.items())]
+        snapshot = context.state.snapshot(context.clock.now(), await find_catalogs(context.cloud, pools))
+        began = asyncio.get_running_loop().time()
+        plan = plan_provisioning(snapshot, respect_preferences=self._gates.respect_preferences, register=self._register)
+        self._measure(plan, asyncio.get_running_loop().time() - began)
+        await note_failures(context, plan.failures)
+        self._tell(plan)
+        pods = weighed_pods(plan.refusals)
+        await asyncio.gather(*(self._launch(launch, pods) for launch in plan.launches))
+        return plan
+
+    async def _launch(self, launch: PlannedLaunch, pods: Considered) -> None:
+        context = self._context
+        try:
+            claim = await context.create_claim(launch.claim)
+        except WorldError as error:
+            log.warning("nodeclaim not created", extra={"nodepool": launch.claim.nodepool_name, "error": str(error)})
+            return
+        count_created(context.metrics, claim, "provisioned")
+        context.ledger.open(launch_entry(claim, launch.pods, context.clock.now(), weighed_launch(claim, pods)))
+        types = claim.spec.requirements[-1].values
+        log.info(
+            "created nodeclaim",
+            extra={
+                "nodeclaim": claim.name,
+                "decision": launch_id(claim),
+                "nodepool": claim.nodepool_name,
+                "pods": len(launch.pods),
+                "requests": {name: str(amount) for name, amount in sorted(claim.spec.resources.requests.items())},
+                "instance_types": f"{', '.join(types[:5])}{f' and {len(types) - 5} others' if len(types) > 5 else ''}",
+            },
+        )
+        for pod in launch.pods:
+            self._nominate(pod, f"nodeclaim/{claim.name}")
+
+    def _measure(self, plan: ProvisioningPlan, seconds: float) -> None:
+        metrics = self._context.metrics
+        ignored = sum(refusal.code == NOT_FOR_US for refusal in plan.refusals)
+        placed = len(plan.node_by_pod) + sum(len(launch.pods) for launch in plan.launches)
+        metrics.observe("karpenter_scheduler_scheduling_duration_seconds", seconds, controller="provisioner")
+        metrics.show(
+            "karpenter_scheduler_queue_depth", {("provisioner",): float(placed + len(plan.refusals) - ignored)}
+        )
+        unschedulable = float(len(plan.refusals) - ignored)
+        metrics.show("karpenter_scheduler_unschedulable_pods_count", {("provisioner",): unschedulable})
+        metrics.show("karpenter_scheduler_ignored_pods_count", {(): float(ignored)})
+        backing_off = Counter(pool for pool, _ in plan.backoffs)
+        metrics.show("dovetail_nodepools_launch_backoffs", {(pool,): float(n) for pool, n in backing_off.items()})
+
+    def _nominate(self, pod: Pod, where: str) -> None:
+        message = f"Pod should schedule on: {where}"
+        self._context.recorder.publish(Notice(POD, pod, "Nominated", message, dedupe=(pod.metadata.uid,)))
+
+    def _tell(self, plan: ProvisioningPlan) -> None:
+        state, recorder = self._context.state, self._context.recorder
+        until = self._context.clock.now() + self._nomination
+        for key, where in plan.node_by_pod:
+            state.nominate(where, until)
+            pod = state.pods.items.get(key)
+            if pod is not None and pod.provisionable:
+                self._nominate(pod, f"node/{where}")
+        for refusal in plan.refusals:
+            namespace, _, name = refusal.about.removeprefix("pod/").partition("/")
+            pod = state.pods.items.get(Key(namespace, name))
+            if pod is not None and refusal.code != NOT_FOR_US:
+                message = f"Failed to schedule pod, {refusal.message}"
+                notice = Notice(POD, pod, "FailedScheduling", message, warning=True, dedupe=(pod.metadata.uid,))
+                recorder.publish(notice)
+        for refusal in plan.pool_refusals:
+            pool = state.pool(refusal.about)
+            if pool is not None:
+                recorder.publish(Notice(NODE_POOL, pool, refusal.code, refusal.message, warning=True))
+
+
+def _end_of(claim: NodeClaim | None) -> datetime | None:
+    """When the drain of a claim that goes has to be over."""
+    return read_deadline(claim) if claim is not None and claim.deleting else None

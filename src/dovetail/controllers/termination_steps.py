@@ -1,0 +1,193 @@
+"""The steps of a node on its way out, one after the other: its pods, its volumes, its instance.
+
+Each pass derives how far the node is from the objects as they are, writes the claim's conditions once and only when
+they change, and says when to look again at the latest; changes wake it earlier.
+"""
+
+from collections.abc import Collection, Sequence
+from datetime import datetime, timedelta
+
+from dovetail.controllers.context import ControllerContext
+from dovetail.controllers.eviction_queue import EvictionQueue, EvictionRequest
+from dovetail.core.lifecycle.drain import MINIMUM_DRAIN, DrainPlan, plan_drain, waiting_words
+from dovetail.core.lifecycle.termination_deadline import read_deadline
+from dovetail.core.lifecycle.volume_detachment import awaiting_words, find_attached, named
+from dovetail.core.merge_patches import conditions_patch
+from dovetail.model.conditions import ConditionList, ConditionVerdict, find
+from dovetail.model.instants import add
+from dovetail.model.kinds import NODE
+from dovetail.model.kube_object import Key
+from dovetail.model.node import Node
+from dovetail.model.nodeclaim import (
+    DEPENDENTS,
+    DISRUPTION_REASON,
+    DRAINED,
+    INSTANCE_TERMINATING,
+    VOLUMES_DETACHED,
+    NodeClaim,
+)
+from dovetail.model.snapshot import ClusterNode
+from dovetail.ports.cluster import Notice
+from dovetail.ports.errors import InstanceNotFound, NotFound
+
+LOOK_AGAIN = timedelta(seconds=30)
+INSTANCE_SECONDS = 5.0
+FORCEFUL = "Forceful Termination"
+DRAINING = ConditionVerdict(DRAINED, "Unknown", "Draining")
+_MOMENT = timedelta(milliseconds=1)
+
+
+class NodeTermination:
+    """What keeps one node from going, looked at again and again."""
+
+    def __init__(self, context: ControllerContext, evictions: EvictionQueue) -> None:
+        self._context = context
+        self._evictions = evictions
+        self._ended: set[str] = set()  # uids of claims whose instance is known to be gone
+
+    async def step(self, node: Node, claim: NodeClaim | None) -> float | None:
+        """Bring the node a step further: seconds until it is looked at again, or None when it may go."""
+        now, deadline = self._context.clock.now(), read_deadline(claim) if claim is not None else None
+        drain = plan_drain(self._joined(node), now, deadline)
+        wait = self._drained(node, claim, drain, deadline)
+        wait = self._unread(node, deadline, self._context.state.hidden.pods_on(node.name)) if wait is None else wait
+        if wait is not None:
+            await self.judge(claim, [DRAINING])
+            return wait
+        verdicts = [ConditionVerdict(DRAINED)]
+        attached = self._attached(node, now)
+        if attached and (deadline is None or now <= deadline):
+            message = awaiting_words(attached)
+            self._tell(node, "AwaitingVolumeDetachment", message)
+            verdicts.append(ConditionVerdict(VOLUMES_DETACHED, "Unknown", "AwaitingVolumeDetachment", message))
+            await self.judge(claim, verdicts)
+            return self._until(add(deadline, _MOMENT) if deadline is not None else None)
+        elapsed = ConditionVerdict(VOLUMES_DETACHED, "False", "TerminationGracePeriodElapsed", awaiting_words(attached))
+        verdicts.append(elapsed if attached else ConditionVerdict(VOLUMES_DETACHED))
+        wait = await self._recheck_pods(node, claim, deadline)
+        if wait is not None or claim is None:
+            return wait
+        return await self.end_instance(claim, verdicts)
+
+    async def _recheck_pods(self, node: Node, claim: NodeClaim | None, deadline: datetime | None) -> float | None:
+        """Drain what the API server lists and the cache does not know yet: seconds to wait, None when nothing is left.
+
+        Terminating the instance cannot be undone, so this never trusts the Pod cache.
+        """
+        if claim is not None and (claim.metadata.uid in self._ended or claim.has(INSTANCE_TERMINATING)):
+            return None
+        listing = await self._context.read_pods(node.name)
+        now = self._context.clock.now()
+        drain = plan_drain(ClusterNode(node, claim, listing.items), now, deadline)
+        wait = self._drained(node, claim, drain, deadline)
+        return self._unread(node, deadline, [each.key for each in listing.unreadable]) if wait is None else wait
+
+    async def end_instance(self, claim: NodeClaim, verdicts: Sequence[ConditionVerdict] = ()) -> float | None:
+        """Ask for the end of the claim's instance: seconds until it is asked for again, None once it is gone.
+
+        Written on the claim together with the other verdicts; for an instance that is gone alone it is not worth it.
+        """
+        gone = claim.metadata.uid in self._ended or await self._is_ended(claim)
+        if verdicts or not gone:
+            await self.judge(claim, [*verdicts, ConditionVerdict(INSTANCE_TERMINATING)])
+        return None if gone else INSTANCE_SECONDS
+
+    async def _is_ended(self, claim: NodeClaim) -> bool:
+        try:
+            await self._context.cloud.terminate(claim)
+        except InstanceNotFound:
+            self._ended.add(claim.metadata.uid)
+            return True
+        return False
+
+    def forget(self, claim: NodeClaim) -> None:
+        """The claim is gone."""
+        self._ended.discard(claim.metadata.uid)
+
+    def _drained(
+        self, node: Node, claim: NodeClaim | None, drain: DrainPlan, deadline: datetime | None
+    ) -> float | None:
+        """Send the pods whose turn it is; seconds to wait for the rest, None when nothing is left."""
+        reason = _reason(claim)
+        for pod in (*drain.force, *drain.evict):
+            request = EvictionRequest(pod.key, pod.metadata.uid, node.key, reason, deadline, drain.evicts_protected)
+            self._evictions.ask(request, urgent=pod in drain.force)
+        if not drain.done:
+            return self._tell_waiting(node, claim, drain)
+        if claim is None or claim.has(DRAINED):
+            return None
+        left = self._left_of_the_minimum(claim)
+        return left.total_seconds() if left > timedelta() else None
+
+    def _tell_waiting(self, node: Node, claim: NodeClaim | None, drain: DrainPlan) -> float:
+        """Pods that go within the shortest drain there is are nothing to warn of."""
+        now = self._context.clock.now()
+        left = self._left_of_the_minimum(claim) if claim is not None else timedelta()
+        if left > timedelta():
+            return self._until(min(now + left, drain.changes_at or now + left))
+        message = waiting_words(drain, now)
+        self._tell(node, "FailedDraining", message, warning=True, dedupe=(node.metadata.uid,))
+        return self._until(drain.changes_at)
+
+    def _left_of_the_minimum(self, claim: NodeClaim) -> timedelta:
+        now = self._context.clock.now()
+        return add(_began_at(claim) or now, MINIMUM_DRAIN) - now
+
+    def _unread(self, node: Node, deadline: datetime | None, odd: Collection[Key]) -> float | None:
+        """A pod that cannot be read runs, or may run, on this node: it stays until that is corrected, or is due."""
+        if not odd or (deadline is not None and self._context.clock.now() >= deadline):
+            return None
+        message = f"Failed to drain node, it may run pods that cannot be read ({named(map(str, odd))})"
+        self._tell(node, "FailedDraining", message, warning=True, dedupe=(node.metadata.uid, "unreadable"))
+        return self._until(deadline)
+
+    def _joined(self, node: Node) -> ClusterNode:
+        return self._context.state.cluster_node(node)
+
+    def _attached(self, node: Node, now: datetime) -> tuple[str, ...]:
+        state = self._context.state
+        found = state.attachments_of(node.name)
+        attached = find_attached(self._joined(node), found, state.volume_claims.items, now) if found else ()
+        return (*attached, *(key.name for key in state.hidden.attachments_of(node.name)))
+
+    def _until(self, instant: datetime | None) -> float:
+        left = LOOK_AGAIN if instant is None else min(LOOK_AGAIN, instant - self._context.clock.now())
+        return max(left.total_seconds(), 0.001)
+
+    def _tell(
+        self, node: Node, reason: str, message: str, *, warning: bool = False, dedupe: tuple[str, ...] = ()
+    ) -> None:
+        self._context.recorder.publish(Notice(NODE, node, reason, message, warning=warning, dedupe=dedupe))
+
+    async def judge(self, claim: NodeClaim | None, verdicts: Sequence[ConditionVerdict]) -> None:
+        """Write the claim's conditions; nothing is sent when nothing changes, or when there is no claim."""
+        claim = self._context.state.claims.items.get(claim.key) if claim is not None else None
+        if claim is None or not verdicts or all(_stands(claim, verdict) for verdict in verdicts):
+            return
+        created_at = claim.metadata.creation_timestamp
+        now, was_drained = self._context.clock.now(), claim.has(DRAINED)
+        listed = ConditionList(claim.status.conditions, DEPENDENTS, created_at, claim.metadata.generation, now)
+        try:
+            await self._context.patch_claim(claim, conditions_patch(listed.set(*verdicts)), status=True)
+        except NotFound:
+            return
+        if not was_drained and any(each.type == DRAINED and each.status == "True" for each in verdicts):
+            self._context.metrics.count("karpenter_nodes_drained_total", nodepool=claim.nodepool_name)
+
+
+def _stands(claim: NodeClaim, verdict: ConditionVerdict) -> bool:
+    found = find(claim.status.conditions, verdict.type)
+    wanted = (verdict.status, verdict.reason or verdict.type, verdict.message)
+    return found is not None and (found.status, found.reason, found.message) == wanted
+
+
+def _began_at(claim: NodeClaim) -> datetime | None:
+    """When the drain was first seen to be under way."""
+    drained = find(claim.status.conditions, DRAINED)
+    return drained.last_transition_time if drained is not None else None
+
+
+def _reason(claim: NodeClaim | None) -> str:
+    """Why the node goes, as its pods are told."""
+    told = find(claim.status.conditions, DISRUPTION_REASON) if claim is not None else None
+    return told.reason if told is not None and told.status == "True" else FORCEFUL

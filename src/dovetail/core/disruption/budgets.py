@@ -1,0 +1,63 @@
+"""How many more nodes of a NodePool may be disrupted, and which budget says so.
+
+Arithmetic over budgets, two counts and one instant. The tightest budget in force wins; none in force means no limit. A
+pool with a budget that cannot be understood is blocked for every reason: fail closed.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from dovetail.model.budget import Budget
+from dovetail.model.nodepool import NodePool
+from dovetail.model.nodepool_budgets import read_budgets
+from dovetail.model.reason import Reason
+from dovetail.model.snapshot import ClusterNode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeCounts:
+    """The nodes of one NodePool that its budgets are measured against."""
+
+    total: int  # managed and initialised, instance not yet terminating
+    disrupting: int  # of those: NotReady, or already marked for deletion
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetAllowance:
+    """What one NodePool can still spend on one Reason."""
+
+    limit: int | None  # None: no budget is in force
+    disrupting: int
+    bound_by: Budget | None = None
+    fault: str = ""  # why nothing is allowed although no budget says so
+
+    def permits(self, nodes: int = 1) -> bool:
+        """Whether that many more nodes may go."""
+        return self.limit is None or self.disrupting + nodes <= self.limit
+
+    @property
+    def left(self) -> int | None:
+        """How many more; None is no limit."""
+        return None if self.limit is None else max(0, self.limit - self.disrupting)
+
+
+def count_nodes(nodes: Iterable[ClusterNode]) -> NodeCounts:
+    """Count the nodes of a pool as its budgets do."""
+    busy = [node.busy for node in nodes if node.counted]
+    return NodeCounts(total=len(busy), disrupting=sum(busy))
+
+
+def allowance(pool: NodePool, reason: Reason, counts: NodeCounts, now: datetime) -> BudgetAllowance:
+    """Find the tightest budget in force for `reason` and say what it leaves."""
+    try:
+        budgets = read_budgets(pool)
+    except ValueError as error:
+        return BudgetAllowance(limit=0, disrupting=counts.disrupting, fault=str(error))
+    in_force = [budget for budget in budgets if budget.governs(reason, now)]
+    tightest = min(in_force, key=lambda budget: budget.limit(counts.total), default=None)
+    return BudgetAllowance(
+        limit=tightest.limit(counts.total) if tightest is not None else None,
+        disrupting=counts.disrupting,
+        bound_by=tightest,
+    )

@@ -1,0 +1,147 @@
+"""What people who look at a Node, NodeClaim or NodePool are told about its disruption: reason and words of the event.
+
+Keeps Karpenter's reasons and texts. What follows the documented text, after a hyphen, says whether waiting helps.
+Publishes nothing.
+"""
+
+from collections.abc import Sequence
+
+from dovetail.core.disruption.balanced_policy import THRESHOLD, Balance
+from dovetail.core.disruption.command import Command
+from dovetail.core.failure import INTERNAL_ERROR
+from dovetail.model.kinds import DAEMON_SET, NODE, NODE_CLAIM, POD, POD_DISRUPTION_BUDGET
+from dovetail.model.labels import INSTANCE_TYPE
+from dovetail.model.reason import Reason
+from dovetail.model.refusal import Refusal
+from dovetail.model.snapshot import ClusterNode
+from dovetail.model.unreadable_objects import UnreadableEntry
+
+BLOCKED = "DisruptionBlocked"
+PAUSED = "DisruptionPaused"
+UNCONSOLIDATABLE = "Unconsolidatable"
+PREFERENCE = "PreferencePreventsConsolidation"
+CANDIDATE = "ConsolidationCandidate"
+REJECTED = "ConsolidationRejected"
+APPROVED = "ConsolidationApproved"
+
+_SHOWN = 3
+_OF_THE_NODE = frozenset(
+    {
+        "Unreadable",
+        INTERNAL_ERROR,
+        "NodeMissing",
+        "NotInitialized",
+        "Deleting",
+        "Nominated",
+        "DoNotDisruptNode",
+        "NoNodePool",
+        "NodePoolMissing",
+    }
+)
+_OF_PODS = frozenset({"DoNotDisruptPod", "PodDisruptionBudget", "UnknownDevices"})
+_BLOCKING = _OF_THE_NODE | _OF_PODS
+_OF_CONSOLIDATION = frozenset(
+    {
+        "ConsolidationDisabled",
+        "PolicyWhenEmpty",
+        "LabelMissing",
+        "InstanceTypeUnknown",
+        "CantReplace",
+        "Unschedulable",
+        "DrainWouldStall",
+    }
+)
+_OF_REPLACEMENTS = frozenset({"ReplacementNotInitialized", "DriftNotFixed"})
+TOLD = _BLOCKING | _OF_CONSOLIDATION | _OF_REPLACEMENTS
+"""Codes of refusals that are told on nodes; the others are nobody's concern, or told on their NodePool."""
+_CONSOLIDATION = frozenset({"emptiness", "multi-node", "single-node"})
+
+
+def refused(method: str, refusal: Refusal, node: ClusterNode) -> tuple[str, str] | None:
+    """Reason and message of the event for a refusal; None for what is nobody's concern, or told elsewhere."""
+    if refusal.code in _BLOCKING:
+        return BLOCKED, _capital(refusal.message) + _lasting(refusal)
+    if refusal.code == "Unschedulable" and method not in _CONSOLIDATION:
+        return BLOCKED, _capital(refusal.message)
+    if refusal.code in _OF_REPLACEMENTS:
+        return UNCONSOLIDATABLE if method in _CONSOLIDATION else BLOCKED, _capital(refusal.message)
+    if refusal.code == "InstanceTypeUnknown":
+        return UNCONSOLIDATABLE, f'Instance Type "{node.labels.get(INSTANCE_TYPE, "")}" not found'
+    if refusal.code in _OF_CONSOLIDATION:
+        return UNCONSOLIDATABLE, _capital(refusal.message)
+    return None
+
+
+def blocking_budget(reason: Reason) -> str:
+    """What a NodePool is told when its budgets allow nothing at all for a reason."""
+    return f"No allowed disruptions for disruption reason {reason} due to blocking budget"
+
+
+def unreadable_budget(fault: str) -> str:
+    """What a NodePool is told when its budgets cannot be understood."""
+    return f"No node is disrupted, because the NodePool cannot be understood: {fault}"
+
+
+def unreadable_objects(odd: Sequence[str]) -> str:
+    """What is said of a NodePool with nodes that are left alone because of unreadable objects; empty without any."""
+    more = f" and {len(odd) - _SHOWN} more" if len(odd) > _SHOWN else ""
+    return f"nodes are not disrupted while {'; '.join(odd[:_SHOWN])}{more}: correct or delete it" if odd else ""
+
+
+def unreadable_consequence(bad: UnreadableEntry) -> str:
+    """What is said on an object that cannot be read: what follows from it, what is wrong, and what to do."""
+    follows = {
+        NODE.name: "it is neither disrupted nor given new pods",
+        NODE_CLAIM.name: "it is neither launched nor terminated, and its node is neither disrupted nor given new pods",
+        POD_DISRUPTION_BUDGET.name: "it is taken to allow no disruption of any pod in its namespace",
+        DAEMON_SET.name: "no room is kept for its pods on new nodes",
+        POD.name: f"its node {bad.node} is neither disrupted nor given new pods" if bad.node else "it gets no node",
+    }.get(bad.kind, "it is taken to be missing")
+    follows = "no node is disrupted" if bad.everywhere else follows
+    return f"Cannot be read, so {follows} until it is corrected or deleted: {bad.problem}"
+
+
+def stale_caches(kinds: Sequence[str]) -> str:
+    """What NodePools are told while the cluster is not known well enough."""
+    what = f"the cache of {', '.join(kinds)} is" if len(kinds) == 1 else f"the caches of {', '.join(kinds)} are"
+    return f"No node is disrupted while {what} stale: the API server has confirmed nothing for too long"
+
+
+def considered(command: Command, node: str) -> str:
+    """What the node of a replacement is told before it is looked at again."""
+    return f"Consolidation candidate: {_short(command, node)} {_savings(command)}"
+
+
+def rejected(command: Command, node: str, why: str) -> str:
+    """What a node is told when the second look found that the command no longer holds."""
+    return f"Consolidation rejected: {_short(command, node)}, reason: {why} {_savings(command)}"
+
+
+def approved(balance: Balance) -> str:
+    """What is told when a Balanced pool finds a move worth it."""
+    shares = f"savings {balance.saved:.1%}, disruption {balance.disrupted:.1%}"
+    return f"score {balance.score:.2f} >= threshold {THRESHOLD:.2f} (k: {round(1 / THRESHOLD)}, {shares})"
+
+
+def _short(command: Command, node: str) -> str:
+    number = len(command.candidates)
+    if number > 1:
+        return f"{command.decision}: [{node}] (part of {number}-node consolidation)"
+    bought = len(command.replacements)
+    return f"{command.decision}: [{node}]" + (f" -> [{bought} replacement{'s' * (bought > 1)}]" if bought else "")
+
+
+def _savings(command: Command) -> str:
+    return f"(savings: ${command.saving:.2f})"
+
+
+def _lasting(refusal: Refusal) -> str:
+    if refusal.until is not None:
+        return f" - until {refusal.until:%Y-%m-%dT%H:%M:%SZ}"
+    if refusal.permanent:
+        return " - permanent: waiting will not help, somebody has to change it"
+    return " - may change" if refusal.code in _OF_PODS else ""
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]

@@ -1,0 +1,159 @@
+"""What multi-node and single-node consolidation share: whom they look at, and when a replacement is worth it."""
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+
+from dovetail.core.disruption.candidates import Candidate
+from dovetail.core.disruption.delays import consolidation_wait, grace_wait
+from dovetail.core.disruption.methods.base import waiting
+from dovetail.core.disruption.pass_context import PassContext
+from dovetail.core.scheduling.draft import Draft
+from dovetail.core.scheduling.draft_options import UNLIMITED
+from dovetail.model.labels import CAPACITY_TYPE, INSTANCE_TYPE, ON_DEMAND, RESERVED, SPOT, ZONE
+from dovetail.model.refusal import Refusal
+
+SPOT_FLEXIBILITY = 15
+"""Cheaper types a single spot node must have to choose from, or it would race to the cheapest and least available."""
+
+
+def disabled(candidate: Candidate) -> Refusal | None:
+    """Whether the pool never consolidates."""
+    after = candidate.pool.spec.disruption.consolidate_after
+    about, pool = f"node/{candidate.name}", candidate.pool.name
+    if candidate.pool.static:
+        return Refusal("Static", about, f"nodepool {pool} keeps a fixed number of nodes", permanent=True)
+    if after is not None and after.never:
+        why = f'NodePool "{pool}" has consolidation disabled'
+        return Refusal("ConsolidationDisabled", about, why, permanent=True)
+    return None
+
+
+def settling(candidate: Candidate, context: PassContext) -> Refusal | None:
+    """Whether the node is still inside its consolidation grace period."""
+    wait = grace_wait(candidate.pool, candidate.claim, context.snapshot.at)
+    return waiting(candidate, "inside its consolidationGracePeriod", wait)
+
+
+def consolidation_refusal(candidate: Candidate, context: PassContext) -> Refusal | None:
+    """Why consolidation is not interested in a node, or None."""
+    known = context.consolidation_refusals
+    if candidate.name not in known:
+        known[candidate.name] = _refusal(candidate, context)
+    return known[candidate.name]
+
+
+def _refusal(candidate: Candidate, context: PassContext) -> Refusal | None:
+    return next(consolidation_refusals(candidate, context), None)
+
+
+def consolidation_refusals(candidate: Candidate, context: PassContext) -> Iterator[Refusal]:
+    """Everything consolidation has against a node, in the order it is looked at."""
+    about, pool = f"node/{candidate.name}", candidate.pool
+    off = disabled(candidate)
+    if off is not None:
+        yield off
+    if candidate.instance_type is None:
+        yield Refusal("InstanceTypeUnknown", about, "its instance type is not in the catalogue", permanent=True)
+    for label, value in ((CAPACITY_TYPE, candidate.capacity_type), (ZONE, candidate.zone)):
+        if not value:
+            yield Refusal("LabelMissing", about, f'Node does not have label "{label}"', permanent=True)
+    if candidate.empty:
+        yield Refusal("Empty", about, "empty: emptiness takes care of it")
+        return
+    if pool.consolidation_policy == "WhenEmpty":
+        why = f'NodePool "{pool.name}" has consolidation policy WhenEmpty, but node is not empty'
+        yield Refusal("PolicyWhenEmpty", about, why, permanent=True)
+    wait = consolidation_wait(pool, candidate.claim, context.snapshot.at)
+    restless = waiting(candidate, "inside its consolidateAfter window", wait) if off is None else None
+    if restless is not None:
+        yield restless
+    grace = settling(candidate, context)
+    if grace is not None:
+        yield grace
+
+
+CANT_REPLACE = "Can't replace with a cheaper node"
+
+
+def narrow_to_cheaper(candidates: Sequence[Candidate], draft: Draft, context: PassContext) -> Draft | str:
+    """The replacement, narrowed to what is surely cheaper, or why there is none."""
+    price = sum(each.price for each in candidates)
+    all_spot = all(each.capacity_type == SPOT for each in candidates)
+    possible = draft.possible(CAPACITY_TYPE)
+    if all_spot and SPOT in possible:
+        paid = _cheaper(_within(draft, CAPACITY_TYPE, (RESERVED,)), candidates, price) if RESERVED in possible else None
+        return paid or _spot_to_spot(candidates, draft, price, context)
+    return _cheaper(_as_launched(draft), candidates, price) or CANT_REPLACE
+
+
+def saving(candidate: Candidate, draft: Draft) -> float | str | None:
+    """What `narrow_to_cheaper` would save on one candidate, or why it is not; None if only that itself can tell."""
+    possible = draft.possible(CAPACITY_TYPE)
+    if draft.options.diversity or (candidate.capacity_type == SPOT and SPOT in possible):
+        return None
+    launched = _as_launched(draft)
+    options = launched.options
+    for position in options.left(launched.total, launched.below, launched.ports):
+        if options.most_expensive(position) < candidate.price:
+            return candidate.price - float(options.prices[position])
+    return CANT_REPLACE
+
+
+def _spot_to_spot(candidates: Sequence[Candidate], draft: Draft, price: float, context: PassContext) -> Draft | str:
+    if not context.gates.spot_to_spot:
+        return "SpotToSpotConsolidation is disabled, can't replace a spot node with a spot node"
+    cheaper = _cheaper(_within(draft, CAPACITY_TYPE, (SPOT,)), candidates, price)
+    if cheaper is None:
+        return CANT_REPLACE
+    if len(candidates) > 1:
+        return cheaper
+    names = [choice.type.name for choice in cheaper.choices]
+    if len(names) < SPOT_FLEXIBILITY:
+        why = f"requires {SPOT_FLEXIBILITY} cheaper instance type options than the current candidate to consolidate"
+        return f"SpotToSpotConsolidation {why}, got {len(names)}"
+    lengths = range(SPOT_FLEXIBILITY, len(names))
+    number = bisect_left(lengths, 1, key=lambda each: len(_cheapest(cheaper, names, each).choices))
+    return _cheapest(cheaper, names, SPOT_FLEXIBILITY + number)
+
+
+def _cheapest(draft: Draft, names: Sequence[str], number: int) -> Draft:
+    """Narrowed to that many types; it has no choices if that is less diversity than its pool asks for."""
+    return _within(draft, INSTANCE_TYPE, tuple(names[:number]))
+
+
+def _as_launched(draft: Draft) -> Draft:
+    """Narrowed to how it would be bought: reserved before spot before on-demand."""
+    possible = draft.possible(CAPACITY_TYPE)
+    first = next((each for each in (RESERVED, SPOT, ON_DEMAND) if each in possible), None)
+    return draft if first is None else _within(draft, CAPACITY_TYPE, (first,))
+
+
+def _cheaper(draft: Draft, candidates: Sequence[Candidate], price: float) -> Draft | None:
+    """Narrowed to the types whose dearest offering still is cheaper; never like for like."""
+    options = draft.options
+    left = options.left(draft.total, draft.below, draft.ports)
+    ceiling = min(price, _same_type_price(draft, left, candidates)) if len(candidates) > 1 else price
+    names = tuple(options.choice(each).type.name for each in left if options.most_expensive(each) < ceiling)
+    if not names:
+        return None
+    narrowed = draft if len(names) == len(left) else _within(draft, INSTANCE_TYPE, names)
+    return narrowed if narrowed.choices else None
+
+
+def _same_type_price(draft: Draft, left: Sequence[int], candidates: Sequence[Candidate]) -> float:
+    """What the cheapest type costs that is both taken away and offered as a replacement: only less is worth it."""
+    gone = {each.instance_type.name for each in candidates if each.instance_type is not None}
+    shared = [each for each in left if draft.options.choice(each).type.name in gone]
+    return min((float(draft.options.prices[each]) for each in shared), default=UNLIMITED)
+
+
+def _within(draft: Draft, key: str, values: tuple[str, ...]) -> Draft:
+    return Draft(
+        number=draft.number,
+        options=draft.options.within(key, values),
+        total=draft.total,
+        below=draft.below,
+        pods=draft.pods,
+        shapes=draft.shapes,
+        ports=draft.ports,
+    )

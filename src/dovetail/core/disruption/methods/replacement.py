@@ -1,0 +1,73 @@
+"""Taking nodes that have to go: the empty ones together, another with whatever replaces it.
+
+Shared by expiration and drift. A pass starts one command that buys something, and any number that do not, as far as
+budgets allow: the next pass, which follows at once, sees what this one bought.
+"""
+
+from collections.abc import Sequence
+
+from dovetail.core.disruption.candidates import Candidate
+from dovetail.core.disruption.command import Command
+from dovetail.core.disruption.methods.base import Proposal, limited_by
+from dovetail.core.disruption.pass_context import PassContext
+from dovetail.core.disruption.replacement_launch import replacement_refusal
+from dovetail.core.pdbs import fully_blocks
+from dovetail.core.scheduling.draft import Draft
+from dovetail.core.scheduling.removal import Bounds
+from dovetail.model.cluster_objects import PodDisruptionBudget
+from dovetail.model.do_not_disrupt import protection
+from dovetail.model.kube_object import Key
+from dovetail.model.reason import Reason
+from dovetail.model.refusal import Refusal
+
+
+def propose_replacing(candidates: Sequence[Candidate], context: PassContext, method: str, reason: Reason) -> Proposal:
+    """Commands for `candidates`, in the order given, within their budgets."""
+    budget_tracker = context.budget_tracker(reason)
+    commands: list[Command] = []
+    refusals: list[Refusal] = []
+    empty: list[Candidate] = []
+    for candidate in candidates:
+        refusal = budget_tracker.refusal(candidate)
+        if refusal is None and candidate.pods_to_reschedule:
+            outcome = _replacements(candidate, context)
+            if isinstance(outcome, Refusal):
+                refusal = outcome
+            elif outcome and any(command.replacements for command in commands):
+                refusal = Refusal("NextPass", f"node/{candidate.name}", "waits for what this pass buys")
+            else:
+                commands.append(Command(method, reason, (candidate,), outcome))
+        elif refusal is None:
+            empty.append(candidate)
+        if refusal is None:
+            budget_tracker.spend(candidate)
+        else:
+            refusals.append(refusal)
+    if empty:
+        commands.insert(0, Command(method, reason, tuple(empty)))
+    return Proposal(tuple(commands), tuple(refusals))
+
+
+def _replacements(candidate: Candidate, context: PassContext) -> tuple[Draft, ...] | Refusal:
+    """What has to be bought so that every pod that can move has a place, or the pod that has none."""
+    removal_simulation = context.removal_simulation(consolidating=False)
+    bounds = Bounds(staying=frozenset(_staying(candidate, context)))
+    outcome = removal_simulation.remove_together([removal_simulation.row(candidate.name)], bounds)
+    if outcome.blocker is not None:
+        why = f"not all pods would schedule, {outcome.blocker.key} has no other place{limited_by(outcome.limits)}"
+        return Refusal("Unschedulable", f"node/{candidate.name}", why)
+    return replacement_refusal((candidate,), outcome.drafts, bounds, context, consolidating=False) or outcome.drafts
+
+
+def _staying(candidate: Candidate, context: PassContext) -> list[Key]:
+    """Pods that the drain will wait for: nothing is bought for them ahead."""
+    at = context.snapshot.at
+    return [
+        pod.key
+        for pod in candidate.pods_to_reschedule
+        if protection(pod, at).active or _never_evicted(context.budgets_of(pod))
+    ]
+
+
+def _never_evicted(budgets: Sequence[PodDisruptionBudget]) -> bool:
+    return len(budgets) > 1 or any(fully_blocks(budget) for budget in budgets)

@@ -1,0 +1,246 @@
+"""What every method is handed: the snapshot, what budgets still allow, and simulations made once and shared."""
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+
+from dovetail.core.disruption.budgets import BudgetAllowance, NodeCounts, allowance, count_nodes
+from dovetail.core.disruption.candidate_cache import CandidateCache
+from dovetail.core.disruption.candidates import Candidate, find_candidates, node_price
+from dovetail.core.disruption.delays import consolidation_window, has_grace
+from dovetail.core.disruption.drift_loop import Loops, find_loops
+from dovetail.core.disruption.refusal_cache import RefusalInputs
+from dovetail.core.disruption.simulation_cache import SimulationCache, SimulationInputs
+from dovetail.core.failure import attempt
+from dovetail.core.provisioning.eligible_pods import displaced_pods, provisionable_pods
+from dovetail.core.provisioning.launch_backoff import Backoffs, in_force
+from dovetail.core.scheduling.existing_nodes import still_standing
+from dovetail.core.scheduling.removal_simulation import RemovalSimulation
+from dovetail.model.cached import lazy
+from dovetail.model.cluster_objects import PodDisruptionBudget
+from dovetail.model.instants import subtract
+from dovetail.model.kube_object import Key
+from dovetail.model.labels import INSTANCE_TYPE
+from dovetail.model.pod import Pod
+from dovetail.model.reason import Reason
+from dovetail.model.refusal import Refusal
+from dovetail.model.snapshot import ClusterNode, Snapshot
+
+
+@dataclass(frozen=True)
+class Gates:
+    """Features that can be switched off, or have to be switched on."""
+
+    drift: bool = True
+    spot_to_spot: bool = False
+    respect_preferences: bool = True
+
+
+@dataclass
+class PassContext:
+    """One pass over one snapshot."""
+
+    snapshot: Snapshot
+    gates: Gates = field(default_factory=Gates)
+    backing_off: Mapping[tuple[str, Reason], datetime] = field(default_factory=dict)
+    """Until when a pool is left alone for a reason, because its last commands failed."""
+    simulations: SimulationCache = field(default_factory=SimulationCache)
+    """Those of earlier passes, to go on from."""
+    book: CandidateCache = field(default_factory=CandidateCache)
+    """What earlier passes found out about nodes."""
+    consolidation_refusals: dict[str, Refusal | None] = field(default_factory=dict)
+    """What consolidation has against each candidate: the same for several nodes and for one."""
+    _counts: dict[str, NodeCounts] = field(default_factory=dict)
+    _allowances: dict[tuple[str, Reason], BudgetAllowance] = field(default_factory=dict)
+    _sweeps: dict[bool, RemovalSimulation] = field(default_factory=dict)
+    _candidates: dict[bool, tuple[list[Candidate], list[Refusal]]] = field(default_factory=dict)
+    _said: dict[bool, list[dict[str, Refusal | None]]] = field(default_factory=dict)
+
+    def allowance(self, pool: str, reason: Reason) -> BudgetAllowance:
+        """What a pool can still spend on a reason before this pass does anything."""
+        if (pool, reason) not in self._allowances:
+            self._allowances[pool, reason] = self._allow(pool, reason)
+        return self._allowances[pool, reason]
+
+    def _allow(self, pool: str, reason: Reason) -> BudgetAllowance:
+        found, counts = self.snapshot.nodepools[pool], self.counts(pool)
+        allowed = attempt(pool, partial(allowance, found, reason, counts, self.snapshot.at))
+        if isinstance(allowed, Refusal):
+            return BudgetAllowance(limit=0, disrupting=counts.disrupting, fault=allowed.message)
+        return allowed
+
+    def counts(self, pool: str) -> NodeCounts:
+        """The nodes of a pool as its budgets count them."""
+        if pool not in self._counts:
+            self._counts[pool] = count_nodes(self.snapshot.nodes_by_pool.get(pool, ()))
+        return self._counts[pool]
+
+    def candidates(self, *, eventual: bool) -> tuple[list[Candidate], list[Refusal]]:
+        """Every managed node as a candidate or a refusal; made once for methods of one class."""
+        eventual = eventual and self._bounded_drains
+        if eventual not in self._candidates:
+            self._candidates[eventual] = find_candidates(
+                self.snapshot, self.snapshot.nodes, eventual=eventual, book=self.book
+            )
+        return self._candidates[eventual]
+
+    def said(self, *, eventual: bool) -> list[dict[str, Refusal | None]]:
+        """What methods said of each candidate, by their names, in this pass or in one before it that still holds."""
+        eventual = eventual and self._bounded_drains
+        if eventual not in self._said:
+            candidates, _ = self.candidates(eventual=eventual)
+            terms = RefusalInputs(self.snapshot.catalogs, self.gates, self.snapshot.at)
+            self._said[eventual] = self.simulations.said.of(candidates, terms)
+        return self._said[eventual]
+
+    def candidates_among(self, names: Collection[str], *, eventual: bool) -> list[Candidate]:
+        """Those of some nodes that are candidates."""
+        nodes = [node for node in self.snapshot.nodes if node.name in names]
+        return find_candidates(self.snapshot, nodes, eventual=eventual, book=self.book)[0]
+
+    def budgets_of(self, pod: Pod) -> list[PodDisruptionBudget]:
+        """The PodDisruptionBudgets that select a pod."""
+        self.book.turn_to(self.snapshot)
+        return [self.snapshot.pdbs[position] for position in self.book.guards(pod)]
+
+    @lazy
+    def pending_evictions_by_pdb(self) -> Mapping[int, int]:
+        """How many pods each budget, by position, has yet to let go of on nodes that are drained or soon will be."""
+        self.book.turn_to(self.snapshot)
+        going = (node for node in self.snapshot.nodes if still_standing(node) or node.record is not None)
+        return Counter(budget for node in going for _, budgets in self.book.of(node).guarded for budget in budgets)
+
+    @lazy
+    def _bounded_drains(self) -> bool:
+        """Whether any claim bounds its own drain; if none does, the classes are the same."""
+        for node in self.snapshot.nodes:
+            claim = node.claim
+            if claim is not None and claim.spec.termination_grace_period is not None:
+                return True
+        return False
+
+    def pool_cost(self, pool: str) -> float:
+        """What the nodes of a pool cost an hour together."""
+        types = self.snapshot.types_by_pool.get(pool, {})
+        nodes = self.snapshot.nodes_by_pool.get(pool, ())
+        return sum(node_price(node, types.get(node.labels.get(INSTANCE_TYPE, ""))) for node in nodes)
+
+    def budget_tracker(self, reason: Reason) -> "BudgetTracker":
+        """Budgets to spend from, for one method."""
+        return BudgetTracker(self, reason)
+
+    def removal_simulation(self, *, consolidating: bool) -> RemovalSimulation:
+        """The simulation: with consolidation, nodes inside their own windows take nobody."""
+        if consolidating not in self._sweeps:
+            closed = self._unready | (self._recently_active_nodes if consolidating else frozenset())
+            view = SimulationInputs(self.snapshot, closed, self.waiting, self.gates.respect_preferences)
+            self._sweeps[consolidating] = self.simulations.removal_simulation(view, consolidating=consolidating)
+        return self._sweeps[consolidating]
+
+    @lazy
+    def waiting(self) -> list[Pod]:
+        """Pods that need a place already, whatever is disrupted."""
+        waiting, _ = provisionable_pods(self.snapshot)
+        return [*waiting, *displaced_pods(self.snapshot)]
+
+    def expects_pods(self, name: str) -> bool:
+        """Whether pods that need a place already would find it on this node."""
+        return bool(self.waiting) and name in self.removal_simulation(consolidating=True).expecting
+
+    @property
+    def quick_reject(self) -> frozenset[Key]:
+        """Pods that need a place already and find none: a node is bought for them."""
+        return self.removal_simulation(consolidating=True).quick_reject if self.waiting else frozenset()
+
+    @lazy
+    def launch_backoffs(self) -> Backoffs:
+        """Kinds of pods for which a NodePool launches nothing now."""
+        return in_force(self.snapshot)
+
+    @lazy
+    def drift_loops(self) -> Loops:
+        """Drift that replacing nodes does not end."""
+        return find_loops(self.snapshot)
+
+    @lazy
+    def unfinished_replacements(self) -> tuple[ClusterNode, ...]:
+        """Nodes launched to replace others by a command that has ended, and that have not initialized."""
+        return tuple(
+            node
+            for node in self.snapshot.nodes
+            if node.replaces
+            and not node.initialized
+            and not node.deleting
+            and node.replaces not in self.snapshot.running_commands
+        )
+
+    @lazy
+    def _unready(self) -> frozenset[str]:
+        """A node that is not ready yet is nothing to rely on. One without a claim always is."""
+        return frozenset([node.name for node in self.snapshot.nodes if not node.initialized])
+
+    @lazy
+    def _recently_active_nodes(self) -> frozenset[str]:
+        """Nodes that consolidation leaves alone for now because something happened on them."""
+        restless: list[str] = []
+        for pool in self.snapshot.nodepools.values():
+            window, graced = consolidation_window(pool), has_grace(pool)
+            began = subtract(self.snapshot.at, window)
+            for node in self.snapshot.nodes_by_pool.get(pool.name, ()) if window or graced else ():
+                since = node.quiet_since
+                if graced if since is None else since > began:  # grace does not end before it has begun
+                    restless.append(node.name)
+        return frozenset(restless)
+
+
+class BudgetTracker:
+    """What is left of each pool's budget while a method takes nodes one by one."""
+
+    def __init__(self, context: PassContext, reason: Reason) -> None:
+        self._context = context
+        self._reason = reason
+        self._spent: dict[str, int] = {}
+        self._against: dict[str, Refusal | None] = {}
+
+    def refusal(self, candidate: Candidate) -> Refusal | None:
+        """Why one more node of the candidate's pool may not go, or None."""
+        pool = candidate.pool.name
+        if pool not in self._against:
+            self._against[pool] = self._weigh(pool)
+        found = self._against[pool]
+        if found is None:
+            return None
+        return Refusal(found.code, f"node/{candidate.name}", found.message, found.until, found.permanent)
+
+    def _weigh(self, pool: str) -> Refusal | None:
+        """What is against one more node of a pool, whichever it is."""
+        until = self._context.backing_off.get((pool, self._reason))
+        if until is not None and self._context.snapshot.at < until:
+            why = f"replacements for nodepool {pool} failed; tried again at {until:%Y-%m-%dT%H:%M:%SZ}"
+            return Refusal("BackingOff", pool, why, until)
+        allowed, ahead = self._context.allowance(pool, self._reason), self._spent.get(pool, 0)
+        if allowed.permits(ahead + 1):
+            return None
+        if allowed.fault:
+            why = f"nodepool {pool} has a budget that cannot be understood, so nothing is disrupted: {allowed.fault}"
+            return Refusal("BudgetUnreadable", pool, why, permanent=True)
+        nodes = allowed.bound_by.spec.nodes if allowed.bound_by is not None else ""
+        use = f"{allowed.disrupting} in use" + (f", {ahead} ahead of it" if ahead else "")
+        why = f"budget {nodes!r} of nodepool {pool} allows {allowed.limit} for {self._reason}: {use}"
+        closing = allowed.bound_by.closes_at(self._context.snapshot.at) if allowed.bound_by is not None else None
+        return Refusal("Budget", pool, why, closing, permanent=allowed.limit == 0 and closing is None)
+
+    def spend(self, candidate: Candidate) -> None:
+        """One more node of this pool goes."""
+        pool = candidate.pool.name
+        self._spent[pool] = self._spent.get(pool, 0) + 1
+        self._against.pop(pool, None)
+
+    def take(self, candidate: Candidate) -> Refusal | None:
+        """Spend on a candidate if the budget allows it; otherwise say why not."""
+        refusal = self.refusal(candidate)
+        if refusal is None:
+            self.spend(candidate)
+        return refusal

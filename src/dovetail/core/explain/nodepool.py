@@ -1,0 +1,105 @@
+"""A NodePool from outside: which of its budgets are in force, until when, and what they leave for each reason."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from dovetail.core.disruption.budgets import BudgetAllowance, NodeCounts, count_nodes
+from dovetail.core.disruption.delays import expiration_without_budgets
+from dovetail.core.disruption.events import unreadable_objects
+from dovetail.core.disruption.pass_context import PassContext
+from dovetail.core.explain.budget_calendar import ACTION_BY_REASON
+from dovetail.model.budget import Budget
+from dovetail.model.nodepool import NodePool
+from dovetail.model.nodepool_budgets import read_budgets
+from dovetail.model.quantity import Quantity
+from dovetail.model.reason import Reason
+from dovetail.model.snapshot import ClusterNode, Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetView:
+    """One budget now. `closes_at` when it is in force for a time, `opens_at` when it will be."""
+
+    number: int
+    budget: Budget
+    limit: int
+    in_force: bool
+    closes_at: datetime | None
+    opens_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """How much of a resource the pool may have, and has."""
+
+    resource: str
+    limit: Quantity
+    used: Quantity
+
+
+@dataclass(frozen=True)
+class PoolExplanation:
+    """All that decides how many nodes of a pool may go now."""
+
+    pool: NodePool
+    at: datetime
+    counts: NodeCounts
+    budgets: tuple[BudgetView, ...]
+    allowances: dict[Reason, BudgetAllowance]
+    changes_at: dict[Reason, datetime | None]
+    limits: tuple[Limit, ...]
+    nodes: tuple[ClusterNode, ...]
+    expires: str = ""  # how nodes expire where no budget applies to it
+    fault: str = ""
+    unreadable: str = ""  # objects that cannot be read, because of which nodes of the pool are not disrupted
+
+
+def explain_pool(pool: NodePool, context: PassContext) -> PoolExplanation:
+    """Look at one pool."""
+    snapshot = context.snapshot
+    nodes = snapshot.nodes_by_pool.get(pool.name, ())
+    counts = count_nodes(nodes)
+    allowances = {reason: context.allowance(pool.name, reason) for reason in ACTION_BY_REASON}
+    fault = next((each.fault for each in allowances.values() if each.fault), "")
+    budgets = () if fault else tuple(_views(pool, counts.total, snapshot.at))
+    used = snapshot.usage(pool.name)
+    return PoolExplanation(
+        pool=pool,
+        at=snapshot.at,
+        counts=counts,
+        budgets=budgets,
+        allowances=allowances,
+        changes_at={reason: _next_change(budgets, reason) for reason in ACTION_BY_REASON},
+        limits=tuple(
+            Limit(name, limit, used.get(name, Quantity.of(0))) for name, limit in sorted(pool.spec.limits.items())
+        ),
+        nodes=nodes,
+        expires=expiration_without_budgets(pool),
+        fault=fault,
+        unreadable=_unreadable(nodes, snapshot),
+    )
+
+
+def _unreadable(nodes: tuple[ClusterNode, ...], snapshot: Snapshot) -> str:
+    found = (snapshot.unread_on(node) or snapshot.unread.everywhere for node in nodes)
+    return unreadable_objects([str(each) for each in dict.fromkeys(found) if each is not None])
+
+
+def _views(pool: NodePool, total: int, now: datetime) -> list[BudgetView]:
+    return [
+        BudgetView(
+            number=number,
+            budget=budget,
+            limit=budget.limit(total),
+            in_force=budget.in_force(now),
+            closes_at=budget.closes_at(now),
+            opens_at=budget.opens_at(now),
+        )
+        for number, budget in enumerate(read_budgets(pool), start=1)
+    ]
+
+
+def _next_change(budgets: tuple[BudgetView, ...], reason: Reason) -> datetime | None:
+    """When the first budget that speaks of a reason opens or closes."""
+    edges = (each.closes_at or each.opens_at for each in budgets if reason in each.budget.reasons)
+    return min((edge for edge in edges if edge is not None), default=None)

@@ -1,0 +1,137 @@
+"""Whether a draft can take one more pod, and what it would be then."""
+
+import msgspec
+
+from dovetail.core.scheduling.draft import Draft, DraftStep
+from dovetail.core.scheduling.draft_options import DraftOptions
+from dovetail.core.scheduling.existing_nodes import hard
+from dovetail.core.scheduling.host_ports import HostPort, conflict
+from dovetail.core.scheduling.instance_type_table import InstanceTypeTable
+from dovetail.core.scheduling.pod_shapes import PodShape
+from dovetail.core.scheduling.preferences import PreferenceLevel
+from dovetail.core.scheduling.topology_domains import AllowedDomains
+from dovetail.model.taints import untolerated
+
+TOO_SMALL = "no instance type has enough resources"
+TOO_FEW = "minValues requirement is not met"
+
+
+class Attempt(msgspec.Struct, frozen=True, eq=False):
+    """One pod's try in one stance, against the tallies as they are now."""
+
+    shape: PodShape
+    level: PreferenceLevel
+    allowance: AllowedDomains
+
+
+class _Search(msgspec.Struct, frozen=True, eq=False):
+    """The draft, and what it would have to hold."""
+
+    draft: Draft
+    total: list[int]
+    ports: tuple[HostPort, ...]
+    allowance: AllowedDomains
+
+    def choose(self, options: DraftOptions, keys: tuple[str, ...]) -> DraftStep | str:
+        """Settle each key that a rule uses, one after the other, then find a type that holds everything."""
+        if not keys:
+            return fit(self.draft, options, self.total, self.ports)
+        found = self.allowance.domains(keys[0], self._possible(options, keys[0]))
+        if found is None:
+            return self.choose(options, keys[1:])
+        allowed, one = found
+        problem = f"no domain of {keys[0]} satisfies its topology rules"
+        tries = [[domain] for domain in allowed] if one else [sorted(allowed)] * bool(allowed)
+        for domains in tries:
+            outcome = self.choose(options.within(keys[0], domains), keys[1:])
+            if isinstance(outcome, DraftStep):
+                return outcome
+            problem = outcome
+        return problem
+
+    def _possible(self, options: DraftOptions, key: str) -> list[str]:
+        """The domains that some type which holds everything is sold in."""
+        known = options.domains(key)
+        if len(known) == 1:
+            return list(known)
+        return [each for each in known if self._holds(options.within(key, (each,)))]
+
+    def _holds(self, options: DraftOptions) -> bool:
+        return options.find(self.total, self.draft.below, self.ports) >= 0
+
+
+def fit(draft: Draft, options: DraftOptions, total: list[int], ports: tuple[HostPort, ...]) -> DraftStep | str:
+    """A type that holds everything, once nothing is left to choose."""
+    plain = not options.diversity and not ports
+    if plain and options is draft.options and draft.pods and options.holds(draft.witness, total):
+        return DraftStep(options, total, draft.witness)
+    if options.diversity and not options.left(total, draft.below, ports):
+        return TOO_FEW
+    witness = options.find(total, draft.below, ports)
+    return DraftStep(options, total, witness) if witness >= 0 else TOO_SMALL
+
+
+def hopeless(options: DraftOptions, attempt: Attempt) -> bool:
+    """Whether no draft with these options can take the pod, whatever is on it: its only domain is not allowed."""
+    keys = attempt.allowance.rules.keys
+    if not keys:
+        return False
+    for alternative in attempt.level.alternatives:
+        narrowed = options.narrow(alternative)
+        for place in attempt.shape.volumes.on_drafts:
+            reached = narrowed if isinstance(narrowed, str) else narrowed.narrow(place)
+            if isinstance(reached, str):
+                continue
+            only = reached.domains(keys[0])
+            found = attempt.allowance.domains(keys[0], only) if len(only) == 1 else None
+            if found is None or found[0]:
+                return False
+    return True
+
+
+class DraftFit:
+    """Asks drafts whether they take a pod."""
+
+    def __init__(self) -> None:
+        self._tolerated: dict[tuple[PreferenceLevel, InstanceTypeTable], str] = {}
+
+    def step(self, draft: Draft, attempt: Attempt) -> DraftStep | str:
+        """What the draft would be with one more pod, or why it cannot take it."""
+        shape, allowance = attempt.shape, attempt.allowance
+        problem = self.untolerated(attempt.level, draft.options.type_table)
+        if not problem and shape.ports and conflict(shape.ports, draft.ports) is not None:
+            problem = "didn't have free ports for the requested pod ports"
+        if not problem and not allowance.rules.free:
+            problem = allowance.host(draft.number)
+        if problem:
+            return problem
+        total = list(draft.total)
+        for column, amount in shape.need:
+            total[column] += amount
+        return self._first_alternative(_Search(draft, total, draft.ports + shape.ports, allowance), attempt)
+
+    def untolerated(self, level: PreferenceLevel, type_table: InstanceTypeTable) -> str:
+        """The taint of a NodePool that keeps the pod away, in words, or empty."""
+        asked = (level, type_table)
+        known = self._tolerated.get(asked)
+        if known is None:
+            taints = type_table.template.taints
+            taint = untolerated(level.tolerations, hard(taints) if level.soft else taints)
+            known = self._tolerated[asked] = "" if taint is None else f"did not tolerate taint {taint}"
+        return known
+
+    def _first_alternative(self, search: _Search, attempt: Attempt) -> DraftStep | str:
+        problem = "its node affinity contradicts itself"
+        keys = attempt.allowance.rules.keys
+        for alternative in attempt.level.alternatives:
+            narrowed = search.draft.options.narrow(alternative)
+            if isinstance(narrowed, str):
+                problem = narrowed
+                continue
+            for place in attempt.shape.volumes.on_drafts:
+                reached = narrowed.narrow(place)
+                outcome = reached if isinstance(reached, str) else search.choose(reached, keys)
+                if isinstance(outcome, DraftStep):
+                    return outcome
+                problem = outcome
+        return problem

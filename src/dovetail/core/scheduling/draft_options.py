@@ -1,0 +1,184 @@
+"""What a draft can still become: its requirements, the instance types that meet them, and their prices.
+
+Narrowing is memoised: drafts that were narrowed the same way share one value, so the algebra of requirements is done
+once for each distinct step and not once for each pod.
+"""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from itertools import accumulate
+from operator import ge
+
+import numpy as np
+import numpy.typing as npt
+
+from dovetail.core.scheduling.host_ports import HostPort, conflict
+from dovetail.core.scheduling.instance_type_table import InstanceTypeTable, Mask
+from dovetail.core.scheduling.node_affinity import Alternative
+from dovetail.core.scheduling.nodepool_template import CandidateType
+from dovetail.model.requirement import Requirement
+from dovetail.model.requirements import Requirements
+
+UNLIMITED = float("inf")
+
+
+class DraftOptions:
+    """One state of narrowing. Compared by identity; reached from a root."""
+
+    def __init__(self, type_table: InstanceTypeTable, requirements: Requirements, offerings: Mask) -> None:
+        self.type_table = type_table
+        self.requirements = requirements
+        self._offerings = offerings
+        self._steps: dict[Alternative, DraftOptions | str] = {}
+        self._within: dict[tuple[str, tuple[str, ...]], DraftOptions] = {}
+        self._domains: dict[str, tuple[str, ...]] = {}
+        held = np.flatnonzero(offerings)
+        kinds, first = np.unique(type_table.type_of[held], return_index=True)
+        order = np.argsort(
+            first, kind="stable"
+        )  # offerings are sorted by price, so the first of a type is its cheapest
+        self.types: npt.NDArray[np.intp] = kinds[order]
+        self.prices: npt.NDArray[np.float64] = type_table.price[held][first[order]]
+        self.net: npt.NDArray[np.int64] = type_table.net[self.types]
+        self._rows: dict[int, list[int]] = {}
+        self._frontier: list[tuple[float, int, list[int]]] | None = None
+        self._most: list[list[int]] = []  # of each resource, the most that any type up to a place of the frontier has
+        self._dearest: npt.NDArray[np.float64] | None = None
+        self.diversity = {
+            key: requirement.min_values
+            for key, requirement in requirements.items()
+            if requirement.min_values is not None
+        }
+
+    def narrow(self, wanted: Alternative) -> "DraftOptions | str":
+        """With these expressions added, or why that cannot be."""
+        if not wanted.expressions:
+            return self
+        known = self._steps.get(wanted)
+        if known is None:
+            known = self._steps[wanted] = self._narrow(wanted)
+        return known
+
+    def _narrow(self, wanted: Alternative) -> "DraftOptions | str":
+        requirements = wanted.added_to(self.requirements, self.type_table.template.defined)
+        if isinstance(requirements, str):
+            return f"incompatible requirements, {requirements}"
+        if requirements == self.requirements:
+            return self
+        left = self.type_table.left_by(self._offerings, requirements, {each.key for each in wanted.expressions})
+        if not left.any():
+            return "no instance type met all requirements"
+        return DraftOptions(self.type_table, requirements, left)
+
+    def within(self, key: str, domains: Sequence[str]) -> "DraftOptions":
+        """Narrowed to some of its domains."""
+        asked = (key, tuple(domains))
+        if asked not in self._within:
+            narrowed = self.narrow(Alternative([Requirement.of(key, "In", domains)]))
+            assert isinstance(narrowed, DraftOptions), f"{domains} are possible domains of {key}: {narrowed}"
+            self._within[asked] = narrowed
+        return self._within[asked]
+
+    def domains(self, key: str) -> tuple[str, ...]:
+        """The values of a label that are still possible, by name; none if nobody knows them."""
+        if key not in self._domains:
+            self._domains[key] = tuple(sorted(self._possible(key)))
+        return self._domains[key]
+
+    def _possible(self, key: str) -> set[str]:
+        allowed = self.requirements.get(key)
+        column = self.type_table.offering_column(key)
+        if not column.empty:
+            present = {*np.unique(column.ids[self._offerings]).tolist()} - {-1}
+            return {value for index in present for value in column.distinct[index].values if allowed.has(value)}
+        column = self.type_table.type_column(key)
+        if not column.empty:
+            present = {*np.unique(column.ids[self.types]).tolist()} - {-1}
+            said = [column.distinct[index] for index in present]
+            return {value for each in said if not each.complement for value in each.values if allowed.has(value)}
+        return set() if allowed.complement or key not in self.requirements else {*allowed.values}
+
+    def find(self, total: Sequence[int], below: float = UNLIMITED, ports: Sequence[HostPort] = ()) -> int:
+        """The position of some type that holds `total` and costs less than `below`; -1 if none does."""
+        if self.diversity or ports:
+            positions = self._holding(total, below, ports)
+            return positions[0] if positions else -1
+        place = self.first(total, below)
+        return self.frontier[place][1] if place >= 0 else -1
+
+    def first(self, total: Sequence[int], below: float, place: int = 0) -> int:
+        """The first place on the frontier, from `place` on, that holds `total` and costs less; -1 if none does."""
+        frontier = self._frontier or self.frontier
+        for most, asked in zip(self._most, total, strict=True):
+            if place < len(most) and most[place] < asked:
+                place = bisect_left(most, asked, place)  # nothing before has as much of it
+        for index in range(place, len(frontier)):
+            price, _, net = frontier[index]
+            if price >= below:
+                break
+            if all(map(ge, net, total)):
+                return index
+        return -1
+
+    @property
+    def frontier(self) -> list[tuple[float, int, list[int]]]:
+        """The types worth a look, cheapest first: none before them in the list has as much of everything."""
+        if self._frontier is None:
+            self._frontier = []
+            left = np.arange(len(self.types))
+            while len(left):
+                best, net = int(left[0]), self.net[left[0]]
+                self._frontier.append((float(self.prices[best]), best, net.tolist()))
+                left = left[(self.net[left] > net).any(axis=1)]
+            nets = (net for _, _, net in self._frontier)
+            self._most = [list(accumulate(column, max)) for column in zip(*nets, strict=True)]
+        return self._frontier
+
+    def holds(self, position: int, total: Sequence[int]) -> bool:
+        """Whether the type at that position holds `total`."""
+        row = self._rows.get(position)
+        if row is None:
+            row = self._rows[position] = self.net[position].tolist()
+        return all(map(ge, row, total))
+
+    def left(self, total: Sequence[int], below: float = UNLIMITED, ports: Sequence[HostPort] = ()) -> list[int]:
+        """Positions of all types that hold `total`, cheapest first; none if they are not diverse enough."""
+        positions = self._holding(total, below, ports)
+        return positions if self._diverse(positions) else []
+
+    def _holding(self, total: Sequence[int], below: float, ports: Sequence[HostPort]) -> list[int]:
+        holding = (self.net >= total).all(axis=1) & (self.prices < below)
+        positions: list[int] = np.flatnonzero(holding).tolist()
+        if ports:
+            positions = [each for each in positions if conflict(ports, self.choice(each).ports) is None]
+        return positions
+
+    def _diverse(self, positions: list[int]) -> bool:
+        for key, least in self.diversity.items():
+            admitted = self.requirements.get(key)
+            own = (self.choice(each).type.requirements.get(key) for each in positions)
+            offered = {value for each in own if not each.complement for value in each.values if admitted.has(value)}
+            if len(offered) < least:
+                return False
+        return True
+
+    def most_expensive(self, position: int) -> float:
+        """The most the type at a position could cost, of the ways it may still be bought."""
+        if self._dearest is None:
+            most = np.zeros(len(self.type_table.choices))
+            held = np.flatnonzero(self._offerings)
+            np.maximum.at(most, self.type_table.type_of[held], self.type_table.price[held])
+            self._dearest = most
+        return float(self._dearest[int(self.types[position])])
+
+    def choice(self, position: int) -> CandidateType:
+        """The type at a position."""
+        return self.type_table.choices[int(self.types[position])]
+
+
+def root_options(type_table: InstanceTypeTable, allowed: Mask | None = None) -> DraftOptions:
+    """Where every draft of a template starts; `allowed` masks the types that limits leave."""
+    everything = np.ones(len(type_table.offerings), dtype=np.bool_)
+    if allowed is not None:
+        everything = allowed[type_table.type_of]
+    return DraftOptions(type_table, type_table.template.requirements, everything)

@@ -1,0 +1,197 @@
+"""Finding a place for one pod: the first room, else the first draft, else a new draft that accepts it."""
+
+from collections.abc import Sequence
+
+from dovetail.core.scheduling.draft import Draft, DraftStep
+from dovetail.core.scheduling.draft_fit import Attempt, hopeless
+from dovetail.core.scheduling.draft_options import UNLIMITED
+from dovetail.core.scheduling.draft_queue import DraftQueue
+from dovetail.core.scheduling.host_ports import conflict
+from dovetail.core.scheduling.instance_type_table import InstanceTypeTable
+from dovetail.core.scheduling.pod_shapes import PodShape
+from dovetail.core.scheduling.preferences import PreferenceLevel
+from dovetail.core.scheduling.purchasable import Purchasable
+from dovetail.core.scheduling.solver_state import SolverState
+from dovetail.core.scheduling.topology_domains import AllowedDomains
+from dovetail.model.pod import Pod
+
+
+class PodPlacer:
+    """One run over a board. `most_drafts` and `below` bound what it may buy."""
+
+    def __init__(
+        self,
+        solver_state: SolverState,
+        purchasable: Purchasable,
+        *,
+        below: float = UNLIMITED,
+        most_drafts: int | None = None,
+    ) -> None:
+        self.solver_state = solver_state
+        self.draft_fit = solver_state.draft_fit
+        self._below = below
+        self._most_drafts = most_drafts
+        self._purchasable = purchasable
+        self._start: dict[int, int] = {}  # where the scan of a list of candidates may begin
+        self._shelf = DraftQueue()
+        self._refused: dict[PreferenceLevel, int] = {}  # drafts that can never be joined any more, one bit each
+        self._gathered: list[tuple[Pod, PodShape]] = []
+
+    def place(self, pod: Pod, shape: PodShape) -> int | Draft | None:
+        """Place a pod: the row of its room, or its draft, or None."""
+        if shape.volumes.problem:
+            return None
+        preference_levels = self.solver_state.topology.preference_levels(shape)
+        for level in preference_levels:
+            attempt = Attempt(shape, level, AllowedDomains(self.solver_state.topology.rules(level)))
+            row = self._find_room(attempt)
+            if row is not None:
+                self.solver_state.place(shape, row)
+                return row
+            draft = self._find_draft(pod, attempt)
+            if draft is not None:
+                return draft
+            if level is not preference_levels[-1] and self._dearer(attempt):
+                return None  # a preference that could be kept is not given up because that costs more
+        return None
+
+    def settle_in_room(self, shape: PodShape) -> int | None:
+        """Place a pod in a room, whatever it prefers: the row of the first that takes it, or None."""
+        if shape.volumes.problem:
+            return None
+        level = self.solver_state.topology.preference_levels(shape)[-1]
+        row = self._find_room(Attempt(shape, level, AllowedDomains(self.solver_state.topology.rules(level))))
+        if row is not None:
+            self.solver_state.place(shape, row)
+        return row
+
+    # -- rooms
+
+    def _find_room(self, attempt: Attempt) -> int | None:
+        shape, allowance = attempt.shape, attempt.allowance
+        solver_state = self.solver_state
+        candidates = solver_state.base.candidates(shape, attempt.level)
+        known, free, removed = id(candidates), solver_state.free, solver_state.removed
+        simple, ruled = not (shape.ports or shape.volumes.attachments), not allowance.rules.free
+        full = True
+        for position in range(self._start.get(known, 0), len(candidates)):
+            row = candidates[position]
+            left = free.get(row)  # none: as free as in the base state, where it had room
+            if row in removed or (left is not None and not _holds(left, shape)):
+                if full:  # room only shrinks: the next pod with this need may begin behind here
+                    self._start[known] = position + 1
+                continue
+            full = False
+            if (simple or self.suits(shape, row)) and not (ruled and allowance.node_row(row)):
+                return row
+        return None
+
+    def suits(self, shape: PodShape, row: int) -> bool:
+        """Whether a room has the pod's ports free and can attach its volumes."""
+        if shape.ports and conflict(shape.ports, self.solver_state.ports.get(row, ())) is not None:
+            return False
+        return not shape.volumes.attachments or self.attachable(shape, row)
+
+    def attachable(self, shape: PodShape, row: int) -> bool:
+        """Whether the pod's volumes stay within the limits of a room."""
+        base = self.solver_state.base
+        limits = base.snapshot.storage.attach_limits.get(base.existing_nodes.nodes[row].name)
+        if not limits:
+            return True
+        present = self.solver_state.attached.get(row, frozenset())
+        brought = {*shape.volumes.attachments} - present
+        drivers = {driver for driver, _ in brought if driver in limits}
+        return all(sum(each == driver for each, _ in present | brought) <= limits[driver] for driver in drivers)
+
+    # -- drafts
+
+    def _find_draft(self, pod: Pod, attempt: Attempt) -> Draft | None:
+        level, rules = attempt.level, attempt.allowance.rules
+        refused = self._refused.get(level, 0)
+        far = [topology_counts.counts for topology_counts in rules.far if topology_counts.by_host]
+        spread = [(topology_counts, itself) for topology_counts, itself in rules.spread if topology_counts.by_host]
+        for position in self._shelf.each(refused, lambda options: hopeless(options, attempt)):
+            draft = self.solver_state.drafts[position]
+            number = draft.number
+            if any(number in counts for counts in far) or any(
+                topology_counts.full(number, itself) for topology_counts, itself in spread
+            ):
+                refused |= 1 << position  # nobody leaves a draft
+                continue
+            step = self.draft_fit.step(draft, attempt)
+            if isinstance(step, DraftStep):
+                self._refused[level] = refused
+                self._take(position, [(pod, attempt.shape)], step)
+                return draft
+            if rules.free:
+                refused |= 1 << position  # a draft only narrows
+        self._refused[level] = refused
+        return self._open(pod, attempt)
+
+    def _take(self, position: int, pods: list[tuple[Pod, PodShape]], step: DraftStep) -> None:
+        draft = self.solver_state.drafts[position]
+        self._shelf.take(position, len(draft.pods), draft.options)
+        self.solver_state.take(draft, pods, step)
+        self._shelf.put(position, len(draft.pods), draft.options)
+
+    def _open(self, pod: Pod, attempt: Attempt) -> Draft | None:
+        if self._most_drafts is not None and len(self.solver_state.drafts) >= self._most_drafts:
+            return None
+        for type_table in self.solver_state.base.type_tables:
+            draft = self.blank(type_table)
+            if isinstance(draft, str):
+                continue
+            step = self.draft_fit.step(draft, attempt)
+            if isinstance(step, DraftStep):
+                position = len(self.solver_state.drafts)
+                self.solver_state.open(draft)
+                self._shelf.put(position, 0, draft.options)
+                self._take(position, [(pod, attempt.shape)], step)
+                if self._most_drafts is None:  # a run that may open one draft has nothing left to bound
+                    self._purchasable.buy(draft)
+                return draft
+        return None
+
+    def _dearer(self, attempt: Attempt) -> bool:
+        """Whether a new node would take the pod, if this run might buy at any price."""
+        if self._below == UNLIMITED and self._most_drafts is None:
+            return False
+        drafts = (self.blank(type_table, UNLIMITED) for type_table in self.solver_state.base.type_tables)
+        return any(
+            isinstance(self.draft_fit.step(draft, attempt), DraftStep) for draft in drafts if not isinstance(draft, str)
+        )
+
+    def limits_against(self, type_table: InstanceTypeTable, attempt: Attempt) -> str:
+        """The limits without which a new node of a NodePool would take a pod; empty if it would not anyway."""
+        root = self.solver_state.base.root(type_table)
+        if self._purchasable.root(type_table) is root:
+            return ""
+        draft = Draft(
+            len(self.solver_state.base.existing_nodes) + len(self.solver_state.drafts),
+            root,
+            self._nothing(),
+            self._below,
+        )
+        step = self.draft_fit.step(draft, attempt)
+        if not isinstance(step, DraftStep):
+            return ""
+        draft.become([], step)
+        return self._purchasable.blocking([draft])
+
+    def _nothing(self) -> list[int]:
+        return [0] * len(self.solver_state.base.units.names)
+
+    def blank(self, type_table: InstanceTypeTable, below: float | None = None) -> Draft | str:
+        """A new draft of a NodePool without pods, or why its limits allow none."""
+        root = self._purchasable.root(type_table)
+        if isinstance(root, str):
+            return root
+        number = len(self.solver_state.base.existing_nodes) + len(self.solver_state.drafts)
+        return Draft(number, root, self._nothing(), self._below if below is None else below)
+
+
+def _holds(left: Sequence[int], shape: PodShape) -> bool:
+    for column, amount in shape.need:  # noqa: SIM110 - half as slow as all(), and asked very often
+        if left[column] < amount:
+            return False
+    return True

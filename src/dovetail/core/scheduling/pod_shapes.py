@@ -1,0 +1,168 @@
+"""Pods that are equal to the scheduler form one shape: what holds for one of them holds for all.
+
+A shape is made from the fields that decide where a pod can run, and from those of its labels that some selector in the
+cluster looks at. Everything expensive is done once a shape.
+"""
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from dovetail.core.scheduling.host_ports import HostPort, host_ports
+from dovetail.core.scheduling.preferences import PreferenceLevel, read_preference_levels, required_anti_terms
+from dovetail.core.scheduling.topology_rules import Owner, Term
+from dovetail.core.scheduling.volumes import NO_VOLUMES, VolumeNeeds, volume_needs
+from dovetail.model.kube_object import LabelSelector
+from dovetail.model.pod import Affinity, Pod, PodSpec
+from dovetail.model.pod_requests import spec_requests
+from dovetail.model.quantity import ZERO
+from dovetail.model.resources import CPU, MEMORY, Resources
+from dovetail.model.snapshot import Snapshot
+from dovetail.model.storage import Storage
+
+
+class PodShape:
+    """A set of equal pods. Compared by identity; made by `PodShapes`."""
+
+    def __init__(self, owner: Owner, volumes: VolumeNeeds) -> None:
+        self.owner = owner
+        self.namespace = owner.namespace
+        self.labels = owner.labels
+        self.volumes = volumes
+        self.ports: tuple[HostPort, ...] = host_ports(owner.spec)
+        self.requests: Resources = spec_requests(owner.spec)
+        self.rank = (
+            -owner.spec.priority,
+            -self.requests.get(CPU, ZERO).milli,
+            -self.requests.get(MEMORY, ZERO).units,
+        )
+        self.guards: tuple[Term, ...] = required_anti_terms(owner)
+        self.need: tuple[tuple[int, int], ...] = ()
+        self._ladders: dict[tuple[bool, bool], tuple[PreferenceLevel, ...]] = {}
+
+    def preference_levels(self, *, respect_preferences: bool, soft_taints: bool) -> tuple[PreferenceLevel, ...]:
+        """The stances from the top; the same objects every time."""
+        asked = (respect_preferences, soft_taints)
+        if asked not in self._ladders:
+            self._ladders[asked] = tuple(
+                read_preference_levels(self.owner, respect_preferences=respect_preferences, soft_taints=soft_taints)
+            )
+        return self._ladders[asked]
+
+
+Namespaces = Mapping[str, Mapping[str, str]]
+"""The labels of each."""
+
+
+class PodShapes:
+    """Finds the shape of a pod, made once for all that are equal."""
+
+    def __init__(self, namespaces: Namespaces, storage: Storage, label_keys: Iterable[str]) -> None:
+        self._namespaces = namespaces
+        self._storage = storage
+        self._label_keys = tuple(sorted({*label_keys}))
+        self._by_content: dict[object, PodShape] = {}
+        self._by_identity: dict[object, tuple[PodShape, Pod]] = {}
+        self._seen: dict[int, tuple[str | None, ...]] = {}
+        self._kept: list[Mapping[str, str]] = []
+
+    def of(self, pod: Pod) -> PodShape:
+        """The shape of `pod`; the node it is bound to does not count."""
+        spec, labels = pod.spec, pod.metadata.labels
+        seen = self._seen.get(id(labels))
+        if seen is None:
+            seen = tuple([labels.get(key) for key in self._label_keys]) if labels else ()
+            self._seen[id(labels)] = seen
+            self._kept.append(labels)  # so that its identity cannot be given to another object
+        quick = (
+            id(spec.containers),
+            id(spec.affinity),
+            id(spec.tolerations),
+            id(spec.topology_spread_constraints) if spec.topology_spread_constraints else 0,
+            id(spec.node_selector) if spec.node_selector else 0,
+            id(spec.init_containers) if spec.init_containers else 0,
+            id(spec.volumes) if spec.volumes else 0,
+            id(spec.overhead) if spec.overhead else 0,
+            id(spec.resources),
+            spec.priority,
+            pod.metadata.namespace,
+            pod.metadata.name if spec.volumes else "",
+            seen,
+        )
+        found = self._by_identity.get(quick)
+        if found is None:
+            # The pod is kept with its shape, so that none of the identities above can be given to another object.
+            found = self._by_identity[quick] = (self._by_equality(pod, seen), pod)
+        return found[0]
+
+    def made_from(self, snapshot: Snapshot, label_keys: Iterable[str]) -> bool:
+        """Whether another one for this snapshot and these labels would find the same shapes."""
+        return (
+            self._label_keys == tuple(sorted({*label_keys}))
+            and self._namespaces == snapshot.namespaces
+            and self._storage == snapshot.storage
+        )
+
+    @property
+    def met(self) -> int:
+        """About how many pods it remembers, those that went since included."""
+        return len(self._kept)
+
+    def anew(self) -> "PodShapes":
+        """One made from the same that has met nobody yet."""
+        return PodShapes(self._namespaces, self._storage, self._label_keys)
+
+    def sees(self, pod: Pod) -> bool:
+        """Whether the labels that the selectors of `pod` look at were all known when the first shape was made."""
+        return relevant_label_keys([pod]) <= {*self._label_keys}
+
+    def _by_equality(self, pod: Pod, seen: tuple[str | None, ...]) -> PodShape:
+        spec = msgspec.structs.replace(pod.spec, node_name="")
+        ephemeral = any(volume.ephemeral is not None for volume in spec.volumes)
+        name = pod.metadata.name if ephemeral else ""
+        key = (msgspec.json.encode(spec, enc_hook=str), pod.metadata.namespace, name, seen)
+        shape = self._by_content.get(key)
+        if shape is None:
+            labels = {label: value for label, value in zip(self._label_keys, seen, strict=False) if value is not None}
+            volumes = volume_needs(pod.key, spec, self._storage) if spec.volumes else NO_VOLUMES
+            owner = Owner(pod.metadata.namespace, labels, spec, self._namespaces)
+            shape = self._by_content[key] = PodShape(owner, volumes)
+        return shape
+
+
+def relevant_label_keys(pods: Iterable[Pod]) -> frozenset[str]:
+    """The pod labels that some selector in the cluster looks at."""
+    keys: set[str] = set()
+    seen: set[int] = set()
+    for pod in pods:
+        spec = pod.spec
+        if spec.affinity is not None and id(spec.affinity) not in seen:
+            seen.add(id(spec.affinity))
+            keys.update(_affinity_keys(spec.affinity))
+        if spec.topology_spread_constraints and id(spec.topology_spread_constraints) not in seen:
+            seen.add(id(spec.topology_spread_constraints))
+            keys.update(_spread_keys(spec))
+    return frozenset(keys)
+
+
+def _affinity_keys(affinity: Affinity) -> Iterable[str]:
+    for side in (affinity.pod_affinity, affinity.pod_anti_affinity):
+        if side is None:
+            continue
+        preferred = (each.pod_affinity_term for each in side.preferred_during_scheduling_ignored_during_execution)
+        for term in (*side.required_during_scheduling_ignored_during_execution, *preferred):
+            yield from _selector_keys(term.label_selector)
+            yield from term.match_label_keys
+            yield from term.mismatch_label_keys
+
+
+def _spread_keys(spec: PodSpec) -> Iterable[str]:
+    for constraint in spec.topology_spread_constraints:
+        yield from _selector_keys(constraint.label_selector)
+        yield from constraint.match_label_keys
+
+
+def _selector_keys(selector: LabelSelector | None) -> Iterable[str]:
+    if selector is not None:
+        yield from selector.match_labels
+        yield from (each.key for each in selector.match_expressions)

@@ -1,0 +1,124 @@
+"""The ladder of a pod: what it insists on, from everything it would like down to what it must have.
+
+The steps are in docs/concepts/scheduling.md. The last stance holds only requirements, and tolerates soft taints.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from dovetail.core.scheduling.node_affinity import Alternative, node_alternatives, read_expressions
+from dovetail.core.scheduling.topology_rules import AffinityRule, Owner, SpreadRule, Term, read_spread, read_term
+from dovetail.model.pod import (
+    NodeAffinity,
+    NodeSelectorTerm,
+    PodAffinity,
+    PodSpec,
+    PreferredTerm,
+    TopologySpreadConstraint,
+    WeightedPodAffinityTerm,
+)
+
+NO_POD_AFFINITY = PodAffinity()
+NO_NODE_AFFINITY = NodeAffinity()
+
+
+@dataclass(frozen=True)
+class Preferences:
+    """What is preferred and still held, heaviest first, and whether soft taints are tolerated."""
+
+    near: tuple[WeightedPodAffinityTerm, ...] = ()
+    far: tuple[WeightedPodAffinityTerm, ...] = ()
+    nodes: tuple[PreferredTerm, ...] = ()
+    spread: tuple[TopologySpreadConstraint, ...] = ()
+    soft: bool = False
+
+    def fewer(self) -> "Preferences | None":
+        """One step down, or None at the bottom of what can be dropped."""
+        for name in ("near", "far", "nodes", "spread"):
+            held = getattr(self, name)
+            if held:
+                return replace(self, **{name: held[1:]})
+        return None
+
+
+class PreferenceLevel:
+    """What a pod insists on at one step of its ladder. Compared by identity."""
+
+    __slots__ = ("affinity", "alternatives", "anti", "soft", "spread", "tolerations")
+
+    def __init__(self, owner: Owner, held: Preferences) -> None:
+        spec, required = owner.spec, node_alternatives(owner.spec)
+        constraints = tuple(
+            each
+            for each in spec.topology_spread_constraints
+            if _hard(each) or any(each is kept for kept in held.spread)
+        )
+        near, far = _pod_affinity(spec), _pod_anti_affinity(spec)
+        self.alternatives = _preferring(required, held.nodes[0].preference) if held.nodes else required
+        self.tolerations = spec.tolerations
+        self.soft = held.soft
+        self.spread: tuple[SpreadRule, ...] = tuple(
+            read_spread(owner, each, constraints, required) for each in constraints
+        )
+        terms = (
+            *near.required_during_scheduling_ignored_during_execution,
+            *(each.pod_affinity_term for each in held.near),
+        )
+        self.affinity = AffinityRule(tuple(dict.fromkeys(read_term(owner, term) for term in terms))) if terms else None
+        terms = (
+            *far.required_during_scheduling_ignored_during_execution,
+            *(each.pod_affinity_term for each in held.far),
+        )
+        self.anti: tuple[Term, ...] = tuple(dict.fromkeys(read_term(owner, term) for term in terms))
+
+
+def read_preference_levels(owner: Owner, *, respect_preferences: bool, soft_taints: bool) -> Iterator[PreferenceLevel]:
+    """The ladder from the top. Most pods prefer nothing and have a single step."""
+    held: Preferences | None = preferences(owner.spec) if respect_preferences else Preferences()
+    last = Preferences()
+    while held is not None:
+        last = held
+        yield PreferenceLevel(owner, held)
+        held = held.fewer()
+    if soft_taints:
+        yield PreferenceLevel(owner, replace(last, soft=True))
+
+
+def preferences(spec: PodSpec) -> Preferences:
+    """Everything a pod prefers, heaviest first."""
+    nodes = spec.affinity.node_affinity if spec.affinity is not None else None
+    return Preferences(
+        near=tuple(sorted(_pod_affinity(spec).preferred_during_scheduling_ignored_during_execution, key=_heaviest)),
+        far=tuple(sorted(_pod_anti_affinity(spec).preferred_during_scheduling_ignored_during_execution, key=_heaviest)),
+        nodes=tuple(
+            sorted((nodes or NO_NODE_AFFINITY).preferred_during_scheduling_ignored_during_execution, key=_heaviest)
+        ),
+        spread=tuple(each for each in spec.topology_spread_constraints if not _hard(each)),
+    )
+
+
+def _heaviest(term: WeightedPodAffinityTerm | PreferredTerm) -> int:
+    return -term.weight
+
+
+def _hard(constraint: TopologySpreadConstraint) -> bool:
+    return constraint.when_unsatisfiable != "ScheduleAnyway"
+
+
+def _pod_affinity(spec: PodSpec) -> PodAffinity:
+    return (spec.affinity.pod_affinity if spec.affinity is not None else None) or NO_POD_AFFINITY
+
+
+def _pod_anti_affinity(spec: PodSpec) -> PodAffinity:
+    return (spec.affinity.pod_anti_affinity if spec.affinity is not None else None) or NO_POD_AFFINITY
+
+
+def required_anti_terms(owner: Owner) -> tuple[Term, ...]:
+    """The anti-affinity that other pods must respect too."""
+    required = _pod_anti_affinity(owner.spec).required_during_scheduling_ignored_during_execution
+    return tuple(dict.fromkeys(read_term(owner, term) for term in required))
+
+
+def _preferring(required: tuple[Alternative, ...], preference: NodeSelectorTerm) -> tuple[Alternative, ...]:
+    wanted = read_expressions(preference)
+    return tuple(dict.fromkeys(alternative.also(wanted) for alternative in required)) if wanted else ()

@@ -1,0 +1,198 @@
+"""Pods that hardly any room has room for: most of them would have to share one cheaper node.
+
+A quick no for the sweep. A pod with few rooms to go to is in one of them, or on the one node that may be bought. So
+that node holds at least what these rooms leave over, and where nothing cheaper holds even that, the node stays.
+Topology, ports and volumes are left aside: they could only make it harder.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
+
+import msgspec
+
+from dovetail.core.scheduling.draft_fit import DraftFit
+from dovetail.core.scheduling.draft_options import DraftOptions
+from dovetail.core.scheduling.instance_type_table import InstanceTypeTable
+from dovetail.core.scheduling.pod_shapes import PodShape
+from dovetail.core.scheduling.preferences import PreferenceLevel
+from dovetail.core.scheduling.problem import FEW_ROOMS
+from dovetail.core.scheduling.purchasable import PurchaseTerms
+from dovetail.core.scheduling.solver_state import SolverState
+from dovetail.model.pod import Pod
+
+Entry = tuple[Pod, PodShape]
+
+
+class QuickVerdict(msgspec.Struct, frozen=True, eq=False):
+    """The first of the pods that cannot all have a place, if that can be seen, and the shapes it hangs on.
+
+    As long as these have the rooms they had, and no other shape loses one and has hardly any left, it stays so.
+    """
+
+    blocker: Pod | None
+    evidence: tuple[PodShape, ...]
+
+
+NOTHING_SEEN = QuickVerdict(None, ())
+NOWHERE = -1
+"""No room."""
+
+
+class QuickReject:
+    """Asked for one node after the other, against the base state. The last stance of a shape asks for the least."""
+
+    def __init__(self, solver_state: SolverState) -> None:
+        self._solver_state = solver_state
+        self._base = solver_state.base
+        self._draft_fit: DraftFit = solver_state.draft_fit
+        self._homes: dict[PodShape, tuple[PreferenceLevel, Sequence[int]]] = {}
+        self._by_row: dict[int, list[tuple[Entry, Sequence[int]]]] = {}
+
+    def check(self, row: int, queue: Sequence[Entry], purchase: PurchaseTerms) -> QuickVerdict:
+        """Whether pods cannot all have a place when a room goes, if that can be seen at once."""
+        return self._check(row, self._homes_on(row, queue), purchase)
+
+    def check_equivalent(self, queue: Sequence[Entry], purchase: PurchaseTerms) -> tuple[QuickVerdict, frozenset[int]]:
+        """The same if they came from a room that none of them could go to, and the few that some could go to."""
+        homes = [(entry, self.existing_nodes(entry[1])) for entry in queue]
+        few = frozenset(
+            node_row for _, existing_nodes in homes if len(existing_nodes) <= FEW_ROOMS for node_row in existing_nodes
+        )
+        return self._check(NOWHERE, homes, purchase), few
+
+    def _check(
+        self, row: int, homes_of: Sequence[tuple[Entry, Sequence[int]]], purchase: PurchaseTerms
+    ) -> QuickVerdict:
+        nowhere: list[Entry] = []
+        only: dict[int, list[Entry]] = {}
+        for entry, homes in homes_of:
+            number = len(homes)
+            if number > FEW_ROOMS:
+                continue
+            if not number or (number == 1 and homes[0] == row):
+                nowhere.append(entry)
+            elif number == 1 or row in homes:
+                only.setdefault(homes[0] if homes[0] != row else homes[1], []).append(entry)
+        together = self._together(nowhere, purchase)
+        if together < len(nowhere):
+            return QuickVerdict(nowhere[0][0], _shapes(nowhere[: together + 1]))
+        if not only:
+            return NOTHING_SEEN
+        bound = [entry for entries in only.values() for entry in entries]
+        if self._fits_with(nowhere, only, purchase):
+            # That more room is found for those who had none makes nothing harder. But without a small pod that found
+            # a second room, the others may seem to need more: so those with one room are what this hangs on.
+            return QuickVerdict(None, _shapes(bound))
+        return QuickVerdict((nowhere or bound)[0][0], _shapes([*nowhere, *bound]))
+
+    def _together(self, entries: Sequence[Entry], purchase: PurchaseTerms) -> int:
+        """How many of these, one after the other, some node that may be bought holds at once."""
+        most = 0
+        for type_table in self._base.type_tables if purchase.below is not None else ():
+            most = max(most, self._taken(type_table, entries, purchase))
+            if most == len(entries):
+                break
+        return most
+
+    def _taken(self, type_table: InstanceTypeTable, entries: Sequence[Entry], purchase: PurchaseTerms) -> int:
+        if self._held(type_table, entries, self._sum(entries), purchase):
+            return len(entries)
+        reached: DraftOptions | str = purchase.purchasable.root(type_table)
+        seen: PodShape | None = None
+        total = [0] * len(self._base.units.names)
+        place = 0
+        for number, (_, shape) in enumerate(entries):
+            if shape is not seen:
+                narrowed = self._narrowed(type_table, reached, self._homes[shape][0])
+                place = place if narrowed is reached else 0
+                seen, reached = shape, narrowed
+            if isinstance(reached, str):
+                return number
+            for column, amount in shape.need:
+                total[column] += amount
+            place = reached.first(total, purchase.below or 0.0, place)
+            if place < 0:
+                return number
+        return len(entries)
+
+    def _narrowed(
+        self, type_table: InstanceTypeTable, options: DraftOptions | str, level: PreferenceLevel
+    ) -> DraftOptions | str:
+        if isinstance(options, str):
+            return options
+        if problem := self._draft_fit.untolerated(level, type_table):
+            return problem
+        return options.narrow(level.alternatives[0]) if len(level.alternatives) == 1 else options
+
+    def _fits_with(self, nowhere: Sequence[Entry], only: Mapping[int, list[Entry]], purchase: PurchaseTerms) -> bool:
+        """Whether some node might hold those without a room, and what is left over of those with one."""
+        asked = self._sum(nowhere)
+        crowded = False
+        for home, entries in only.items():
+            over = self._left_over(home, entries)
+            crowded = crowded or any(over)
+            asked = [have + more for have, more in zip(asked, over, strict=True)]
+        return not crowded or self._sold(nowhere, asked, purchase)
+
+    def _sum(self, entries: Iterable[Entry]) -> list[int]:
+        asked = [0] * len(self._base.units.names)
+        for _, shape in entries:
+            for column, amount in shape.need:
+                asked[column] += amount
+        return asked
+
+    def _left_over(self, home: int, entries: list[Entry]) -> list[int]:
+        """The least of pods with one and the same room to go to that this room cannot take."""
+        free = self._base.free[home]
+        columns: list[list[int]] = [[] for _ in free]
+        for _, shape in entries:
+            for column, amount in shape.need:
+                columns[column].append(amount)
+        most = len(entries)  # no more of them fit than of the smallest, in any resource
+        for amounts, left in zip(columns, free, strict=True):
+            amounts.sort()
+            spare = len(entries) - len(amounts)
+            fitting = bisect_right(list(accumulate(amounts)), left)
+            most = min(most, spare + fitting)
+        taken = [
+            min(max(left, 0), sum(amounts[-most:] if most else ())) for amounts, left in zip(columns, free, strict=True)
+        ]
+        return [sum(amounts) - took for amounts, took in zip(columns, taken, strict=True)]
+
+    def _sold(self, nowhere: Sequence[Entry], asked: list[int], purchase: PurchaseTerms) -> bool:
+        """Whether some node that may be bought holds as much."""
+        type_tables = self._base.type_tables if purchase.below is not None else ()
+        return any(self._held(type_table, nowhere, asked, purchase) for type_table in type_tables)
+
+    def _homes_on(self, row: int, queue: Iterable[Entry]) -> list[tuple[Entry, Sequence[int]]]:
+        known = self._by_row.get(row)
+        if known is None:
+            known = self._by_row[row] = [(entry, self.existing_nodes(entry[1])) for entry in queue]
+        return known
+
+    def forget(self, row: int) -> None:
+        """Other pods are on a room."""
+        self._by_row.pop(row, None)
+
+    def existing_nodes(self, shape: PodShape) -> Sequence[int]:
+        """Where a pod could go that gave up everything it prefers."""
+        known = self._homes.get(shape)
+        if known is None:
+            level = self._solver_state.topology.preference_levels(shape)[-1]
+            known = self._homes[shape] = level, self._base.candidates(shape, level)
+        return known[1]
+
+    def _held(
+        self, type_table: InstanceTypeTable, nowhere: Sequence[Entry], least: list[int], purchase: PurchaseTerms
+    ) -> bool:
+        options: DraftOptions | str = purchase.purchasable.root(type_table)
+        seen: PodShape | None = None
+        for _, shape in nowhere:
+            if shape is not seen:
+                seen, options = shape, self._narrowed(type_table, options, self._homes[shape][0])
+        return not isinstance(options, str) and options.first(least, purchase.below or 0.0) >= 0
+
+
+def _shapes(entries: Iterable[Entry]) -> tuple[PodShape, ...]:
+    return tuple(dict.fromkeys(shape for _, shape in entries))

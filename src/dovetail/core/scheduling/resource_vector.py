@@ -1,0 +1,41 @@
+"""Resources as the scheduler counts them: whole numbers, cpu in thousandths, everything rounded up."""
+
+from collections.abc import Iterable
+
+from dovetail.model.resources import CPU, Resources
+
+Need = tuple[tuple[int, int], ...]
+"""Columns and amounts of what is asked for; zeros left out."""
+
+
+MOST = 1 << 56
+"""Larger amounts count as this much: they and their sums fit into 64 bits, as arrays need it."""
+
+
+class ResourceUnits:
+    """The resources somebody asks for, as columns."""
+
+    __slots__ = ("column", "names")
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self.names = tuple(sorted({*names}))
+        self.column = {name: index for index, name in enumerate(self.names)}
+
+    def amounts(self, resources: Resources) -> list[int]:
+        """One number a column; resources nobody asks for are left out."""
+        row = [0] * len(self.names)
+        for name, quantity in resources.items():
+            index = self.column.get(name)
+            if index is not None:
+                amount = quantity.milli if name == CPU else quantity.units
+                row[index] = min(max(amount, 0), MOST)
+        return row
+
+    def need(self, resources: Resources) -> Need:
+        """What is asked for, without zeros."""
+        return tuple((index, amount) for index, amount in enumerate(self.amounts(resources)) if amount)
+
+
+def exceeds(resources: Resources) -> bool:
+    """Whether any amount is below zero."""
+    return any(quantity.nano < 0 for quantity in resources.values())

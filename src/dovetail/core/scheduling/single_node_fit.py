@@ -1,0 +1,126 @@
+"""Placing for a run that may open one draft at most: pods without rules join it together, not one after the other.
+
+A pod is plain if nothing but its taints, labels and size decides where it may run, and no rule counts it. Whether a
+draft holds a plain pod depends only on what is in it, and more never makes it easier: so several of them fit one after
+the other if and only if they fit together. They are gathered until somebody has to know what the draft has become.
+"""
+
+from dovetail.core.scheduling.draft import Draft, DraftStep
+from dovetail.core.scheduling.draft_fit import Attempt, fit
+from dovetail.core.scheduling.node_affinity import ANYWHERE
+from dovetail.core.scheduling.placement import PodPlacer
+from dovetail.core.scheduling.pod_shapes import PodShape
+from dovetail.core.scheduling.preferences import PreferenceLevel
+from dovetail.core.scheduling.removal_cache import BEYOND
+from dovetail.core.scheduling.solver_state import SolverState
+from dovetail.core.scheduling.topology_domains import AllowedDomains
+from dovetail.model.pod import Pod
+
+
+class SingleNodeFit(PodPlacer):
+    """One run over a board, with plain pods held back while there is a draft that could take them."""
+
+    def place_plain(self, pod: Pod, shape: PodShape, level: PreferenceLevel) -> int | None:
+        """Place a plain pod: the row of its room, BEYOND for the draft (it may turn out not to fit), or None."""
+        row = self._first_room(shape, level)
+        if row is not None:
+            self.solver_state.fill(shape, row)
+            return row
+        if self.solver_state.drafts:
+            self._gathered.append((pod, shape))
+            return BEYOND
+        attempt = Attempt(shape, level, AllowedDomains(self.solver_state.topology.rules(level)))
+        return None if self._open(pod, attempt) is None else BEYOND
+
+    def _first_room(self, shape: PodShape, level: PreferenceLevel) -> int | None:
+        solver_state = self.solver_state
+        candidates = solver_state.base.candidates(shape, level)
+        free, removed, known = solver_state.free, solver_state.removed, id(candidates)
+        for position in range(self._start.get(known, 0), len(candidates)):
+            row = candidates[position]
+            if row in removed:
+                continue
+            left = free.get(row)
+            if left is not None:
+                for column, amount in shape.need:
+                    if left[column] < amount:
+                        break
+                else:
+                    left = None
+            if left is None:
+                self._start[known] = position
+                return row
+        self._start[known] = len(candidates)
+        return None
+
+    def _find_draft(self, pod: Pod, attempt: Attempt) -> Draft | None:
+        """There is one draft, or none yet: nothing to choose from."""
+        if not self.solver_state.drafts:
+            return self._open(pod, attempt)
+        draft = self.solver_state.drafts[0]
+        step = self.draft_fit.step(draft, attempt)
+        if not isinstance(step, DraftStep):
+            return None
+        self._take(0, [(pod, attempt.shape)], step)
+        return draft
+
+    def _take(self, position: int, pods: list[tuple[Pod, PodShape]], step: DraftStep) -> None:
+        self.solver_state.take(self.solver_state.drafts[position], pods, step)
+
+    def settle(self) -> Pod | None:
+        """Let the draft take everybody who was gathered; the first one it has no room for, or None."""
+        if not self._gathered:
+            return None
+        gathered, self._gathered = self._gathered, []
+        draft = self.solver_state.drafts[0]
+        step = self._together(draft, gathered)
+        if step is not None:
+            self._take(0, gathered, step)
+            return None
+        return self._one_by_one(draft, gathered)
+
+    def _together(self, draft: Draft, gathered: list[tuple[Pod, PodShape]]) -> DraftStep | None:
+        total, options = list(draft.total), draft.options
+        seen: PodShape | None = None
+        for _, shape in gathered:
+            for column, amount in shape.need:
+                total[column] += amount
+            if shape is seen:
+                continue
+            seen = shape
+            (level,) = self.solver_state.topology.preference_levels(shape)
+            if self.draft_fit.untolerated(level, options.type_table):
+                return None
+            narrowed = options.narrow(level.alternatives[0])
+            if isinstance(narrowed, str):
+                return None
+            options = narrowed
+        step = fit(draft, options, total, draft.ports)
+        return step if isinstance(step, DraftStep) else None
+
+    def _one_by_one(self, draft: Draft, gathered: list[tuple[Pod, PodShape]]) -> Pod:
+        for pod, shape in gathered:
+            (level,) = self.solver_state.topology.preference_levels(shape)
+            attempt = Attempt(shape, level, AllowedDomains(self.solver_state.topology.rules(level)))
+            step = self.draft_fit.step(draft, attempt)
+            if not isinstance(step, DraftStep):
+                return pod
+            self._take(0, [(pod, shape)], step)
+        raise AssertionError("pods that fit one after the other fit together")
+
+
+def plain_stance(solver_state: SolverState, shape: PodShape) -> PreferenceLevel | None:
+    """The only stance of a shape that is plain, or None if it is not."""
+    preference_levels = solver_state.topology.preference_levels(shape)
+    level = preference_levels[0]
+    plain = (
+        len(preference_levels) == 1
+        and len(level.alternatives) == 1
+        and solver_state.topology.rules(level).free
+        and not solver_state.topology.counted_by[shape]
+        and not shape.ports
+        and not shape.volumes.attachments
+        and not shape.volumes.problem
+        and shape.volumes.on_drafts == (ANYWHERE,)
+    )
+    return level if plain else None

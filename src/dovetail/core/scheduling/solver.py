@@ -1,0 +1,99 @@
+"""The solver: where would these pods run, given these nodes and what could be bought?
+
+Its exact meaning is written in docs/concepts/scheduling.md. Nothing is bound here: the answer says which nodes to
+bring, and the cluster's own scheduler does the rest. Every pod left over has a reason in words a kubectl user knows.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from dovetail.core.scheduling.draft import Draft
+from dovetail.core.scheduling.placement import PodPlacer
+from dovetail.core.scheduling.pod_shapes import PodShape
+from dovetail.core.scheduling.problem import Problem
+from dovetail.core.scheduling.purchasable import Purchasable
+from dovetail.core.scheduling.solver_state import SolverState
+from dovetail.core.scheduling.topology import Topology
+from dovetail.core.scheduling.unschedulable import UnschedulableExplanation
+from dovetail.model.kube_object import Key
+from dovetail.model.nodepool import NodePool
+from dovetail.model.pod import Pod
+from dovetail.model.refusal import Refusal
+from dovetail.model.snapshot import Snapshot
+
+
+@dataclass(frozen=True)
+class Placement:
+    """The solver's answer."""
+
+    node_by_pod: dict[Key, str]
+    drafts: tuple[Draft, ...]
+    refusals: dict[Key, Refusal]
+
+
+def solve(
+    snapshot: Snapshot,
+    pods: Sequence[Pod],
+    pools: Sequence[NodePool],
+    *,
+    respect_preferences: bool = True,
+    standing: bool = False,
+) -> Placement:
+    """Place all pods that can be placed. `pools` are those that may make nodes, in the order they are tried.
+
+    With `standing`, nodes on their way out count for topology as long as they are there.
+    """
+    return place_all(Problem(snapshot, pods, pools, standing=standing), respect_preferences=respect_preferences)
+
+
+def place_all(base: Problem, *, respect_preferences: bool) -> Placement:
+    """The same for a base state: its pods that move are placed."""
+    shapes = dict.fromkeys(shape for _, shape in base.pods_to_reschedule)
+    solver_state = SolverState(base, Topology(base, shapes, respect_preferences=respect_preferences))
+    placer = PodPlacer(solver_state, Purchasable(base))
+    node_by_pod: dict[Key, str] = {}
+    left_over = run(placer, sorted(base.pods_to_reschedule, key=queue_order), node_by_pod)
+    explanation = UnschedulableExplanation(placer)
+    refusals = {pod.key: explanation.refusal(pod, shape) for pod, shape in left_over}
+    return Placement(node_by_pod, tuple(solver_state.drafts), refusals)
+
+
+def why_none(snapshot: Snapshot, pod: Pod) -> str:
+    """Which constraints keep a pod from the nodes of a snapshot, in the scheduler's words; empty if one takes it."""
+    base = Problem(snapshot, [pod], ())
+    ((_, shape),) = base.pods_to_reschedule
+    placer = PodPlacer(SolverState(base, Topology(base, [shape], respect_preferences=False)), Purchasable(base))
+    if placer.place(pod, shape) is not None:
+        return ""
+    return shape.volumes.problem or UnschedulableExplanation(placer).existing_nodes(shape)
+
+
+def run(
+    placer: PodPlacer, queue: Sequence[tuple[Pod, PodShape]], node_by_pod: dict[Key, str]
+) -> Sequence[tuple[Pod, PodShape]]:
+    """Place pods in rounds until a whole round places nothing; those left over are returned."""
+    nodes = placer.solver_state.base.existing_nodes.nodes
+    waiting = deque(queue)
+    since_progress = 0
+    while waiting and since_progress < len(waiting):
+        pod, shape = waiting.popleft()
+        place = placer.place(pod, shape)
+        if place is None:
+            waiting.append((pod, shape))
+            since_progress += 1
+            continue
+        since_progress = 0
+        if isinstance(place, int):
+            node_by_pod[pod.key] = nodes[place].name
+    return tuple(waiting)
+
+
+def queue_order(queued: tuple[Pod, PodShape]) -> tuple[tuple[int, int, int], datetime, str]:
+    """Higher priority, larger requests, earlier creation, smaller uid first."""
+    pod, shape = queued
+    return shape.rank, pod.metadata.creation_timestamp or _LONG_AGO, pod.metadata.uid
+
+
+_LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)

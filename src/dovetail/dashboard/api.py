@@ -1,0 +1,183 @@
+"""What the page is told when it asks: the same documents the command line prints, for the cluster as it is shown.
+
+How a document looks is handed in, so that it cannot differ from the command line. Thinking is done in one thread, one
+question after the other: what a pass works out serves every question about the same sight.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from dovetail.core.disruption.budgets import count_nodes
+from dovetail.core.disruption.candidate_cache import CandidateCache
+from dovetail.core.disruption.pass_context import Gates, PassContext
+from dovetail.core.disruption.planner import Plan, plan_pass
+from dovetail.core.disruption.simulation_cache import SimulationCache
+from dovetail.core.explain.budget_calendar import Calendar, draw_calendar
+from dovetail.core.explain.node import NodeExplanation, explain_node
+from dovetail.core.explain.nodepool import PoolExplanation, explain_pool
+from dovetail.core.explain.pod import PodExplanation, explain_pod, find_pod
+from dovetail.core.explain.repair import explain_repair
+from dovetail.core.lifecycle.repair import RepairTerms
+from dovetail.dashboard.node_detail import node_details
+from dovetail.dashboard.node_summary import price_of, stamp
+from dovetail.dashboard.published_state import PublishedState, PublishedView
+from dovetail.dashboard.savings import add_up
+from dovetail.dashboard.waiting_for import waits_in
+from dovetail.model.kube_object import Key
+from dovetail.model.snapshot import ClusterNode, Snapshot
+
+Plain = dict[str, Any]
+DAYS = 7
+MOST_DAYS = 366
+
+
+class Unanswerable(Exception):
+    """There is no such thing, or it cannot be asked like that; the message says which."""
+
+    def __init__(self, message: str, status: int = 404) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+@dataclass(frozen=True, kw_only=True)
+class Documents:
+    """How things look as plain data, and where decisions are read from."""
+
+    plan: Callable[[Plan, Snapshot], Plain]
+    node: Callable[[NodeExplanation], Plain]
+    nodepool: Callable[[PoolExplanation], Plain]
+    pod: Callable[[PodExplanation], Plain]
+    calendar: Callable[[str, Calendar], Plain]
+    history: Callable[[Mapping[str, str], datetime], Plain]
+    """Decisions for a question as the command line puts it, seen from an instant; `missing` if there is no ledger."""
+    decision: Callable[[str], Plain]
+    """One decision with its plan and refusals, by its id; `Unanswerable` if it is not known."""
+
+
+@dataclass(frozen=True)
+class PageOptions:
+    """Under which the controllers would decide."""
+
+    gates: Gates
+    repair_gate: bool = True
+    repair_without_block: bool = False
+
+    def repair(self, snapshot: Snapshot) -> RepairTerms:
+        """Under which unhealthy nodes of a cluster would be repaired."""
+        return RepairTerms(snapshot.repair_statements, gate=self.repair_gate, without_block=self.repair_without_block)
+
+
+class PageApi:
+    """Answers about the latest sight. Not for several threads at once."""
+
+    def __init__(self, published_state: PublishedState, documents: Documents, terms: PageOptions) -> None:
+        self._published_state = published_state
+        self._documents = documents
+        self._terms = terms
+        self._simulations = SimulationCache()
+        self._book = CandidateCache()
+        self._pass: tuple[int, PassContext] | None = None
+        self._plan: tuple[int, Plain] | None = None
+
+    def plan(self) -> Plain:
+        """What the next pass would do, and why not more."""
+        published_view, context = self._context()
+        if self._plan is None or self._plan[0] != published_view.number:
+            plan = plan_pass(context, thorough=True)
+            self._plan = (published_view.number, self._documents.plan(plan, context.snapshot))
+        return self._plan[1]
+
+    def waits(self) -> tuple[Plain, dict[str, Plain]]:
+        """The plan, and what every node waits for."""
+        plan, snapshot = self.plan(), self._context()[1].snapshot
+        return plan, waits_in(plan, snapshot, self._terms.repair(snapshot))
+
+    def explain_node(self, name: str) -> Plain:
+        """What stands between a node and each method."""
+        _, context = self._context()
+        node = self._find(name, context.snapshot)
+        repair = explain_repair(node, context.snapshot, self._terms.repair(context.snapshot))
+        return self._documents.node(replace(explain_node(node, context), repair=repair))
+
+    def node(self, name: str) -> Plain:
+        """What a node is, and the pods on it."""
+        snapshot = self._context()[1].snapshot
+        node = self._find(name, snapshot)
+        return node_details(node, snapshot)
+
+    def explain_nodepool(self, name: str) -> Plain:
+        """What a NodePool allows now."""
+        _, context = self._context()
+        pool = context.snapshot.nodepools.get(name)
+        if pool is None:
+            raise Unanswerable(f"there is no nodepool {name!r}")
+        return self._documents.nodepool(explain_pool(pool, context))
+
+    def explain_pod(self, namespace: str, name: str) -> Plain:
+        """Where a pod is, and what keeps it there."""
+        _, context = self._context()
+        found = find_pod(context.snapshot, Key(namespace, name))
+        if found is None:
+            raise Unanswerable(f"there is no pod {namespace}/{name}")
+        return self._documents.pod(explain_pod(*found, context))
+
+    def budgets(self, name: str, asked: Mapping[str, str]) -> Plain:
+        """What a NodePool allows, hour by hour."""
+        snapshot = self._context()[1].snapshot
+        pool = snapshot.nodepools.get(name)
+        if pool is None:
+            raise Unanswerable(f"there is no nodepool {name!r}")
+        days = asked.get("days", str(DAYS))
+        if not days.isascii() or not days.isdigit() or len(days) > 9 or not 1 <= int(days) <= MOST_DAYS:
+            raise Unanswerable(f"days must be a number from 1 to {MOST_DAYS}, got {days[:40]!r}", 400)
+        try:
+            start = datetime.fromisoformat(asked["from"]) if "from" in asked else snapshot.at
+        except ValueError:
+            raise Unanswerable(f"from must be a date such as 2026-01-31, got {asked['from']!r}", 400) from None
+        first = start.replace(hour=0, minute=0, second=0, microsecond=0, tzinfo=UTC)
+        total = count_nodes(snapshot.nodes_by_pool.get(name, ())).total
+        return self._documents.calendar(name, draw_calendar(pool, total, first, int(days) * 24))
+
+    def history(self, asked: Mapping[str, str]) -> Plain:
+        """Decisions, newest first."""
+        snapshot = self._published_state.latest.snapshot
+        return self._documents.history(asked, snapshot.at if snapshot is not None else datetime.now(UTC))
+
+    def decision(self, identity: str) -> Plain:
+        """One decision: its plan, what was refused beside it, and how it ended."""
+        return self._documents.decision(identity)
+
+    def savings(self, asked: Mapping[str, str]) -> Plain:
+        """What the cluster costs, and what decisions saved."""
+        snapshot = self._context()[1].snapshot
+        managed = [node for node in snapshot.nodes if node.managed]
+        past = self._documents.history({**asked, "act": "disrupt"}, snapshot.at)
+        return {
+            "at": stamp(snapshot.at),
+            "costPerHour": round(sum(price_of(node, snapshot) for node in managed), 6),
+            "missing": past.get("missing"),
+            **add_up(past["decisions"]),
+        }
+
+    def snapshot(self) -> Snapshot:
+        """The cluster as it is shown."""
+        return self._context()[1].snapshot
+
+    def _context(self) -> tuple[PublishedView, PassContext]:
+        published_view = self._published_state.latest
+        if published_view.snapshot is None:
+            raise Unanswerable("; ".join(published_view.missing), 503)
+        if self._pass is None or self._pass[0] != published_view.number:
+            context = PassContext(
+                published_view.snapshot, self._terms.gates, simulations=self._simulations, book=self._book
+            )
+            self._pass = (published_view.number, context)
+        return published_view, self._pass[1]
+
+    def _find(self, name: str, snapshot: Snapshot) -> ClusterNode:
+        for node in snapshot.nodes:
+            if name == node.name or (node.claim is not None and name == node.claim.name):
+                return node
+        raise Unanswerable(f"there is no node {name!r}")

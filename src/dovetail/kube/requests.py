@@ -1,0 +1,150 @@
+"""One call to the API server as a value: verb, path, query and body of everything the port can ask for.
+
+Keeps the URL layout of the Kubernetes API. Nothing is sent here.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from dovetail.manifest.codec import encode_hook, spell_micro_times, to_plain
+from dovetail.model.kinds import LEASE, Kind
+from dovetail.model.kube_object import Key, KubeObject
+from dovetail.model.pod import Pod
+from dovetail.ports.cluster import Deletion, ListOptions, Patch
+
+_JSON = "application/json"
+_MERGE_PATCH = "application/merge-patch+json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiRequest:
+    """One HTTP request, complete but for the server and who asks."""
+
+    method: str
+    path: str
+    query: Mapping[str, str] = field(default_factory=dict)
+    body: bytes | None = None
+    content_type: str = _JSON
+    bulk: bool = False  # a long answer: worth compressing, and given more time
+    urgent: bool = False  # does not wait for its turn under the rate limit
+
+    @property
+    def writes(self) -> bool:
+        """Whether it may change something."""
+        return self.method != "GET"
+
+    @property
+    def evicts(self) -> bool:
+        """Whether it goes to the eviction API."""
+        return self.path.endswith("/eviction")
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.path}"
+
+
+def list_call(kind: Kind[Any], options: ListOptions, page: Mapping[str, str]) -> ApiRequest:
+    """One page of a list. Only the first page may ask for a version: the others are at that of the first."""
+    version = {} if "continue" in page else _version(options)
+    query = {**_selection(options), **version, **page}
+    return ApiRequest(method="GET", path=_collection(kind, options.namespace), query=query, bulk=True)
+
+
+def watch_call(kind: Kind[Any], since: str, options: ListOptions, seconds: int) -> ApiRequest:
+    """A watch that the server ends after so many seconds."""
+    query = {
+        **_selection(options),
+        "watch": "true",
+        "allowWatchBookmarks": "true",
+        "resourceVersion": since,
+        "timeoutSeconds": str(seconds),
+    }
+    return ApiRequest(method="GET", path=_collection(kind, options.namespace), query=query)
+
+
+def get_call(kind: Kind[Any], key: Key) -> ApiRequest:
+    """One object."""
+    return ApiRequest(method="GET", path=_object(kind, key), urgent=kind == LEASE)
+
+
+def create_call(kind: Kind[Any], value: KubeObject) -> ApiRequest:
+    """A new object."""
+    return ApiRequest(
+        method="POST",
+        path=_collection(kind, value.metadata.namespace),
+        body=_encoded(kind, to_plain(kind, value)),
+        urgent=kind == LEASE,
+    )
+
+
+def patch_call(kind: Kind[Any], key: Key, patch: Patch) -> ApiRequest:
+    """A merge patch; the resource version it holds for goes into its metadata."""
+    body = dict(patch.body)
+    if patch.resource_version:
+        body["metadata"] = {**body.get("metadata", {}), "resourceVersion": patch.resource_version}
+    return ApiRequest(
+        method="PATCH",
+        path=_object(kind, key) + (f"/{patch.subresource}" if patch.subresource else ""),
+        body=_encoded(kind, body),
+        content_type=_MERGE_PATCH,
+        urgent=kind == LEASE,
+    )
+
+
+def delete_call(kind: Kind[Any], key: Key, deletion: Deletion) -> ApiRequest:
+    """A deletion."""
+    body: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
+    if deletion.uid:
+        body["preconditions"] = {"uid": deletion.uid}
+    if deletion.grace_seconds is not None:
+        body["gracePeriodSeconds"] = deletion.grace_seconds
+    return ApiRequest(method="DELETE", path=_object(kind, key), body=msgspec.json.encode(body))
+
+
+def evict_call(kind: Kind[Pod], pod: Pod) -> ApiRequest:
+    """An eviction of this very pod."""
+    body: dict[str, Any] = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": pod.metadata.name, "namespace": pod.metadata.namespace},
+    }
+    if pod.metadata.uid:
+        body["deleteOptions"] = {"preconditions": {"uid": pod.metadata.uid}}
+    return ApiRequest(method="POST", path=_object(kind, pod.key) + "/eviction", body=msgspec.json.encode(body))
+
+
+def _collection(kind: Kind[Any], namespace: str) -> str:
+    root = f"/apis/{kind.group}/{kind.version}" if kind.group else f"/api/{kind.version}"
+    within = f"/namespaces/{quote(namespace, safe='')}" if kind.namespaced and namespace else ""
+    return f"{root}{within}/{kind.plural}"
+
+
+def _object(kind: Kind[Any], key: Key) -> str:
+    if not key.name:
+        raise ValueError(f"a {kind} without a name cannot be addressed")
+    return f"{_collection(kind, key.namespace)}/{quote(key.name, safe='')}"
+
+
+def _selection(options: ListOptions) -> dict[str, str]:
+    selectors = {"labelSelector": options.label_selector, "fieldSelector": options.field_selector}
+    return {name: selector for name, selector in selectors.items() if selector}
+
+
+def _version(options: ListOptions) -> dict[str, str]:
+    """Without a match of its own, a server takes a version for exact or for the oldest, by whether there is a limit."""
+    if not options.resource_version:
+        return {}
+    match = "Exact" if options.exact else "NotOlderThan"
+    return {"resourceVersion": options.resource_version, "resourceVersionMatch": match}
+
+
+def _encoded(kind: Kind[Any], body: Mapping[str, Any]) -> bytes:
+    encoded = msgspec.json.encode(body, enc_hook=encode_hook)
+    if kind != LEASE:
+        return encoded
+    plain = msgspec.json.decode(encoded)
+    spell_micro_times(plain)
+    return msgspec.json.encode(plain)

@@ -1,0 +1,221 @@
+"""What the types of an EC2NodeClass cannot say about its fields, as `fields` says it of NodePools."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from dovetail.manifest.cel_rules import BOTH, Rule
+from dovetail.manifest.ec2nodeclass import rules
+from dovetail.manifest.field_constraints import Field, text
+from dovetail.manifest.patterns import (
+    ALIAS,
+    AMI_ID,
+    PLACEMENT_GROUP_ID,
+    RESERVATION_ID,
+    SECURITY_GROUP_ID,
+    SUBNET_ID,
+    VOLUME_SIZE,
+)
+from dovetail.model import ec2nodeclass as model
+
+_ATOMIC = {"x-kubernetes-list-type": "atomic"}
+_TERMS = {"maxItems": 30, **_ATOMIC}
+_SOME_TERMS = {"minItems": 1, **_TERMS}
+_NAME = {"maxLength": 255}
+_TAG_TEXT = {"maxLength": 256}
+_SWITCH = {"enum": ["enabled", "disabled"]}
+_TAGS = Field(
+    about="Tags that must all be there; the value * stands for any.",
+    limits={"maxProperties": 20},
+    each=_TAG_TEXT,
+    rules=(rules.TAGS_SAY_SOMETHING,),
+)
+VOLUME_TYPES = ("standard", "io1", "io2", "gp2", "sc1", "st1", "gp3")
+_BETA_METADATA_OPTIONS: Mapping[str, Any] = {
+    "httpEndpoint": "enabled",
+    "httpProtocolIPv6": "disabled",
+    "httpPutResponseHopLimit": 2,
+    "httpTokens": "required",
+}
+
+
+def _id(pattern: str, about: str) -> Field:
+    return Field(about=about, limits=text(pattern, 64))
+
+
+def _at_least(least: int, about: str) -> Field:
+    return Field(about=about, limits={"minimum": least})
+
+
+_SPEC: Mapping[str, Field] = {
+    "subnet_selector_terms": Field(
+        about="The subnets instances are launched into. Terms are alternatives.", limits=_SOME_TERMS, required_in=BOTH
+    ),
+    "security_group_selector_terms": Field(
+        about="The security groups of the instances. Terms are alternatives.", limits=_SOME_TERMS, required_in=BOTH
+    ),
+    "ami_selector_terms": Field(
+        about="The images instances are started from. Terms are alternatives. v1beta1 without: newest of amiFamily.",
+        limits=_SOME_TERMS,
+        rules=(rules.ALIAS_IS_THE_ONLY_TERM,),
+        required_in=("v1",),
+    ),
+    "capacity_reservation_selector_terms": Field(
+        about="The capacity reservations instances may use. Terms are alternatives.", limits=_TERMS
+    ),
+    "placement_group_selector": Field(about="The placement group of the instances."),
+    "ami_family": Field(
+        about="How instances of these images are set up: user data and default volumes. An alias says it already.",
+        limits={"enum": list(model.FAMILIES), "maxLength": 32},
+    ),
+    "role": Field(
+        about="The IAM role of the nodes; an instance profile is made from it.",
+        limits=_NAME,
+        rules=(rules.NOT_EMPTY,),
+    ),
+    "instance_profile": Field(
+        about="The instance profile of the nodes, if you bring your own.", limits=_NAME, rules=(rules.NOT_EMPTY,)
+    ),
+    "user_data": Field(about="Merged with the user data the family needs; Custom: used as it is."),
+    "tags": Field(
+        about="Tags of everything that is made for a node.",
+        limits={"maxProperties": 50},
+        each=_TAG_TEXT,
+        rules=rules.INSTANCE_TAGS,
+    ),
+    "kubelet": Field(
+        about="Settings of the kubelet. maxPods, podsPerCore, kubeReserved, systemReserved and evictionHard count when"
+        " nodes are planned."
+    ),
+    "block_device_mappings": Field(
+        about="The volumes of the instances. Absent: what the family needs.",
+        limits={"maxItems": 50, **_ATOMIC},
+        rules=(rules.ONE_ROOT_VOLUME,),
+    ),
+    "instance_store_policy": Field(
+        about="What local disks are for. RAID0: ephemeral storage of the pods. Absent: left alone.",
+        limits={"enum": ["RAID0"]},
+    ),
+    "network_interfaces": Field(about="The network interfaces of the instances.", limits={"maxItems": 150, **_ATOMIC}),
+    "metadata_options": Field(
+        about="The instances' metadata service. Absent in v1: enabled, no IPv6, one hop, tokens required.",
+        defaults={"v1beta1": dict(_BETA_METADATA_OPTIONS)},
+    ),
+    "associate_public_ip_address": Field(about="Whether instances get public addresses. Absent: the subnet decides."),
+    "detailed_monitoring": Field(about="Whether CloudWatch watches instances by the minute."),
+    "context": Field(about="Reserved by EC2.", limits=_NAME),
+    "connection_tracking": Field(about="Time-outs of tracked connections, passed to EC2 as they are."),
+    "cpu_options": Field(about="Cores and threads of the instances, passed to EC2 as they are."),
+    "ip_prefix_count": _at_least(0, "How many address prefixes each interface gets. Changing it drifts nothing."),
+}
+_BLOCK_DEVICE: Mapping[str, Field] = {
+    "delete_on_termination": Field(about="Whether the volume goes with the instance. Absent: yes."),
+    "encrypted": Field(about="Whether the volume is encrypted."),
+    "iops": _at_least(1, "Operations per second of an io1, io2 or gp3 volume."),
+    "kms_key_id": Field(about="The key it is encrypted with.", limits={"maxLength": 2048}),
+    "snapshot_id": Field(about="The snapshot it is made from.", limits=_NAME),
+    "throughput": _at_least(1, "Throughput of a gp3 volume, in MiB/s."),
+    "volume_initialization_rate": Field(
+        about="How fast data of the snapshot is fetched, in MiB/s.", limits={"minimum": 100, "maximum": 300}
+    ),
+    "volume_size": Field(about="How large it is.", limits=text(VOLUME_SIZE, 16)),
+    "volume_type": Field(about="The type of the volume.", limits={"enum": list(VOLUME_TYPES)}),
+}
+_METADATA_OPTIONS: Mapping[str, Field] = {
+    "http_endpoint": Field(about="Whether it answers. Absent: enabled.", limits=_SWITCH),
+    "http_protocol_ipv6": Field(about="Whether it answers over IPv6. Absent: disabled.", limits=_SWITCH),
+    "http_put_response_hop_limit": Field(
+        about="How many hops its answers survive. Absent: 1, in v1beta1 2.",
+        limits={"minimum": 1, "maximum": 64},
+        defaults={"v1beta1": 2},
+    ),
+    "http_tokens": Field(
+        about="Whether it insists on session tokens. Absent: required.", limits={"enum": ["required", "optional"]}
+    ),
+}
+_STATUS: Mapping[str, Field] = {
+    "subnets": Field(about="The subnets found, most free addresses first."),
+    "security_groups": Field(about="The security groups found."),
+    "amis": Field(about="The images found, newest first."),
+    "capacity_reservations": Field(about="The capacity reservations found."),
+    "instance_profile": Field(about="The instance profile the nodes run with."),
+}
+
+EC2_FIELDS: Mapping[type, Mapping[str, Field]] = {
+    model.EC2NodeClass: {
+        "metadata": Field(about="Standard metadata."),
+        "spec": Field(about="What the instances are made from.", required_in=BOTH),
+        "status": Field(about="What the terms were resolved to."),
+    },
+    model.EC2NodeClassSpec: _SPEC,
+    model.SubnetSelectorTerm: {"tags": _TAGS, "id": _id(SUBNET_ID, "The subnet.")},
+    model.SecurityGroupSelectorTerm: {
+        "tags": _TAGS,
+        "id": _id(SECURITY_GROUP_ID, "The security group."),
+        "name": Field(about="The name of the security group, which is not its Name tag.", limits=_NAME),
+    },
+    model.AMISelectorTerm: {
+        "alias": Field(
+            about="An EKS image as family@version, such as al2023@latest.", limits=text(ALIAS, 64), rules=rules.ALIAS
+        ),
+        "tags": _TAGS,
+        "id": _id(AMI_ID, "The image."),
+        "name": Field(about="The name of the image; * stands for anything.", limits=_NAME),
+        "owner": Field(about="An account, self, amazon or aws-marketplace.", limits=_NAME),
+        "ssm_parameter": Field(about="An SSM parameter that holds the id of an image.", limits={"maxLength": 2048}),
+    },
+    model.CapacityReservationSelectorTerm: {
+        "tags": _TAGS,
+        "id": _id(RESERVATION_ID, "The capacity reservation."),
+        "owner_id": Field(about="The account that owns it.", limits=_NAME),
+        "instance_match_criteria": Field(about="Who may use it.", limits={"enum": ["open", "targeted"]}),
+    },
+    model.PlacementGroupSelector: {
+        "name": Field(about="The name of the placement group.", limits=_NAME),
+        "id": _id(PLACEMENT_GROUP_ID, "The placement group."),
+    },
+    model.BlockDevice: _BLOCK_DEVICE,
+    model.BlockDeviceMapping: {
+        "device_name": Field(about="The device, such as /dev/xvda.", limits=_NAME),
+        "ebs": Field(about="The EBS volume behind it."),
+        "root_volume": Field(about="Whether the kubelet keeps pods' ephemeral storage on it."),
+    },
+    model.MetadataOptions: _METADATA_OPTIONS,
+    model.NetworkInterface: {
+        "network_card_index": _at_least(0, "The network card it belongs to."),
+        "device_index": _at_least(0, "Its place on the card."),
+        "interface_type": Field(about="What it is for.", limits={"enum": ["interface", "efa-only"]}),
+    },
+    model.ResolvedSubnet: {
+        "id": Field(about="The subnet."),
+        "zone": Field(about="Its availability zone."),
+        "zone_id": Field(about="The id of that zone, the same in every account."),
+    },
+    model.ResolvedSecurityGroup: {"id": Field(about="The security group."), "name": Field(about="Its name.")},
+    model.ResolvedAMI: {
+        "id": Field(about="The image."),
+        "name": Field(about="Its name."),
+        "deprecated": Field(about="Whether its owner deprecated it."),
+        "requirements": Field(about="What an instance type must be to run it."),
+    },
+    model.ResolvedCapacityReservation: {
+        "id": Field(about="The capacity reservation."),
+        "availability_zone": Field(about="Where."),
+        "instance_type": Field(about="Of what."),
+        "instance_match_criteria": Field(about="Who may use it."),
+        "owner_id": Field(about="The account that owns it."),
+        "reservation_type": Field(about="default or capacity-block."),
+        "interruptible": Field(about="Whether EC2 may take it back."),
+        "state": Field(about="active or expiring."),
+        "end_time": Field(about="When it ends."),
+    },
+    model.EC2NodeClassStatus: _STATUS,
+}
+EC2_RULES: Mapping[type, tuple[Rule, ...]] = {
+    model.EC2NodeClassSpec: rules.SPEC,
+    model.SubnetSelectorTerm: rules.SUBNET_TERM,
+    model.SecurityGroupSelectorTerm: rules.SECURITY_GROUP_TERM,
+    model.AMISelectorTerm: rules.AMI_TERM,
+    model.CapacityReservationSelectorTerm: rules.RESERVATION_TERM,
+    model.PlacementGroupSelector: rules.PLACEMENT_GROUP,
+    model.BlockDevice: rules.VOLUME,
+}

@@ -1,0 +1,226 @@
+"""Whether a plain document fits its schema: every fault, each with its path, its value and a remedy.
+
+Interprets the same schema the API server gets, and comes to the same verdict: properties that are null count as absent,
+unknown properties are no fault (the server drops them) but are listed. Rules over several fields are asked only where
+the types below them are right.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from difflib import get_close_matches
+from typing import Any
+
+from dovetail.manifest.cel_rules import Rule
+from dovetail.manifest.patterns import IN_WORDS, matches, placeholder_in
+from dovetail.manifest.schema import Schema
+from dovetail.manifest.status_fields import FIELDS, RULES
+from dovetail.model.kube_object import Fault
+
+_MISSING = object()
+_RETIRED = {
+    "Ubuntu": "its images start as AL2's do: write amiFamily: AL2, and select Canonical's images in amiSelectorTerms"
+}
+"""Choices that Karpenter took back, and what to write now."""
+_NAMES = {
+    "object": "a mapping",
+    "array": "a list",
+    "string": "text",
+    "integer": "a whole number",
+    "boolean": "true or false",
+}
+_TYPES: Mapping[str, type | tuple[type, ...]] = {"object": dict, "array": list, "string": str, "boolean": bool}
+RULES_BY_CEL: Mapping[str, Rule] = {
+    rule.cel: rule
+    for rules in (*RULES.values(), *(said.rules for table in FIELDS.values() for said in table.values()))
+    for rule in rules
+}
+
+
+@dataclass(slots=True)
+class SchemaFindings:
+    """What was found in one document."""
+
+    faults: list[Fault] = field(default_factory=list)
+    unknown: list[tuple[str, str, Schema]] = field(default_factory=list)  # parent path, name, schema of the parent
+    misshapen: int = 0  # faults that make rules above them pointless to ask
+
+    def misshape(self, fault: Fault) -> None:
+        """Note a fault of type."""
+        self.misshapen += 1
+        self.faults.append(fault)
+
+
+def examine(schema: Schema, value: Any, before: Any = _MISSING) -> SchemaFindings:
+    """Hold a document against a schema; `before` is what it was, for rules about changes."""
+    findings = SchemaFindings()
+    _examine(schema, without_nulls(value), without_nulls(before), "", findings)
+    return findings
+
+
+def join(path: str, name: str) -> str:
+    """The path of a property; names with dots or slashes are bracketed."""
+    if any(sign in name for sign in "./[] ") or not name:
+        return f"{path}[{name}]"
+    return f"{path}.{name}" if path else name
+
+
+def _examine(schema: Schema, value: Any, before: Any, path: str, found: SchemaFindings) -> None:
+    misshapen = found.misshapen
+    if schema.get("x-kubernetes-int-or-string"):
+        if isinstance(value, bool) or not (isinstance(value, int | str) or _is_whole(value)):
+            return found.misshape(_wrong_type(path, value, "a whole number or text"))
+    elif not _fits(schema["type"], value):
+        return found.misshape(_wrong_type(path, value, _NAMES[schema["type"]]))
+    match value:
+        case dict():
+            _mapping(schema, value, before, path, found)
+        case list():
+            _list(schema, value, path, found)
+        case str():
+            found.faults.extend(_text(schema, value, path))
+        case bool():
+            pass
+        case _:
+            found.faults.extend(_number(schema, value, path))
+    if found.misshapen == misshapen:
+        found.faults.extend(_broken_rules(schema, value, before, path))
+    return None
+
+
+def _fits(wanted: str, value: Any) -> bool:
+    if wanted == "integer":
+        return not isinstance(value, bool) and (isinstance(value, int) or _is_whole(value))
+    return isinstance(value, _TYPES[wanted])
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, float) and value.is_integer()
+
+
+def _wrong_type(path: str, value: Any, wanted: str) -> Fault:
+    remedy = f"write {wanted}"
+    if wanted == "text" and isinstance(value, int | float | bool):
+        remedy = f'put it in quotes: "{str(value).lower() if isinstance(value, bool) else value}"'
+    elif isinstance(value, str) and (mark := placeholder_in(value)):
+        return unfilled(path, value, mark)
+    return Fault(path or "$", f"must be {wanted}, not {_name_of(value)}", value, remedy)
+
+
+def _name_of(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, float):
+        return "a fraction"
+    return next((_NAMES[name] for name in ("boolean", *_NAMES) if _fits(name, value)), type(value).__name__)
+
+
+def _mapping(schema: Schema, value: dict[Any, Any], before: Any, path: str, found: SchemaFindings) -> None:
+    for name in schema.get("required", ()):
+        if name not in value:
+            found.misshape(Fault(join(path, name), "is required", None, _about(schema["properties"][name])))
+    _count(len(value), schema, path, ("maxProperties", "minProperties", "entries"), found)
+    properties, rest = schema.get("properties", {}), schema.get("additionalProperties")
+    for name, each in value.items():
+        here = join(path, str(name))
+        if not isinstance(name, str):
+            found.misshape(Fault(here, "names of fields are text", name, f'put it in quotes: "{name}"'))
+        elif name in properties:
+            _examine(properties[name], each, _part(before, name), here, found)
+        elif rest is not None:
+            _examine(rest, each, _part(before, name), here, found)
+        elif not schema.get("x-kubernetes-preserve-unknown-fields") and path != "metadata":
+            found.unknown.append((path, name, schema))
+
+
+def _part(before: Any, name: str) -> Any:
+    return before.get(name, _MISSING) if isinstance(before, dict) else _MISSING
+
+
+def _list(schema: Schema, value: list[Any], path: str, found: SchemaFindings) -> None:
+    _count(len(value), schema, path, ("maxItems", "minItems", "items"), found)
+    for index, each in enumerate(value):
+        _examine(schema["items"], each, _MISSING, f"{path}[{index}]", found)
+    keys = schema.get("x-kubernetes-list-map-keys")
+    if keys or schema.get("x-kubernetes-list-type") == "set":
+        identities = [tuple(_part(each, key) for key in keys) if keys else each for each in value]
+        for index, identity in enumerate(identities):
+            if identity in identities[:index]:
+                found.faults.append(Fault(f"{path}[{index}]", "is listed twice", value[index], "remove one of them"))
+
+
+def _count(size: int, schema: Schema, path: str, words: tuple[str, str, str], found: SchemaFindings) -> None:
+    most, least, things = words
+    if size > schema.get(most, size):
+        found.faults.append(Fault(path, f"has {size} {things}; at most {schema[most]} are allowed"))
+    if size < schema.get(least, size):
+        remedy = "leave the field out, or list something" if size == 0 else ""
+        found.faults.append(Fault(path, f"has {size} {things}; at least {schema[least]} must be there", None, remedy))
+
+
+def _text(schema: Schema, value: str, path: str) -> Iterable[Fault]:
+    pattern, choices = schema.get("pattern"), schema.get("enum")
+    if choices is None and len(value) > schema.get("maxLength", len(value)):
+        yield Fault(path, f"is {len(value)} characters long; at most {schema['maxLength']} are allowed", value)
+    fits = (pattern is None or matches(pattern, value)) and (choices is None or value in choices)
+    if not fits and (mark := placeholder_in(value)):
+        yield unfilled(path, value, mark)
+    elif not fits and choices is not None:
+        yield Fault(path, "is not one of the allowed values", value, _choose(value, choices))
+    elif not fits and pattern is not None:
+        yield Fault(path, "is not written in the expected form", value, f"write {IN_WORDS[pattern]}")
+    if schema.get("format") == "date-time" and not _is_instant(value):
+        yield Fault(path, "is not an instant", value, "write it like 2024-01-31T12:00:00Z")
+
+
+def _number(schema: Schema, value: float, path: str) -> Iterable[Fault]:
+    if value < schema.get("minimum", value):
+        yield Fault(path, f"must be at least {schema['minimum']}", value)
+    bits = {"int32": 31}.get(schema.get("format", ""), 63)
+    most = min(schema.get("maximum", (1 << bits) - 1), (1 << bits) - 1)
+    if value > most:
+        yield Fault(path, f"must be at most {most}", value)
+
+
+def _broken_rules(schema: Schema, value: Any, before: Any, path: str) -> Iterable[Fault]:
+    for entry in schema.get("x-kubernetes-validations", ()):
+        rule = RULES_BY_CEL[entry["rule"]]
+        if rule.holds is not None:
+            kept = rule.holds(value)
+        else:
+            kept = before is _MISSING or rule.keeps is None or rule.keeps(value, before)
+        if not kept:
+            yield Fault(join(path, rule.at) if rule.at else path, rule.message, None, rule.remedy)
+
+
+def without_nulls(value: Any) -> Any:
+    """The document without fields that are null: the server drops them before it looks."""
+    if isinstance(value, dict):
+        return {name: without_nulls(each) for name, each in value.items() if each is not None}
+    return [without_nulls(each) for each in value] if isinstance(value, list) else value
+
+
+def unfilled(path: str, value: str, mark: str) -> Fault:
+    """A value that a template left open."""
+    remedy = "render the template first (helm template, envsubst), then validate what comes out"
+    return Fault(path, f"still holds the placeholder {mark}", value, remedy)
+
+
+def _choose(value: str, choices: list[str]) -> str:
+    if value in _RETIRED:
+        return _RETIRED[value]
+    folded = {choice.lower(): choice for choice in choices}
+    near = get_close_matches(value.lower(), folded, n=1)
+    hint = f"did you mean {folded[near[0]]}? " if near else ""
+    return f"{hint}Choose from {', '.join(choices)}"
+
+
+def _about(schema: Schema) -> str:
+    return f"add it: {schema.get('description', '')}"
+
+
+def _is_instant(value: str) -> bool:
+    try:
+        return datetime.fromisoformat(value).tzinfo is not None
+    except ValueError:
+        return False

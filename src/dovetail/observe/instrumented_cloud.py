@@ -1,0 +1,73 @@
+"""A provider whose calls are timed and whose failures are counted; otherwise it is the provider itself."""
+
+import asyncio
+from collections.abc import Awaitable, Mapping
+from typing import TypeVar
+
+from dovetail.model.catalog import Instance, InstanceType
+from dovetail.model.nodeclaim import NodeClaim
+from dovetail.model.nodepool import NodePool
+from dovetail.ports.cloud import CloudProvider
+from dovetail.ports.cloud_wrapper import CloudWrapper
+from dovetail.ports.errors import InstanceNotFound, WorldError
+from dovetail.ports.metrics import Metrics
+
+R = TypeVar("R")
+_CONTROLLERS: Mapping[str, str] = {
+    "Provisioner.run": "provisioner",
+    "Disruption.run": "disruption",
+    "GarbageCollection.run": "nodeclaim.garbagecollection",
+}
+"""Loops by the name of their task; reconcilers name theirs themselves."""
+
+
+class InstrumentedCloud(CloudWrapper):
+    """Wraps a provider. Reading the API object of a node class is no call worth timing."""
+
+    def __init__(self, cloud: CloudProvider, metrics: Metrics) -> None:
+        super().__init__(cloud)
+        self._metrics = metrics
+
+    async def instance_types(self, pool: NodePool) -> tuple[InstanceType, ...]:
+        """Timed."""
+        return await self._timed("GetInstanceTypes", super().instance_types(pool))
+
+    async def launch(self, claim: NodeClaim) -> Instance:
+        """Timed."""
+        return await self._timed("Create", super().launch(claim))
+
+    async def terminate(self, claim: NodeClaim) -> None:
+        """Timed."""
+        await self._timed("Delete", super().terminate(claim))
+
+    async def get(self, provider_id: str) -> Instance:
+        """Timed."""
+        return await self._timed("Get", super().get(provider_id))
+
+    async def list(self) -> tuple[Instance, ...]:
+        """Timed."""
+        return await self._timed("List", super().list())
+
+    async def drift(self, claim: NodeClaim) -> str:
+        """Timed."""
+        return await self._timed("IsDrifted", super().drift(claim))
+
+    async def _timed(self, method: str, call: Awaitable[R]) -> R:
+        loop = asyncio.get_running_loop()
+        labels = {"controller": _controller(), "method": method, "provider": self.name}
+        began = loop.time()
+        try:
+            return await call
+        except WorldError as error:
+            if not isinstance(error, InstanceNotFound):  # that is an answer
+                self._metrics.count("karpenter_cloudprovider_errors_total", **labels, error=type(error).__name__)
+            raise
+        finally:
+            self._metrics.observe("karpenter_cloudprovider_duration_seconds", loop.time() - began, **labels)
+
+
+def _controller() -> str:
+    """Who is calling, by the name of its task."""
+    task = asyncio.current_task()
+    name = task.get_name().partition(":")[0] if task is not None else ""
+    return "" if name.startswith("Task-") else _CONTROLLERS.get(name, name)

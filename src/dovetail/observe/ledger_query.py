@@ -1,0 +1,202 @@
+"""Reads the ledger back: who took this node, when, why, and how it ended. Never writes."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from dovetail.manifest.json_parts import UNDECODABLE
+from dovetail.observe.ledger_schema import LedgerUnreadable, check_version, instant, unpack
+from dovetail.ports.ledger import Considered, LedgerNode
+
+UNDER_WAY = "under way"
+SINCE = 2  # the version of the file that first kept what was weighed
+SEVERAL = 3  # ids that are named when one is not clear
+
+
+class LedgerMissing(Exception):
+    """There is nothing to read; the message says where and what to do."""
+
+
+class NoSuchDecision(Exception):
+    """The ledger has no decision of that id, or several that begin with it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerQuery:
+    """Which decisions are asked for; empty fields mean all."""
+
+    node: str = ""  # a node's or a NodeClaim's name
+    nodepool: str = ""
+    reason: str = ""
+    act: str = ""
+    since: datetime | None = None
+    until: datetime | None = None
+    most: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerDecision:
+    """One decision as the ledger has it."""
+
+    id: str
+    cluster: str
+    at: str
+    act: str
+    reason: str
+    why: str
+    method: str
+    nodes: tuple[LedgerNode, ...]  # those that went
+    made: tuple[LedgerNode, ...]  # those that came
+    replacements: int
+    pods: int
+    pod_names: tuple[str, ...]
+    cost_before: float
+    cost_after: float  # as it turned out, else as planned
+    outcome: str
+    ended_at: str
+    note: str
+    considered: Considered | None = None  # what was weighed; read only for one that is asked for by its id
+
+
+def read_history(path: Path, question: LedgerQuery) -> list[LedgerDecision]:
+    """The decisions asked for, newest first."""
+    with _opened(path) as connection:
+        return list(_read(connection, question))
+
+
+def read_decision(path: Path, identity: str) -> LedgerDecision:
+    """One decision with all that was weighed when it was taken. The beginning of an id will do, if no other has it."""
+    with _opened(path) as connection:
+        rows = connection.execute(
+            "SELECT * FROM decision WHERE substr(id, 1, ?) = ? ORDER BY id LIMIT ?",
+            (len(identity), identity, SEVERAL + 1),
+        ).fetchall()
+        chosen = [row for row in rows if row["id"] == identity] or rows
+        if not identity or not chosen:
+            raise NoSuchDecision(f"the ledger has no decision {identity!r}; dovetail history -o wide lists their ids")
+        if len(chosen) > 1:
+            names = ", ".join(row["id"] for row in chosen[:SEVERAL])
+            raise NoSuchDecision(f"several decisions begin with {identity!r}: {names}")
+        (row,) = chosen
+        return replace(_with_nodes(connection, row), considered=_weighed(connection, row["id"]))
+
+
+def _weighed(connection: sqlite3.Connection, decision: str) -> Considered | None:
+    if check_version(connection) < SINCE:
+        return None
+    row = connection.execute("SELECT packed FROM considered WHERE decision = ?", (decision,)).fetchone()
+    return unpack(row["packed"]) if row is not None else None
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[sqlite3.Connection]:
+    if not path.is_file():
+        raise LedgerMissing(f"there is no ledger at {path}; name the one `dovetail run` writes with --ledger")
+    try:
+        with closing(_open(path)) as connection:
+            yield connection
+    except IndexError as error:
+        raise LedgerMissing(f"{path} cannot be read as a ledger: a column is missing") from error
+    except (sqlite3.Error, LedgerUnreadable) as error:
+        raise LedgerMissing(f"{path} cannot be read as a ledger: {error}") from error
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    """Read-only; where even that needs a file beside it that cannot be written, as a copy nobody else writes to."""
+    last: sqlite3.Error | None = None
+    for mode in ("mode=ro", "mode=ro&immutable=1"):
+        connection = sqlite3.connect(f"{path.resolve().as_uri()}?{mode}", uri=True, timeout=5.0)
+        try:
+            _require_ours(connection)
+            connection.row_factory = sqlite3.Row
+            connection.text_factory = _text
+        except sqlite3.OperationalError as error:
+            connection.close()
+            last = error
+        except BaseException:
+            connection.close()
+            raise
+        else:
+            return connection
+    assert last is not None
+    raise last
+
+
+def _text(written: bytes) -> str:
+    """Text of the file; where it is damaged, the rest of it is still worth reading."""
+    return written.decode("utf-8", "replace")
+
+
+def _require_ours(connection: sqlite3.Connection) -> None:
+    if not check_version(connection):
+        raise LedgerUnreadable("it has no decisions in it, or is a database of something else")
+
+
+def _read(connection: sqlite3.Connection, question: LedgerQuery) -> Iterator[LedgerDecision]:
+    where, values = _conditions(question)
+    limit = f" LIMIT {int(question.most)}" if question.most else ""
+    query = f"SELECT * FROM decision WHERE {where} ORDER BY at DESC, id{limit}"  # noqa: S608 - only our own text
+    for row in connection.execute(query, values).fetchall():
+        yield _with_nodes(connection, row)
+
+
+def _with_nodes(connection: sqlite3.Connection, row: Any) -> LedgerDecision:
+    nodes = connection.execute("SELECT * FROM node WHERE decision = ? ORDER BY nodeclaim", (row["id"],)).fetchall()
+    return _decision(row, nodes)
+
+
+def _conditions(question: LedgerQuery) -> tuple[str, list[str]]:
+    asked = [
+        (
+            "id IN (SELECT decision FROM node WHERE node = ? OR nodeclaim = ?)",
+            [question.node] * 2 if question.node else [],
+        ),
+        ("id IN (SELECT decision FROM node WHERE nodepool = ?)", [question.nodepool] if question.nodepool else []),
+        ("lower(reason) = lower(?)", [question.reason] if question.reason else []),
+        ("act = ?", [question.act] if question.act else []),
+        ("at >= ?", [instant(question.since)] if question.since is not None else []),
+        ("at < ?", [instant(question.until)] if question.until is not None else []),
+    ]
+    held = [(text, values) for text, values in asked if values]
+    return " AND ".join(text for text, _ in held) or "1", [value for _, values in held for value in values]
+
+
+def _decision(row: Any, nodes: list[Any]) -> LedgerDecision:
+    return LedgerDecision(
+        id=row["id"],
+        cluster=row["cluster"],
+        at=row["at"],
+        act=row["act"],
+        reason=row["reason"],
+        why=row["why"],
+        method=row["method"],
+        nodes=tuple(_facts(node) for node in nodes if not node["made"]),
+        made=tuple(_facts(node) for node in nodes if node["made"]),
+        replacements=row["replacements"],
+        pods=row["pods"],
+        pod_names=_names(row["pod_names"]),
+        cost_before=row["cost_before"],
+        cost_after=row["cost_after"] if row["cost_after_real"] is None else row["cost_after_real"],
+        outcome=row["outcome"] or UNDER_WAY,
+        ended_at=row["ended_at"] or "",
+        note=row["note"],
+    )
+
+
+def _names(written: str) -> tuple[str, ...]:
+    """The names that can be read. A damaged ledger shows what is left of it."""
+    try:
+        return msgspec.json.decode(written, type=tuple[str, ...])
+    except UNDECODABLE:
+        return ()
+
+
+def _facts(row: Any) -> LedgerNode:
+    names = ("nodeclaim", "node", "nodepool", "instance_type", "capacity_type", "zone", "price")
+    return LedgerNode(**{name: row[name] for name in names})

@@ -1,0 +1,248 @@
+"""How decisions lie in the ledger's file: three tables and a version. Times are ISO 8601 in UTC, prices $ an hour.
+
+`connect` makes the file what it must be: it brings one of an older version up to date and refuses one that a newer
+version wrote. All writes may be repeated. What was weighed is kept apart and compressed: it is asked for one by one.
+"""
+
+import json
+import os
+import sqlite3
+import stat
+import zlib
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from dovetail.manifest.json_parts import UNDECODABLE
+from dovetail.ports.ledger import Considered, DecisionOutcome, LedgerAction, LedgerEnding, LedgerEntry, LedgerNode
+
+VERSION = 2
+PODS_NAMED = 200  # an entry names no more pods; it still says how many there were
+REFUSALS_NAMED = 200  # nor more refusals; it still counts them all
+MESSAGE = 400  # characters of a refusal
+MOST_WEIGHED = 1024 * 1024  # bytes that are read back of one entry
+_WEIGHED = """
+CREATE TABLE considered (
+    decision TEXT PRIMARY KEY REFERENCES decision (id) ON DELETE CASCADE, packed BLOB NOT NULL
+) STRICT;
+"""
+_SCHEMA = f"""{_WEIGHED}
+CREATE TABLE decision (
+    id TEXT PRIMARY KEY, cluster TEXT NOT NULL, at TEXT NOT NULL, act TEXT NOT NULL, reason TEXT NOT NULL,
+    why TEXT NOT NULL, method TEXT NOT NULL, replacements INTEGER NOT NULL, pods INTEGER NOT NULL,
+    pod_names TEXT NOT NULL, cost_before REAL NOT NULL, cost_after REAL NOT NULL, cost_after_real REAL,
+    outcome TEXT, ended_at TEXT, note TEXT NOT NULL DEFAULT ''
+) STRICT;
+CREATE TABLE node (
+    decision TEXT NOT NULL REFERENCES decision (id) ON DELETE CASCADE, made INTEGER NOT NULL,
+    nodeclaim TEXT NOT NULL, node TEXT NOT NULL, nodepool TEXT NOT NULL, instance_type TEXT NOT NULL,
+    capacity_type TEXT NOT NULL, zone TEXT NOT NULL, price REAL,
+    PRIMARY KEY (decision, made, nodeclaim)
+) STRICT;
+CREATE INDEX decision_at ON decision (at);
+CREATE INDEX decision_open ON decision (cluster) WHERE outcome IS NULL;
+CREATE INDEX node_node ON node (node);
+CREATE INDEX node_nodeclaim ON node (nodeclaim);
+"""
+
+
+class LedgerUnreadable(Exception):
+    """The file is not a ledger this version can read."""
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """A connection that can write. Creates the file (mode 0600) and its directory (0700) where they are missing."""
+    _keep_private(path)
+    connection = sqlite3.connect(path, timeout=5.0)
+    try:
+        version = check_version(connection)
+        if not version:
+            _create(connection)
+        elif version < VERSION:
+            _bring_up_to_date(connection)
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA foreign_keys = ON")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _keep_private(path: Path) -> None:
+    """Make file and directory readable by their owner alone.
+
+    SQLite gives its journal and shared memory the mode of the file. A file that everybody can read, as earlier versions
+    left it, is closed to others; one that a group was given is left to it.
+    """
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o600))
+    for each in (path, *(path.with_name(path.name + suffix) for suffix in ("-wal", "-shm", "-journal"))):
+        with suppress(OSError):  # absent, or not ours
+            if each.stat().st_mode & stat.S_IRWXO:
+                each.chmod(0o600)
+
+
+def check_version(connection: sqlite3.Connection) -> int:
+    """The version of the file, 0 for one without any; `LedgerUnreadable` if it is not ours to read."""
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version > VERSION:
+        raise LedgerUnreadable(
+            f"it was written by a newer version of dovetail (schema {version}, this reads {VERSION})"
+        )
+    return int(version)
+
+
+def _create(connection: sqlite3.Connection) -> None:
+    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    if tables:
+        raise LedgerUnreadable("it is a database of something else")
+    connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+    connection.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA user_version = {VERSION}; COMMIT;")
+
+
+def _bring_up_to_date(connection: sqlite3.Connection) -> None:
+    """One step a version, all or nothing. Whoever waited for somebody else to do it finds it done."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        if check_version(connection) < 2:
+            connection.execute(_WEIGHED)
+        connection.execute(f"PRAGMA user_version = {VERSION}")
+    except BaseException:
+        connection.rollback()
+        raise
+    connection.commit()
+
+
+def instant(at: datetime) -> str:
+    """An instant as it is written: to the millisecond, so that text order is time order."""
+    return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def write_open(connection: sqlite3.Connection, cluster: str, entry: LedgerEntry) -> None:
+    """A decision was taken; one already known is left as it is."""
+    row = (
+        entry.id,
+        cluster,
+        instant(entry.at),
+        entry.act.value,
+        str(entry.reason),
+        entry.why,
+        entry.method,
+        entry.replacements,
+        len(entry.pods),
+        json.dumps(entry.pods[:PODS_NAMED]),
+        entry.cost_before,
+        entry.cost_after,
+    )
+    done = connection.execute(
+        "INSERT OR IGNORE INTO decision (id, cluster, at, act, reason, why, method, replacements, pods, pod_names,"
+        " cost_before, cost_after) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        row,
+    )
+    if done.rowcount:
+        for facts in entry.nodes:
+            _write_node(connection, entry.id, facts, made=entry.act is LedgerAction.LAUNCH)
+        if entry.considered is not None:
+            packed = pack(entry.considered)
+            connection.execute("INSERT INTO considered (decision, packed) VALUES (?, ?)", (entry.id, packed))
+
+
+def pack(considered: Considered) -> bytes:
+    """What was weighed, within bounds."""
+    named = tuple(
+        replace(each, message=f"{each.message[: MESSAGE - 1]}\u2026") if len(each.message) > MESSAGE else each
+        for each in considered.refusals[:REFUSALS_NAMED]
+    )
+    return zlib.compress(msgspec.json.encode(replace(considered, refusals=named)))
+
+
+def unpack(packed: bytes) -> Considered | None:
+    """What was weighed, or None if that cannot be understood any more."""
+    try:
+        written = zlib.decompressobj().decompress(packed, MOST_WEIGHED)
+        return msgspec.json.decode(written, type=Considered)
+    except (zlib.error, *UNDECODABLE):
+        return None
+
+
+def write_close(connection: sqlite3.Connection, decision: str, ending: LedgerEnding) -> None:
+    """A decision ended; the first ending stays, unless nobody knew it."""
+    done = connection.execute(
+        "UPDATE decision SET outcome = ?, ended_at = ?, note = ?, cost_after_real = ?,"
+        " cost_before = coalesce(?, cost_before)"
+        " WHERE id = ? AND (outcome IS NULL OR outcome = ?)",
+        (
+            ending.outcome.value,
+            instant(ending.at),
+            ending.note,
+            ending.cost_after,
+            ending.cost_before,
+            decision,
+            DecisionOutcome.UNKNOWN.value,
+        ),
+    )
+    if done.rowcount:
+        for facts in ending.made:
+            _write_node(connection, decision, facts, made=True)
+
+
+def _write_node(connection: sqlite3.Connection, decision: str, facts: LedgerNode, *, made: bool) -> None:
+    connection.execute(
+        "INSERT OR REPLACE INTO node (decision, made, nodeclaim, node, nodepool, instance_type, capacity_type, zone,"
+        " price) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            decision,
+            int(made),
+            facts.nodeclaim,
+            facts.node,
+            facts.nodepool,
+            facts.instance_type,
+            facts.capacity_type,
+            facts.zone,
+            facts.price,
+        ),
+    )
+
+
+def write_settle(
+    connection: sqlite3.Connection, cluster: str, known: tuple[frozenset[str], frozenset[str]], at: datetime
+) -> None:
+    """Give every decision without an ending the one it must have: `known` are those under way, and those done."""
+    under_way, done = known
+    rows = connection.execute("SELECT id FROM decision WHERE cluster = ? AND outcome IS NULL", (cluster,)).fetchall()
+    for (decision,) in rows:
+        if decision in done:
+            write_close(
+                connection, decision, LedgerEnding(outcome=DecisionOutcome.DONE, at=at, note="seen after a restart")
+            )
+        elif decision not in under_way:
+            note = "the controller was not running when it ended"
+            write_close(connection, decision, LedgerEnding(outcome=DecisionOutcome.UNKNOWN, at=at, note=note))
+
+
+def prune(connection: sqlite3.Connection, before: datetime, most_bytes: int) -> None:
+    """Forget what is too old, and the oldest while the file is too large; give the room back."""
+    with connection:
+        connection.execute("DELETE FROM decision WHERE at < ?", (instant(before),))
+    while used(connection) > most_bytes:
+        with connection:
+            (number,) = connection.execute("SELECT count(*) FROM decision").fetchone()
+            if not number:
+                break
+            connection.execute(
+                "DELETE FROM decision WHERE id IN (SELECT id FROM decision ORDER BY at LIMIT ?)", (number // 10 + 1,)
+            )
+    connection.execute("PRAGMA incremental_vacuum").fetchall()
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+
+def used(connection: sqlite3.Connection) -> int:
+    """Bytes of the file that hold something."""
+    pages, free, size = (
+        connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "freelist_count", "page_size")
+    )
+    return int((pages - free) * size)

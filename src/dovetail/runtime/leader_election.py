@@ -1,0 +1,182 @@
+"""Who of several replicas acts: the holder of one Lease, and nobody once it could have run out.
+
+The holder counts from the moment it *sent* its last renewal that was confirmed, others from the moment they *saw* it
+change. The first is always earlier, so a holder that stops after `renew_deadline` has stopped before anybody who waits
+`duration` can begin. Neither reads the wall clock: what the Lease says of time is for people. Every call has a
+deadline, and whatever goes wrong with one is a renewal that failed. A write of the Lease holds only for the version
+that was read.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from dovetail.model.cluster_objects import Lease, LeaseSpec
+from dovetail.model.kinds import LEASE
+from dovetail.model.kube_object import Key, ObjectMeta
+from dovetail.ports.clock import Clock
+from dovetail.ports.cluster import Cluster, Patch
+from dovetail.ports.errors import Denied, NotFound
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseDurations:
+    """How long an office lasts, in seconds; those of client-go, and the time its holder has to stop."""
+
+    duration: float = 15.0
+    renew_deadline: float = 10.0
+    retry: float = 2.0
+    stop: float = 3.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.retry < self.renew_deadline < self.renew_deadline + self.stop < self.duration:
+            raise ValueError(f"must be retry < renew deadline < renew deadline + stop < duration, got {self}")
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseHolder:
+    """The Lease, and who wants it. An identity is used once: a process that starts again is somebody else."""
+
+    key: Key
+    identity: str
+    terms: LeaseDurations = LeaseDurations()
+
+
+class LeaderElection:
+    """One candidate for one office."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        lease_holder: LeaseHolder,
+        clock: Clock,
+        random: Random,
+        now: Callable[[], float] | None = None,
+    ) -> None:
+        """`now` is the holder's clock; one that also counts while the machine sleeps is best.
+
+        A candidate counts on the loop's clock, which at worst counts too little: it waits longer, never shorter.
+        """
+        self.lease_holder = lease_holder
+        self.terms = lease_holder.terms
+        self._cluster = cluster
+        self._clock = clock
+        self._random = random
+        self._awake = asyncio.get_running_loop().time
+        self._now = now or self._awake
+        self._known: Lease | None = None  # as last written by us, to be renewed without looking
+        self._seen: tuple[str, float] = ("", 0.0)  # the version last seen, and when it was new to us
+        self._ends = float("-inf")
+
+    @property
+    def left(self) -> float:
+        """Seconds for which it is certain that nobody else holds the office, and to spare; negative once lost."""
+        return self._ends - self._now()
+
+    def holds(self) -> bool:
+        """Whether this candidate may act, in this instant."""
+        return self._now() < self._ends
+
+    async def win(self) -> None:
+        """Stand for the office until it is ours."""
+        log.info("waiting to lead", extra={"lease": str(self.lease_holder.key), "identity": self.lease_holder.identity})
+        while True:
+            if await self._tried(self.terms.renew_deadline / 2) and self.holds():
+                break
+            await asyncio.sleep(self.terms.retry * self._random.uniform(1.0, 1.2))
+        log.info("leading", extra={"lease": str(self.lease_holder.key), "identity": self.lease_holder.identity})
+
+    async def keep(self) -> None:
+        """Renew until somebody else holds the office. That it ran out meanwhile is for the caller to watch."""
+        while True:
+            await asyncio.sleep(self.terms.retry)
+            if await self._tried(self.terms.renew_deadline / 2) is False:
+                self._ends = float("-inf")
+                return
+
+    async def release(self) -> None:
+        """Give the office back, so that the next one need not wait. Only after everything has stopped."""
+        if not self.holds():
+            return
+        known, self._ends = self._known, float("-inf")
+        if known is not None:
+            try:
+                async with asyncio.timeout(self.terms.stop):
+                    await self._cluster.patch(LEASE, self.lease_holder.key, self._patch(known, "", 1))
+                log.info("gave up the lead", extra={"lease": str(self.lease_holder.key)})
+            except Exception as error:  # noqa: BLE001 - it runs out by itself
+                log.warning("lease not released", extra={"lease": str(self.lease_holder.key), "error": str(error)})
+
+    async def _tried(self, within: float) -> bool | None:
+        """Whether the office is ours, from the moment the call was sent; None if nobody knows."""
+        try:
+            async with asyncio.timeout(within):
+                return await self._attempt()
+        except Exception as error:  # noqa: BLE001 - any failure at all is a renewal that failed
+            self._known = None
+            facts = {"lease": str(self.lease_holder.key), "error": str(error) or type(error).__name__}
+            if isinstance(error, Denied):
+                facts["remedy"] = f"grant create on leases, and get and patch on {self.lease_holder.key.name}"
+            log.warning("lease not renewed" if self.holds() else "lease not taken", extra=facts)
+            return None
+
+    async def _attempt(self) -> bool:
+        lease = self._known or await self._read()
+        if lease is None:
+            sent_at = self._now()
+            self._take(await self._cluster.create(LEASE, self._lease()), sent_at)
+            return True
+        holder = lease.spec.holder_identity or ""
+        if holder not in {"", self.lease_holder.identity} and not self._lapsed(lease):
+            return False
+        sent_at = self._now()
+        patch = self._patch(lease, self.lease_holder.identity, round(self.terms.duration))
+        self._take(await self._cluster.patch(LEASE, self.lease_holder.key, patch), sent_at)
+        return True
+
+    def _take(self, written: Lease, sent_at: float) -> None:
+        self._known = written
+        self._ends = sent_at + self.terms.renew_deadline
+
+    async def _read(self) -> Lease | None:
+        """The Lease now. One that vanished under a holder is not taken before the holder must have noticed."""
+        try:
+            lease = await self._cluster.get(LEASE, self.lease_holder.key)
+        except NotFound:
+            if self._seen[0] and not self._silent(self.terms.duration):
+                raise
+            return None
+        if lease.metadata.resource_version != self._seen[0]:
+            self._seen = (lease.metadata.resource_version, self._awake())
+        return lease
+
+    def _lapsed(self, lease: Lease) -> bool:
+        return self._silent(max(self.terms.duration, lease.spec.lease_duration_seconds or 0))
+
+    def _silent(self, seconds: float) -> bool:
+        return self._awake() - self._seen[1] >= seconds
+
+    def _lease(self) -> Lease:
+        now = self._clock.now()
+        spec = LeaseSpec(
+            holder_identity=self.lease_holder.identity,
+            lease_duration_seconds=round(self.terms.duration),
+            acquire_time=now,
+            renew_time=now,
+            lease_transitions=0,
+        )
+        return Lease(
+            metadata=ObjectMeta(name=self.lease_holder.key.name, namespace=self.lease_holder.key.namespace), spec=spec
+        )
+
+    def _patch(self, lease: Lease, holder: str, seconds: int) -> Patch:
+        now = self._clock.now().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        spec: dict[str, Any] = {"holderIdentity": holder, "leaseDurationSeconds": seconds, "renewTime": now}
+        if holder not in {"", lease.spec.holder_identity}:
+            spec |= {"acquireTime": now, "leaseTransitions": (lease.spec.lease_transitions or 0) + 1}
+        return Patch({"spec": spec}, lease.metadata.resource_version)

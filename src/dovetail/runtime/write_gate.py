@@ -1,0 +1,191 @@
+"""A gate in front of everything that acts: reads always pass, writes only while the gate is open.
+
+Whether a write may pass is asked in the instant before it is sent, not when somebody last looked: after a long
+computation or a suspended machine the first write is refused, not the second. `cut` ends the writes under way; what
+the server makes of one whose bytes it has already read nobody can take back, which is why writes also carry the
+version or uid they are meant for.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import suppress
+from types import TracebackType
+from typing import TypeVar
+
+from dovetail.model.catalog import Instance
+from dovetail.model.kinds import Kind
+from dovetail.model.kube_object import Key, KubeObject
+from dovetail.model.nodeclaim import NodeClaim
+from dovetail.model.pod import Pod
+from dovetail.ports.cloud import CloudProvider
+from dovetail.ports.cloud_wrapper import CloudWrapper
+from dovetail.ports.cluster import EVERYTHING, GRACEFULLY, Cluster, Deletion, Listing, ListOptions, Patch, WatchEvent
+from dovetail.ports.errors import OutcomeUnknown, Unavailable
+
+T = TypeVar("T", bound=KubeObject)
+
+
+class GateClosed(Unavailable):
+    """The gate is closed: nothing was sent."""
+
+
+class WriteGate:
+    """Open while a condition holds and nobody has closed it. A new one is closed."""
+
+    def __init__(self) -> None:
+        self._holds: Callable[[], bool] | None = None
+        self.why = "not started"
+        self._under_way: set[_Passage] = set()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self.refused = 0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a write would pass now."""
+        return self._holds is not None and self._holds()
+
+    def open(self, holds: Callable[[], bool] = lambda: True) -> None:
+        """Let writes pass for as long as `holds` says so."""
+        self._holds = holds
+
+    def close(self, why: str) -> None:
+        """Let no new write pass; those under way go on."""
+        self._holds = None
+        self.why = why
+
+    def cut(self, why: str) -> None:
+        """Close, and end the writes under way."""
+        self.close(why)
+        for write in self._under_way:
+            write.cut()
+
+    async def finished(self, within: float) -> bool:
+        """Wait for the writes under way; False if some are still under way after that many seconds."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(within):
+                await self._idle.wait()
+        return not self._under_way
+
+    def passing(self, *what: object) -> "_Passage":
+        """Around one write. `GateClosed` if it may not pass; `OutcomeUnknown` if it was cut."""
+        return _Passage(self, what)
+
+    def check(self, what: Iterable[object]) -> None:
+        """`GateClosed` if a write may not pass now."""
+        if not self.is_open:
+            self.refused += 1
+            why = self.why if self._holds is None else "leadership ran out"
+            raise GateClosed(f"{_told(what)}: not allowed to act: {why}")
+
+    def began(self, write: "_Passage") -> None:
+        """A write is under way."""
+        self._under_way.add(write)
+        self._idle.clear()
+
+    def ended(self, write: "_Passage") -> None:
+        """It has its answer, or will never have one."""
+        self._under_way.discard(write)
+        if not self._under_way:
+            self._idle.set()
+
+
+class _Passage:
+    """One write on its way through a gate. Cutting it off cancels the task that waits for it, as a timeout would."""
+
+    __slots__ = ("_cancelled_before", "_cut", "_gate", "_task", "_what")
+
+    def __init__(self, gate: WriteGate, what: Iterable[object]) -> None:
+        self._gate = gate
+        self._what = what
+        self._task: asyncio.Task[object] | None = None
+        self._cancelled_before = 0
+        self._cut = False
+
+    async def __aenter__(self) -> None:
+        self._gate.check(self._what)
+        task = asyncio.current_task()
+        assert task is not None, "writes are made by tasks"
+        self._task, self._cancelled_before = task, task.cancelling()
+        self._gate.began(self)
+
+    def cut(self) -> None:
+        """Wait no longer for the answer."""
+        if self._task is not None and not self._cut:
+            self._cut = True
+            self._task.cancel()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._gate.ended(self)
+        task, self._task = self._task, None
+        cut_off = isinstance(error, TimeoutError)
+        if self._cut and task is not None:
+            only_cut = task.uncancel() <= self._cancelled_before
+            cut_off = cut_off or (only_cut and isinstance(error, asyncio.CancelledError))
+        if cut_off:
+            raise OutcomeUnknown(f"{_told(self._what)}: cut off: {self._gate.why}") from error
+
+
+def _told(what: Iterable[object]) -> str:
+    return " ".join(map(str, what))
+
+
+class GatedCluster:
+    """A cluster behind a gate."""
+
+    def __init__(self, cluster: Cluster, gate: WriteGate) -> None:
+        self._cluster = cluster
+        self._gate = gate
+
+    async def list(self, kind: Kind[T], options: ListOptions = EVERYTHING) -> Listing[T]:
+        """Pass."""
+        return await self._cluster.list(kind, options)
+
+    def watch(self, kind: Kind[T], since: str, options: ListOptions = EVERYTHING) -> AsyncIterator[WatchEvent[T]]:
+        """Pass."""
+        return self._cluster.watch(kind, since, options)
+
+    async def get(self, kind: Kind[T], key: Key) -> T:
+        """Pass."""
+        return await self._cluster.get(kind, key)
+
+    async def create(self, kind: Kind[T], value: T) -> T:
+        """Pass if the gate is open."""
+        name = value.metadata.name or value.metadata.generate_name
+        async with self._gate.passing("create", kind, name):
+            return await self._cluster.create(kind, value)
+
+    async def patch(self, kind: Kind[T], key: Key, patch: Patch) -> T:
+        """Pass if the gate is open."""
+        async with self._gate.passing("patch", kind, key):
+            return await self._cluster.patch(kind, key, patch)
+
+    async def delete(self, kind: Kind[T], key: Key, deletion: Deletion = GRACEFULLY) -> None:
+        """Pass if the gate is open."""
+        async with self._gate.passing("delete", kind, key):
+            await self._cluster.delete(kind, key, deletion)
+
+    async def evict(self, pod: Pod) -> None:
+        """Pass if the gate is open."""
+        async with self._gate.passing("evict", pod.key):
+            await self._cluster.evict(pod)
+
+
+class GatedCloud(CloudWrapper):
+    """A provider behind a gate: only what changes something has to pass."""
+
+    def __init__(self, cloud: CloudProvider, gate: WriteGate) -> None:
+        super().__init__(cloud)
+        self._gate = gate
+
+    async def launch(self, claim: NodeClaim) -> Instance:
+        """Pass if the gate is open."""
+        async with self._gate.passing("launch", claim.name):
+            return await super().launch(claim)
+
+    async def terminate(self, claim: NodeClaim) -> None:
+        """Pass if the gate is open."""
+        async with self._gate.passing("terminate", claim.name):
+            await super().terminate(claim)

@@ -1,0 +1,220 @@
+"""What runs on the instances of the simulated cloud: they boot, their kubelets join, and fall silent when they end.
+
+A Node registers as one on EC2 does: with the labels its kubelet and its boot data set, the taint
+`karpenter.sh/unregistered`, and its provider id. Everything else comes with registration. The Node stays when its
+instance ends, until it is deleted; a cluster may have a cloud controller that does.
+
+A Node or a NodeClaim that appears with a provider id the cloud does not know, as tests and scenarios write them by
+hand, stands for an instance that was launched before: the cloud adopts it.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from dovetail.manifest import codec
+from dovetail.model import kinds
+from dovetail.model.kube_object import Key, ObjectMeta
+from dovetail.model.labels import ARCH, CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, NODEPOOL, OS, ZONE
+from dovetail.model.node import Node, NodeSpec, NodeStatus
+from dovetail.model.nodeclaim import REGISTERED, NodeClaim
+from dovetail.model.resources import Resources
+from dovetail.model.taints import UNREGISTERED_TAINT
+from dovetail.ports.cluster import Deletion
+from dovetail.ports.errors import ApiError, InstanceNotFound
+from dovetail.sim.cloud.instances import InstanceRecord, LaunchRequest
+from dovetail.sim.cloud.service import PROVIDER_PREFIX, SimulatedCloud
+from dovetail.sim.kubernetes.api_server import ApiServer
+from dovetail.sim.kubernetes.controller import SimulatedController
+from dovetail.sim.kubernetes.kinds import NODE, NODE_CLAIM
+from dovetail.sim.kubernetes.kubelet import FAKE_NODE, Kubelet
+from dovetail.sim.kubernetes.node_lifecycle import NodeLifecycle
+from dovetail.sim.kubernetes.store import ObjectVersion, StoreChange
+
+_LONGEST_LABEL = 63
+_STAGE = ".stage.kwok.x-k8s.io/"  # in annotations that set how long the kubelet takes
+_NODE_CLASS = "karpenter.kwok.sh/kwoknodeclass"
+_OWN_LABELS = (OS, ARCH, INSTANCE_TYPE, ZONE, NODEPOOL, CAPACITY_TYPE, _NODE_CLASS)
+
+
+class InstanceBoot(SimulatedController[str]):
+    """Every instance of the cloud, from its boot to its shutdown."""
+
+    hears = (NODE, NODE_CLAIM)
+
+    def __init__(
+        self, api: ApiServer, seed: str, cloud: SimulatedCloud, kubelet: Kubelet, node_lifecycle: NodeLifecycle
+    ) -> None:
+        super().__init__(api, seed)
+        self._cloud = cloud
+        self._kubelet = kubelet
+        self._node_lifecycle = node_lifecycle
+
+    def start(self) -> None:
+        """Begin to listen, and adopt what is there already."""
+        self._cloud.listen(self._changed)
+        super().start()
+
+    def stop(self) -> None:
+        """Hear nothing and do nothing any more."""
+        self._cloud.deafen(self._changed)
+        super().stop()
+
+    def hear(self, step: StoreChange) -> None:
+        """A Node or a NodeClaim appeared that may stand for an instance launched before."""
+        if step.type != "ADDED":
+            return
+        if step.after.resource == NODE_CLAIM:
+            if (step.after.plain.get("status") or {}).get("providerID"):
+                self.touch(step.after.key.name)  # its Node may be written next
+        elif self._is_unknown(provider_id := step.after.plain["spec"].get("providerID", "")):
+            self._cloud.adopt(self._record_of(step.after, provider_id))
+
+    def reconcile(self, key: str) -> None:
+        """Adopt the instance of a NodeClaim that was launched before and has not registered yet."""
+        record = self.store.find(NODE_CLAIM, Key("", key))
+        claim = record.value(kinds.NODE_CLAIM) if record is not None else None
+        if not isinstance(claim, NodeClaim) or claim.has(REGISTERED) or not self._is_unknown(claim.provider_id):
+            return
+        name = claim.provider_id.removeprefix(PROVIDER_PREFIX)
+        bought = _request(name, claim.metadata.labels, claim.status.capacity, claim.status.allocatable)
+        self._cloud.adopt(
+            InstanceRecord(
+                provider_id=claim.provider_id,
+                launched=bought,
+                launched_at=self.store.loop.time(),
+                launched_on=self.store.clock.now(),
+            )
+        )
+
+    def _is_unknown(self, provider_id: str) -> bool:
+        return provider_id.startswith(PROVIDER_PREFIX) and provider_id not in self._cloud.instances
+
+    def _record_of(self, node: ObjectVersion, provider_id: str) -> InstanceRecord:
+        value = node.value(kinds.NODE)
+        status = value.status if isinstance(value, Node) else NodeStatus()
+        created = value.metadata.creation_timestamp
+        launched_on: datetime = created or self.store.clock.now()
+        time = self.store.loop.time()
+        return InstanceRecord(
+            provider_id=provider_id,
+            launched=_request(node.key.name, node.meta.get("labels") or {}, status.capacity, status.allocatable),
+            launched_at=time - (self.store.clock.now() - launched_on).total_seconds(),
+            launched_on=launched_on,
+            state="running",
+            node_name=node.key.name,
+            joined_at=time,
+        )
+
+    def _changed(self, before: InstanceRecord | None, after: InstanceRecord) -> None:
+        if before is None:
+            if after.state == "pending":
+                self.later(self.rng.uniform(*self._cloud.options.boot), self._boot, after.provider_id)
+        elif before.runs and not after.runs:
+            self._fall_silent(after)
+            if after.exists:
+                seconds = self.rng.uniform(*self._cloud.options.shutdown)
+                self.later(seconds, self._cloud.end, after.provider_id, "terminate")
+
+    def _boot(self, provider_id: str) -> None:
+        record = self._cloud.instances.get(provider_id)
+        if record is None or not record.runs:
+            return
+        self._cloud.boot(provider_id)
+        if record.joins and record.launched.registration_delay:
+            self.later(record.launched.registration_delay, self._join, provider_id)
+        elif record.joins:
+            self._join(provider_id)
+
+    def _join(self, provider_id: str) -> None:
+        """Register the Node. One the API server refuses never joins, as a kubelet that is refused."""
+        record = self._cloud.instances.get(provider_id)
+        if record is None or not record.runs:
+            return
+        try:
+            self.api.create(NODE, codec.to_plain(kinds.NODE, node_of(record)))
+        except ApiError:
+            return
+        self._cloud.join(provider_id, record.launched.name)
+
+    def _fall_silent(self, record: InstanceRecord) -> None:
+        """Nothing on the instance happens any more; the Node is left as it is."""
+        node = self.store.find(NODE, Key("", record.node_name or ""))
+        if node is not None and node.plain["spec"].get("providerID") == record.provider_id:
+            self._kubelet.kill(node)
+            self._node_lifecycle.lose(node)
+
+
+class CloudNodeController(SimulatedController[Key]):
+    """Deletes the Nodes of instances that are gone, once they are not ready: the cloud controller a cluster has."""
+
+    hears = (NODE,)
+    pause = (0.5, 5.0)
+
+    def __init__(self, api: ApiServer, seed: str, cloud: SimulatedCloud) -> None:
+        super().__init__(api, seed)
+        self._cloud = cloud
+
+    def start(self) -> None:
+        """Begin to listen."""
+        self._cloud.listen(self._changed)
+        super().start()
+
+    def stop(self) -> None:
+        """Hear nothing and do nothing any more."""
+        self._cloud.deafen(self._changed)
+        super().stop()
+
+    def hear(self, step: StoreChange) -> None:
+        """A Node may have become unready."""
+        if step.type != "DELETED" and not step.after.ready and step.before is not None and step.before.ready:
+            self.touch(step.after.key)
+
+    def _changed(self, before: InstanceRecord | None, after: InstanceRecord) -> None:
+        if after.node_name and before is not None and before.exists and not after.exists:
+            self.touch(Key("", after.node_name))
+
+    def reconcile(self, key: Key) -> None:
+        """Delete the Node if it is not ready and its instance is gone."""
+        node = self.store.find(NODE, key)
+        if node is None or node.ready or node.deleting:
+            return
+        provider_id = node.plain["spec"].get("providerID", "")
+        if not provider_id.startswith(PROVIDER_PREFIX):
+            return
+        try:
+            self._cloud.describe(provider_id)
+        except InstanceNotFound:
+            self.api.delete(NODE, key, Deletion(uid=node.uid))
+
+
+def node_of(record: InstanceRecord) -> Node:
+    """The Node as the kubelet of the instance registers it."""
+    launched = record.launched
+    stages = {key: value for key, value in launched.annotations.items() if _STAGE in key}
+    labels = {key: launched.tags[key] for key in _OWN_LABELS if key in launched.tags}
+    return Node(
+        metadata=ObjectMeta(
+            name=launched.name,
+            labels={**labels, HOSTNAME: launched.name[:_LONGEST_LABEL].rstrip("-.")},
+            annotations={**stages, FAKE_NODE: "fake"},
+        ),
+        spec=NodeSpec(provider_id=record.provider_id, taints=(UNREGISTERED_TAINT,)),
+        status=NodeStatus(capacity=launched.capacity, allocatable=launched.allocatable, phase="Pending"),
+    )
+
+
+def _request(name: str, labels: Mapping[str, str], capacity: Resources, allocatable: Resources) -> LaunchRequest:
+    """What an instance with these labels must have been launched with."""
+    return LaunchRequest(
+        token="",
+        name=name,
+        claim="",
+        nodepool=labels.get(NODEPOOL, ""),
+        instance_type=labels.get(INSTANCE_TYPE, ""),
+        zone=labels.get(ZONE, ""),
+        capacity_type=labels.get(CAPACITY_TYPE, ""),
+        price=0.0,
+        tags=labels,
+        capacity=capacity,
+        allocatable=allocatable,
+    )

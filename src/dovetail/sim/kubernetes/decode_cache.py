@@ -1,0 +1,111 @@
+"""Records as values of the model: what a version shares with the one before it is read once.
+
+A write leaves most of an object as it was, and plain data is never changed in place. So a part that is the same object
+as in the version before means the same value as before. What comes out is equal to reading the whole anew.
+"""
+
+from functools import cache
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+
+from dovetail.manifest import codec
+from dovetail.manifest.interning import Interner
+from dovetail.model.kinds import Kind
+from dovetail.model.kube_object import KubeObject, ObjectMeta, UnreadableObject
+from dovetail.model.pod import PodSpec
+from dovetail.sim.kubernetes.merge_patch import Plain
+
+T = TypeVar("T", bound=KubeObject)
+
+
+class Earlier(NamedTuple):
+    """A version of an object from before, with what was read out of it, by model."""
+
+    plain: Plain
+    values: dict[type, Any]
+    same_meta: bool = False
+    """Whether nothing of its metadata has changed since but the version."""
+
+
+class DecodeCache:
+    """Reads the objects of one world."""
+
+    def __init__(self) -> None:
+        self._sharing = Interner()
+
+    def read(self, kind: Kind[T], plain: Plain, earlier: Earlier | None) -> T | UnreadableObject:
+        """The object as a value."""
+        known: T | UnreadableObject | None = earlier.values.get(kind.model) if earlier is not None else None
+        if earlier is None or known is None or isinstance(known, UnreadableObject):
+            value = codec.from_plain(kind, plain)
+            if not isinstance(value, UnreadableObject):
+                self._sharing.apply(value)
+            return value
+        try:
+            return self._renewed(kind.model, plain, earlier, known)
+        except (msgspec.ValidationError, ValueError):
+            return codec.from_plain(kind, plain)  # which says where
+
+    def _renewed(self, model: type[T], plain: Plain, earlier: Earlier, known: T) -> T:
+        before = earlier.plain
+        parts: dict[str, Any] = {}
+        decoded = False
+        for name, wire, wanted in _parts(model):
+            if wire not in plain:
+                continue
+            part, past = plain[wire], before.get(wire)
+            if part is past:
+                parts[name] = getattr(known, name)
+            elif wanted is ObjectMeta:
+                parts[name] = (
+                    _replaced(known.metadata, resource_version=part["resourceVersion"])
+                    if earlier.same_meta
+                    else _metadata(part, before["metadata"], known.metadata)
+                )
+            elif wanted is PodSpec and _bound(part, past):
+                parts[name] = _replaced(getattr(known, name), node_name=part["nodeName"])
+            else:
+                parts[name] = msgspec.convert(part, wanted, dec_hook=codec.decode_hook)
+                decoded = decoded or name == "spec"
+        value = model(**parts)
+        if decoded:
+            self._sharing.apply(value)
+        return value
+
+
+def _changed(plain: Plain, before: Plain) -> set[str]:
+    """The fields that are not the very objects they were."""
+    changed = {name for name, value in plain.items() if value is not before.get(name, _ABSENT)}
+    return changed if before.keys() <= plain.keys() else changed | (before.keys() - plain.keys())
+
+
+def _bound(spec: Plain, before: Plain | None) -> bool:
+    """Whether nothing happened to a pod but that it got its node."""
+    return before is not None and _changed(spec, before) == _NODE_NAME and isinstance(spec.get("nodeName"), str)
+
+
+def _metadata(plain: Plain, before: Plain, known: ObjectMeta) -> ObjectMeta:
+    """Most of the time nothing differs but the version."""
+    changed = _changed(plain, before)
+    version = plain.get("resourceVersion")
+    if changed <= _VERSION and isinstance(version, str):
+        return _replaced(known, resource_version=version)
+    read = msgspec.convert(plain, ObjectMeta)
+    for name, wire in _SHARED:
+        if wire in plain and wire not in changed:
+            msgspec.structs.force_setattr(read, name, getattr(known, name))
+    return read
+
+
+_replaced = msgspec.structs.replace
+_ABSENT = object()
+_NODE_NAME = frozenset({"nodeName"})
+_VERSION = frozenset({"resourceVersion"})
+_SHARED = (("labels", "labels"), ("annotations", "annotations"), ("owner_references", "ownerReferences"))
+
+
+@cache
+def _parts(model: type[KubeObject]) -> tuple[tuple[str, str, Any], ...]:
+    """The fields of a model, as they are called here and on the wire, and what they hold."""
+    return tuple((field.name, field.encode_name, field.type) for field in msgspec.structs.fields(model))

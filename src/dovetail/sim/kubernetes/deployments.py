@@ -1,0 +1,206 @@
+"""Deployments and ReplicaSets: as many pods as asked for, and a rolling change of template.
+
+Pods are made in one order and taken away in another: first those that serve least, as the real controller ranks them.
+They are made and taken away without delay; that more of them have become ready is reported once for a whole burst.
+"""
+
+import hashlib
+import json
+from collections import Counter
+
+from dovetail.model.kube_object import Key
+from dovetail.ports.cluster import Deletion, Patch
+from dovetail.sim.kubernetes.api_server import ApiServer
+from dovetail.sim.kubernetes.controller import SimulatedController
+from dovetail.sim.kubernetes.kinds import DEPLOYMENTS, POD, REPLICAS
+from dovetail.sim.kubernetes.merge_patch import Plain
+from dovetail.sim.kubernetes.store import ObjectVersion, StoreChange
+
+_HASH_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+_TEMPLATE_HASH = "pod-template-hash"
+
+
+def owner_reference(owner: ObjectVersion) -> Plain:
+    """A reference that makes `owner` the controller."""
+    return {
+        "apiVersion": owner.plain["apiVersion"],
+        "kind": owner.plain["kind"],
+        "name": owner.key.name,
+        "uid": owner.uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def pod_from(owner: ObjectVersion, template: Plain) -> Plain:
+    """A pod as the template of its owner asks for it."""
+    meta = template.get("metadata") or {}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "generateName": f"{owner.key.name}-",
+            "namespace": owner.key.namespace,
+            "labels": dict(meta.get("labels") or {}),
+            "annotations": dict(meta.get("annotations") or {}),
+            "ownerReferences": [owner_reference(owner)],
+        },
+        "spec": template.get("spec") or {},
+    }
+
+
+class ReplicaSets(SimulatedController[Key]):
+    """Keeps as many pods as each ReplicaSet asks for."""
+
+    hears = (REPLICAS, POD)
+
+    def hear(self, step: StoreChange) -> None:
+        """A ReplicaSet asks for something else, or one of its pods came, went, became ready or ceased to be."""
+        if step.after.resource == REPLICAS:
+            if not step.only_status:
+                self.touch(step.after.key)
+        elif (owner := step.after.controller) is not None and owner["kind"] == "ReplicaSet":
+            self._hear_pod(Key(step.after.key.namespace, owner["name"]), step)
+
+    def _hear_pod(self, key: Key, step: StoreChange) -> None:
+        before, pod = step.before, step.after
+        active = pod.active and step.type != "DELETED"
+        if before is None or before.active != active or before.owners != pod.owners:
+            self.touch(key)
+        elif before.ready != pod.ready:
+            self.nudge(key)
+
+    def reconcile(self, key: Key) -> None:
+        """Make or take away pods, then report."""
+        record = self.store.find(REPLICAS, key)
+        if record is None or record.deleting:
+            return
+        there, _ = self.store.active_pods(record.uid)
+        missing = int(record.plain["spec"].get("replicas", 1)) - there
+        for _ in range(missing):
+            self.api.create(POD, pod_from(record, record.plain["spec"]["template"]))
+        for pod in self._ranked(self._active(record))[:-missing] if missing < 0 else ():
+            self.api.delete(POD, pod.key, Deletion(uid=pod.uid))
+        self._report(record)
+
+    def _active(self, record: ObjectVersion) -> list[ObjectVersion]:
+        return [pod for pod in self.store.owned_by(record.uid) if pod.resource == POD and pod.active]
+
+    def _report(self, record: ObjectVersion) -> None:
+        active, ready = self.store.active_pods(record.uid)
+        status = {
+            "replicas": active,
+            "fullyLabeledReplicas": active,
+            "readyReplicas": ready,
+            "availableReplicas": ready,
+            "observedGeneration": record.meta["generation"],
+        }
+        if record.plain.get("status") != status:
+            self.api.patch(REPLICAS, record.key, Patch({"status": status}, subresource="status"))
+
+    def _ranked(self, pods: list[ObjectVersion]) -> list[ObjectVersion]:
+        """First to go first: unbound, not running, not ready, cheap to delete, doubled up on a node, young."""
+        together = Counter([pod.node for pod in pods])
+
+        def rank(pod: ObjectVersion) -> tuple[tuple[bool, bool, bool, int], int, str]:
+            standing, born_at = pod.standing  # as text it orders like the instant itself
+            return standing, together[pod.node], born_at
+
+        return sorted(pods, key=rank, reverse=True)
+
+
+class Deployments(SimulatedController[Key]):
+    """Keeps one ReplicaSet for each template, and moves replicas from old ones to the new one."""
+
+    hears = (DEPLOYMENTS, REPLICAS)
+
+    def __init__(self, api: ApiServer, seed: str) -> None:
+        super().__init__(api, seed)
+        self._hashes: dict[Key, tuple[Plain, str]] = {}  # the template last seen of each, with its hash
+
+    def hear(self, step: StoreChange) -> None:
+        """A Deployment changed, or one of its ReplicaSets did."""
+        if step.after.resource == DEPLOYMENTS:
+            if not step.only_status:
+                self.touch(step.after.key)
+        elif (owner := step.after.controller) is not None and owner["kind"] == "Deployment":
+            self.touch(Key(step.after.key.namespace, owner["name"]))
+
+    def reconcile(self, key: Key) -> None:
+        """Bring the ReplicaSets towards what the Deployment asks for."""
+        record = self.store.find(DEPLOYMENTS, key)
+        if record is None or record.deleting:
+            self._hashes.pop(key, None)
+            return
+        wanted_hash = self._hash(key, record.plain["spec"]["template"])
+        owned = [each for each in self.store.owned_by(record.uid) if each.resource == REPLICAS]
+        new = next((each for each in owned if each.meta["labels"].get(_TEMPLATE_HASH) == wanted_hash), None)
+        old = [each for each in owned if each is not new and each.plain["spec"]["replicas"]]
+        replicas = int(record.plain["spec"].get("replicas", 1))
+        if new is None:
+            self._create(record, wanted_hash, 0 if old else replicas)
+        elif not old:
+            self._scale(new, replicas)
+        else:
+            self._roll(record, new, old)
+        self._report(record)
+
+    def _hash(self, key: Key, template: Plain) -> str:
+        known = self._hashes.get(key)
+        if known is None or known[0] is not template:
+            known = self._hashes[key] = (template, _template_hash(template))
+        return known[1]
+
+    def _create(self, record: ObjectVersion, template_hash: str, replicas: int) -> None:
+        template = record.plain["spec"]["template"]
+        labels = {**(template.get("metadata") or {}).get("labels", {}), _TEMPLATE_HASH: template_hash}
+        selector = record.plain["spec"].get("selector") or {}
+        matched = {**(selector.get("matchLabels") or {}), _TEMPLATE_HASH: template_hash}
+        meta = {
+            "name": f"{record.key.name}-{template_hash}",
+            "namespace": record.key.namespace,
+            "labels": labels,
+            "ownerReferences": [owner_reference(record)],
+        }
+        labelled = {**template, "metadata": {**(template.get("metadata") or {}), "labels": labels}}
+        spec = {"replicas": replicas, "selector": {**selector, "matchLabels": matched}, "template": labelled}
+        self.api.create(REPLICAS, {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": meta, "spec": spec})
+
+    def _scale(self, replica_set: ObjectVersion, replicas: int) -> None:
+        if replica_set.plain["spec"].get("replicas") != replicas:
+            self.api.patch(REPLICAS, replica_set.key, Patch({"spec": {"replicas": replicas}}))
+
+    def _roll(self, record: ObjectVersion, new: ObjectVersion, old: list[ObjectVersion]) -> None:
+        """Surge up to a quarter above, and stay at most a quarter below, what is asked for."""
+        replicas = int(record.plain["spec"].get("replicas", 1))
+        surge, unavailable = -(-replicas // 4), replicas // 4
+        old_replicas = sum(each.plain["spec"]["replicas"] for each in old)
+        room = replicas + surge - old_replicas - new.plain["spec"]["replicas"]
+        self._scale(new, min(replicas, new.plain["spec"]["replicas"] + max(0, room)))
+        available = sum(self._available(each) for each in (new, *old))
+        spare = available - (replicas - unavailable)
+        for each in sorted(old, key=lambda each: each.key):
+            taken = max(0, min(each.plain["spec"]["replicas"], spare))
+            spare -= taken
+            if taken:
+                self._scale(each, each.plain["spec"]["replicas"] - taken)
+
+    def _available(self, replica_set: ObjectVersion) -> int:
+        """Ready pods that the ReplicaSet is not about to take away."""
+        _, ready = self.store.active_pods(replica_set.uid)
+        return min(ready, int(replica_set.plain["spec"]["replicas"]))
+
+    def _report(self, record: ObjectVersion) -> None:
+        owned = [each for each in self.store.owned_by(record.uid) if each.resource == REPLICAS]
+        counts = {
+            name: sum((each.plain.get("status") or {}).get(name, 0) for each in owned)
+            for name in ("replicas", "readyReplicas", "availableReplicas")
+        }
+        status = {**counts, "updatedReplicas": counts["replicas"], "observedGeneration": record.meta["generation"]}
+        if record.plain.get("status") != status:
+            self.api.patch(DEPLOYMENTS, record.key, Patch({"status": status}, subresource="status"))
+
+
+def _template_hash(template: Plain) -> str:
+    digest = hashlib.sha256(json.dumps(template, sort_keys=True).encode()).digest()
+    return "".join(_HASH_LETTERS[byte % len(_HASH_LETTERS)] for byte in digest[:9])

@@ -1,0 +1,92 @@
+"""The kinds a cluster has beyond those Dovetail reads, and what the API server does with each kind.
+
+Objects of kinds unknown here are kept too: they have no status of their own and no generation.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from dovetail.model import kinds
+from dovetail.model.kinds import Kind
+from dovetail.model.kube_object import KubeObject
+
+Resource = tuple[str, str]
+"""Group and kind: versions of one kind share their objects."""
+
+
+class Unstructured(KubeObject, frozen=True):
+    """An object whose content only the simulated controllers look into."""
+
+    spec: Mapping[str, Any] = {}
+    status: Mapping[str, Any] = {}
+
+
+class ConfigMapWithData(KubeObject, frozen=True):
+    """Free-form data."""
+
+    data: Mapping[str, str] = {}
+
+
+DEPLOYMENT = Kind(Unstructured, "Deployment", "deployments", "apps", namespaced=True)
+REPLICA_SET = Kind(Unstructured, "ReplicaSet", "replicasets", "apps", namespaced=True)
+STATEFUL_SET = Kind(Unstructured, "StatefulSet", "statefulsets", "apps", namespaced=True)
+JOB = Kind(Unstructured, "Job", "jobs", "batch", namespaced=True)
+CONFIG_MAP = Kind(ConfigMapWithData, "ConfigMap", "configmaps", namespaced=True)
+
+
+def resource_of(kind: Kind[Any]) -> Resource:
+    """Where objects of the kind are kept."""
+    return (kind.group, kind.name)
+
+
+POD: Resource = resource_of(kinds.POD)
+NODE: Resource = resource_of(kinds.NODE)
+LEASE: Resource = resource_of(kinds.LEASE)
+NAMESPACE: Resource = resource_of(kinds.NAMESPACE)
+LIMIT_RANGE: Resource = ("", "LimitRange")
+PRIORITY_CLASS: Resource = resource_of(kinds.PRIORITY_CLASS)
+PDB: Resource = resource_of(kinds.POD_DISRUPTION_BUDGET)
+DAEMONS: Resource = resource_of(kinds.DAEMON_SET)
+DEPLOYMENTS: Resource = resource_of(DEPLOYMENT)
+REPLICAS: Resource = resource_of(REPLICA_SET)
+JOBS: Resource = resource_of(JOB)
+NODE_POOL: Resource = resource_of(kinds.NODE_POOL)
+NODE_CLAIM: Resource = resource_of(kinds.NODE_CLAIM)
+KWOK_NODE_CLASS: Resource = resource_of(kinds.KWOK_NODE_CLASS)
+
+CUSTOM = frozenset({NODE_POOL, NODE_CLAIM, KWOK_NODE_CLASS, ("karpenter.k8s.aws", "EC2NodeClass")})
+"""Kinds that come from CRDs."""
+
+GENERATIONS = CUSTOM | {POD, PDB, DAEMONS, DEPLOYMENTS, REPLICAS, JOBS, resource_of(STATEFUL_SET)}
+"""Kinds whose generation counts changes of the spec."""
+
+STATUS = GENERATIONS | {
+    NODE,
+    NAMESPACE,
+    resource_of(kinds.PERSISTENT_VOLUME),
+    resource_of(kinds.PERSISTENT_VOLUME_CLAIM),
+    resource_of(kinds.VOLUME_ATTACHMENT),
+}
+"""Kinds with a status subresource."""
+
+CLUSTER_SCOPED = frozenset(
+    resource_of(kind)
+    for kind in (
+        kinds.NODE,
+        kinds.NAMESPACE,
+        kinds.PERSISTENT_VOLUME,
+        kinds.PRIORITY_CLASS,
+        kinds.STORAGE_CLASS,
+        kinds.CSI_NODE,
+        kinds.VOLUME_ATTACHMENT,
+        kinds.NODE_POOL,
+        kinds.NODE_CLAIM,
+        kinds.KWOK_NODE_CLASS,
+    )
+) | {("karpenter.k8s.aws", "EC2NodeClass"), ("apiextensions.k8s.io", "CustomResourceDefinition")}
+
+
+def resource_of_plain(plain: Mapping[str, Any]) -> Resource:
+    """Where an object goes, by its own apiVersion and kind."""
+    group, slash, _ = str(plain["apiVersion"]).rpartition("/")
+    return (group if slash else "", str(plain["kind"]))

@@ -1,0 +1,196 @@
+"""A hollow kubelet for every simulated node: the node comes up, its pods start, complete and stop, its lease beats.
+
+Every start and stop takes time, drawn from the seed: a kubelet without delays hides every PodDisruptionBudget. A delay
+can be set for one object with the annotation `<stage>.stage.kwok.x-k8s.io/delay`, as KWOK's stages allow. A `preStop`
+hook that sleeps is slept through, as long as the pod's grace lasts. Only nodes
+marked `kwok.x-k8s.io/node: fake` are simulated; others are left to whoever made them.
+"""
+
+from dataclasses import dataclass
+
+from dovetail.model.duration import Duration
+from dovetail.model.kube_object import Key
+from dovetail.ports.cluster import Deletion
+from dovetail.sim.kubernetes.api_server import ApiServer, with_condition
+from dovetail.sim.kubernetes.controller import SimulatedController, Span
+from dovetail.sim.kubernetes.kinds import LEASE, NODE, POD
+from dovetail.sim.kubernetes.merge_patch import Plain
+from dovetail.sim.kubernetes.store import ObjectVersion, StoreChange
+
+FAKE_NODE = "kwok.x-k8s.io/node"
+RUN_SECONDS = "sim.dovetail/run-seconds"
+LEASE_NAMESPACE = "kube-node-lease"
+_DEFAULT_CAPACITY = {"cpu": "4", "memory": "16Gi", "ephemeral-storage": "20Gi", "pods": "110"}
+_HEALTHY = (
+    ("MemoryPressure", "False", "KubeletHasSufficientMemory"),
+    ("DiskPressure", "False", "KubeletHasNoDiskPressure"),
+    ("PIDPressure", "False", "KubeletHasSufficientPID"),
+    ("Ready", "True", "KubeletReady"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class KubeletTiming:
+    """How long things take, in seconds."""
+
+    node_ready: Span = (2.0, 6.0)
+    pod_start: Span = (1.0, 4.0)
+    pod_stop: Span = (0.5, 3.0)
+    job_run: Span = (20.0, 60.0)
+    heartbeat: float = 300.0  # a real kubelet beats every 10 s; nobody here times leases, and weeks must stay cheap
+
+
+class Kubelet(SimulatedController[Key]):
+    """All kubelets of the cluster."""
+
+    hears = (NODE, POD)
+
+    def __init__(self, api: ApiServer, seed: str, timing: KubeletTiming) -> None:
+        super().__init__(api, seed)
+        self.timing = timing
+        self._dead: set[str] = set()  # uids of nodes whose instance is gone
+        self._begun: set[tuple[str, str]] = set()  # uid and stage of pods that are on their way
+
+    def kill(self, node: ObjectVersion) -> None:
+        """The instance behind the node is gone: nothing on it happens any more."""
+        self._dead.add(node.uid)
+
+    def hear(self, step: StoreChange) -> None:
+        """A node came or became ready, or a pod moved on."""
+        if step.after.resource == NODE:
+            self._hear_node(step)
+        elif step.type == "DELETED":
+            self._begun.difference_update({(step.after.uid, stage) for stage in ("start", "complete", "stop")})
+        else:
+            self._hear_pod(step.after)
+            self._hasten(step)
+
+    def _hear_node(self, step: StoreChange) -> None:
+        node = step.after
+        if step.type == "DELETED":
+            self._dead.discard(node.uid)
+        elif not _is_fake(node):
+            return
+        elif step.type == "ADDED":
+            self._register(node)
+        elif node.ready and step.before is not None and not step.before.ready:
+            for pod in self.store.pods_on(node.key.name):
+                self._hear_pod(pod)
+
+    def _register(self, node: ObjectVersion) -> None:
+        self._beat(node.key, node.uid)
+        if (node.plain.get("status") or {}).get("phase") != "Running":
+            self.later(self._delay(node, "node-ready", self.timing.node_ready), self._become_ready, node.key, node.uid)
+
+    def _become_ready(self, key: Key, uid: str) -> None:
+        node = self.store.find(NODE, key)
+        if node is None or node.uid != uid or node.deleting or uid in self._dead:
+            return
+        now = self.api.timestamp()
+        status: Plain = {**(node.plain.get("status") or {}), "phase": "Running"}
+        status["capacity"] = status.get("capacity") or _DEFAULT_CAPACITY
+        status["allocatable"] = status.get("allocatable") or _DEFAULT_CAPACITY
+        for kind, value, reason in _HEALTHY:
+            condition = {"type": kind, "status": value, "reason": reason, "lastHeartbeatTime": now}
+            status = with_condition(status, condition, now)
+        self.api.update(node, {**node.plain, "status": status}, "status")
+
+    def _beat(self, key: Key, uid: str) -> None:
+        node = self.store.find(NODE, key)
+        if node is None or node.uid != uid or uid in self._dead:
+            return
+        now = self.store.clock.now().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        seconds = round(4 * self.timing.heartbeat)
+        spec = {"holderIdentity": key.name, "leaseDurationSeconds": seconds, "renewTime": now}
+        lease = self.store.find(LEASE, Key(LEASE_NAMESPACE, key.name))
+        if lease is None:
+            owner = {"apiVersion": "v1", "kind": "Node", "name": key.name, "uid": uid}
+            meta = {"namespace": LEASE_NAMESPACE, "name": key.name, "ownerReferences": [owner]}
+            api_version = "coordination.k8s.io/v1"
+            self.api.create(LEASE, {"apiVersion": api_version, "kind": "Lease", "metadata": meta, "spec": spec})
+        else:
+            self.store.put(LEASE, {**lease.plain, "spec": spec})
+        self.later(self.timing.heartbeat, self._beat, key, uid)
+
+    def _hear_pod(self, pod: ObjectVersion) -> None:
+        if not pod.node:
+            return
+        phase = pod.plain["status"].get("phase")
+        if pod.deleting:
+            self._begin(pod, "stop", self._stop_delay(pod))
+        elif phase == "Pending" and (node := self._node_of(pod)) is not None and node.ready:
+            self._begin(pod, "start", self._delay(pod, "pod-ready", self.timing.pod_start))
+        elif phase == "Running" and (seconds := self._run_seconds(pod)) is not None:
+            self._begin(pod, "complete", seconds)
+
+    def _hasten(self, step: StoreChange) -> None:
+        """A second delete with less grace cuts a stop short that is under way."""
+        before, after = step.before, step.after
+        if before is None or not before.deleting:
+            return
+        granted = after.meta.get("deletionGracePeriodSeconds", 0)
+        if granted < before.meta.get("deletionGracePeriodSeconds", 0) and self._node_of(after) is not None:
+            self.later(granted, self._finish, after.key, after.uid, "stop")
+
+    def _begin(self, pod: ObjectVersion, stage: str, delay: float) -> None:
+        if self._node_of(pod) is not None and (pod.uid, stage) not in self._begun:
+            self._begun.add((pod.uid, stage))
+            self.later(delay, self._finish, pod.key, pod.uid, stage)
+
+    def _finish(self, key: Key, uid: str, stage: str) -> None:
+        pod = self.store.find(POD, key)
+        self._begun.discard((uid, stage))
+        if pod is None or pod.uid != uid or self._node_of(pod) is None:
+            return
+        if stage == "stop":
+            self.api.delete(POD, key, Deletion(uid=uid, grace_seconds=0))
+        elif not pod.deleting:
+            self._write_phase(pod, stage)
+
+    def _write_phase(self, pod: ObjectVersion, stage: str) -> None:
+        now, started = self.api.timestamp(), stage == "start"
+        status: Plain = {**pod.plain["status"], "phase": "Running" if started else "Succeeded"}
+        if started:
+            status["startTime"] = now
+        for kind in ("Initialized", "ContainersReady", "Ready") if started else ("ContainersReady", "Ready"):
+            condition = {"type": kind, "status": "True"} if started else _completed(kind)
+            status = with_condition(status, condition, now)
+        self.api.update(pod, {**pod.plain, "status": status}, "status")
+
+    def _node_of(self, pod: ObjectVersion) -> ObjectVersion | None:
+        """The pod's node, if it is simulated and alive."""
+        node = self.store.find(NODE, Key("", pod.node))
+        return node if node is not None and node.uid not in self._dead and _is_fake(node) else None
+
+    def _run_seconds(self, pod: ObjectVersion) -> float | None:
+        told = (pod.meta.get("annotations") or {}).get(RUN_SECONDS)
+        if told is not None:
+            return float(told)
+        if not any(owner["kind"] == "Job" for owner in pod.meta.get("ownerReferences") or ()):
+            return None
+        return self._delay(pod, "pod-complete", self.timing.job_run)
+
+    def _stop_delay(self, pod: ObjectVersion) -> float:
+        drawn = self._delay(pod, "pod-delete", self.timing.pod_stop)
+        told = "pod-delete.stage.kwok.x-k8s.io/delay" in (pod.meta.get("annotations") or {})
+        return drawn if told else min(drawn + _pre_stop(pod), pod.meta.get("deletionGracePeriodSeconds", 0))
+
+    def _delay(self, record: ObjectVersion, stage: str, span: Span) -> float:
+        drawn = self.rng.uniform(*span)
+        told = (record.meta.get("annotations") or {}).get(f"{stage}.stage.kwok.x-k8s.io/delay")
+        return drawn if told is None else Duration.parse(told).span.total_seconds()
+
+
+def _pre_stop(pod: ObjectVersion) -> float:
+    """How long the containers' `preStop` hooks sleep before anything is told to stop."""
+    hooks = ((each.get("lifecycle") or {}).get("preStop") or {} for each in pod.plain["spec"].get("containers") or ())
+    return max((float((hook.get("sleep") or {}).get("seconds", 0)) for hook in hooks), default=0.0)
+
+
+def _completed(kind: str) -> Plain:
+    return {"type": kind, "status": "False", "reason": "PodCompleted"}
+
+
+def _is_fake(node: ObjectVersion) -> bool:
+    labels, annotations = node.meta.get("labels") or {}, node.meta.get("annotations") or {}
+    return bool(annotations.get(FAKE_NODE, labels.get(FAKE_NODE)) == "fake")

@@ -1,0 +1,159 @@
+"""The node lifecycle controller: which taints follow from a node's Ready condition, and what they do to its pods.
+
+A node that stops beating becomes Unknown after the monitor's grace and gets the unreachable taints; NoExecute taints
+delete the pods that do not tolerate them, at once or when their toleration runs out.
+"""
+
+from datetime import datetime
+
+from dovetail.model import kinds
+from dovetail.model.kube_object import Key
+from dovetail.model.pod import Pod
+from dovetail.model.taints import NO_EXECUTE, NO_SCHEDULE, Taint
+from dovetail.ports.cluster import Deletion
+from dovetail.sim.kubernetes.api_server import with_condition
+from dovetail.sim.kubernetes.controller import SimulatedController
+from dovetail.sim.kubernetes.kinds import NODE, POD
+from dovetail.sim.kubernetes.merge_patch import Plain
+from dovetail.sim.kubernetes.store import ObjectVersion, StoreChange
+
+NOT_READY = "node.kubernetes.io/not-ready"
+UNREACHABLE = "node.kubernetes.io/unreachable"
+_TAINT_OF_READINESS = {"False": NOT_READY, "Unknown": UNREACHABLE}
+_MONITOR_PERIOD = 5.0
+_MONITOR_GRACE = (40.0, 50.0)
+
+
+class NodeLifecycle(SimulatedController[tuple[Key, str]]):
+    """Keeps the taints of every node in step with its readiness."""
+
+    hears = (NODE,)
+    pause = (0.1, 0.3)
+
+    def hear(self, step: StoreChange) -> None:
+        """A node changed."""
+        if step.type != "DELETED" and _taints_due(step.after):
+            self.touch((step.after.key, NO_SCHEDULE))
+            self._next_pass(step.after.key)
+
+    def _next_pass(self, key: Key) -> None:
+        """NoExecute taints are looked at in passes."""
+        if (key, NO_EXECUTE) not in self._planned:
+            self._planned.add((key, NO_EXECUTE))
+            seconds = self.store.clock.now().timestamp() % _MONITOR_PERIOD
+            self.later(_MONITOR_PERIOD - seconds, self._due, (key, NO_EXECUTE))
+
+    def reconcile(self, key: tuple[Key, str]) -> None:
+        """Bring the taints of one effect up to date."""
+        node_key, effect = key
+        node = self.store.find(NODE, node_key)
+        if node is None:
+            return
+        wanted = _TAINT_OF_READINESS.get(_readiness(node))
+        taints: list[Plain] = [
+            taint
+            for taint in node.plain["spec"].get("taints") or []
+            if not _is_ours(taint, effect) or taint["key"] == wanted
+        ]
+        if wanted and not any(_is_ours(taint, effect) for taint in taints):
+            taints.append({"key": wanted, "effect": effect, "timeAdded": self.api.timestamp()})
+        spec = {**node.plain["spec"], "taints": taints}
+        if not taints:
+            del spec["taints"]
+        self.api.update(node, {**node.plain, "spec": spec})
+
+    def lose(self, node: ObjectVersion) -> None:
+        """The node's kubelet fell silent: notice it when the grace is over."""
+        self.later(self.rng.uniform(*_MONITOR_GRACE), self._declare_unknown, node.key, node.uid)
+
+    def _declare_unknown(self, key: Key, uid: str) -> None:
+        node = self.store.find(NODE, key)
+        if node is None or node.uid != uid:
+            return
+        now, status = self.api.timestamp(), dict(node.plain.get("status") or {})
+        said = {"status": "Unknown", "reason": "NodeStatusUnknown", "message": "Kubelet stopped posting node status."}
+        for kind in ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure"):
+            status = with_condition(status, {"type": kind, **said}, now)
+        self.api.update(node, {**node.plain, "status": status}, "status")
+        for pod in self.store.pods_on(key.name):
+            if pod.ready:
+                lost = {"type": "Ready", "status": "False", "reason": "NodeNotReady"}
+                self.api.update(pod, {**pod.plain, "status": with_condition(pod.plain["status"], lost, now)}, "status")
+
+
+def _readiness(node: ObjectVersion) -> str:
+    conditions = (node.plain.get("status") or {}).get("conditions") or ()
+    return next((condition["status"] for condition in conditions if condition["type"] == "Ready"), "")
+
+
+def _is_ours(taint: Plain, effect: str) -> bool:
+    return taint["key"] in (NOT_READY, UNREACHABLE) and taint.get("effect") == effect
+
+
+def _taints_due(node: ObjectVersion) -> bool:
+    """Whether the taints that follow from readiness are not the ones the node has."""
+    wanted = _TAINT_OF_READINESS.get(_readiness(node))
+    taints = node.plain.get("spec", {}).get("taints") or []
+    for effect in (NO_SCHEDULE, NO_EXECUTE):
+        present = [taint["key"] for taint in taints if _is_ours(taint, effect)]
+        if present != ([wanted] if wanted else []):
+            return True
+    return False
+
+
+class TaintEviction(SimulatedController[Key]):
+    """Deletes pods from nodes whose NoExecute taints they do not, or no longer, tolerate."""
+
+    hears = (NODE, POD)
+
+    def hear(self, step: StoreChange) -> None:
+        """A node's taints changed, or a pod was bound."""
+        if step.type == "DELETED":
+            return
+        record = step.after
+        if record.resource == NODE:
+            before = _no_execute(step.before) if step.before is not None else []
+            if before != _no_execute(record):
+                for pod in self.store.pods_on(record.key.name):
+                    self.touch(pod.key)
+        elif (name := _newly_bound(step)) and (node := self.store.find(NODE, Key("", name))) and _no_execute(node):
+            self.touch(record.key)
+
+    def reconcile(self, key: Key) -> None:
+        """Delete the pod if its time on the node is over, or look again when it will be."""
+        record = self.store.find(POD, key)
+        node = self.store.find(NODE, Key("", record.node)) if record else None
+        if record is None or node is None or record.deleting or not (taints := _no_execute(node)):
+            return
+        pod = record.value(kinds.POD)
+        ends = [self._patience(pod, taint) for taint in taints] if isinstance(pod, Pod) else []
+        limits = [end for end in ends if end is not None]
+        if not limits:
+            return
+        if min(limits) <= 0:
+            self.api.delete(POD, record.key, Deletion(uid=record.uid))
+        else:
+            self.later(min(limits), self.touch, record.key)
+
+    def _patience(self, pod: Pod, taint: Plain) -> float | None:
+        """Seconds the pod may still stay with this taint; None for ever."""
+        value = Taint(taint["key"], taint.get("value", ""), NO_EXECUTE)
+        tolerating = [toleration for toleration in pod.spec.tolerations if toleration.tolerates(value)]
+        if not tolerating:
+            return 0.0
+        seconds = [each.toleration_seconds for each in tolerating if each.toleration_seconds is not None]
+        if len(seconds) < len(tolerating):
+            return None
+        added = taint.get("timeAdded")
+        age = (self.store.clock.now() - datetime.fromisoformat(added)).total_seconds() if added else 0.0
+        return max(0.0, min(seconds) - age)
+
+
+def _newly_bound(step: StoreChange) -> str:
+    """The node a pod was bound to by this step, or empty."""
+    node = step.after.node
+    return "" if step.before is not None and step.before.node == node else node
+
+
+def _no_execute(node: ObjectVersion) -> list[Plain]:
+    return [taint for taint in node.plain.get("spec", {}).get("taints") or [] if taint.get("effect") == NO_EXECUTE]

@@ -1,0 +1,170 @@
+"""Holds a new or changed object against everything the API server checks.
+
+Decoding comes first: an object whose fields have the wrong types is refused as a whole, without paths. Then every fault
+is reported at once. On a change only the parts that changed are looked at: what was stored before was valid. Parts that
+a write does not touch are shared with the version before it, so a comparison by identity finds most of them.
+
+Pods come in large numbers from few templates. What is wrong with a spec depends on the spec alone and is kept by its
+encoded form.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
+from itertools import chain
+
+import msgspec
+
+from dovetail.manifest.schema_check import without_nulls
+from dovetail.model.kube_object import Fault
+from dovetail.ports.errors import Invalid
+from dovetail.sim.kubernetes.kinds import NODE, POD, Resource
+from dovetail.sim.kubernetes.merge_patch import Plain
+from dovetail.sim.kubernetes.validation import objects, workloads
+from dovetail.sim.kubernetes.validation.changes import change_faults
+from dovetail.sim.kubernetes.validation.metadata import CHECKED, new_metadata_faults, part_faults
+from dovetail.sim.kubernetes.validation.pods import pod_spec_faults
+from dovetail.sim.kubernetes.validation.resources import capacity_faults
+from dovetail.sim.kubernetes.validation.shapes import CONTENT, METADATA, POD_SPEC, misfit
+
+MOST_STORED_BYTES = 1536 * 1024
+"""What etcd takes; the API server itself takes more."""
+_WORKLOADS = ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet")
+
+Content = Callable[[Plain], Iterable[Fault]]
+
+
+def _of_spec(check: Content) -> Content:
+    return lambda plain: check(plain.get("spec") or {})
+
+
+def _of_workload(kind: str) -> Content:
+    return lambda plain: workloads.workload_faults(kind, plain.get("spec") or {})
+
+
+_CONTENT: Mapping[str, Content] = {
+    **{kind: _of_workload(kind) for kind in _WORKLOADS},
+    "Job": _of_spec(workloads.job_faults),
+    "PodDisruptionBudget": _of_spec(workloads.budget_faults),
+    "Node": _of_spec(objects.taint_faults),
+    "ConfigMap": objects.config_map_faults,
+    "Lease": _of_spec(objects.lease_faults),
+    "Event": objects.event_faults,
+    "PriorityClass": objects.priority_class_faults,
+    "Namespace": objects.namespace_faults,
+    "PersistentVolume": _of_spec(objects.volume_faults),
+    "PersistentVolumeClaim": _of_spec(objects.volume_claim_faults),
+    "StorageClass": objects.storage_class_faults,
+    "VolumeAttachment": _of_spec(objects.attachment_faults),
+    "CSINode": _of_spec(objects.csi_node_faults),
+}
+_STATUS: Mapping[str, Content] = {
+    "Node": capacity_faults,
+    "PodDisruptionBudget": workloads.budget_status_faults,
+    "Deployment": workloads.deployment_status_faults,
+}
+
+
+def decode_new(resource: Resource, plain: Plain) -> Plain:
+    """The object as the server understands it: null fields are absent. Raises where it cannot be decoded."""
+    encoded = msgspec.json.encode(plain)
+    if len(encoded) > MOST_STORED_BYTES:
+        raise Invalid(f"{resource[1]}: the request is too large: {len(encoded)} bytes")
+    if problem := _misfit(resource, plain):
+        raise Invalid(f"{resource[1]} cannot be decoded: {problem}")
+    return without_nulls(plain) if b"null" in encoded else plain
+
+
+def check_new(resource: Resource, plain: Plain) -> None:
+    """Refuse a new object that is not valid."""
+    faults = chain(new_metadata_faults(resource, plain["metadata"]), _content_faults(resource, plain))
+    if resource == NODE:  # the only kind that keeps its status at creation
+        faults = chain(faults, capacity_faults(plain.get("status") or {}))
+    _refuse(resource, plain, faults)
+
+
+def check_change(resource: Resource, before: Plain, after: Plain) -> None:
+    """Refuse a change that leaves an object invalid, or that changes what must stay."""
+    faults: Iterable[Fault] = _metadata_change_faults(resource, before["metadata"], after["metadata"])
+    if _content_changed(before, after):
+        _decode_change(resource, after)
+        faults = chain(faults, _content_faults(resource, after), change_faults(resource[1], before, after))
+    _refuse(resource, after, faults)
+
+
+def check_status(resource: Resource, before: Plain, after: Plain) -> None:
+    """Refuse a status that is not valid. Some kinds take changes of metadata along with it."""
+    check = _STATUS.get(resource[1])
+    if after["metadata"] is not before["metadata"]:
+        _refuse(resource, after, _metadata_change_faults(resource, before["metadata"], after["metadata"]))
+    if check is None or not _status_changed(resource, before.get("status") or {}, after.get("status") or {}):
+        return
+    if problem := misfit(CONTENT[resource[1]], {"status": after.get("status")}):
+        raise Invalid(problem, (Fault("patch", problem),))
+    _refuse(resource, after, check(after.get("status") or {}))
+
+
+def _status_changed(resource: Resource, before: Plain, after: Plain) -> bool:
+    """Whether there is something to check. The conditions of a node change all the time and are not checked."""
+    if resource == NODE:
+        return any(after.get(name) is not before.get(name) for name in ("capacity", "allocatable"))
+    return True
+
+
+def _misfit(resource: Resource, plain: Plain) -> str:
+    found = misfit(METADATA, plain.get("metadata") or {})
+    if resource == POD and isinstance(plain.get("spec"), dict):
+        return found or _pod_spec_verdict(msgspec.json.encode(plain["spec"]))[0]
+    shape = CONTENT.get(resource[1])
+    return found or (misfit(shape, plain) if shape is not None else "")
+
+
+def _decode_change(resource: Resource, after: Plain) -> None:
+    problem = _misfit(resource, after)
+    if not problem and (size := len(msgspec.json.encode(after))) > MOST_STORED_BYTES:
+        raise Invalid(f"{resource[1]}: the object is too large: {size} bytes")
+    if problem:
+        raise Invalid(f"{resource[1]} cannot be decoded: {problem}", (Fault("patch", problem),))
+
+
+def _content_changed(before: Plain, after: Plain) -> bool:
+    if len(before) != len(after):
+        return True
+    old, new = before["metadata"].get("annotations"), after["metadata"].get("annotations")
+    return old is not new or any(
+        value is not before.get(name) for name, value in after.items() if name not in ("metadata", "status")
+    )
+
+
+def _content_faults(resource: Resource, plain: Plain) -> Iterable[Fault]:
+    if resource == POD:
+        return _pod_spec_verdict(msgspec.json.encode(plain.get("spec") or {}))[1]
+    check = _CONTENT.get(resource[1])
+    return check(plain) if check is not None else ()
+
+
+@lru_cache(maxsize=1 << 10)
+def _pod_spec_verdict(encoded: bytes) -> tuple[str, tuple[Fault, ...]]:
+    """Why a spec cannot be decoded, or what is wrong with it."""
+    spec = msgspec.json.decode(encoded)
+    problem = misfit(POD_SPEC, spec)
+    return problem, () if problem else tuple(pod_spec_faults(spec))
+
+
+def _metadata_change_faults(resource: Resource, before: Plain, after: Plain) -> Iterator[Fault]:
+    for part in CHECKED:
+        if after.get(part) is not before.get(part):
+            if problem := misfit(METADATA, {part: after.get(part)}):
+                raise Invalid(f"{resource[1]} cannot be decoded: {problem}", (Fault("patch", problem),))
+            yield from part_faults(resource, part, after)
+    if "deletionTimestamp" in before and after.get("finalizers") is not before.get("finalizers"):
+        for name in after.get("finalizers") or ():
+            if name not in (before.get("finalizers") or ()):
+                problem = "no new finalizers can be added while the object is being deleted"
+                yield Fault("metadata.finalizers", problem, name)
+
+
+def _refuse(resource: Resource, plain: Plain, faults: Iterable[Fault]) -> None:
+    found = tuple(faults)
+    if found:
+        name = plain["metadata"].get("name", "")
+        raise Invalid(f"{resource[1]} {name} is invalid: {'; '.join(map(str, found))}", found)

@@ -1,0 +1,146 @@
+"""One watch on one kind: history first, then changes as they happen, bookmarks in between, and an end.
+
+A watch with a selector sees objects come and go as they start and stop matching, as a real one does.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from dovetail.model.kinds import Kind
+from dovetail.model.kube_object import KubeObject
+from dovetail.ports.cluster import ChangeType, WatchEvent
+from dovetail.ports.errors import Unavailable
+from dovetail.sim.kubernetes.selectors import Selects
+from dovetail.sim.kubernetes.store import ObjectVersion, Store, StoreChange, Table
+from dovetail.sim.virtual_loop import pause
+
+T = TypeVar("T", bound=KubeObject)
+
+
+@dataclass(frozen=True, slots=True)
+class WatchTerms:
+    """How a watch behaves in time, in seconds."""
+
+    delay: float  # from a write to its event
+    bookmark_every: float
+    lifetime: float
+
+
+class WatchStream(AsyncIterator[WatchEvent[T]], Generic[T]):
+    """The stream of changes. It may be abandoned at any time; nothing has to be closed."""
+
+    def __init__(
+        self, store: Store, kind: Kind[T], table: Table, selects: Selects, opened: Callable[[], Awaitable[WatchTerms]]
+    ) -> None:
+        self._store = store
+        self._kind = kind
+        self._table = table
+        self._selects = selects
+        self._opened = opened
+        self._since = ""
+        self._initial: list[ObjectVersion] = []
+        self._position = -1
+        self._terms = WatchTerms(0, 0, 0)
+        self._ends_at = 0.0
+        self._bookmark_at = 0.0
+        self._waiter: asyncio.Future[None] | None = None
+        self._alarm: asyncio.TimerHandle | None = None
+
+    def since(self, version: str) -> "WatchStream[T]":
+        """Start after this resource version; without one, start with what there is."""
+        self._since = version
+        return self
+
+    def __aiter__(self) -> "WatchStream[T]":
+        return self
+
+    async def __anext__(self) -> WatchEvent[T]:
+        if self._position < 0:
+            await self._open()
+        while True:
+            if self._initial:
+                return self._change("ADDED", self._initial.pop(0))
+            step = self._table.step(self._position)
+            if step is None:
+                if (bookmark := await self._wait()) is not None:
+                    return bookmark
+                continue
+            loop = self._store.loop
+            if (late := step.at + self._terms.delay - loop.time()) > 0:
+                await pause(loop, late)
+            self._position += 1
+            if (change := self._seen(step)) is not None:
+                return change
+
+    async def _open(self) -> None:
+        self._terms = await self._opened()
+        now = self._store.loop.time()
+        self._ends_at = now + self._terms.lifetime
+        self._bookmark_at = now + self._terms.bookmark_every
+        if self._since in ("", "0"):
+            self._initial = [record for record in self._table.objects.values() if self._selects(record.plain)]
+            self._position = self._table.position(self._store.version)
+        elif not self._since.isdigit():
+            raise Unavailable(f"{self._since!r} is not a resource version")
+        else:
+            self._position = self._table.position(int(self._since))
+
+    async def _wait(self) -> WatchEvent[T] | None:
+        """Wait for a step to come, at most until a bookmark is due. The server ends a watch when its time is over."""
+        loop = self._store.loop
+        if loop.time() >= self._ends_at:
+            raise StopAsyncIteration
+        if loop.time() >= self._bookmark_at:
+            self._bookmark_at = loop.time() + self._terms.bookmark_every
+            return WatchEvent("BOOKMARK", str(self._store.version))
+        self._waiter = loop.create_future()
+        self._table.waiting.append(self._hear)
+        if self._alarm is None:
+            self._alarm = loop.call_at(min(self._ends_at, self._bookmark_at), self._ring)
+        try:
+            await self._waiter
+        except BaseException:
+            if self._alarm is not None:
+                self._alarm.cancel()
+                self._alarm = None
+            raise
+        finally:
+            if self._hear in self._table.waiting:
+                self._table.waiting.remove(self._hear)
+        return None
+
+    def _ring(self) -> None:
+        """A bookmark or the end is due. One alarm outlasts many changes; who does not wait finds out by itself."""
+        self._alarm = None
+        if self._waiter is not None:
+            _wake(self._waiter)
+
+    def _hear(self, step: StoreChange) -> None:
+        """The step that was waited for has come; a method, since a closure that names itself is never freed alone."""
+        assert self._waiter is not None, "heard only while waiting"
+        if self._matches(step):
+            self._store.loop.call_at(step.at + self._terms.delay, _wake, self._waiter)
+        else:  # nothing to wake up for
+            self._position += 1
+            self._table.waiting.append(self._hear)
+
+    def _matches(self, step: StoreChange) -> bool:
+        before = step.before is not None and self._selects(step.before.plain)
+        return before or self._selects(step.after.plain)
+
+    def _seen(self, step: StoreChange) -> WatchEvent[T] | None:
+        before = step.before is not None and self._selects(step.before.plain)
+        after = step.type != "DELETED" and self._selects(step.after.plain)
+        if before:
+            return self._change("MODIFIED" if after else "DELETED", step.after)
+        return self._change("ADDED", step.after) if after else None
+
+    def _change(self, kind: ChangeType, record: ObjectVersion) -> WatchEvent[T]:
+        return WatchEvent(kind, record.meta["resourceVersion"], record.value(self._kind))
+
+
+def _wake(waiter: "asyncio.Future[None]") -> None:
+    if not waiter.done():
+        waiter.set_result(None)

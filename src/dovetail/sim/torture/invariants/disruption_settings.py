@@ -1,0 +1,112 @@
+"""What `spec.disruption` of a NodePool permits: how many nodes, for which reason, when, and after which wait.
+
+Which budgets govern a reason: the `actionControls` entry of the most specific action that has a list of budgets, and
+`spec.disruption.budgets`. The default list, one budget of 10 %, governs only reasons that no entry governs. The limit
+is the minimum over the budgets in force. A pool with a budget that cannot be read allows nothing.
+"""
+
+from collections.abc import Iterator
+from datetime import datetime
+
+from dovetail.sim.torture.invariants.budget_windows import is_open
+from dovetail.sim.torture.invariants.readers import NEVER, Plain, duration, share
+
+VOLUNTARY = frozenset({"Empty", "Underutilized", "Drifted", "Expired"})
+_REASONS = {
+    "All": VOLUNTARY,
+    "Consolidation": {"Empty", "Underutilized"},
+    "Emptiness": {"Empty"},
+    "Drift": {"Drifted"},
+    "Expiration": {"Expired"},
+}
+_ACTIONS = {
+    "Empty": ("Emptiness", "Consolidation", "All"),
+    "Underutilized": ("Consolidation", "All"),
+    "Drifted": ("Drift", "All"),
+    "Expired": ("Expiration", "All"),
+}
+_DEFAULT = [{"nodes": "10%"}]
+
+
+def disruption_of(pool: Plain) -> Plain:
+    """`spec.disruption` of a NodePool."""
+    found: Plain = pool["spec"].get("disruption") or {}
+    return found
+
+
+def allowed(pool: Plain, reason: str, total: int, now: datetime) -> int | None:
+    """How many of that many nodes may be disrupted for a reason; None if there is no limit."""
+    try:
+        limits = [share(budget.get("nodes", "10%"), total) for budget in _in_force(pool, reason, now)]
+    except ValueError:
+        return 0
+    return min(limits, default=None)
+
+
+def _in_force(pool: Plain, reason: str, now: datetime) -> Iterator[Plain]:
+    for budget, reasons in _budgets(pool):
+        schedule, lasting = budget.get("schedule"), budget.get("duration")
+        if (schedule is None) != (lasting is None):
+            raise ValueError("a schedule needs a duration, and a duration a schedule")
+        closed = schedule is not None and not is_open(schedule, duration(str(lasting)), now)
+        if reason in reasons and not closed:
+            yield budget
+        share(budget.get("nodes", "10%"), 0)  # one that cannot be read blocks every reason
+
+
+def _budgets(pool: Plain) -> Iterator[tuple[Plain, frozenset[str]]]:
+    """Each budget, with the reasons it governs."""
+    entries = _entries(pool)
+    governed = {reason: _entry_for(entries, reason, "budgets") for reason in VOLUNTARY}
+    written = disruption_of(pool).get("budgets", _DEFAULT)
+    left = {reason for reason, action in governed.items() if action is None} if written == _DEFAULT else VOLUNTARY
+    for budget in written or ():
+        yield budget, frozenset(_named(budget) & left)
+    for action, entry in entries.items():
+        for budget in entry.get("budgets") or ():
+            yield budget, frozenset(reason for reason, by in governed.items() if by == action)
+
+
+def _named(budget: Plain) -> frozenset[str]:
+    """The reasons that a budget names; all of them if it names none."""
+    if budget.get("reasons") is not None:
+        return frozenset(budget["reasons"])
+    action = budget.get("action") or "All"
+    if action not in _REASONS:
+        raise ValueError(f"{action!r} is no action")
+    return frozenset(_REASONS[action])
+
+
+def _entries(pool: Plain) -> Plain:
+    disruption = disruption_of(pool)
+    found: Plain = disruption.get("actionControls") or disruption.get("genericPerActionControls") or {}
+    return found
+
+
+def _entry_for(entries: Plain, reason: str, field: str) -> str | None:
+    """The most specific action for a reason whose entry has the field."""
+    return next((each for each in _ACTIONS[reason] if (entries.get(each) or {}).get(field) is not None), None)
+
+
+def wait_for(pool: Plain, reason: str) -> float:
+    """Seconds that a node has to wait before it may go for this reason; infinite for never.
+
+    Counted from the last event of its pods (Empty, Underutilized), from the condition Drifted, or from its creation.
+    """
+    entries, disruption = _entries(pool), disruption_of(pool)
+    action = _entry_for(entries, reason, "disruptAfter")
+    waits = [duration(entries[action]["disruptAfter"])] if action is not None else []
+    if reason in ("Empty", "Underutilized"):
+        waits.append(duration(disruption.get("consolidateAfter") or "0s"))
+        grace = disruption.get("consolidationGracePeriod") or "Never"
+        waits.append(0.0 if grace == "Never" else duration(grace))
+    if reason == "Expired":
+        if "expireAfter" not in disruption and action != "Expiration":
+            return NEVER
+        waits.append(duration(disruption.get("expireAfter", "0s")))
+    return max(waits, default=0.0)
+
+
+def only_when_empty(pool: Plain) -> bool:
+    """Whether the policy of the pool takes empty nodes alone."""
+    return disruption_of(pool).get("consolidationPolicy") == "WhenEmpty"

@@ -1,0 +1,125 @@
+"""Constructs the provider that the settings ask for, and what comes with it."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from dovetail.cloud.kwok.catalog import select_catalog
+from dovetail.cloud.kwok.interruptions import StagedInterruptions
+from dovetail.cloud.kwok.node import build_node
+from dovetail.cloud.kwok.nodeclass_watch import NodeClassWatch
+from dovetail.cloud.kwok.provider import KwokProvider
+from dovetail.model.labels import HOSTNAME
+from dovetail.model.nodeclaim import NodeClaim
+from dovetail.ports.clock import Clock
+from dovetail.ports.cloud import CloudProvider, NodeClassReconciler
+from dovetail.ports.cluster import Cluster
+from dovetail.ports.errors import CloudError
+from dovetail.ports.interruption import InterruptionSource
+from dovetail.ports.metrics import Metrics, NoMetrics
+from dovetail.settings import Settings
+
+if TYPE_CHECKING:
+    from dovetail.sim.cloud.client import CloudClient
+    from dovetail.sim.cloud.provider import SimulatedProvider
+
+
+class ProviderUnusable(CloudError):
+    """The provider that was asked for lacks something it needs; the message says what to do."""
+
+
+class Supplier(CloudProvider, Protocol):
+    """A provider as the process runs it."""
+
+    async def recover(self) -> None:
+        """Take up what the process before this one had begun."""
+        ...
+
+    async def run(self) -> None:
+        """What has to be done all the time; ends at once if that is nothing."""
+        ...
+
+    async def aclose(self) -> None:
+        """Let go of everything it holds."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Providers:
+    """A provider, and what comes with it."""
+
+    supplier: Supplier
+    interruptions: tuple[InterruptionSource, ...] = ()
+    nodeclass_reconciler: NodeClassReconciler | None = None
+
+
+@runtime_checkable
+class SimulatedCluster(Protocol):
+    """A cluster that runs in a simulated cloud."""
+
+    def cloud_client(self) -> "CloudClient":
+        """The cloud it runs in."""
+        ...
+
+
+def find_supply(
+    cluster: Cluster,
+    clock: Clock,
+    settings: Settings,
+    metrics: Metrics | None = None,
+    cloud: "CloudClient | None" = None,
+) -> Providers:
+    """The provider the settings ask for; `ProviderUnusable` if it cannot work.
+
+    In a simulated cloud the instances of the kwok provider are the cloud's; otherwise they are Nodes.
+    """
+    if settings.provider == "aws":
+        return _aws_supply(cluster, clock, settings, metrics or NoMetrics())
+    kwok = KwokProvider(cluster, select_catalog(settings.catalog, settings.instance_types_file_path), clock)
+    provider: Supplier = kwok if cloud is None else simulated(cloud, kwok)
+    staged = (StagedInterruptions(cluster, clock),)
+    return Providers(supplier=provider, interruptions=staged, nodeclass_reconciler=NodeClassWatch())
+
+
+def simulated(cloud: "CloudClient", kwok: KwokProvider) -> "SimulatedProvider[KwokProvider]":
+    """Instances of the simulated cloud, chosen and described as those of the kwok provider."""
+    from dovetail.sim.cloud.instances import LaunchRequest  # noqa: PLC0415 - only where there is a simulated cloud
+    from dovetail.sim.cloud.provider import SimulatedProvider  # noqa: PLC0415 - as above
+
+    async def choose(claim: NodeClaim) -> LaunchRequest:
+        choice, node_class = await kwok.choose(claim)
+        node, delay = build_node(claim, choice), node_class.spec.node_registration_delay
+        return LaunchRequest(
+            token=claim.metadata.uid,
+            name=node.name,
+            claim=claim.name,
+            nodepool=claim.nodepool_name,
+            instance_type=choice.instance_type.name,
+            zone=choice.offering.zone,
+            capacity_type=choice.offering.capacity_type,
+            price=choice.offering.price,
+            tags={key: value for key, value in node.metadata.labels.items() if key != HOSTNAME},
+            annotations=node.metadata.annotations,
+            capacity=node.status.capacity,
+            allocatable=node.status.allocatable,
+            registration_delay=delay.span.total_seconds() if delay is not None else 0.0,
+        )
+
+    return SimulatedProvider(cloud, kwok, choose)
+
+
+def _aws_supply(cluster: Cluster, clock: Clock, settings: Settings, metrics: Metrics) -> Providers:
+    try:
+        from dovetail.cloud.aws.interruption.sources import find_sources  # noqa: PLC0415 - see below
+        from dovetail.cloud.aws.provider import AwsProvider, assemble_aws  # noqa: PLC0415 - an extra, not always there
+    except ModuleNotFoundError as error:
+        raise ProviderUnusable(f"the aws provider needs {error.name}; pip install dovetail[aws]") from error
+    if not settings.cluster_name:
+        raise ProviderUnusable("the aws provider needs the name of the EKS cluster; set --cluster-name (CLUSTER_NAME)")
+    parts = assemble_aws(cluster, clock, settings)
+    if not parts.aws.region:
+        raise ProviderUnusable("no AWS region is known; set AWS_REGION, or a region in the profile")
+    return Providers(
+        supplier=AwsProvider(parts),
+        interruptions=find_sources(parts, metrics),
+        nodeclass_reconciler=parts.nodeclass_reconciler,
+    )

@@ -1,0 +1,46 @@
+"""What a story leaves behind in memory."""
+
+import gc
+import weakref
+
+import pytest
+
+from dovetail.cli.simulation.garbage_collection import OBJECTS_BETWEEN_COLLECTIONS, rarely_collecting
+
+
+class Knot:
+    """Something that holds itself, as a world does."""
+
+    def __init__(self):
+        self.itself = self
+
+
+@pytest.fixture(autouse=True)
+def as_before():
+    """Leave the collector as it was."""
+    usual = gc.get_threshold()
+    yield
+    gc.unfreeze()
+    gc.set_threshold(*usual)
+
+
+def interrupted():
+    with rarely_collecting():
+        assert gc.get_threshold()[0] == OBJECTS_BETWEEN_COLLECTIONS
+        raise KeyboardInterrupt
+
+
+def test_the_collector_rests_during_a_story_and_is_itself_again_after_one_that_failed():
+    usual = gc.get_threshold()
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert gc.get_threshold() == usual
+
+
+def test_what_is_left_of_a_story_is_not_looked_at_before_the_next_begins_and_then_goes():
+    with rarely_collecting():
+        left = weakref.ref(Knot())
+    gc.collect()
+    assert left() is not None
+    with rarely_collecting():
+        assert left() is None

@@ -1,0 +1,106 @@
+"""Whose sight a controller's page shows: its own while it leads, a look beside the leader while somebody asks."""
+
+import asyncio
+from contextlib import suppress
+
+import pytest
+
+from acceptance.fleet import cluster, worker
+from dovetail.cli.dashboard_follower import LOOK_SECONDS, RETRY_SECONDS, STANDING_BY, keep_showing
+from dovetail.dashboard import published_state as boards
+from dovetail.dashboard.published_state import PublishedState
+from dovetail.sim.virtual_loop import run
+
+SOON = 3 * LOOK_SECONDS
+
+
+class Life:
+    """A replica on virtual time, and what it published by."""
+
+    def __init__(self):
+        self.published_state, self.leads, self.running = PublishedState(), False, []
+        self.started, self.fails = [], False
+
+    def publishing(self, name, node):
+        async def publish():
+            self.started.append(name)
+            self.running.append(name)
+            try:
+                if self.fails:
+                    raise OSError("no API server")
+                self.published_state.publish(cluster(worker(node)))
+                await asyncio.Event().wait()
+            finally:
+                self.running.remove(name)
+
+        return publish
+
+    @property
+    def shown(self):
+        snapshot = self.published_state.latest.snapshot
+        return None if snapshot is None else [node.name for node in snapshot.nodes]
+
+
+def lived(story):
+    async def main():
+        life = Life()
+        leading, beside = life.publishing("leading", "own"), life.publishing("beside", "looked-at")
+        showing = asyncio.create_task(keep_showing(life.published_state, lambda: not life.leads, leading, beside))
+        try:
+            await story(life)
+        finally:
+            showing.cancel()
+            with suppress(asyncio.CancelledError):
+                await showing
+        assert life.running == []
+
+    run(main(), limit=3600.0)
+
+
+def test_a_replica_that_leads_shows_what_its_controllers_see():
+    async def story(life):
+        life.leads = True
+        await asyncio.sleep(SOON)
+        assert (life.shown, life.started) == (["own"], ["leading"])
+
+    lived(story)
+
+
+def test_one_that_stands_by_reads_nothing_until_somebody_looks(monkeypatch):
+    async def story(life):
+        await asyncio.sleep(SOON)
+        assert (life.started, life.published_state.latest.missing) == ([], STANDING_BY)
+        life.published_state.ask()
+        await asyncio.sleep(SOON)
+        assert (life.shown, life.running) == (["looked-at"], ["beside"])
+        monkeypatch.setattr(boards, "INTEREST_SECONDS", -1.0)  # they have gone
+        await asyncio.sleep(SOON)
+        assert (life.shown, life.running) == (None, [])
+
+    lived(story)
+
+
+def test_one_that_begins_to_lead_stops_looking_beside_itself():
+    async def story(life):
+        life.published_state.ask()
+        await asyncio.sleep(SOON)
+        life.leads = True
+        await asyncio.sleep(SOON)
+        assert (life.shown, life.running) == (["own"], ["leading"])
+
+    lived(story)
+
+
+@pytest.mark.parametrize("leads", [True, False])
+def test_a_look_that_fails_is_tried_again(leads, caplog):
+    async def story(life):
+        life.leads, life.fails = leads, True
+        life.published_state.ask()
+        await asyncio.sleep(SOON)
+        assert life.shown is None
+        life.fails = False
+        await asyncio.sleep(RETRY_SECONDS + SOON)
+        assert life.shown is not None
+
+    lived(story)
+    assert "no API server" in caplog.text

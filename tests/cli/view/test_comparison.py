@@ -1,0 +1,107 @@
+"""Variants side by side: lines where they fit, columns where they do not, differences marked; and ticks of plots."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from dovetail.cli.simulation import html_report
+from dovetail.cli.simulation.comparison import FIGURES, Row, as_document, compare, short_names
+from dovetail.cli.simulation.html_report import plot
+from dovetail.cli.simulation.variants import Variant
+from dovetail.cli.view.comparison import _comparison
+
+A, B = "nodepool/a.spec.disruption.consolidateAfter", "nodepool/b.spec.disruption.consolidateAfter"
+
+
+def row(name, cost, base=1.0):
+    figures = dict.fromkeys((figure for figure, _, _ in FIGURES), cost)
+    return Row(
+        name, (0, 1), figures, dict.fromkeys(figures, cost - base), {"Empty": 2 * cost}, {"Empty": 2 * (cost - base)}
+    )
+
+
+def drawn(rows, width):
+    paper = io.StringIO()
+    _comparison(Console(file=paper, width=width, color_system=None), rows)
+    return paper.getvalue().splitlines()
+
+
+def test_settings_go_by_the_end_of_their_path():
+    assert short_names(["baseline", f"{A}=1m", f"{A}=5m, scenario.seed=3"]) == [
+        "baseline",
+        "consolidateAfter=1m",
+        "consolidateAfter=5m, seed=3",
+    ]
+
+
+def test_settings_that_would_be_called_the_same_keep_their_path():
+    assert short_names([f"{A}=1m", f"{B}=1m", "scenario.seed=1"]) == [f"{A}=1m", f"{B}=1m", "seed=1"]
+
+
+def test_on_a_wide_terminal_each_variant_is_a_line():
+    lines = drawn([row("baseline", 1.0), row(f"{A}=1m", 0.5)], 200)
+    assert lines[0].startswith("VARIANT")
+    assert lines[2].startswith("consolidateAfter=1m  0.50 (-0.50)")
+    assert lines[-1].startswith("Averaged over 2 seeds")
+
+
+@pytest.mark.parametrize("number", [2, 7])
+def test_on_a_narrow_one_each_is_a_column_and_none_is_missing(number):
+    rows = [row("baseline", 1.0), *(row(f"{A}={at}m", 1.0 + at) for at in range(1, number))]
+    lines = drawn(rows, 80)
+    assert max(map(len, lines)) <= 80
+    assert [line.strip() for line in lines[:2]] == ["1  baseline", "2  consolidateAfter=1m"]
+    heads = [word for line in lines if line.startswith("VARIANT") for word in line.split()[1:]]
+    assert heads == [str(at) for at in range(1, number + 1)]
+
+
+def test_reasons_are_marked_like_every_figure():
+    """Two Empty more than the first in a line, and in a column."""
+    rows = [row("baseline", 1.0), row("x", 2.0)]
+    assert drawn(rows, 250)[2].rstrip().endswith("4 (+2) Empty")
+    (column,) = (line.split() for line in drawn(rows, 80) if line.startswith("  Empty"))
+    assert column == ["Empty", "2", "4", "(+2)"]
+    told = html_report._comparison(rows, ["baseline", "x"])
+    assert "<td>Empty, nodes</td><td>2</td>" in told
+    assert '<td>4 <span class="more">(+2)</span></td>' in told
+
+
+def test_chance_is_told_beside_what_it_moves():
+    """Two seeds, a dollar apart."""
+    reports = [report(cost) for cost in (1.0, 2.0)]
+    (only,) = compare([Variant("a", seed, None) for seed in (0, 1)], reports)
+    assert (only.figures["cost"], only.spread["cost"], only.spread["evictions"]) == (1.5, 0.5, 0.0)
+    lines = drawn([only], 250)
+    assert lines[1].startswith("a        1.50 ±0.50  ")
+    assert "± is how far a single seed is from that at most" in lines[-1]
+
+
+def report(cost):
+    return {
+        "cost": {"total": cost, "overLowerBound": None},
+        "evictions": 3,
+        "disruptions": {},
+        "nodes": {"born": 1, "most": 1},
+        "pending": {"podHours": 0.0, "p95Seconds": 0.0},
+    }
+
+
+def test_every_run_says_which_variant_it_was():
+    told = as_document([row("a", 1.0)], [Variant("a", 3, None)], [{"seed": 3}])
+    assert [(run["variant"], run["seed"]) for run in told["runs"]] == [("a", 3)]
+    assert told["variants"][0]["difference"]["disruptionsByReason"] == {"Empty": 0.0}
+
+
+def test_a_difference_that_rounds_to_nothing_is_not_marked():
+    lines = drawn([row("baseline", 1.0), row("x", 1.001)], 200)
+    assert "(" not in lines[2]
+
+
+@pytest.mark.parametrize(
+    ("end", "told"), [(1.0, ["0 min", "30 min", "60 min"]), (8.0, ["0 h", "4 h", "8 h"]), (168.0, ["day 0", "day 7"])]
+)
+def test_the_ticks_of_a_plot_are_round(end, told):
+    drawn = plot("Nodes", [end / 2, end], {"nodes": [1.0, 2.0]})
+    for tick in told:
+        assert f">{tick}</text>" in drawn

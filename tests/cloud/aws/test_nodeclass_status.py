@@ -1,0 +1,270 @@
+"""The care of node classes, over HTTP: what they resolve to, what is said of it, and how they are let go."""
+
+import pytest
+
+from cloud.aws.account import NOON, parameter
+from dovetail.cloud.aws.clients import AwsError
+from dovetail.cloud.aws.labels import CLASS_HASH, CLASS_HASH_VERSION, INSTANCE_PROFILE_NAME, TERMINATION_FINALIZER
+from dovetail.model.conditions import find, is_true
+from dovetail.model.kinds import EC2_NODE_CLASS, NODE_CLAIM
+from dovetail.model.kube_object import Key, ObjectMeta
+from dovetail.model.nodeclaim import NodeClaim, NodeClaimSpec
+from dovetail.model.nodepool import NodeClassRef
+from dovetail.ports.cluster import Patch
+from dovetail.ports.errors import NotFound
+
+REF = NodeClassRef(group="karpenter.k8s.aws", kind="EC2NodeClass", name="default")
+
+
+def said(node_class, condition):
+    found = find(node_class.status.conditions, condition)
+    return found.status, found.reason
+
+
+def test_a_class_is_resolved_and_becomes_ready(live):
+    async def story(account):
+        await account.create(account.node_class())
+        assert (await account.kept()).after == 60.0
+        made = await account.read()
+        assert {subnet.id for subnet in made.status.subnets} == set(account.subnets)
+        assert [
+            (subnet.zone, bool(subnet.zone_id)) for subnet in sorted(made.status.subnets, key=lambda s: s.zone)
+        ] == [
+            ("us-east-1a", True),
+            ("us-east-1b", True),
+        ]
+        assert [(group.id, group.name) for group in made.status.security_groups] == [
+            (account.group, f"{account.name}-nodes")
+        ]
+        assert {ami.id for ami in made.status.amis} == set(account.images.values())
+        assert made.status.instance_profile.startswith(f"{account.name}_")
+        assert is_true(made.status.conditions, "Ready")
+        assert made.metadata.finalizers == (TERMINATION_FINALIZER,)
+        assert made.metadata.annotations[CLASS_HASH].isdigit()
+        state = await account.provider.node_class(REF)
+        assert (state.deleting, state.ready.status) == (False, "True")
+
+    live(story)
+
+
+def test_a_second_look_writes_nothing_and_asks_next_to_nothing(live):
+    async def story(account):
+        await account.create(account.node_class())
+        await account.kept()
+        before, _ = await account.read(), account.proxy.calls.clear()
+        await account.kept()
+        assert (await account.read()).metadata.resource_version == before.metadata.resource_version
+        assert account.proxy.calls.total() == 0
+        account.clock.pass_(minutes=1)
+        await account.kept()
+        assert dict(account.proxy.calls) == {"DescribeSubnets": 1}
+
+    live(story)
+
+
+LACKING = [
+    ({"subnetSelectorTerms": [{"id": "subnet-0"}]}, "SubnetsReady", "SubnetsNotFound"),
+    ({"securityGroupSelectorTerms": [{"name": "nobody"}]}, "SecurityGroupsReady", "SecurityGroupsNotFound"),
+    ({"amiSelectorTerms": [{"alias": "bottlerocket@latest"}]}, "AMIsReady", "AMINotFound"),
+    ({"amiSelectorTerms": [{"alias": "windows2025@latest"}]}, "AMIsReady", "UnsupportedAlias"),
+    ({"role": None, "instanceProfile": "nobody"}, "ValidationSucceeded", "InstanceProfileNotFound"),
+    ({"userData": "x" * 17000}, "ValidationSucceeded", "UserDataSizeLimitExceeded"),
+]
+
+
+def test_what_is_not_found_is_said(live):
+    async def story(account):
+        for number, (spec, condition, reason) in enumerate(LACKING):
+            name = f"class-{number}"
+            await account.create({**account.node_class(**spec), "metadata": {"name": name}})
+            await account.kept(name=name)
+            made = await account.read(name)
+            assert said(made, condition) == ("False", reason)
+            assert find(made.status.conditions, "Ready").status == "False"
+
+    live(story)
+
+
+def test_terms_are_alternatives_and_tags_hold_together(live):
+    async def story(account):
+        first, second = account.subnets
+        other = {"tags": {**account.tags, "tier": "none"}}
+        await account.create(account.node_class(subnetSelectorTerms=[{"id": first}, {"id": second}, other]))
+        await account.kept()
+        assert {subnet.id for subnet in (await account.read()).status.subnets} == {first, second}
+        assert account.proxy.calls["DescribeSubnets"] == 2  # the ids together, the tags apart
+
+    live(story)
+
+
+def test_a_new_image_behind_the_alias_is_found(live):
+    async def story(account):
+        await account.create(account.node_class())
+        await account.kept()
+        newer = await account.new_image(parameter("x86_64"), "x86_64")
+        account.clock.pass_(minutes=6)
+        await account.kept()
+        amis = {ami.requirements[0].values: ami.id for ami in (await account.read()).status.amis}
+        assert amis == {("amd64",): newer, ("arm64",): account.images["arm64"]}
+
+    live(story)
+
+
+def test_images_by_id_name_and_parameter(live):
+    async def story(account):
+        account.proxy.parameters["/mine"] = account.images["arm64"]
+        name = f"{account.name}-image-*"
+        terms_by_name = {
+            "first": [{"id": account.images["x86_64"]}, {"ssmParameter": "/mine"}],
+            "second": [{"name": name, "owner": "self"}],
+        }
+        for made, terms in terms_by_name.items():
+            document = account.node_class(amiFamily="AL2023", amiSelectorTerms=terms)
+            await account.create({**document, "metadata": {"name": made}})
+            await account.kept(name=made)
+            assert {ami.id for ami in (await account.read(made)).status.amis} == set(account.images.values())
+        assert not any("clusters" in operation for operation in account.proxy.calls)  # the version does not matter
+
+    live(story)
+
+
+def test_what_aws_cannot_answer_changes_nothing(live):
+    async def story(account):
+        await account.create(account.node_class())
+        await account.kept()
+        account.clock.pass_(minutes=10)
+        account.proxy.refuse("DescribeSubnets", "RequestLimitExceeded", status=503)
+        with pytest.raises(AwsError) as caught:
+            await account.kept()
+        assert caught.value.throttled
+        made = await account.read()
+        assert is_true(made.status.conditions, "Ready")
+        assert len(made.status.subnets) == 2
+
+    live(story)
+
+
+def test_what_aws_refuses_is_said_in_the_condition(live):
+    async def story(account):
+        await account.create(account.node_class())
+        account.proxy.refuse("DescribeSecurityGroups", "UnauthorizedOperation", status=403)
+        with pytest.raises(AwsError):
+            await account.kept()
+        assert said(await account.read(), "SecurityGroupsReady") == ("False", "UnauthorizedOperation")
+
+    live(story)
+
+
+def test_a_profile_that_was_cut_short_is_finished(live):
+    async def story(account):
+        await account.create(account.node_class())
+        account.proxy.refuse("AddRoleToInstanceProfile", "ServiceFailure", status=400, times=1)
+        with pytest.raises(AwsError):
+            await account.kept()
+        await account.kept()
+        name = (await account.read()).status.instance_profile
+        found = await account.aws.call("iam", "get_instance_profile", InstanceProfileName=name)
+        assert [role["RoleName"] for role in found["InstanceProfile"]["Roles"]] == [f"{account.name}-role"]
+        assert account.proxy.calls["CreateInstanceProfile"] == 1
+
+    live(story)
+
+
+def claim(name="one", **annotations):
+    metadata = ObjectMeta(name=name, annotations=annotations, creation_timestamp=NOON)
+    return NodeClaim(metadata=metadata, spec=NodeClaimSpec(node_class_ref=REF))
+
+
+def test_another_role_makes_another_profile_and_the_old_one_goes_when_nobody_needs_it(live):
+    """moto stamps profiles with the real time, so the story's clock is set by it."""
+
+    async def story(account):
+        await account.create(account.node_class())
+        await account.kept()
+        first = (await account.read()).status.instance_profile
+        await account.aws.call("iam", "create_role", RoleName="other", AssumeRolePolicyDocument="{}")
+        await account.world.patch(EC2_NODE_CLASS, Key("", "default"), Patch({"spec": {"role": "other"}}))
+        account.clock.pass_(days=365)
+        exists = account.parts.resolvers.profiles._found
+        for claims, kept in (
+            ([claim()], True),
+            ([claim(**{INSTANCE_PROFILE_NAME: first})], True),
+            ([], False),
+        ):
+            await account.kept(claims)
+            assert await exists(first) is kept
+            account.clock.pass_(minutes=15)
+        second = (await account.read()).status.instance_profile
+        assert second != first
+        assert await exists(second)
+
+    live(story)
+
+
+def test_an_idle_hour_costs_what_one_class_costs_whatever_the_cluster(live):
+    async def story(account):
+        await account.create(account.node_class())
+        await account.kept()
+        account.proxy.calls.clear()
+        for _ in range(60):
+            account.clock.pass_(minutes=1)
+            await account.kept([claim(f"claim-{number}") for number in range(100)])
+        assert dict(account.proxy.calls) == {
+            "DescribeSubnets": 60,
+            "DescribeSecurityGroups": 12,
+            "DescribeImages": 12,
+            "GetParameters": 12,
+            "ListInstanceProfiles": 4,
+            f"GET /clusters/{account.name}": 4,
+        }
+
+    live(story)
+
+
+def test_a_deleted_class_waits_for_its_claims_and_leaves_nothing_behind(live):
+    async def story(account):
+        await account.create(account.node_class())
+        await account.kept()
+        profile = (await account.read()).status.instance_profile
+        await account.world.delete(EC2_NODE_CLASS, Key("", "default"))
+        waiting = await account.kept([claim()])
+        assert (waiting.after, "one" in waiting.waiting_for) == (600.0, True)
+        assert TERMINATION_FINALIZER in (await account.read()).metadata.finalizers
+        await account.kept()
+        with pytest.raises(NotFound):
+            await account.read()
+        assert not await account.parts.resolvers.profiles.exists(profile)
+
+    live(story)
+
+
+def test_claims_of_another_version_are_stamped_anew_and_do_not_drift(live):
+    async def story(account):
+        await account.create(account.node_class())
+        theirs = {CLASS_HASH: "1", CLASS_HASH_VERSION: "v6"}
+        old = await account.world.create(NODE_CLAIM, claim(**theirs))
+        gone = await account.world.create(NODE_CLAIM, claim("drifted", **theirs))
+        drifted = {"status": {"conditions": [{"type": "Drifted", "status": "True"}]}}
+        gone = await account.world.patch(NODE_CLAIM, gone.key, Patch(drifted, subresource="status"))
+        await account.kept([old, gone])
+        made = (await account.read()).metadata.annotations[CLASS_HASH]
+        for each, fingerprint in ((old, made), (gone, "1")):  # what has drifted already stays so
+            stamped = (await account.world.get(NODE_CLAIM, each.key)).metadata.annotations
+            assert (stamped[CLASS_HASH], stamped[CLASS_HASH_VERSION]) == (fingerprint, "dovetail-v1")
+
+    live(story)
+
+
+def test_a_claim_that_is_up_to_date_keeps_its_stamp_when_the_class_changes(live):
+    async def story(account):
+        await account.create(account.node_class())
+        await account.kept()
+        first = (await account.read()).metadata.annotations[CLASS_HASH]
+        mine = await account.world.create(NODE_CLAIM, claim(**{CLASS_HASH: first, CLASS_HASH_VERSION: "dovetail-v1"}))
+        await account.world.patch(EC2_NODE_CLASS, Key("", "default"), Patch({"spec": {"userData": "echo"}}))
+        assert (await account.provider.node_class(REF)).ready.status == "Unknown"
+        await account.kept([mine])
+        assert (await account.read()).metadata.annotations[CLASS_HASH] != first
+        assert (await account.world.get(NODE_CLAIM, mine.key)).metadata.annotations[CLASS_HASH] == first
+
+    live(story)

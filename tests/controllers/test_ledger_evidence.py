@@ -1,0 +1,66 @@
+"""What the ledger is told of a pass: everything refused is counted, and of every kind some are named."""
+
+from types import SimpleNamespace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from acceptance.fleet import cluster, running, worker
+from builders import nodepool
+from dovetail.controllers.ledger_evidence import NAMED, weighed, weighed_pods
+from dovetail.core.disruption.pass_context import PassContext
+from dovetail.core.disruption.planner import plan_pass
+from dovetail.core.provisioning.eligible_pods import NOT_FOR_US
+from dovetail.model.refusal import Refusal
+
+NOBODY = SimpleNamespace(replacements=(), candidates=())
+KINDS = st.dictionaries(
+    st.sampled_from(["expiration", "drift", "emptiness"]),
+    st.dictionaries(
+        st.sampled_from(["Never", "Waiting", "Budget", "Pdb"]), st.sampled_from([1, 3, 60, 250]), max_size=4
+    ),
+)
+
+
+def said(codes):
+    return [Refusal(code, f"node/{code}-{number}", "no") for code, count in codes.items() for number in range(count)]
+
+
+@given(KINDS)
+def test_all_are_counted_and_every_kind_is_named_within_the_bound(kinds):
+    refusals = {method: said(codes) for method, codes in kinds.items()}
+    found = weighed(NOBODY, refusals, None)
+    assert {(each.method, each.code): each.nodes for each in found.counts} == {
+        (method, code): count for method, codes in kinds.items() for code, count in codes.items()
+    }
+    total = sum(map(len, refusals.values()))
+    assert len(found.refusals) == min(NAMED, total)
+    assert {(each.method, each.code) for each in found.refusals} == {(each.method, each.code) for each in found.counts}
+    assert len({(each.method, each.node) for each in found.refusals}) == len(found.refusals)
+    assert [each.method for each in found.refusals] == sorted(
+        (each.method for each in found.refusals), key=list(refusals).index
+    )
+
+
+def test_a_command_says_what_it_uses_of_its_budget_after_those_before_it():
+    snapshot = cluster(
+        *(worker(name) for name in "abc"),
+        worker("d", running("x", "d")),
+        pools=[nodepool(disruption={"consolidateAfter": "0s", "budgets": [{"nodes": "3"}]})],
+    )
+    look = PassContext(snapshot)
+    plan = plan_pass(look)
+    (command,) = plan.commands
+    alone = weighed(command, plan.refusals_by_method, look)
+    after = weighed(command, plan.refusals_by_method, look, [command])
+    (first,), (second,) = alone.budgets, after.budgets
+    assert (first.nodepool, first.used, first.limit) == ("default", len(command.candidates), 3)
+    assert second.used == 2 * first.used
+    assert "d" in {each.node for each in alone.refusals}
+
+
+def test_pods_that_are_none_of_our_business_are_not_counted():
+    refusals = [Refusal(NOT_FOR_US, "pod/a/b", "another scheduler"), Refusal("NoRoom", "pod/shop/web", "too large")]
+    found = weighed_pods(refusals)
+    assert [(each.code, each.nodes) for each in found.counts] == [("NoRoom", 1)]
+    assert found.refusals[0].node == "shop/web"

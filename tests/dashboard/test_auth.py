@@ -1,0 +1,200 @@
+"""The door that asks the API server: who comes in, who does not, for how long, and what is told to whom."""
+
+import asyncio
+import json
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+
+import pytest
+
+from acceptance.fleet import cluster, worker
+from dashboard.pages import page_served
+from dovetail.dashboard import auth as doors
+from dovetail.dashboard.address import AddressUnsafe, PageAddress
+from dovetail.dashboard.auth import ADMITTED_SECONDS, MOST, REFUSED_SECONDS, TokenReviewAuthenticator
+from dovetail.ports.errors import Unavailable
+from dovetail.ports.token_review import TokenIdentity
+
+DANA, EVE = "token-of-dana", "token-of-eve"
+
+
+class Registry:
+    """An API server that knows these people."""
+
+    def __init__(self):
+        self.standings = {DANA: TokenIdentity("dana"), EVE: TokenIdentity("eve", ("list pods",))}
+        self.asked = []
+        self.down = False
+
+    async def review(self, token):
+        self.asked.append(token)
+        await asyncio.sleep(0)
+        if self.down:
+            raise Unavailable("POST /apis/authentication.k8s.io/v1/tokenreviews: connection refused")
+        return self.standings.get(token, TokenIdentity())
+
+    @asynccontextmanager
+    async def open(self):
+        yield self
+
+
+@pytest.fixture
+def registry():
+    return Registry()
+
+
+@pytest.fixture
+def page(registry):
+    with page_served(cluster(worker("secret-node")), reviewer=registry.open) as served:
+        yield served
+
+
+def bearer(token):
+    return {"Authorization": f"Bearer {token}"}
+
+
+def test_whoever_the_cluster_knows_and_allows_may_look(page):
+    answer = page.ask("/api/cluster", **bearer(DANA))
+    assert (answer.status, answer.json["nodes"][0]["name"]) == (200, "secret-node")
+    assert page.ask("/", **bearer(DANA)).status == 200
+    assert page.ask("/api/cluster", **bearer(DANA), Host="dovetail.example").status == 200
+
+
+@pytest.mark.parametrize("path", ["/", "/api/cluster", "/api/plan", "/api/events", "/api/snapshot", "/app.js"])
+def test_nobody_else_is_told_anything(page, path):
+    for headers, status in (
+        ({}, 401),
+        (bearer("unknown"), 401),
+        (bearer(EVE), 403),
+        ({"Cookie": f"dovetail_session={DANA}"}, 401),
+    ):
+        answer = page.ask(path, **headers)
+        assert answer.status == status
+        assert b"secret-node" not in answer.body
+        assert ("WWW-Authenticate" in answer.headers) == (status == 401)
+
+
+def test_a_form_says_what_to_show_and_a_refusal_who_may_not_do_what(page):
+    form = page.ask("/").body.decode()
+    assert "kubectl create token" in form
+    assert '<p id="verdict" role="alert"></p>' in form
+    assert (
+        page.ask("/", **bearer(EVE)).body.decode().count("You are eve, who may not list pods in every namespace") == 1
+    )
+    assert page.ask("/api/plan", **bearer(EVE)).json["error"].startswith("you are eve, who may not list pods")
+    assert "does not know this token" in page.ask("/api/plan", **bearer("unknown")).json["error"]
+
+
+def test_a_token_is_shown_once_for_a_cookie_that_says_nothing(page):
+    given = page.ask("/api/session", **bearer(DANA)).headers["Set-Cookie"]
+    again = page.ask("/api/session", **bearer(DANA)).headers["Set-Cookie"]
+    assert "HttpOnly" in given
+    assert "SameSite=Strict" in given
+    assert DANA not in given
+    cookie = given.partition(";")[0]
+    assert again.partition(";")[0] != cookie
+    assert page.ask("/api/cluster", Cookie=cookie).status == 200
+    assert page.ask("/api/cluster", Cookie=cookie + "x").status == 401
+    for headers in (bearer(EVE), bearer("unknown"), {}):
+        assert "Set-Cookie" not in page.ask("/api/session", **headers).headers
+
+
+def test_an_api_server_that_cannot_be_asked_lets_nobody_in(page, registry):
+    registry.down = True
+    answer = page.ask("/api/cluster", **bearer(DANA))
+    assert answer.status == 503
+    assert "cannot be asked who you are" in answer.json["error"]
+    assert DANA not in answer.body.decode()
+    assert "cannot be asked who you are" in page.ask("/", **bearer(DANA)).body.decode()
+
+
+def request(token="", cookie=""):
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    return SimpleNamespace(headers=headers, cookies={"dovetail_session": cookie} if cookie else {})
+
+
+def judged(work):
+    """Live a moment at a door with a clock of its own."""
+    registry, now = Registry(), [0.0]
+    return asyncio.run(work(registry, TokenReviewAuthenticator(registry, lambda: now[0]), now))
+
+
+def test_a_right_that_is_taken_away_is_lost_within_half_a_minute():
+    async def work(registry, authenticator, now):
+        session = await authenticator.greet(request(DANA))
+        registry.standings[DANA] = TokenIdentity("dana", ("list nodes",))
+        now[0] = ADMITTED_SECONDS - 1
+        assert (await authenticator.judge(request(cookie=session.value))).admitted
+        now[0] = ADMITTED_SECONDS
+        assert (await authenticator.judge(request(cookie=session.value))).status == 403
+        registry.standings.pop(DANA)
+        now[0] += REFUSED_SECONDS
+        assert (await authenticator.judge(request(cookie=session.value))).status == 401
+
+    judged(work)
+
+
+def test_a_yes_does_not_outlive_its_time_when_the_api_server_goes():
+    async def work(registry, authenticator, now):
+        assert (await authenticator.judge(request(DANA))).admitted
+        registry.down = True
+        now[0] = ADMITTED_SECONDS
+        assert (await authenticator.judge(request(DANA))).status == 503
+        registry.down = False
+        now[0] += REFUSED_SECONDS
+        assert (await authenticator.judge(request(DANA))).admitted
+
+    judged(work)
+
+
+def test_many_questions_at_once_are_one_question_to_the_api_server():
+    async def work(registry, authenticator, _now):
+        verdicts = await asyncio.gather(*(authenticator.judge(request(DANA)) for _ in range(50)))
+        assert all(each.admitted for each in verdicts)
+        for _ in range(50):
+            assert (await authenticator.judge(request(EVE))).status == 403
+        return registry.asked
+
+    assert judged(work) == [DANA, EVE]
+
+
+def test_somebody_who_goes_away_while_it_is_asked_spoils_it_for_nobody():
+    async def work(registry, authenticator, _now):
+        first, second = (asyncio.create_task(authenticator.judge(request(DANA))) for _ in range(2))
+        await asyncio.sleep(0)
+        first.cancel()
+        assert (await second).admitted
+        return registry.asked
+
+    assert judged(work) == [DANA]
+
+
+def test_what_is_remembered_is_bounded_and_long_tokens_are_not_even_asked_about():
+    async def work(registry, authenticator, _now):
+        for number in range(MOST + 50):
+            await authenticator.judge(request(f"guess-{number}"))
+        assert len(authenticator._known) == MOST
+        assert (await authenticator.judge(request("x" * (doors.LONGEST + 1)))).status == 401
+        return len(registry.asked)
+
+    assert judged(work) == MOST + 50
+
+
+def test_a_stream_ends_when_whoever_follows_it_may_no_longer_look(page, registry, monkeypatch):
+    monkeypatch.setattr(doors, "ADMITTED_SECONDS", 0.0)
+    with page.stream("/api/events?since=nothing", **bearer(DANA)) as events:
+        assert next(events)["event"] == "anew"
+        registry.standings[DANA] = TokenIdentity("dana", ("list nodes",))
+        page.published_state.publish(cluster(worker("secret-node"), worker("another")))
+        assert "another" not in json.dumps(list(events))
+
+
+def test_tokens_of_the_cluster_make_any_address_safe_and_a_second_token_is_a_mistake():
+    assert PageAddress("0.0.0.0", reviewed=True).guarded  # noqa: S104 - nothing listens
+    with pytest.raises(AddressUnsafe, match="--dashboard-auth token"):
+        PageAddress("127.0.0.1", "correct-horse-battery-staple", reviewed=True)
+
+
+def test_without_a_cluster_to_ask_nothing_is_served():
+    with pytest.raises(AddressUnsafe, match="no cluster here"), page_served(cluster(worker("a")), reviewed=True):
+        pass

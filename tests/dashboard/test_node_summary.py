@@ -1,0 +1,96 @@
+"""A node in one tile, and in full: true figures, and nothing that could be a secret."""
+
+from datetime import timedelta
+
+import pytest
+
+from acceptance.fleet import cluster, running, worker
+from builders import NOON, nodepool
+from dovetail.cli.view.plan import plan_document
+from dovetail.core.disruption.planner import plan_disruption
+from dovetail.dashboard.node_detail import known, node_details
+from dovetail.dashboard.node_summary import NodeSummaries, state_of, summary_of
+from dovetail.dashboard.waiting_for import said_in
+from dovetail.model.snapshot import ClusterNode
+
+
+def tiles_of(snapshot):
+    said = said_in(plan_document(plan_disruption(snapshot, thorough=True), snapshot))
+    return NodeSummaries().of(snapshot, said)
+
+
+def test_a_tile_says_what_the_node_is_and_how_full():
+    tile = tiles_of(cluster(worker("a", running("x", "a", cpu="1500m"), type_="m.large")))["a"]
+    assert (tile["pool"], tile["type"], tile["capacity"], tile["zone"]) == ("default", "m.large", "on-demand", "zone-a")
+    assert (tile["state"], tile["price"]) == ("Ready", 1.0)
+    assert tile["cpu"] == [1.5, 4.0]
+    assert tile["memory"] == [2**30, 16 * 2**30]
+    assert tile["pods"][0] == 1
+
+
+def test_a_tile_says_what_the_plan_says():
+    budget = {"budgets": [{"nodes": "1"}]}
+    found = tiles_of(cluster(worker("a"), worker("b"), pools=[nodepool(disruption=budget)]))
+    assert found["a"]["because"] == "Empty: would be deleted in the next pass"
+    assert found["a"]["code"] == "Next"
+    assert found["b"]["code"] == "Budget"
+    assert "allows 1 for Empty" in found["b"]["because"]
+
+
+@pytest.mark.parametrize(
+    ("node", "state"),
+    [
+        (worker("a"), "Ready"),
+        (worker("a", labels={"karpenter.sh/initialized": "false"}), "NotReady"),
+        (worker("a", labels={"karpenter.sh/registered": "false"}), "Registering"),
+        (ClusterNode(None, worker("a").claim), "Lost"),
+        (ClusterNode(worker("a").node, None), "Ready"),
+    ],
+)
+def test_the_state_is_one_word(node, state):
+    assert state_of(node) == state
+
+
+def test_the_sum_counts_what_dovetail_manages():
+    snapshot = cluster(worker("a"), worker("b"), ClusterNode(worker("c").node, None))
+    summary = summary_of(snapshot, NodeSummaries().of(snapshot, {}).values())
+    assert (summary["nodes"], summary["costPerHour"]) == (3, 2.0)
+    assert summary["pools"] == [{"name": "default", "nodes": 2, "costPerHour": 2.0}]
+
+
+def test_a_node_that_did_not_change_is_not_looked_at_again_but_its_plan_is():
+    snapshot = cluster(worker("a"))
+    tiles = NodeSummaries()
+    first = tiles.of(snapshot, {"a": {"because": "one"}})["a"]
+    second = tiles.of(snapshot, {"a": {"because": "two"}})["a"]
+    assert first["cpu"] is second["cpu"]
+    assert (first["because"], second["because"]) == ("one", "two")
+
+
+@pytest.mark.parametrize(
+    ("key", "shown"),
+    [
+        ("karpenter.sh/nodepool", True),
+        ("node.kubernetes.io/instance-type", True),
+        ("karpenter.k8s.aws/instance-family", True),
+        ("vault.example.com/token", False),
+        ("evil-karpenter.sh/token", False),
+        ("plain", False),
+        ("kubectl.kubernetes.io/last-applied-configuration", False),
+    ],
+)
+def test_only_labels_and_annotations_of_known_domains_are_shown(key, shown):
+    assert known(key) is shown
+
+
+def test_details_hold_nothing_of_other_domains():
+    node = worker("a", labels={"vault.example.com/token": "s3cr3t"})
+    assert "s3cr3t" not in str(node_details(node, cluster(node)))
+
+
+def test_protected_pods_are_told_with_the_instant_it_ends():
+    shield = {"annotations": {"karpenter.sh/do-not-disrupt": "1h"}, "creationTimestamp": "2026-01-05T11:30:00Z"}
+    node = worker("a", running("x", "a", metadata=shield))
+    (pod,) = node_details(node, cluster(node, at=NOON))["pods"]
+    ends = NOON + timedelta(minutes=30)
+    assert (pod["protected"], pod["protectedUntil"]) == (True, f"{ends:%Y-%m-%dT%H:%M:%SZ}")

@@ -1,0 +1,125 @@
+"""When the cluster is looked at for the page: on changes, now and then, and not while nobody looks."""
+
+import asyncio
+from contextlib import suppress
+
+import pytest
+
+from acceptance.fleet import cluster, worker
+from dashboard.pages import page_served
+from dovetail.dashboard import published_state as module
+from dovetail.dashboard import routes as sites
+from dovetail.dashboard.published_state import STALE_PAUSES, PublishedState, keep_publishing
+from dovetail.sim.virtual_loop import run
+
+
+class Source:
+    def __init__(self):
+        self.revision = 1
+        self.missing = ()
+
+    def unsynced(self):
+        return self.missing
+
+
+async def living(published_state, source, story, **ways):
+    """Publish while the story goes on; answers how often it was looked at."""
+    looked = []
+
+    async def take():
+        looked.append(source.revision)
+        return cluster(worker("a"))
+
+    task = asyncio.get_running_loop().create_task(keep_publishing(published_state, source, take, 1.0, **ways))
+    await story()
+    count = len(looked)
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+    return count, len(looked)
+
+
+@pytest.fixture
+def published_state():
+    return PublishedState()
+
+
+def test_a_change_is_shown_while_somebody_looks(published_state):
+    source = Source()
+
+    async def story():
+        published_state.ask()
+        await asyncio.sleep(0.5)
+        source.revision += 1
+        await asyncio.sleep(3)
+
+    assert run(living(published_state, source, story))[0] == 2
+
+
+def test_without_a_change_it_is_looked_at_now_and_then(published_state):
+    async def story():
+        published_state.ask()
+        await asyncio.sleep(3 * (STALE_PAUSES + 1) + 0.5)
+
+    assert run(living(published_state, Source(), story))[0] == 4
+
+
+def test_while_nobody_looks_nothing_is_taken_but_once_and_at_the_end(published_state, monkeypatch):
+    source = Source()
+    monkeypatch.setattr(module, "INTEREST_SECONDS", -1.0)
+
+    async def story():
+        for _ in range(50):
+            source.revision += 1
+            await asyncio.sleep(1)
+
+    assert run(living(published_state, source, story)) == (1, 1)
+    assert not published_state.still
+    assert run(living(published_state, source, story, stays=True)) == (1, 2)
+    assert published_state.still
+
+
+def test_what_is_missing_is_told_instead(published_state):
+    source = Source()
+    source.missing = ("pods are not listed yet",)
+
+    async def story():
+        await asyncio.sleep(2.5)
+
+    assert run(living(published_state, source, story, stays=True)) == (0, 0)
+    assert published_state.latest.missing == source.missing
+    assert published_state.latest.snapshot is None
+
+
+def test_a_look_that_fails_does_not_end_the_looking(published_state, caplog):
+    source, looks = Source(), []
+
+    async def take():
+        looks.append(source.revision)
+        if len(looks) == 1:
+            raise RuntimeError("no catalogue")
+        return cluster(worker("a"))
+
+    async def life():
+        published_state.ask()
+        task = asyncio.get_running_loop().create_task(keep_publishing(published_state, source, take, 1.0))
+        await asyncio.sleep(0.5)
+        source.revision += 1
+        await asyncio.sleep(1)
+        task.cancel()
+
+    run(life())
+    assert published_state.latest.snapshot is not None
+    assert "not looked at" in caplog.text
+
+
+def test_whoever_follows_the_stream_looks_for_as_long_as_they_do(monkeypatch):
+    """The page asks for nothing more while it shows the cluster: the stream alone must keep it up to date."""
+    monkeypatch.setattr(sites, "BREATH_SECONDS", 0.05)
+    with page_served(cluster(worker("a"))) as page, page.stream("/api/events?since=nothing") as events:
+        next(events)
+        page.published_state._asked_at = float("-inf")
+        while next(events)["event"] != "breath":
+            pass
+        next(events)
+        assert page.published_state.wanted
