@@ -5,7 +5,7 @@ import logging
 from pathlib import Path
 
 SOURCES = sorted((Path(__file__).parents[2] / "src").rglob("*.py"))
-TO_PEOPLE = {"listing.py"}  # read once by a command, so its lines go to a terminal, without fields
+TO_PEOPLE = {"one_shot_snapshot.py"}  # read once by a command, so its lines go to a terminal, without fields
 LEVELS = {"debug", "info", "warning", "error", "exception", "critical"}
 TAKEN = set(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 

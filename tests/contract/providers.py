@@ -1,7 +1,7 @@
 """The contract of the `CloudProvider` port: every case, for every provider.
 
-A provider is made testable by filling in a `Providers`: a cluster with one node class that is ready, the provider on it,
-and a way to make the cloud run short. What no case proves, no controller may rely on.
+A provider is made testable by filling in a `Providers`: a cluster with one node class that is ready, the provider on
+it, and a way to make the cloud run short. What no case proves, no controller may rely on.
 """
 
 import asyncio

@@ -39,11 +39,9 @@ class WildClock:
 class Calm:
     """Nothing goes wrong."""
 
-    async def before(self, kind):
-        pass
+    async def before(self, kind): ...
 
-    async def after(self, kind):
-        pass
+    async def after(self, kind): ...
 
 
 class Silent(Calm):

@@ -129,7 +129,8 @@ class NodeRepair:
 
     def _tell(self, node: Node, claim: NodeClaim, unhealthy_condition: UnhealthyCondition) -> None:
         context = self._context
-        said = f"{unhealthy_condition.condition.type} is {unhealthy_condition.condition.status} since {unhealthy_condition.since:%Y-%m-%dT%H:%M:%SZ}"
+        condition = unhealthy_condition.condition
+        said = f"{condition.type} is {condition.status} since {unhealthy_condition.since:%Y-%m-%dT%H:%M:%SZ}"
         decision = decision_of(claim)
         log.warning(
             "repairing node", extra={"node": node.name, "nodeclaim": claim.name, "decision": decision, "why": said}

@@ -1,9 +1,9 @@
 """Bytes of lists and watches to values of the port, straight into the model's types.
 
-One object that cannot be understood never loses the others: it arrives as `UnreadableObject`, even where the decoder gives
-up on the whole text (see `manifest.json_parts`). What is not JSON at all means that the answer was cut or mangled on
-the way, and is `Corrupted`; so is a line of a watch about an object whose name cannot be read, because nobody can tell
-which object is out of date from there on. Whoever watches lists again.
+One object that cannot be decoded never loses the others: it arrives as `UnreadableObject`, even where the decoder
+gives up on the whole text (see `manifest.json_parts`). What is not JSON at all means that the answer was cut or
+mangled on the way, and is `Corrupted`; so is a line of a watch about an object whose name cannot be read, because
+nobody can tell which object is out of date from there on. Whoever watches lists again.
 """
 
 from collections.abc import Iterator

@@ -1,8 +1,8 @@
 """Bytes, or plain data, to model values and back.
 
 The real adapter and the simulated world decode through here, so both see the same values. An object that does not fit
-its model, or cannot be decoded at all, becomes `UnreadableObject` with the place and the reason, and with what of it can be
-read; it is never dropped, and never taken for a whole one.
+its model, or cannot be decoded at all, becomes an `UnreadableObject` with the path and the reason, and with what can be
+read of it; it is never dropped, and never taken for a whole one.
 """
 
 from collections.abc import Mapping

@@ -55,7 +55,7 @@ def test_the_region_of_a_pod_is_enough(monkeypatch):
     assert supply.supplier.parts.aws.region == "eu-west-1"
 
 
-ALWAYS = ["StatusChecks", "EndingBlocks"]
+ALWAYS = ["StatusChecks", "EndingCapacityBlocks"]
 
 
 @pytest.mark.parametrize(("queue", "sources"), [("", ALWAYS), ("demo", ["SqsQueue", *ALWAYS])])

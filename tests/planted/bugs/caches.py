@@ -81,7 +81,8 @@ BUGS = (
         id="sweep-old-nodepools",
         says="Simulations go on with NodePools that have changed.",
         file="core/disruption/simulation_cache.py",
-        before="        and all(pool.equal_ignoring_counts(new.nodepools[name]) for name, pool in old.nodepools.items())\n",
+        before="        and all(pool.equal_ignoring_counts(new.nodepools[name])"
+        " for name, pool in old.nodepools.items())\n",
         after="",
         tests=REMEMBERED,
     ),

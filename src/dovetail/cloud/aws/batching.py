@@ -26,10 +26,10 @@ class Batched(Generic[K, V]):
     """Answers by key; None for what `fetch` does not answer for."""
 
     def __init__(
-        self, fetch: Callable[[Sequence[K]], Awaitable[Mapping[K, V]]], window: BatchWindow = BatchWindow()
-    ) -> None:  # noqa: B008 - frozen
+        self, fetch: Callable[[Sequence[K]], Awaitable[Mapping[K, V]]], window: BatchWindow | None = None
+    ) -> None:
         self._fetch = fetch
-        self._window = window
+        self._window = window or BatchWindow()
         self._waiting: dict[K, asyncio.Future[V | None]] = {}
         self._began = 0.0
         self._timer: asyncio.TimerHandle | None = None

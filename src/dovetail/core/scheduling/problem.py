@@ -51,7 +51,10 @@ class Requalified:
 
 
 class Problem:
-    """A snapshot as the solver needs it. `pods_to_reschedule` are the pods to place; where they are bound now they do not count."""
+    """A snapshot as the solver needs it.
+
+    `pods_to_reschedule` are the pods to place; they do not count on the nodes they are bound to now.
+    """
 
     def __init__(
         self,

@@ -134,7 +134,7 @@ class Replica:
             raise RuntimeError("the controllers came to an end")
 
 
-class DryRun:
+class DryRunReplica:
     """A process that stands for nothing and must write nothing; nothing befalls it but what befalls every call."""
 
     def __init__(self, around: ReplicaEnvironment) -> None:

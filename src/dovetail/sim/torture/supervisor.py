@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from dovetail.sim.torture.controller_process import Offering, StartController
 from dovetail.sim.torture.fault_injector import FaultInjector
-from dovetail.sim.torture.replica import DryRun, Replica, ReplicaEnvironment
+from dovetail.sim.torture.replica import DryRunReplica, Replica, ReplicaEnvironment
 from dovetail.sim.world import ApiCall, World
 
 NAMES = ("left", "right")
@@ -23,7 +23,7 @@ class Supervisor:
         self.watches = self.around.watches
         self.clock = self.around.clock
         self.replicas = tuple(Replica(name, self.around) for name in NAMES)
-        self._dry_run = DryRun(self.around) if dry_run else None
+        self._dry_run = DryRunReplica(self.around) if dry_run else None
         self.broken: BaseException | None = None
         self._prices: Mapping[Offering, float] = {}
 

@@ -1,4 +1,6 @@
-"""`python -m dovetail.cloud.aws.catalog.update_price_table REGION...` writes the shipped price table anew from the pricing API.
+"""Update the shipped price table from the pricing API.
+
+Run it as `python -m dovetail.cloud.aws.catalog.update_price_table REGION...`.
 
 Needs an identity that may call `pricing:GetProducts`. Regions that are not named stay as they are.
 """
