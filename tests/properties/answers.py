@@ -5,7 +5,6 @@ and the indexes of controllers. `fresh` makes one that has seen nothing but the 
 """
 
 import asyncio
-import sys
 from collections import deque
 from contextlib import contextmanager
 
@@ -16,11 +15,11 @@ from dovetail.controllers.context import ControllerContext
 from dovetail.controllers.disruption_queue import DisruptionQueue
 from dovetail.controllers.interruption import InterruptionController
 from dovetail.controllers.nodepools import NodePoolController
-from dovetail.core.disruption.candidate_cache import CandidateCache
 from dovetail.core.disruption.command import cheapest
+from dovetail.core.disruption.drift import _Wanted
 from dovetail.core.disruption.in_flight import plan_beside
 from dovetail.core.disruption.methods.single_node import SingleNode
-from dovetail.core.disruption.next_wakeup import NextWakeups, next_turn
+from dovetail.core.disruption.next_wakeup import next_turn
 from dovetail.core.disruption.pass_context import PassContext as Pass
 from dovetail.core.disruption.planner import plan_pass
 from dovetail.core.disruption.simulation_cache import SimulationCache
@@ -34,7 +33,6 @@ from dovetail.core.scheduling.removal import Bounds
 from dovetail.dashboard.node_summary import NodeSummaries
 from dovetail.manifest.codec import encode_hook
 from dovetail.model.conditions import without
-from dovetail.model.identity_cache import IdentityCache
 from dovetail.model.kinds import CONFIG_MAP
 from dovetail.model.nodeclaim import CONSOLIDATABLE
 from dovetail.model.refusal import Refusal
@@ -67,7 +65,7 @@ class Kept:
         )
         self.nodepools, self.executor = NodePoolController(context), DisruptionQueue(context)
         self.interruptions = InterruptionController(context)
-        self.simulations, self.book, self.turns = SimulationCache(), CandidateCache(), NextWakeups()
+        self.simulations = SimulationCache()
         self.register, self.tiles = PodIndex(), NodeSummaries()
         self._log = []
 
@@ -113,23 +111,13 @@ async def fresh(inputs):
 
 @contextmanager
 def empty_memos():
-    """Work with empty module-level memos, and put the full ones back afterwards."""
-    recents = {id(each): each for each in _module_level(IdentityCache)}.values()
-    kept, opened = [(each, each._kept) for each in recents], instance_type_table._OPENED
-    for each in recents:
-        each._kept = deque(maxlen=64)
-    instance_type_table._OPENED = deque(maxlen=64)
+    """Work with empty module-level memos, and put the full ones back afterwards; those of texts are keyed by value."""
+    opened, instance_type_table._OPENED = instance_type_table._OPENED, deque(maxlen=64)
+    _Wanted.cache_clear()
     try:
         yield
     finally:
         instance_type_table._OPENED = opened
-        for each, known in kept:
-            each._kept = known
-
-
-def _module_level(wanted):
-    modules = [module for name, module in sys.modules.items() if name.startswith("dovetail")]
-    return [each for module in modules for each in vars(module).values() if isinstance(each, wanted)]
 
 
 def plain(value):
@@ -182,13 +170,13 @@ def disruption_of(kept, snapshot, inputs, earlier):
     A second look and commands beside others are worked out on clusters that might be; afterwards simulations of the
     real one begin anew. So most stories leave them out.
     """
-    look = Pass(snapshot, inputs.gates, inputs.backing_off, kept.simulations, kept.book)
+    look = Pass(snapshot, inputs.gates, inputs.backing_off, kept.simulations)
     plan = plan_pass(look, thorough=True)
     commands = {name: list(map(commanded, made)) for name, made in plan.commands_by_method.items()}
     single = plan.commands_by_method.get(SingleNode.name, ())
     beside = plan_beside(SingleNode(), single, look, 3) if earlier is not None else ()
     proposed = [each for made in plan.commands_by_method.values() for each in made if each.reason in VALIDATED]
-    again = Pass(snapshot, inputs.gates, inputs.backing_off, kept.simulations, kept.book)
+    again = Pass(snapshot, inputs.gates, inputs.backing_off, kept.simulations)
     answer = {
         "commands": commands,
         "removals": {
@@ -202,7 +190,7 @@ def disruption_of(kept, snapshot, inputs, earlier):
             sorted(map(as_candidate, look.candidates(eventual=eventual)[0]), key=lambda each: each[0])
             for eventual in (False, True)
         ],
-        "turn": next_turn(snapshot, inputs.backing_off, kept.turns),
+        "turn": next_turn(snapshot, inputs.backing_off),
         "second look": [commanded(revalidate(each, again)) for each in earlier or ()],
     }
     return answer, proposed

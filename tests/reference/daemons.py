@@ -6,7 +6,6 @@ from msgspec import structs
 
 from dovetail.model.catalog import InstanceType
 from dovetail.model.cluster_objects import DaemonSet
-from dovetail.model.identity_cache import IdentityCache
 from dovetail.model.nodepool import NodePool
 from dovetail.model.pod import PodSpec
 from dovetail.model.requirements import Requirements
@@ -28,8 +27,10 @@ def daemons_of_type(snapshot: Snapshot, pool: NodePool, instance_type: InstanceT
 
 
 def specs(snapshot: Snapshot) -> list[PodSpec]:
-    """The next pod of every DaemonSet. Asked for every room, so it is looked for once in a snapshot."""
-    return _SPECS.of(snapshot)
+    """The next pod of every DaemonSet. Asked for every room, so those of the last snapshot are kept."""
+    if not _LAST or _LAST[0][0] is not snapshot:
+        _LAST[:] = [(snapshot, [spec_of(each, snapshot) for each in snapshot.daemon_sets])]
+    return _LAST[0][1]
 
 
 def spec_of(daemon_set: DaemonSet, snapshot: Snapshot) -> PodSpec:
@@ -48,9 +49,7 @@ def spec_of(daemon_set: DaemonSet, snapshot: Snapshot) -> PodSpec:
     return structs.replace(newest.spec, affinity=template.affinity)
 
 
-_SPECS = IdentityCache[Snapshot, list[PodSpec]](
-    lambda snapshot: [spec_of(each, snapshot) for each in snapshot.daemon_sets]
-)
+_LAST: list[tuple[Snapshot, list[PodSpec]]] = []
 
 
 def still_needed(snapshot: Snapshot, room: Room) -> Amounts:

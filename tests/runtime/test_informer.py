@@ -2,6 +2,8 @@
 
 import asyncio
 
+import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -269,6 +271,58 @@ def test_an_object_that_was_unreadable_for_a_while_is_not_taken_for_deleted():
         assert not informer.unreadable
 
     scripted(story, Listing((versioned("a", 5),), "5"))
+
+
+def unreadable(name, version, uid=""):
+    metadata = msgspec.structs.replace(versioned(name, version).metadata, uid=uid)
+    return UnreadableObject(metadata=metadata, faults=(Fault("spec", "is odd"),))
+
+
+@pytest.mark.parametrize("way", ["watch", "own write"])
+def test_an_older_readable_version_does_not_replace_a_newer_unreadable_one(way):
+    async def story(cluster, informer):
+        cluster.said.put_nowait(WatchEvent("MODIFIED", "7", unreadable("a", 7)))
+        await asyncio.sleep(1)
+        if way == "watch":  # resumed from before
+            cluster.said.put_nowait(WatchEvent("MODIFIED", "6", versioned("a", 6, x="old")))
+            await asyncio.sleep(1)
+        else:  # the answer arrives after the event of a later write
+            informer.observe(versioned("a", 6, x="old"))
+        assert set(informer.unreadable) == {Key("", "a")}
+        assert not informer.items
+        informer.observe(versioned("a", 7, x="mended"))  # the same version, not mangled this time
+        assert informer.items[Key("", "a")].metadata.labels == {"x": "mended"}
+
+    scripted(story, Listing((versioned("a", 5),), "5"))
+
+
+def test_an_old_list_does_not_replace_a_newer_unreadable_answer():
+    async def story(cluster, informer):
+        cluster.held.clear()
+        cluster.said.put_nowait(Gone("too old"))
+        await asyncio.sleep(5)
+        informer.observe(unreadable("a", 9))
+        cluster.held.set()
+        await asyncio.sleep(5)
+        assert set(informer.unreadable) == {Key("", "a")}
+        assert not informer.items
+
+    scripted(story, Listing((versioned("a", 5),), "5"), Listing((versioned("a", 6, x="old"),), "8"))
+
+
+def test_the_late_deletion_of_an_earlier_object_does_not_remove_an_unreadable_one():
+    async def story(cluster, informer):
+        cluster.said.put_nowait(WatchEvent("ADDED", "7", unreadable("a", 7, uid="second")))
+        await asyncio.sleep(1)
+        deleted = msgspec.structs.replace(versioned("a", 6), metadata=unreadable("a", 6, uid="first").metadata)
+        cluster.said.put_nowait(WatchEvent("DELETED", "8", deleted))
+        await asyncio.sleep(1)
+        assert set(informer.unreadable) == {Key("", "a")}
+        cluster.said.put_nowait(WatchEvent("DELETED", "9", unreadable("a", 9, uid="second")))
+        await asyncio.sleep(1)
+        assert not informer.unreadable
+
+    scripted(story, Listing((), "5"))
 
 
 def test_an_api_server_that_was_set_back_in_time_is_believed_after_the_relist():

@@ -20,13 +20,12 @@ from dovetail.controllers.gates import read_gates
 from dovetail.controllers.instance_types import find_catalogs
 from dovetail.controllers.ledger_evidence import Refusals, weighed
 from dovetail.controllers.metrics.disruption import DisruptionMetrics, count_rejected, count_started
-from dovetail.core.disruption.candidate_cache import CandidateCache
 from dovetail.core.disruption.command import Command
 from dovetail.core.disruption.in_flight import plan_beside
 from dovetail.core.disruption.methods import METHODS
 from dovetail.core.disruption.methods.base import Method
 from dovetail.core.disruption.methods.single_node import SingleNode
-from dovetail.core.disruption.next_wakeup import NextWakeups, next_turn
+from dovetail.core.disruption.next_wakeup import next_turn
 from dovetail.core.disruption.pass_context import PassContext as Pass
 from dovetail.core.disruption.planner import Plan, plan_pass
 from dovetail.core.disruption.simulation_cache import SimulationCache
@@ -63,8 +62,6 @@ class DisruptionController:
         self._context = context
         self._executor = executor
         self._simulations = SimulationCache()
-        self._book = CandidateCache()
-        self._turns = NextWakeups()
         self._figures = DisruptionMetrics(context.metrics)
         self._telling = DisruptionEvents(context)
         self._recently_active_nodes = False  # the last pass met what ends without a word: nominations
@@ -90,7 +87,7 @@ class DisruptionController:
         if self._recently_active_nodes or state.revision != seen:
             return
         offered, latest = await self._catalogs(), began + LONGEST_REST
-        latest = min(latest, next_turn(state.snapshot(began, offered), self._backing_off(), self._turns) or latest)
+        latest = min(latest, next_turn(state.snapshot(began, offered), self._backing_off()) or latest)
         while state.revision == seen and (now := clock.now()) < latest and await self._catalogs() == offered:
             if state.stale():
                 return
@@ -214,7 +211,7 @@ class DisruptionController:
         return Refusal("Unreadable", f"node/{command.candidates[0].name}", str(bad)) if bad is not None else None
 
     async def _pass(self) -> Pass:
-        return Pass(await self._snapshot(), self._gates, self._backing_off(), self._simulations, self._book)
+        return Pass(await self._snapshot(), self._gates, self._backing_off(), self._simulations)
 
     def _backing_off(self) -> dict[tuple[str, Reason], datetime]:
         return {slot: failed.until for slot, failed in self._executor.failed.items()}

@@ -21,7 +21,6 @@ from dovetail.controllers.ledger_entries import pod_names
 from dovetail.controllers.ledger_evidence import weighed, weighed_launch, weighed_pods
 from dovetail.controllers.nodeclaim_conditions import NodeClaimConditionsController
 from dovetail.controllers.nodepools import NodePoolController
-from dovetail.core.disruption.candidate_cache import CandidateCache
 from dovetail.core.disruption.pass_context import PassContext as Pass
 from dovetail.core.disruption.planner import Plan, plan_pass
 from dovetail.core.disruption.simulation_cache import SimulationCache
@@ -61,7 +60,6 @@ class DryRun:
         self._nodepools = nodepools
         self._marking = marking
         self._simulations = SimulationCache()
-        self._book = CandidateCache()
         self._gates = read_gates(settings)
         self._repair = RepairTerms(
             context.cloud.repair_statements(),
@@ -87,7 +85,7 @@ class DryRun:
     async def advise(self) -> list[DryRunAdvice]:
         """One look; says what is new since the last one."""
         snapshot = await self._snapshot()
-        context = Pass(snapshot, self._gates, simulations=self._simulations, book=self._book)
+        context = Pass(snapshot, self._gates, simulations=self._simulations)
         plan = plan_pass(context)
         advice = [
             *_launches(plan_provisioning(snapshot, respect_preferences=self._gates.respect_preferences), snapshot),

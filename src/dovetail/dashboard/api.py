@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 from dovetail.core.disruption.budgets import count_nodes
-from dovetail.core.disruption.candidate_cache import CandidateCache
 from dovetail.core.disruption.pass_context import Gates, PassContext
 from dovetail.core.disruption.planner import Plan, plan_pass
 from dovetail.core.disruption.simulation_cache import SimulationCache
@@ -77,7 +76,6 @@ class PageApi:
         self._documents = documents
         self._terms = terms
         self._simulations = SimulationCache()
-        self._book = CandidateCache()
         self._pass: tuple[int, PassContext] | None = None
         self._plan: tuple[int, Plain] | None = None
 
@@ -170,9 +168,7 @@ class PageApi:
         if published_view.snapshot is None:
             raise Unanswerable("; ".join(published_view.missing), 503)
         if self._pass is None or self._pass[0] != published_view.number:
-            context = PassContext(
-                published_view.snapshot, self._terms.gates, simulations=self._simulations, book=self._book
-            )
+            context = PassContext(published_view.snapshot, self._terms.gates, simulations=self._simulations)
             self._pass = (published_view.number, context)
         return published_view, self._pass[1]
 

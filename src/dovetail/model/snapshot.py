@@ -14,7 +14,6 @@ from dovetail.model.cached import lazy
 from dovetail.model.catalog import InstanceType
 from dovetail.model.cluster_objects import DaemonSet, PodDisruptionBudget
 from dovetail.model.command import REPLACES_ANNOTATION, CommandRecord, read_record
-from dovetail.model.identity_cache import IdentityCache
 from dovetail.model.labels import INITIALIZED, INSTANCE_TYPE, NODEPOOL, REGISTERED, WELL_KNOWN
 from dovetail.model.node import Node
 from dovetail.model.nodeclaim import INITIALIZED as INITIALIZED_CONDITION
@@ -203,11 +202,6 @@ class ClusterNode:
         return _filled(reported, promised, settled=self.initialized)
 
     @lazy
-    def movable(self) -> frozenset[int]:
-        """The identities of those of its pods that need a new home when it goes."""
-        return frozenset([id(pod) for pod in self.pods if pod.reschedulable])
-
-    @lazy
     def daemon_pods(self) -> tuple[tuple[str, tuple[datetime, str], Pod], ...]:
         """Its live pods of DaemonSets, each with the uid of its DaemonSet and its place in the order of age."""
         return tuple(_daemon_pods(self.pods))
@@ -235,14 +229,6 @@ def _daemon_pods(pods: Iterable[Pod]) -> Iterator[tuple[str, tuple[datetime, str
         if pod.daemon and pod.active:
             age = pod.metadata.creation_timestamp or _LONG_AGO, pod.metadata.name
             yield from ((owner.uid, age, pod) for owner in pod.metadata.owner_references if owner.controller)
-
-
-def _by_name(types: tuple[InstanceType, ...]) -> Mapping[str, InstanceType]:
-    return {each.name: each for each in types}
-
-
-TYPES_BY_NAME = IdentityCache(_by_name)
-"""The types of a catalogue, by their names."""
 
 
 @dataclass(frozen=True)
@@ -322,8 +308,8 @@ class Snapshot:
 
     @lazy
     def types_by_pool(self) -> Mapping[str, Mapping[str, InstanceType]]:
-        """Each pool's catalogue by name; pools that share one share this too."""
-        return {pool: TYPES_BY_NAME.of(types) for pool, types in self.catalogs.items()}
+        """Each pool's catalogue by name."""
+        return {pool: {each.name: each for each in types} for pool, types in self.catalogs.items()}
 
     def usage(self, pool: str) -> Resources:
         """What the nodes of a pool have together, those on their way out left aside.

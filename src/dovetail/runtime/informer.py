@@ -255,12 +255,18 @@ class Informer(Generic[T]):
         else:
             self._put(key, found)
 
+    def _known(self, key: Key) -> T | UnreadableObject | None:
+        return self.items.get(key) or self.unreadable.get(key)
+
     def _news(self, key: Key, found: T | UnreadableObject) -> bool:
-        known = self.items.get(key)
-        return known is None or (known is not found and _later(_version(found), _version(known)))
+        """Whether this replaces what is known: a later version, or the version that could not be read before."""
+        known = self._known(key)
+        if known is None or _later(_version(found), _version(known)):
+            return True
+        return isinstance(known, UnreadableObject) and _version(found) == _version(known)
 
     def _later_than(self, key: Key, version: str) -> bool:
-        known = self.items.get(key)
+        known = self._known(key)
         return known is not None and _later(_version(known), version)
 
     def _put(self, key: Key, value: T) -> None:
@@ -288,13 +294,13 @@ class Informer(Generic[T]):
 
     def _drop(self, key: Key, uid: str = "") -> None:
         """It is deleted. A deletion that comes late may be that of an earlier object of the same name."""
-        known = self.items.get(key)
+        known = self._known(key)
         gone = uid or (known.metadata.uid if known is not None else "")
         if gone:
             self._deleted_uids[gone] = None
             while len(self._deleted_uids) > REMEMBERED_DELETIONS:
                 self._deleted_uids.popitem(last=False)
-        if known is None or known.metadata.uid == gone:
+        if known is None or known.metadata.uid in ("", gone):
             self._forget(key)
 
     def _forget(self, key: Key) -> None:

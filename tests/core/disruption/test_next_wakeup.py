@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from acceptance.fleet import DO_NOT_DISRUPT, cluster, drifted, free, planned, running, shielded, worker
 from builders import NOON, stamped
-from dovetail.core.disruption.next_wakeup import NextWakeups, next_turn
+from dovetail.core.disruption.next_wakeup import next_turn
 from dovetail.model.reason import Reason
 
 MINUTE = timedelta(minutes=1)
@@ -107,19 +107,3 @@ def test_nothing_comes_out_differently_before_the_turn(found, share):
     turn = next_turn(found, {}) or NOON + 5 * HOUR
     before = min(NOON + share * (turn - NOON), turn - timedelta(microseconds=1))  # a product may be rounded up
     assert planned(replace(found, at=before)) == planned(found)
-
-
-@settings(max_examples=100, deadline=None)
-@given(clusters(), st.lists(st.floats(0, 3600), max_size=4))
-def test_what_is_remembered_of_nodes_changes_no_turn(found, seconds):
-    turns = NextWakeups()
-    for after in sorted(seconds):
-        later = replace(found, at=NOON + timedelta(seconds=after))
-        assert next_turn(later, {}, turns) == next_turn(later, {})
-
-
-def test_another_pool_or_another_node_is_looked_at_anew():
-    turns = NextWakeups()
-    assert next_turn(cluster(busy("a", 4), pools=[free(consolidateAfter="10m")]), {}, turns) == NOON + 6 * MINUTE
-    assert next_turn(cluster(busy("a", 4), pools=[free(consolidateAfter="20m")]), {}, turns) == NOON + 16 * MINUTE
-    assert next_turn(cluster(busy("a", 5), pools=[free(consolidateAfter="20m")]), {}, turns) == NOON + 15 * MINUTE

@@ -12,7 +12,6 @@ import pytest
 
 from acceptance.fleet import ON_DEMAND, cluster, free, running, shielded, worker
 from builders import HUGE, LARGE, NOON, SMALL, build, daemon_set, instance_type, node
-from dovetail.core.disruption.next_wakeup import NextWakeups, next_turn
 from dovetail.core.disruption.planner import Planner
 from dovetail.model.kinds import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, POD_DISRUPTION_BUDGET
 from dovetail.model.kube_object import Key
@@ -237,11 +236,3 @@ def build_tolerations(written):
 def test_a_clock_that_runs_out():
     waiting = replace(ALONE, nodepools={"default": pool(consolidateAfter="25h")})
     sees(waiting, NOTHING, replace(waiting, at=NOON + timedelta(hours=2)), REPLACED)
-
-
-def test_the_next_look_by_a_nodepool_that_changed():
-    turns = NextWakeups()
-    first = replace(ALONE, nodepools={"default": pool(consolidateAfter="25h")})
-    later = replace(first, nodepools={"default": pool(consolidateAfter="26h")})
-    assert next_turn(first, {}, turns) == NOON + timedelta(hours=1)
-    assert next_turn(later, {}, turns) == NOON + timedelta(hours=2)

@@ -4,14 +4,11 @@ The same claim and the same catalogue always give the same answer: equal prices 
 capacity type. Karpenter's kwok draws lots instead, and so cannot repeat a launch.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dovetail.model.catalog import InstanceType, Offering
-from dovetail.model.identity_cache import IdentityCache
 from dovetail.model.labels import INSTANCE_TYPE
 from dovetail.model.nodeclaim import NodeClaim
-from dovetail.model.requirement import Requirement
 from dovetail.model.requirements import Requirements
 from dovetail.model.resources import fits
 
@@ -30,10 +27,14 @@ def find_cheapest(
     """The choice for a claim, or in words why there is none."""
     wanted, requests = claim.requirements, claim.spec.resources.requests
     suited: dict[str, bool] = {}
-    allowed: dict[int, bool] = {}  # offerings are many, and of the same few kinds
-    for choice, kind in _SHELVES.of(catalog).named_by(wanted.get(INSTANCE_TYPE)):
+    allowed: dict[Requirements, bool] = {}  # offerings are many, and of the same few kinds
+    named = wanted.get(INSTANCE_TYPE)
+    types = [each for each in catalog if named.has(each.name)]
+    choices = (SelectedOffering(each, offering) for each in types for offering in each.offerings if offering.available)
+    for choice in sorted(choices, key=_order):
+        kind = choice.offering.requirements
         if kind not in allowed:
-            allowed[kind] = wanted.compatible(choice.offering.requirements, well_known) is None
+            allowed[kind] = wanted.compatible(kind, well_known) is None
         if allowed[kind]:
             each = choice.instance_type
             if each.name not in suited:
@@ -52,32 +53,6 @@ def find_cheapest(
 def _meets(instance_type: InstanceType, wanted: Requirements) -> bool:
     """Claims name their types, so most of a catalogue is out at a glance."""
     return wanted.get(INSTANCE_TYPE).has(instance_type.name) and instance_type.requirements.intersects(wanted) is None
-
-
-class _SortedOfferings:
-    """Everything in a catalogue that can be had, the cheapest first; equal ways to buy have equal numbers beside."""
-
-    def __init__(self, catalog: tuple[InstanceType, ...]) -> None:
-        choices = [
-            SelectedOffering(each, offering) for each in catalog for offering in each.offerings if offering.available
-        ]
-        kinds: dict[Requirements, int] = {}
-        self._choices = tuple(
-            (each, kinds.setdefault(each.offering.requirements, len(kinds))) for each in sorted(choices, key=_order)
-        )
-        self._places: dict[str, list[int]] = {}  # by type
-        for place, (choice, _) in enumerate(self._choices):
-            self._places.setdefault(choice.instance_type.name, []).append(place)
-
-    def named_by(self, types: Requirement) -> Sequence[tuple[SelectedOffering, int]]:
-        """What is left for a claim that asks for these types. Claims name theirs, and as a rule few."""
-        if types.complement:
-            return self._choices
-        places = sorted([place for name in types.values for place in self._places.get(name, ())])
-        return [self._choices[place] for place in places]
-
-
-_SHELVES = IdentityCache(_SortedOfferings)
 
 
 def _order(choice: SelectedOffering) -> tuple[float, str, str, str]:

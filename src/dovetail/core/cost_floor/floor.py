@@ -78,17 +78,8 @@ def _labelled(claim: NodeClaim, labels: Mapping[str, str]) -> NodeClaim:
     return msgspec.structs.replace(claim, metadata=metadata)
 
 
-@dataclass(frozen=True)
-class FloorQuery:
-    """What these kinds of pods cost at least, for any number of each."""
-
-    kinds: list[Kind]
-    some: Mask  # those that fit anywhere
-    programme: Programme | None  # of those, if there are any
-
-
 class Floor:
-    """The floor for one set of pools and prices; what was found out about a pod is kept for the next question."""
+    """The floor for one set of pools and prices."""
 
     def __init__(self, pools: Mapping[str, NodePool], catalogs: Mapping[str, tuple[InstanceType, ...]]) -> None:
         self._offers = list(_offers(pools, catalogs))
@@ -96,9 +87,6 @@ class Floor:
         sizes = np.array([offer.size for offer in self._offers]).reshape(len(self._offers), len(RESOURCES))
         self._sizes, self._size_of = np.unique(sizes, axis=0, return_inverse=True)
         self._admitted: dict[Hashable, Mask] = {}
-        self._kinds: dict[str, Kind] = {}  # by uid
-        self._question: FloorQuery | None = None  # the last one
-        self._last: tuple[dict[Kind, float], float] = ({}, 0.0)  # what was asked before, and the answer
 
     def of(self, pods: Iterable[Pod]) -> float:
         """Dollars an hour for these pods; those of DaemonSets and those that are over do not count."""
@@ -113,42 +101,28 @@ class Floor:
         for pod, share in pods:
             if share > 0 and not pod.daemon and not pod.mirror:
                 kinds[self._kind(pod)] += share
-        if kinds != self._last[0]:  # when nothing happens, nothing else is asked
-            self._last = (kinds, self._least(kinds))
-        return self._last[1]
+        return self._least(kinds)
 
     def _least(self, kinds: Mapping[Kind, float]) -> float:
         """Dollars an hour for so many pods of each kind."""
         if not kinds or not self._offers:
             return 0.0
-        question, self._question = self._question, None  # a solver that gave up is not asked again
-        if question is None or question.kinds != [*kinds]:
-            question = self._put([*kinds])
-        programme, counts = question.programme, np.array([*kinds.values()])[question.some]
-        least = 0.0 if programme is None else programme.least(counts)
-        self._question = question
-        return least
-
-    def _put(self, kinds: list[Kind]) -> "FloorQuery":
-        offers, allowed = self._choices(kinds)
-        some: Mask = np.asarray(allowed.any(axis=1))
+        offers, allowed = self._choices([*kinds])
+        some: Mask = np.asarray(allowed.any(axis=1))  # those that fit anywhere
         if not some.any():
-            return FloorQuery(kinds, some, None)
-        needs = np.array([need for need, _ in kinds])[some]
+            return 0.0
+        needs, counts = np.array([need for need, _ in kinds])[some], np.array([*kinds.values()])[some]
         sizes, prices = self._sizes[self._size_of[offers]], self._price[offers]
-        return FloorQuery(kinds, some, Programme(needs, sizes, prices, allowed[some]))
+        return Programme(needs, sizes, prices, allowed[some]).least(counts)
 
     def _kind(self, pod: Pod) -> Kind:
         """What it asks for, and where it may be."""
-        known = self._kinds.get(pod.metadata.uid)
-        if known is None:
-            spec = pod.spec
-            where = (tuple(sorted(spec.node_selector.items())), _required(pod), tuple(spec.tolerations))
-            if where not in self._admitted:
-                self._admitted[where] = np.array([_admits(offer, pod) for offer in self._offers], dtype=bool)
-            requests = spec_requests(spec)
-            known = self._kinds[pod.metadata.uid] = ((_number(CPU, requests), _number(MEMORY, requests), 1.0), where)
-        return known
+        spec = pod.spec
+        where = (tuple(sorted(spec.node_selector.items())), _required(pod), tuple(spec.tolerations))
+        if where not in self._admitted:
+            self._admitted[where] = np.array([_admits(offer, pod) for offer in self._offers], dtype=bool)
+        requests = spec_requests(spec)
+        return (_number(CPU, requests), _number(MEMORY, requests), 1.0), where
 
     def _choices(self, kinds: list[Kind]) -> tuple[Positions, Mask]:
         """The offers worth having, and which kinds of pods may be on each.

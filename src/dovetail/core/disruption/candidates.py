@@ -5,11 +5,11 @@ node of a NodePool ends as a Candidate or as a Refusal; none is dropped silently
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from operator import attrgetter
 
 from dovetail.core.disruption.candidate_cache import CandidateCache, NodeFacts
-from dovetail.core.disruption.disruption_cost import BASE_COST, ages, lifetime_left
+from dovetail.core.disruption.disruption_cost import BASE_COST, lifetime_left
 from dovetail.core.failure import internal_error
 from dovetail.core.pdbs import find_block
 from dovetail.model.cached import lazy
@@ -37,8 +37,6 @@ class Candidate:
     weight: float
     pods_to_reschedule: tuple[Pod, ...]
     """The pods that need a new home when it goes."""
-    ages: bool = True
-    """Whether its weight changes with time."""
 
     @lazy
     def name(self) -> str:
@@ -93,7 +91,7 @@ def find_candidates(
         if refusal is None and (facts.annotated or not (bounded or facts.guards <= giving)):
             blocks = (block for block in _blocks(facts, snapshot) if stands(block, bounded=bounded))
             refusal = next(blocks, None)
-        return refusal or _candidate(facts, snapshot, book)
+        return refusal or _candidate(facts, snapshot)
 
     for node in nodes:
         if node.claim is None:
@@ -199,39 +197,24 @@ def _blocks(facts: NodeFacts, snapshot: Snapshot) -> list[Refusal]:
 
 def build_candidate(node: ClusterNode, snapshot: Snapshot) -> Candidate:
     """A node with what its disruption would cost and save."""
-    book = CandidateCache()
-    book.turn_to(snapshot)
-    return _candidate(book.of(node), snapshot, book)
+    return _candidate(_facts(node, snapshot), snapshot)
 
 
-def _candidate(facts: NodeFacts, snapshot: Snapshot, book: CandidateCache) -> Candidate:
-    """The candidate of the last pass, if it would be the same again."""
+def _candidate(facts: NodeFacts, snapshot: Snapshot) -> Candidate:
     node = facts.node
-    known = book.candidates.get(node.name)
-    if known is not None and known.node is node:
-        return known if not known.ages else _aged(known, facts, snapshot)
     assert node.claim is not None, "only managed nodes become candidates"
     instance_type = snapshot.types_by_pool.get(node.nodepool_name, {}).get(node.labels.get(INSTANCE_TYPE, ""))
-    pool = book.pool(node.nodepool_name)
-    soft = pool.spec.disruption.expire_after
-    known = book.candidates[node.name] = Candidate(
+    pool = snapshot.nodepools[node.nodepool_name]
+    return Candidate(
         node=node,
         claim=node.claim,
         pool=pool,
         instance_type=instance_type,
         price=node_price(node, instance_type),
         cost=facts.cost,
-        weight=facts.burden * lifetime_left(node.claim, snapshot.at, soft),
+        weight=facts.burden * lifetime_left(node.claim, snapshot.at, pool.spec.disruption.expire_after),
         pods_to_reschedule=facts.pods_to_reschedule,
-        ages=ages(node.claim, soft),
     )
-    return known
-
-
-def _aged(candidate: Candidate, facts: NodeFacts, snapshot: Snapshot) -> Candidate:
-    soft = candidate.pool.spec.disruption.expire_after
-    weight = facts.burden * lifetime_left(candidate.claim, snapshot.at, soft)
-    return candidate if candidate.weight == weight else replace(candidate, weight=weight)
 
 
 def node_price(node: ClusterNode, instance_type: InstanceType | None) -> float:

@@ -35,12 +35,6 @@ def is_empty(pods: Iterable[Pod]) -> bool:
     return disruption_cost(pods) <= BASE_COST
 
 
-def ages(claim: NodeClaim, soft: Delay | None = None) -> bool:
-    """Whether the share of its life a node still has ever shrinks."""
-    ends = any(delay is not None and delay.span is not None for delay in (claim.spec.expire_after, soft))
-    return ends and claim.metadata.creation_timestamp is not None
-
-
 def lifetime_left(claim: NodeClaim, now: datetime, soft: Delay | None = None) -> float:
     """The share of its life a node still has: 1 when it never expires, 0 when it is due. The nearer end counts."""
     created_at = claim.metadata.creation_timestamp

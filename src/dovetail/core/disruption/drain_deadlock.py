@@ -37,7 +37,6 @@ def stall_refusal(candidates: Sequence[Candidate], context: PassContext, replace
 def _permits(candidates: Sequence[Candidate], context: PassContext) -> EvictionPermits:
     """The budgets that do not let go of all these pods at once, after those of nodes that are drained already."""
     pdbs, book = context.snapshot.pdbs, context.book
-    book.turn_to(context.snapshot)
     guarded = [entry for each in candidates for entry in book.of(each.node).guarded]
     asked = Counter(budget for _, budgets in guarded for budget in budgets)
     spent = context.pending_evictions_by_pdb if asked else {}

@@ -6,11 +6,11 @@ type (no longer sold), or because the provider said so. Behavioural fields never
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
+from functools import lru_cache
 
 from dovetail.core.lifecycle.nodepool_hash import HASH_VERSION, template_hash
 from dovetail.model.catalog import InstanceType
 from dovetail.model.conditions import find
-from dovetail.model.identity_cache import IdentityCache
 from dovetail.model.instants import add
 from dovetail.model.labels import (
     CAPACITY_TYPE,
@@ -53,7 +53,7 @@ def deviation(claim: NodeClaim, pool: NodePool, types: Mapping[str, InstanceType
     """Why a claim that was launched has drifted, as far as can be seen without its provider; empty if it has not."""
     if _static(claim, pool):
         return NODEPOOL_DRIFTED
-    if _WANTED.of(pool.spec.template.spec.requirements).unmet_by(claim.metadata.labels):
+    if _Wanted(pool.spec.template.spec.requirements).unmet_by(claim.metadata.labels):
         return REQUIREMENTS_DRIFTED
     return INSTANCE_TYPE_NOT_FOUND if _type_is_gone(claim, types, now) else ""
 
@@ -71,6 +71,7 @@ def _static(claim: NodeClaim, pool: NodePool) -> bool:
     return comparable and stamped[NODEPOOL_HASH] != template_hash(pool)
 
 
+@lru_cache(maxsize=64)
 class _Wanted:
     """What a pool requires of its nodes. Many of them carry the same labels: those are judged once."""
 
@@ -90,9 +91,6 @@ class _Wanted:
             said = {name: value for name, value in zip(self._names, values, strict=True) if value is not None}
             known = self._unmet[values] = Requirements.from_labels(said).compatible(self._wanted) is not None
         return known
-
-
-_WANTED = IdentityCache(_Wanted)
 
 
 def _type_is_gone(claim: NodeClaim, types: Mapping[str, InstanceType] | None, now: datetime) -> bool:

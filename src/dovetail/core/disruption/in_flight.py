@@ -36,7 +36,7 @@ def plan_beside(method: Method, commands: Sequence[Command], context: PassContex
 def look_ahead(context: PassContext, commands: Collection[Command]) -> PassContext:
     """The same pass over the cluster as if these commands were under way."""
     snapshot = as_if_under_way(context.snapshot, commands)
-    return PassContext(snapshot, context.gates, context.backing_off, context.simulations, context.book)
+    return PassContext(snapshot, context.gates, context.backing_off, context.simulations)
 
 
 def crowded(after: PassContext, before: PassContext) -> bool:

@@ -19,7 +19,6 @@ from dovetail.model.labels import DO_NOT_DISRUPT, NODEPOOL_HASH, NODEPOOL_HASH_V
 from dovetail.model.nodeclaim import CONSOLIDATABLE, DRIFTED, INITIALIZED, LAUNCHED, NodeClaim
 from dovetail.model.nodepool import NodePool
 from dovetail.model.pod import Pod
-from dovetail.model.snapshot import TYPES_BY_NAME
 
 RECHECK = timedelta(minutes=5)
 """How often drift is looked for when nothing that we can see has changed."""
@@ -145,7 +144,7 @@ def _drifted(claim: NodeClaim, pool: NodePool, findings: ProviderFindings, now: 
     if not findings.drift_gate or not claim.has(LAUNCHED):
         return ""
     # What was written before is no evidence: a drift that the provider no longer sees has to end.
-    types = TYPES_BY_NAME.of(findings.types) if findings.types is not None else None
+    types = {each.name: each for each in findings.types} if findings.types is not None else None
     unanswered = findings.types is None or findings.provider_reason is None
     return deviation(claim, pool, types, now) or findings.provider_reason or (None if unanswered else "")
 

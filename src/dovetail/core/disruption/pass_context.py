@@ -11,7 +11,6 @@ from dovetail.core.disruption.candidate_cache import CandidateCache
 from dovetail.core.disruption.candidates import Candidate, find_candidates, node_price
 from dovetail.core.disruption.delays import consolidation_window, has_grace
 from dovetail.core.disruption.drift_loop import Loops, find_loops
-from dovetail.core.disruption.refusal_cache import RefusalInputs
 from dovetail.core.disruption.simulation_cache import SimulationCache, SimulationInputs
 from dovetail.core.failure import attempt
 from dovetail.core.provisioning.eligible_pods import displaced_pods, provisionable_pods
@@ -48,15 +47,18 @@ class PassContext:
     """Until when a pool is left alone for a reason, because its last commands failed."""
     simulations: SimulationCache = field(default_factory=SimulationCache)
     """Those of earlier passes, to go on from."""
-    book: CandidateCache = field(default_factory=CandidateCache)
-    """What earlier passes found out about nodes."""
     consolidation_refusals: dict[str, Refusal | None] = field(default_factory=dict)
     """What consolidation has against each candidate: the same for several nodes and for one."""
     _counts: dict[str, NodeCounts] = field(default_factory=dict)
     _allowances: dict[tuple[str, Reason], BudgetAllowance] = field(default_factory=dict)
     _sweeps: dict[bool, RemovalSimulation] = field(default_factory=dict)
     _candidates: dict[bool, tuple[list[Candidate], list[Refusal]]] = field(default_factory=dict)
-    _said: dict[bool, list[dict[str, Refusal | None]]] = field(default_factory=dict)
+
+    @property
+    def book(self) -> CandidateCache:
+        """What is known of the nodes of this snapshot."""
+        self.simulations.facts.turn_to(self.snapshot)
+        return self.simulations.facts
 
     def allowance(self, pool: str, reason: Reason) -> BudgetAllowance:
         """What a pool can still spend on a reason before this pass does anything."""
@@ -86,15 +88,6 @@ class PassContext:
             )
         return self._candidates[eventual]
 
-    def said(self, *, eventual: bool) -> list[dict[str, Refusal | None]]:
-        """What methods said of each candidate, by their names, in this pass or in one before it that still holds."""
-        eventual = eventual and self._bounded_drains
-        if eventual not in self._said:
-            candidates, _ = self.candidates(eventual=eventual)
-            terms = RefusalInputs(self.snapshot.catalogs, self.gates, self.snapshot.at)
-            self._said[eventual] = self.simulations.said.of(candidates, terms)
-        return self._said[eventual]
-
     def candidates_among(self, names: Collection[str], *, eventual: bool) -> list[Candidate]:
         """Those of some nodes that are candidates."""
         nodes = [node for node in self.snapshot.nodes if node.name in names]
@@ -102,15 +95,14 @@ class PassContext:
 
     def budgets_of(self, pod: Pod) -> list[PodDisruptionBudget]:
         """The PodDisruptionBudgets that select a pod."""
-        self.book.turn_to(self.snapshot)
         return [self.snapshot.pdbs[position] for position in self.book.guards(pod)]
 
     @lazy
     def pending_evictions_by_pdb(self) -> Mapping[int, int]:
         """How many pods each budget, by position, has yet to let go of on nodes that are drained or soon will be."""
-        self.book.turn_to(self.snapshot)
+        book = self.book
         going = (node for node in self.snapshot.nodes if still_standing(node) or node.record is not None)
-        return Counter(budget for node in going for _, budgets in self.book.of(node).guarded for budget in budgets)
+        return Counter(budget for node in going for _, budgets in book.of(node).guarded for budget in budgets)
 
     @lazy
     def _bounded_drains(self) -> bool:

@@ -12,7 +12,6 @@ from functools import partial
 import msgspec
 
 from dovetail.core.disruption.budgets import BudgetAllowance
-from dovetail.core.disruption.candidate_cache import CandidateCache
 from dovetail.core.disruption.candidates import Candidate
 from dovetail.core.disruption.command import Command
 from dovetail.core.disruption.methods import METHODS
@@ -55,11 +54,10 @@ class Planner:
     def __init__(self, gates: Gates | None = None) -> None:
         self._gates = gates or Gates()
         self._simulations = SimulationCache()
-        self._book = CandidateCache()
 
     def plan(self, snapshot: Snapshot, *, thorough: bool = False) -> Plan:
         """Decide on this snapshot."""
-        context = PassContext(snapshot, self._gates, simulations=self._simulations, book=self._book)
+        context = PassContext(snapshot, self._gates, simulations=self._simulations)
         return plan_pass(context, thorough=thorough)
 
 
@@ -92,13 +90,9 @@ def consider(method: Method, context: PassContext) -> Proposal:
     candidates, refusals = context.candidates(eventual=method.eventual)
     interesting = []
     said = list(refusals)
-    name, awaited = method.name, bool(context.waiting)
-    for candidate, known in zip(candidates, context.said(eventual=method.eventual), strict=True):
-        if name in known:
-            refusal = known[name]
-        else:
-            refusal = attempt(f"node/{candidate.name}", partial(method.refusal, candidate, context))
-            known[name] = refusal
+    awaited = bool(context.waiting)
+    for candidate in candidates:
+        refusal = attempt(f"node/{candidate.name}", partial(method.refusal, candidate, context))
         if refusal is None and awaited:
             refusal = attempt(f"node/{candidate.name}", partial(expecting, method, candidate, context))
         if refusal is None:

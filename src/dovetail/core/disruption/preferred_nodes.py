@@ -44,7 +44,7 @@ def find_preferring(refusals: Iterable[Refusal], context: PassContext) -> list[P
     asked = [(each, held) for each, held in found if held is not None]
     if not asked:
         return []
-    free = PassContext(context.snapshot, replace(context.gates, respect_preferences=False), book=context.book)
+    free = PassContext(context.snapshot, replace(context.gates, respect_preferences=False))
     return [held for each, held in asked if could_go(each, free)]
 
 

@@ -8,16 +8,12 @@ wait that one is for once, and the one before goes on when they have settled.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import msgspec
-
-from dovetail.core.disruption.refusal_cache import RefusalCache
+from dovetail.core.disruption.candidate_cache import CandidateCache
 from dovetail.core.provisioning.eligible_pods import usable_pools
 from dovetail.core.scheduling.daemon_overhead import read_daemons
 from dovetail.core.scheduling.pod_index import PodIndex
-from dovetail.core.scheduling.removal import Removal
 from dovetail.core.scheduling.removal_simulation import RemovalSimulation
 from dovetail.model.pod import Pod
-from dovetail.model.refusal import Refusal
 from dovetail.model.snapshot import ClusterNode, Snapshot
 
 MOST_CHANGED = 0.05
@@ -49,45 +45,24 @@ class SimulationInputs:
         )
 
 
-class RemovalOutcome(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """What the removal of a node would save an hour or why it stays, and what that was worked out from."""
-
-    removal: Removal
-    node: object
-    instance_type: object
-    gates: object
-    value: float | Refusal
-
-    def holds(self, removal: Removal, node: object, instance_type: object, gates: object) -> bool:
-        """Whether it was worked out from the same things."""
-        mine = self.removal
-        return (
-            (mine is removal or (mine.blocker is removal.blocker and mine.draft is removal.draft))
-            and mine.kind == removal.kind
-            and mine.limits == removal.limits
-            and self.node is node
-            and self.instance_type is instance_type
-            and self.gates is gates
-        )
-
-
 class SimulationCache:
-    """One sweep for consolidation and one for everything else; the same one when both see the same nodes."""
+    """What one pass leaves to the next: sweeps, the pods of each node by shape, and what is read of each node.
+
+    There is one sweep for consolidation and one for everything else; the same one when both see the same nodes. All
+    keys are values: names, and the fields that `_comparable` and `_alike` compare. Snapshots and nodes are never edited
+    in place, so the same object is taken for the same value without comparing it. A pass over 10,000 nodes of which few
+    changed takes a fraction of a new one (docs/concepts/caches.md has the figures).
+    """
 
     def __init__(self) -> None:
         self._kept: dict[bool, tuple[SimulationInputs, RemovalSimulation]] = {}
         self._latest: dict[bool, tuple[SimulationInputs, RemovalSimulation]] = {}
         self._followed = 0
         self._register = PodIndex()
-        self.outcomes: dict[str, RemovalOutcome] = {}
-        """What the removal of each node would come to."""
-        self.said = RefusalCache()
+        self.facts = CandidateCache()
 
     def removal_simulation(self, view: SimulationInputs, *, consolidating: bool) -> RemovalSimulation:
         """A sweep of this view, new or brought up to it."""
-        self.said.shrink(len(view.snapshot.nodes))
-        if len(self.outcomes) > 2 * len(view.snapshot.nodes):
-            self.outcomes.clear()  # nodes come and go
         other = self._latest.get(not consolidating)
         if other is not None and other[0].sees_as(view):
             self._kept.pop(consolidating, None)

@@ -9,8 +9,7 @@ import hashlib
 
 import msgspec
 
-from dovetail.model.identity_cache import IdentityCache
-from dovetail.model.nodepool import DEFAULT_EXPIRE_AFTER, NodeClaimTemplate, NodePool
+from dovetail.model.nodepool import DEFAULT_EXPIRE_AFTER, NodePool
 from dovetail.model.taints import Taint
 
 HASH_VERSION = "dovetail-v1"
@@ -18,11 +17,7 @@ HASH_VERSION = "dovetail-v1"
 
 def template_hash(pool: NodePool) -> str:
     """The fingerprint, as decimal digits."""
-    return _HASHES.of(pool.spec.template)
-
-
-def _hash(template: NodeClaimTemplate) -> str:
-    metadata, spec = template.metadata, template.spec
+    metadata, spec = pool.spec.template.metadata, pool.spec.template.spec
     ref = spec.node_class_ref
     # As written in the template alone: `disruption.expireAfter` says something else and is behaviour, not template.
     expiry = spec.expire_after.span if spec.expire_after is not None else DEFAULT_EXPIRE_AFTER
@@ -40,9 +35,6 @@ def _hash(template: NodeClaimTemplate) -> str:
     present = {name: value for name, value in parts.items() if value}
     digest = hashlib.sha256(msgspec.json.encode(present, order="deterministic")).digest()
     return str(int.from_bytes(digest[:8]))
-
-
-_HASHES = IdentityCache(_hash)
 
 
 def _taints(taints: tuple[Taint, ...]) -> list[str]:

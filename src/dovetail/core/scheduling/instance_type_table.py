@@ -15,7 +15,6 @@ from dovetail.core.scheduling.daemon_overhead import Daemons
 from dovetail.core.scheduling.nodepool_template import NodePoolTemplate, read_template
 from dovetail.core.scheduling.resource_vector import ResourceUnits, exceeds
 from dovetail.model.catalog import InstanceType, Offering
-from dovetail.model.identity_cache import IdentityCache
 from dovetail.model.nodepool import NodePool
 from dovetail.model.quantity import ZERO, Quantity
 from dovetail.model.requirement import Requirement
@@ -142,7 +141,7 @@ class _Opened:
     def suits(self, pool: NodePool, snapshot: Snapshot, daemons: Daemons, units: ResourceUnits) -> bool:
         """Whether it would be made the same again."""
         return (
-            self.types is snapshot.catalogs.get(pool.name, ())
+            self.types == snapshot.catalogs.get(pool.name, ())
             and self.type_table.units.names == units.names
             and self.pool.name == pool.name
             and self.pool.equal_ignoring_counts(pool)
@@ -163,15 +162,3 @@ def build_table(pool: NodePool, snapshot: Snapshot, daemons: Daemons, units: Res
     type_table = InstanceTypeTable(read_template(pool, snapshot, daemons), units)
     _OPENED.append(_Opened(pool, snapshot.catalogs.get(pool.name, ()), snapshot.well_known, daemons, type_table))
     return type_table
-
-
-Prices = dict[tuple[str, str, str], float]
-
-
-def _list_prices(types: tuple[InstanceType, ...]) -> Prices:
-    offers = ((each.name, offering) for each in types for offering in each.offerings)
-    return {(name, o.zone, o.capacity_type): o.price for name, o in offers}
-
-
-PRICES_BY_OFFERING = IdentityCache(_list_prices)
-"""What each offering of a catalog costs an hour, by instance type, zone and capacity type."""

@@ -6,7 +6,6 @@ Everything here stays as it is while a run tries things; what a run changes is l
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from itertools import chain
 
 import numpy as np
@@ -22,7 +21,6 @@ from dovetail.core.scheduling.pod_index import NodePods, PodIndex, left_of
 from dovetail.core.scheduling.pod_shapes import PodShape
 from dovetail.core.scheduling.preferences import PreferenceLevel
 from dovetail.core.scheduling.resource_vector import Need
-from dovetail.model.kube_object import OwnerReference
 from dovetail.model.nodepool import NodePool
 from dovetail.model.pod import Pod
 from dovetail.model.snapshot import ClusterNode, Snapshot
@@ -31,23 +29,6 @@ from dovetail.model.taints import Toleration, untolerated
 SOFT = "PreferNoSchedule"
 
 Asked = tuple[tuple[Toleration, ...], bool, tuple[Alternative, ...], tuple[Alternative, ...], Need]
-
-
-FEW_ROOMS = 2
-"""Lists of candidates up to this length are short: who is on them is looked at one by one."""
-
-
-@dataclass(frozen=True)
-class Requalified:
-    """Lists of candidates, by identity: those a room was or is on, and those of them that are or were short.
-
-    `left` has those a room is not on any more.
-    """
-
-    before: set[int] = field(default_factory=set)
-    after: set[int] = field(default_factory=set)
-    short: set[int] = field(default_factory=set)
-    left: set[int] = field(default_factory=set)
 
 
 class Problem:
@@ -66,7 +47,6 @@ class Problem:
         register: PodIndex | None = None,
     ) -> None:
         self.snapshot = snapshot
-        self._owned: dict[int, tuple[bool, tuple[OwnerReference, ...]]] = {}
         self.existing_nodes = ExistingNodes(snapshot.nodes, standing=standing)
         self._pods_to_reschedule = frozenset(pod.metadata.uid for pod in pods_to_reschedule)
         self._moving_from = frozenset(pod.node_name for pod in pods_to_reschedule if pod.node_name)
@@ -119,15 +99,6 @@ class Problem:
             return [each for each in bound_pods if each[0].metadata.uid not in self._pods_to_reschedule]
         return bound_pods
 
-    def is_bound_to_node(self, pod: Pod) -> bool:
-        """Whether a pod belongs to its node: of a DaemonSet, or static. Pods of one owner share the answer."""
-        owners = pod.metadata.owner_references
-        known = self._owned.get(id(owners))
-        if known is None:
-            # The owners are kept with the answer, so that their identity cannot be given to another object.
-            known = self._owned[id(owners)] = (pod.daemon or pod.mirror, owners)
-        return known[0]
-
     def _names(self) -> set[str]:
         names = {name for shape in self.kinds for name in shape.requests}
         return names | {name for daemon in self._daemons for name in daemon.requests}
@@ -154,7 +125,7 @@ class Problem:
         left = left_of(node, self.bound_pods[row], self.units) if some_move else self._lodgings.left(node)
         coming = list(self._expected[row]) if self._daemons else []
         for pod, shape in self.bound_pods[row] if coming else ():
-            if self.is_bound_to_node(pod) and pod.daemon:
+            if pod.daemon:
                 for column, amount in shape.need:
                     coming[column] -= amount
         for column, amount in enumerate(coming):
@@ -240,7 +211,7 @@ class Problem:
             found = self._candidates[asked] = array("i", np.flatnonzero(suits).astype(np.intc).tobytes())
         return found
 
-    def replace_room(self, row: int, node: ClusterNode, *, gone: bool = False) -> Requalified:
+    def replace_room(self, row: int, node: ClusterNode, *, gone: bool = False) -> None:
         """Other pods are on a room; everything else about it is as before. Lists of candidates follow in place.
 
         A room that is `gone` keeps its row, and has nothing to give.
@@ -252,24 +223,10 @@ class Problem:
             shape.need = shape.need or self.units.need(shape.requests)
         self.free[row] = [-1] * len(before) if gone else self._or_nothing(self._unclaimed(row))
         self.free_matrix[row] = self.free[row]
-        changed = Requalified()
         for asked, found in self._candidates.items():
             had, has = (_holds(free, asked[-1]) for free in (before, self.free[row]))
-            if not (had or has) or not self._may_stand(row, asked):
-                continue
-            if had:
-                changed.before.add(id(found))
-                if not has:
-                    changed.left.add(id(found))
-            if has:
-                changed.after.add(id(found))
-            if len(found) <= FEW_ROOMS:
-                changed.short.add(id(found))
-            if had is not has:
+            if had is not has and self._may_stand(row, asked):
                 _move_on_list(row, found, draft_fit=has)
-            if len(found) <= FEW_ROOMS:
-                changed.short.add(id(found))
-        return changed
 
     def measures(self, pod: Pod, shape: PodShape) -> bool:
         """Whether a shape asks for nothing, and looks at nothing, that nobody asked for before."""
@@ -283,10 +240,6 @@ class Problem:
             and existing_nodes.meeting(alternatives)[row]
             and existing_nodes.meeting(on_rooms)[row]
         )
-
-    def candidates_known(self, level: PreferenceLevel) -> Sequence[int] | None:
-        """The list of candidates, if anybody has asked for it."""
-        return self._candidates_by_stance.get(level)
 
     def placed(self, row: int) -> Iterable[PodShape]:
         """The shapes of the pods on a room that count for topology."""

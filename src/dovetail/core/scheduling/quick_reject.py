@@ -9,34 +9,18 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 
-import msgspec
-
 from dovetail.core.scheduling.draft_fit import DraftFit
 from dovetail.core.scheduling.draft_options import DraftOptions
 from dovetail.core.scheduling.instance_type_table import InstanceTypeTable
 from dovetail.core.scheduling.pod_shapes import PodShape
 from dovetail.core.scheduling.preferences import PreferenceLevel
-from dovetail.core.scheduling.problem import FEW_ROOMS
 from dovetail.core.scheduling.purchasable import PurchaseTerms
 from dovetail.core.scheduling.solver_state import SolverState
 from dovetail.model.pod import Pod
 
 Entry = tuple[Pod, PodShape]
-
-
-class QuickVerdict(msgspec.Struct, frozen=True, eq=False):
-    """The first of the pods that cannot all have a place, if that can be seen, and the shapes it hangs on.
-
-    As long as these have the rooms they had, and no other shape loses one and has hardly any left, it stays so.
-    """
-
-    blocker: Pod | None
-    evidence: tuple[PodShape, ...]
-
-
-NOTHING_SEEN = QuickVerdict(None, ())
-NOWHERE = -1
-"""No room."""
+FEW_ROOMS = 2
+"""Pods with more rooms to go to are left aside."""
 
 
 class QuickReject:
@@ -47,26 +31,13 @@ class QuickReject:
         self._base = solver_state.base
         self._draft_fit: DraftFit = solver_state.draft_fit
         self._homes: dict[PodShape, tuple[PreferenceLevel, Sequence[int]]] = {}
-        self._by_row: dict[int, list[tuple[Entry, Sequence[int]]]] = {}
 
-    def check(self, row: int, queue: Sequence[Entry], purchase: PurchaseTerms) -> QuickVerdict:
-        """Whether pods cannot all have a place when a room goes, if that can be seen at once."""
-        return self._check(row, self._homes_on(row, queue), purchase)
-
-    def check_equivalent(self, queue: Sequence[Entry], purchase: PurchaseTerms) -> tuple[QuickVerdict, frozenset[int]]:
-        """The same if they came from a room that none of them could go to, and the few that some could go to."""
-        homes = [(entry, self.existing_nodes(entry[1])) for entry in queue]
-        few = frozenset(
-            node_row for _, existing_nodes in homes if len(existing_nodes) <= FEW_ROOMS for node_row in existing_nodes
-        )
-        return self._check(NOWHERE, homes, purchase), few
-
-    def _check(
-        self, row: int, homes_of: Sequence[tuple[Entry, Sequence[int]]], purchase: PurchaseTerms
-    ) -> QuickVerdict:
+    def find_blocker(self, row: int, queue: Sequence[Entry], purchase: PurchaseTerms) -> Pod | None:
+        """The first of the pods that cannot all have a place when a room goes, if that can be seen at once."""
         nowhere: list[Entry] = []
         only: dict[int, list[Entry]] = {}
-        for entry, homes in homes_of:
+        for entry in queue:
+            homes = self.existing_nodes(entry[1])
             number = len(homes)
             if number > FEW_ROOMS:
                 continue
@@ -74,17 +45,11 @@ class QuickReject:
                 nowhere.append(entry)
             elif number == 1 or row in homes:
                 only.setdefault(homes[0] if homes[0] != row else homes[1], []).append(entry)
-        together = self._together(nowhere, purchase)
-        if together < len(nowhere):
-            return QuickVerdict(nowhere[0][0], _shapes(nowhere[: together + 1]))
-        if not only:
-            return NOTHING_SEEN
-        bound = [entry for entries in only.values() for entry in entries]
-        if self._fits_with(nowhere, only, purchase):
-            # That more room is found for those who had none makes nothing harder. But without a small pod that found
-            # a second room, the others may seem to need more: so those with one room are what this hangs on.
-            return QuickVerdict(None, _shapes(bound))
-        return QuickVerdict((nowhere or bound)[0][0], _shapes([*nowhere, *bound]))
+        if self._together(nowhere, purchase) < len(nowhere):
+            return nowhere[0][0]
+        if not only or self._fits_with(nowhere, only, purchase):
+            return None
+        return nowhere[0][0] if nowhere else next(iter(only.values()))[0][0]
 
     def _together(self, entries: Sequence[Entry], purchase: PurchaseTerms) -> int:
         """How many of these, one after the other, some node that may be bought holds at once."""
@@ -165,16 +130,6 @@ class QuickReject:
         type_tables = self._base.type_tables if purchase.below is not None else ()
         return any(self._held(type_table, nowhere, asked, purchase) for type_table in type_tables)
 
-    def _homes_on(self, row: int, queue: Iterable[Entry]) -> list[tuple[Entry, Sequence[int]]]:
-        known = self._by_row.get(row)
-        if known is None:
-            known = self._by_row[row] = [(entry, self.existing_nodes(entry[1])) for entry in queue]
-        return known
-
-    def forget(self, row: int) -> None:
-        """Other pods are on a room."""
-        self._by_row.pop(row, None)
-
     def existing_nodes(self, shape: PodShape) -> Sequence[int]:
         """Where a pod could go that gave up everything it prefers."""
         known = self._homes.get(shape)
@@ -192,7 +147,3 @@ class QuickReject:
             if shape is not seen:
                 seen, options = shape, self._narrowed(type_table, options, self._homes[shape][0])
         return not isinstance(options, str) and options.first(least, purchase.below or 0.0) >= 0
-
-
-def _shapes(entries: Iterable[Entry]) -> tuple[PodShape, ...]:
-    return tuple(dict.fromkeys(shape for _, shape in entries))

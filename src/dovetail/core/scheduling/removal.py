@@ -10,7 +10,6 @@ from dovetail.core.scheduling.draft import Draft
 from dovetail.core.scheduling.draft_options import UNLIMITED
 from dovetail.core.scheduling.placement import PodPlacer
 from dovetail.core.scheduling.pod_shapes import PodShape
-from dovetail.core.scheduling.removal_cache import CachedRemoval
 from dovetail.core.scheduling.topology_counts import SpreadCounts
 from dovetail.model.kube_object import Key
 from dovetail.model.pod import Pod
@@ -32,41 +31,18 @@ class PodsToReschedule(msgspec.Struct, frozen=True, eq=False, gc=False):
     """The pods of a room that need a new home, in the order they are tried, and what their rules count."""
 
     queue: Queue
-    shapes: tuple[PodShape, ...]
     spreads: tuple[SpreadCounts, ...]
-    homes: tuple[int, ...] | None = None
-    """The list of rooms each of them could go to, by identity; None if rules decide as well."""
 
 
 class Trail:
-    """What came of a run: who ended where, in the order they were tried, and who found no place."""
+    """What came of a run: the rooms that took pods one by one, what has to be bought, and who found no place."""
 
-    __slots__ = ("blocker", "drafts", "later", "places")
+    __slots__ = ("blocker", "drafts", "rows")
 
     def __init__(self) -> None:
-        self.places: list[int] = []
-        self.later: list[tuple[PodShape, int]] = []
+        self.rows: set[int] = set()
         self.blocker: Pod | None = None
         self.drafts: tuple[Draft, ...] = ()
-
-
-class EquivalentRemoval(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """What comes of pods that are alike, whichever room they are on, but for those in `existing_nodes`."""
-
-    existing_nodes: frozenset[int]
-    places: tuple[int, ...]  # where they go, as far as they find a place
-    blocked: int | None  # the position of the one that finds none
-    seen: frozenset[int]  # lists of hardly any rooms that were looked at before anybody was placed
-
-    def answer(self, row: int, removed_pods: PodsToReschedule, price: float | None) -> CachedRemoval[Removal]:
-        """The same for the pods of a room."""
-        blocker = removed_pods.queue[self.blocked][0] if self.blocked is not None else None
-        removal = Removal("delete" if blocker is None else "stay", price, blocker=blocker)
-        evidence: tuple[PodShape, ...] = ()
-        if self.seen:
-            homes = zip(removed_pods.shapes, removed_pods.homes or (), strict=True)
-            evidence = tuple([shape for shape, home in homes if home in self.seen])
-        return CachedRemoval(removal, (row,), removed_pods.shapes, self.places, (), evidence)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +63,7 @@ class JointRemoval:
     limits: str = ""
 
 
-def try_again(placer: PodPlacer, waiting: Queue, later: list[tuple[PodShape, int]]) -> Pod | None:
+def try_again(placer: PodPlacer, waiting: Queue, rows: set[int]) -> Pod | None:
     """Pods whose rules refused every place: somebody who came after them may have changed that."""
     while waiting:
         left = []
@@ -96,7 +72,7 @@ def try_again(placer: PodPlacer, waiting: Queue, later: list[tuple[PodShape, int
             if found is None:
                 left.append((pod, shape))
             elif isinstance(found, int):
-                later.append((shape, found))
+                rows.add(found)
         if len(left) == len(waiting):
             return left[0][0]
         waiting = left

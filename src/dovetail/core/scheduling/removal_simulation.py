@@ -3,46 +3,27 @@
 The base state is made once; removing a node is laid over it and undone. Every node is looked at, every time.
 """
 
+from collections import Counter
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 
 import msgspec
 
 from dovetail.core.scheduling.drain_simulation import DrainSimulation, EvictionPermits
-from dovetail.core.scheduling.instance_type_table import PRICES_BY_OFFERING
 from dovetail.core.scheduling.placement import PodPlacer
 from dovetail.core.scheduling.pod_index import PodIndex
 from dovetail.core.scheduling.pod_shapes import PodShape
-from dovetail.core.scheduling.problem import SOFT, Problem, Requalified
+from dovetail.core.scheduling.problem import SOFT, Problem
 from dovetail.core.scheduling.purchasable import Purchasable, PurchaseTerms
 from dovetail.core.scheduling.quick_reject import QuickReject
-from dovetail.core.scheduling.removal import (
-    Bounds,
-    EquivalentRemoval,
-    JointRemoval,
-    PodsToReschedule,
-    Queue,
-    Removal,
-    Trail,
-    try_again,
-)
-from dovetail.core.scheduling.removal_cache import (
-    BEYOND,
-    CachedRemoval,
-    NodeChange,
-    NodeFootprint,
-    RemovalCache,
-    count_by_shape,
-    multiset_difference,
-    reach,
-)
+from dovetail.core.scheduling.removal import Bounds, JointRemoval, PodsToReschedule, Queue, Removal, Trail, try_again
 from dovetail.core.scheduling.single_node_fit import SingleNodeFit, plain_stance
 from dovetail.core.scheduling.solver import queue_order, run
 from dovetail.core.scheduling.solver_state import SolverState
 from dovetail.core.scheduling.topology import Topology
-from dovetail.core.scheduling.topology_counts import SpreadCounts, TopologyCounts
+from dovetail.core.scheduling.topology_counts import SpreadCounts
 from dovetail.model.kube_object import Key
-from dovetail.model.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
+from dovetail.model.labels import INSTANCE_TYPE
 from dovetail.model.nodepool import NodePool
 from dovetail.model.pod import Pod
 from dovetail.model.snapshot import ClusterNode, Snapshot
@@ -71,7 +52,6 @@ class RemovalSimulation:
     ) -> None:
         """`waiting` pods take their room first; nodes named in `closed` take none of the pods that are moved."""
         self._base = Problem(snapshot, waiting, pools, register=register)
-        self._prices = {pool: PRICES_BY_OFFERING.of(types) for pool, types in snapshot.catalogs.items()}
         nodes = self._base.existing_nodes.nodes
         self.rows = [row for row, node in enumerate(nodes) if node.managed and node.initialized]
         self._moving_by_row = {row: self._pods_to_reschedule(row) for row in self.rows}
@@ -86,11 +66,8 @@ class RemovalSimulation:
         self._spreads = {shape: self._spreads_of(shape) for shape in shapes}
         self._bound = {shape: not self._free(shape) for shape in shapes}
         self._plain = {shape: plain_stance(self._solver_state, shape) for shape in shapes}
-        self._departures: dict[int, PodsToReschedule] = {}
-        self._price_by_row: dict[int, float | None] = {}
-        self._answers = RemovalCache[int, Removal]()
-        self._sets = RemovalCache[tuple[tuple[int, ...], Bounds], JointRemoval]()
-        self._twins: dict[tuple[float | None, Purchasable, tuple[int, ...]], EquivalentRemoval | None] = {}
+        self._removals: dict[int, Removal] = {}
+        self._sets: dict[tuple[tuple[int, ...], Bounds], JointRemoval] = {}
         self.expecting, self.quick_reject = self._give_room_to_the_waiting()
         for row, node in enumerate(nodes):
             if node.name in closed:
@@ -108,8 +85,7 @@ class RemovalSimulation:
         return self._base.existing_nodes.nodes[row].name
 
     def _pods_to_reschedule(self, row: int) -> Queue:
-        movable = self._base.existing_nodes.nodes[row].movable
-        return [bound_pod for bound_pod in self._base.bound_pods[row] if id(bound_pod[0]) in movable]
+        return [bound_pod for bound_pod in self._base.bound_pods[row] if bound_pod[0].reschedulable]
 
     def _spreads_of(self, shape: PodShape) -> tuple[SpreadCounts, ...]:
         rules = (self._topology.rules(level) for level in self._topology.preference_levels(shape))
@@ -128,7 +104,7 @@ class RemovalSimulation:
         known = self._sets.get(asked)
         if known is None:
             known = self._sets[asked] = self._look_together(asked[0], bounds)
-        return known.value
+        return known
 
     def starting_place(self, rows: Sequence[int], bounds: Bounds) -> ClusterNode | None:
         """A node that is not initialized and would take a pod of these rows before anything is bought, or None.
@@ -150,10 +126,9 @@ class RemovalSimulation:
             trail = self._simulate(rows, placer, self._removed_pods(self._queue(rows, bounds)))
         finally:
             removed.update((row, row) for row in opened)
-        taken = {*trail.places, *(row for _, row in trail.later)}
-        return next((self._base.existing_nodes.nodes[row] for row in opened if row in taken), None)
+        return next((self._base.existing_nodes.nodes[row] for row in opened if row in trail.rows), None)
 
-    def _look_together(self, rows: tuple[int, ...], bounds: Bounds) -> CachedRemoval[JointRemoval]:
+    def _look_together(self, rows: tuple[int, ...], bounds: Bounds) -> JointRemoval:
         purchasable = self._in_exchange(rows)
         if bounds.most_drafts is None:
             placer = PodPlacer(self._solver_state, purchasable.fresh(), below=bounds.below)
@@ -161,10 +136,9 @@ class RemovalSimulation:
             placer = SingleNodeFit(self._solver_state, purchasable, below=bounds.below, most_drafts=bounds.most_drafts)
         removed_pods = self._removed_pods(self._queue(rows, bounds))
         trail = self._simulate(rows, placer, removed_pods)
-        together = JointRemoval(trail.drafts if trail.blocker is None else (), trail.blocker)
-        if trail.blocker is not None:
-            together = replace(together, limits=self._limiting(rows, removed_pods, bounds))
-        return CachedRemoval(together, rows, removed_pods.shapes, tuple(trail.places), tuple(trail.later))
+        if trail.blocker is None:
+            return JointRemoval(trail.drafts, None)
+        return JointRemoval((), trail.blocker, self._limiting(rows, removed_pods, bounds))
 
     def _queue(self, rows: Sequence[int], bounds: Bounds) -> Queue:
         """The pods that leave these rows, in the order they are placed."""
@@ -212,47 +186,33 @@ class RemovalSimulation:
 
     def remove(self, row: int) -> Removal:
         """Take one node away, look, and put everything back."""
-        known = self._answers.get(row)
+        known = self._removals.get(row)
         if known is None:
-            known = self._answers[row] = self._with_limits(row, self._look(row))
-        return known.value
+            known = self._removals[row] = self._with_limits(row, self._look(row))
+        return known
 
-    def _with_limits(self, row: int, answer: CachedRemoval[Removal]) -> CachedRemoval[Removal]:
+    def _with_limits(self, row: int, removal: Removal) -> Removal:
         """The answer that a node stays names the limits it stays for."""
-        price = answer.value.price
-        if answer.value.blocker is None or price is None or not self._in_exchange((row,)).restricted:
-            return answer
+        price = removal.price
+        if removal.blocker is None or price is None or not self._in_exchange((row,)).restricted:
+            return removal
         removed_pods = self._removed_pods(sorted(self._moving_by_row[row], key=queue_order))
         limits = self._limiting((row,), removed_pods, Bounds(below=price, most_drafts=1))
-        if not limits:
-            return answer
-        return msgspec.structs.replace(answer, value=msgspec.structs.replace(answer.value, limits=limits))
+        return msgspec.structs.replace(removal, limits=limits) if limits else removal
 
-    def _look(self, row: int) -> CachedRemoval[Removal]:
-        pods_to_reschedule = self._moving_by_row[row]
+    def _look(self, row: int) -> Removal:
         price = self._price(row)
-        if not pods_to_reschedule:
-            return CachedRemoval(Removal("delete", price), (row,))
-        removed_pods = self._departures.get(row)
-        if removed_pods is None:
-            removed_pods = self._departures[row] = self._alone(sorted(pods_to_reschedule, key=queue_order))
+        if not self._moving_by_row[row]:
+            return Removal("delete", price)
+        removed_pods = self._removed_pods(sorted(self._moving_by_row[row], key=queue_order))
         purchase = PurchaseTerms(price, self._in_exchange((row,)))
-        equivalent = self._equivalent(removed_pods, purchase)
-        if equivalent is not None and row not in equivalent.existing_nodes:
-            return equivalent.answer(row, removed_pods, price)
-        evidence = self._answers.seen.get(row)
-        if evidence is None:
-            check = self._quick_reject.check(row, removed_pods.queue, purchase)
-            evidence = check.evidence
-            if check.blocker is not None:
-                removal = Removal("stay", price, blocker=check.blocker)
-                return CachedRemoval(removal, (row,), removed_pods.shapes, evidence=evidence)
+        blocker = self._quick_reject.find_blocker(row, removed_pods.queue, purchase)
+        if blocker is not None:
+            return Removal("stay", price, blocker=blocker)
         trail = self._simulate((row,), self._single_node_fit(purchase), removed_pods)
         if trail.blocker is not None:
-            removal = Removal("stay", price, blocker=trail.blocker)
-        else:
-            removal = Removal("replace", price, trail.drafts[0]) if trail.drafts else Removal("delete", price)
-        return CachedRemoval(removal, (row,), removed_pods.shapes, tuple(trail.places), tuple(trail.later), evidence)
+            return Removal("stay", price, blocker=trail.blocker)
+        return Removal("replace", price, trail.drafts[0]) if trail.drafts else Removal("delete", price)
 
     def _single_node_fit(self, purchase: PurchaseTerms) -> SingleNodeFit:
         most_drafts = 0 if purchase.below is None else 1
@@ -260,49 +220,9 @@ class RemovalSimulation:
             self._solver_state, purchase.purchasable, below=purchase.below or 0.0, most_drafts=most_drafts
         )
 
-    def _equivalent(self, removed_pods: PodsToReschedule, purchase: PurchaseTerms) -> EquivalentRemoval | None:
-        """What would come of such pods if they came from nowhere; None if they may need a node of their own.
-
-        Plain pods of the same needs, in the same order, go to the same rooms, and a room that none of them goes to
-        might as well not be there: so the answer is that of every node with such pods, but those they go to.
-        """
-        if removed_pods.homes is None:
-            return None
-        key = (purchase.below, purchase.purchasable, removed_pods.homes)
-        if key not in self._twins:
-            self._twins[key] = self._from_afar(removed_pods, purchase)
-        return self._twins[key]
-
-    def _from_afar(self, removed_pods: PodsToReschedule, purchase: PurchaseTerms) -> EquivalentRemoval | None:
-        check, few = self._quick_reject.check_equivalent(removed_pods.queue, purchase)
-        homes = zip(removed_pods.shapes, removed_pods.homes or (), strict=True)
-        seen = frozenset([home for shape, home in homes if shape in check.evidence])
-        blocker = check.blocker
-        places: tuple[int, ...] = ()
-        if blocker is None:
-            trail = self._simulate((), self._single_node_fit(purchase), removed_pods)
-            if trail.blocker is None and trail.drafts:
-                return None
-            blocker, places = trail.blocker, tuple(trail.places)
-        pods = [pod for pod, _ in removed_pods.queue]
-        blocked = next((place for place, pod in enumerate(pods) if pod is blocker), None)
-        return EquivalentRemoval(few.union(places), places, blocked, seen)
-
-    def _alone(self, queue: Queue) -> PodsToReschedule:
-        """The pods of one room, and where each could go."""
-        removed_pods = self._removed_pods(queue)
-        if any(self._plain[shape] is None for shape in removed_pods.shapes):
-            return removed_pods
-        homes = tuple(
-            [id(self._quick_reject.existing_nodes(shape)) for shape in removed_pods.shapes]
-        )  # one list for all alike
-        return msgspec.structs.replace(removed_pods, homes=homes)
-
     def _removed_pods(self, queue: Queue) -> PodsToReschedule:
-        shapes = tuple([shape for _, shape in queue])
-        return PodsToReschedule(
-            queue, shapes, tuple(dict.fromkeys([t for shape in shapes for t in self._spreads[shape]]))
-        )
+        shapes = [shape for _, shape in queue]
+        return PodsToReschedule(queue, tuple(dict.fromkeys([t for shape in shapes for t in self._spreads[shape]])))
 
     def _simulate(self, rows: Sequence[int], placer: PodPlacer, removed_pods: PodsToReschedule) -> Trail:
         """Without these rows: who finds no place, what has to be bought, and who ends where."""
@@ -319,21 +239,19 @@ class RemovalSimulation:
     def _blocker(self, placer: PodPlacer, queue: Queue, trail: Trail) -> Pod | None:
         """A pod that finds no place, or None when all do."""
         waiting: list[tuple[Pod, PodShape]] = []
-        places = trail.places
         single_node_fit = placer if isinstance(placer, SingleNodeFit) else None
         for pod, shape in queue:
             plain = self._plain[shape] if single_node_fit is not None else None
             if single_node_fit is not None and plain is not None:
-                row = single_node_fit.place_plain(pod, shape, plain)
-                places.append(BEYOND if row is None else row)
-                if row is None:
+                if not single_node_fit.place_plain(pod, shape, plain):
                     return pod
                 continue
             unfit = single_node_fit.settle() if single_node_fit is not None else None
             if unfit is not None:
                 return unfit
             found = placer.place(pod, shape)
-            places.append(found if isinstance(found, int) else BEYOND)
+            if isinstance(found, int):
+                trail.rows.add(found)
             if found is None:
                 if not self._bound[shape]:
                     return pod  # room only shrinks, so it will not find one later either
@@ -341,7 +259,7 @@ class RemovalSimulation:
         unfit = single_node_fit.settle() if single_node_fit is not None else None
         if unfit is not None:
             return unfit
-        return try_again(placer, waiting, trail.later)
+        return try_again(placer, waiting, trail.rows)
 
     def remove_node(self, row: int) -> bool:
         """A node is on its way out, or gone: nobody goes there, and who is there does not count.
@@ -359,40 +277,40 @@ class RemovalSimulation:
         return True
 
     def follow(self, row: int, node: ClusterNode, *, closed: bool, gone: bool = False) -> bool:
-        """Other pods are on a node, or it is closed or not: keep every answer that cannot be another now.
+        """Other pods are on a node, or it is closed or not: bring the base state up to that.
 
         False means that the sweep is of no more use and has to be made anew.
         """
         base, solver_state = self._base, self._solver_state
-        self._twins.clear()
-        before = self._room(row)
-        lists = base.replace_room(row, node, gone=gone)
-        after = replace(self._room(row), closed=closed)
-        if before.taking == after.taking and before.closed is closed and not gone:
-            lists = Requalified()  # it is as full as before
-        left, come = multiset_difference(before.placed, after.placed), multiset_difference(after.placed, before.placed)
+        before = self._taking(row), self._counting(row), tuple(base.free[row]), row in solver_state.removed
+        base.replace_room(row, node, gone=gone)
+        after = self._taking(row), self._counting(row), tuple(base.free[row]), closed
+        left, come = before[1] - after[1], after[1] - before[1]
         if not all(self._adopted(*bound_pod) for bound_pod in base.bound_pods[row]):
             return False
-        if not self._topology.moved(row, left, come):
+        if not self._topology.moved(row, [*left.elements()], [*come.elements()]):
             return False
         if row in self._moving_by_row:
             self._moving_by_row[row] = self._pods_to_reschedule(row)
-            self._departures.pop(row, None)
-            self._quick_reject.forget(row)
             if any(shape not in self._bound for _, shape in self._moving_by_row[row]):
                 return False
-        solver_state.refill(row, left, come)
-        listed = set() if before.closed else lists.before
+        solver_state.refill(row, left.elements(), come.elements())
         solver_state.removed.pop(row, None)
         if closed:
             solver_state.removed[row] = row
-        else:
-            listed = listed | lists.after
-        dropped = solver_state.drop(row) if gone else set()
-        change = replace(self._change(row, lists, listed, {*left, *come}, dropped), reach=reach(row, before, after))
-        self._answers.turn(change, before, after)
-        self._sets.turn(change, before, after)
+        if gone:
+            solver_state.drop(row)
+        self._forget(row, everything=gone or before != after)
         return True
+
+    def _forget(self, row: int, *, everything: bool) -> None:
+        """Let go of answers. To other nodes a row is the same as long as its pods take and count as they did."""
+        if everything:
+            self._removals.clear()
+            self._sets.clear()
+        else:  # its own answers name its pods
+            self._removals.pop(row, None)
+            self._sets = {asked: found for asked, found in self._sets.items() if row not in asked[0]}
 
     def _adopted(self, pod: Pod, shape: PodShape) -> bool:
         """Whether a shape is known, or can be made known without any rule becoming another."""
@@ -405,40 +323,16 @@ class RemovalSimulation:
             self._plain[shape] = plain_stance(self._solver_state, shape)
         return True
 
-    def _room(self, row: int) -> NodeFootprint:
-        taking = count_by_shape([shape for _, shape in self._base.bound_pods[row]])
-        return NodeFootprint(
-            taking,
-            count_by_shape(self._base.placed(row)),
-            tuple(self._base.free[row]),
-            row in self._solver_state.removed,
-        )
+    def _taking(self, row: int) -> Counter[PodShape]:
+        """The pods that take room."""
+        return Counter(shape for _, shape in self._base.bound_pods[row])
 
-    def _change(
-        self, row: int, lists: Requalified, listed: set[int], moved: set[PodShape], dropped: set[TopologyCounts]
-    ) -> NodeChange:
-        touched, always, cramped, expelled = set(), set(), set(), set()
-        for shape in self._bound:
-            preference_levels = self._topology.preference_levels(shape)
-            known = [id(self._base.candidates_known(level)) for level in preference_levels]
-            if not listed.isdisjoint(known):
-                touched.add(shape)
-                if len(preference_levels) > 1:
-                    always.add(shape)
-            if not lists.short.isdisjoint(known):
-                cramped.add(shape)
-                if not lists.left.isdisjoint(known):
-                    expelled.add(shape)
-        counting = dropped | {
-            topology_counts for shape in moved for topology_counts in self._topology.counted_by[shape]
-        }
-        always |= self._topology.asking(counting) if counting else set()
-        return NodeChange(row, frozenset(touched), frozenset(always), frozenset(cramped), frozenset(expelled))
+    def _counting(self, row: int) -> Counter[PodShape]:
+        """The pods that topology counts."""
+        return Counter(self._base.placed(row))
 
     def _price(self, row: int) -> float | None:
-        if row not in self._price_by_row:
-            node = self._base.existing_nodes.nodes[row]
-            labels = node.labels
-            bought = labels.get(INSTANCE_TYPE, ""), labels.get(ZONE, ""), labels.get(CAPACITY_TYPE, "")
-            self._price_by_row[row] = self._prices.get(node.nodepool_name, {}).get(bought)
-        return self._price_by_row[row]
+        node = self._base.existing_nodes.nodes[row]
+        kind = self._base.snapshot.types_by_pool.get(node.nodepool_name, {}).get(node.labels.get(INSTANCE_TYPE, ""))
+        bought = kind.bought_with(node.labels) if kind is not None else None
+        return bought.price if bought is not None else None

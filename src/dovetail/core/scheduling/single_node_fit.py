@@ -11,7 +11,6 @@ from dovetail.core.scheduling.node_affinity import ANYWHERE
 from dovetail.core.scheduling.placement import PodPlacer
 from dovetail.core.scheduling.pod_shapes import PodShape
 from dovetail.core.scheduling.preferences import PreferenceLevel
-from dovetail.core.scheduling.removal_cache import BEYOND
 from dovetail.core.scheduling.solver_state import SolverState
 from dovetail.core.scheduling.topology_domains import AllowedDomains
 from dovetail.model.pod import Pod
@@ -20,17 +19,17 @@ from dovetail.model.pod import Pod
 class SingleNodeFit(PodPlacer):
     """One run over a board, with plain pods held back while there is a draft that could take them."""
 
-    def place_plain(self, pod: Pod, shape: PodShape, level: PreferenceLevel) -> int | None:
-        """Place a plain pod: the row of its room, BEYOND for the draft (it may turn out not to fit), or None."""
+    def place_plain(self, pod: Pod, shape: PodShape, level: PreferenceLevel) -> bool:
+        """Place a plain pod in a room, or in the draft, where it may turn out not to fit; says whether it could."""
         row = self._first_room(shape, level)
         if row is not None:
             self.solver_state.fill(shape, row)
-            return row
+            return True
         if self.solver_state.drafts:
             self._gathered.append((pod, shape))
-            return BEYOND
+            return True
         attempt = Attempt(shape, level, AllowedDomains(self.solver_state.topology.rules(level)))
-        return None if self._open(pod, attempt) is None else BEYOND
+        return self._open(pod, attempt) is not None
 
     def _first_room(self, shape: PodShape, level: PreferenceLevel) -> int | None:
         solver_state = self.solver_state

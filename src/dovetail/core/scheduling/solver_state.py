@@ -94,13 +94,11 @@ class SolverState:
         self.attached[row] = self.base.attached_on(row)
         self.journal.settle()
 
-    def drop(self, row: int) -> set[TopologyCounts]:
-        """A room is gone for good; the rules for which it was a domain, or in one."""
-        dropped = {topology_counts for topology_counts in self.topology.spreads if topology_counts.known_by(row)}
-        for topology_counts in dropped:
+    def drop(self, row: int) -> None:
+        """A room is gone for good, and with it the domains that nothing else is in."""
+        for topology_counts in self.topology.spreads:
             topology_counts.drop_row(row, self.journal)
         self.journal.settle()
-        return {*dropped}
 
     def _count(self, shape: PodShape, row: int, by: int) -> None:
         for topology_counts in self.topology.counted_by[shape]:

@@ -1,6 +1,6 @@
 """Every topology rule in play, with its tally: which tallies constrain a pod, and which count it once it is placed."""
 
-from collections.abc import Collection, Container, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from dovetail.core.scheduling.existing_nodes import hard
@@ -27,12 +27,6 @@ class PodTopologyRules:
     keys: tuple[str, ...]  # other than hostname, by name
     free: bool  # no rule applies
 
-    @property
-    def all_counts(self) -> Iterable[TopologyCounts]:
-        """Everything that is asked."""
-        near = self.near.parts if self.near is not None else ()
-        return (*(topology_counts for topology_counts, _ in self.spread), *near, *self.far)
-
 
 class Topology:
     """The rules of the shapes a run may place, and of the pods that are there."""
@@ -58,8 +52,7 @@ class Topology:
         self._rules: dict[PreferenceLevel, PodTopologyRules] = {}
         self._ladders: dict[PodShape, tuple[PreferenceLevel, ...]] = {}
         self._add_guards()
-        self.shapes = tuple(shapes)
-        for shape in self.shapes:
+        for shape in shapes:
             for level in self.preference_levels(shape):
                 self._rules[level] = self._read(shape, level)
 
@@ -74,18 +67,6 @@ class Topology:
     def rules(self, level: PreferenceLevel) -> PodTopologyRules:
         """What constrains a pod in this stance."""
         return self._rules[level]
-
-    def asking(self, all_counts: Container[TopologyCounts]) -> set[PodShape]:
-        """The shapes whose rules ask any of these tallies."""
-        return {
-            shape
-            for shape in self.shapes
-            if any(
-                topology_counts in all_counts
-                for level in self.preference_levels(shape)
-                for topology_counts in self._rules[level].all_counts
-            )
-        }
 
     def knows(self, shape: PodShape) -> bool:
         """Whether a shape was there when the rules were read, or was adopted since."""
@@ -104,7 +85,6 @@ class Topology:
         self.counted_by[shape] = [*self._counting(shape), *(self._guarding[term] for term in shape.guards)]
         for level in preference_levels:
             self._rules[level] = self._read(shape, level)
-        self.shapes += (shape,)
         return True
 
     def _is_read(self, level: PreferenceLevel) -> bool:

@@ -108,12 +108,8 @@ class SpreadCounts(TopologyCounts):
 
     def drop_row(self, row: int, journal: Journal) -> None:
         """The room goes: its domain may no longer be known."""
-        if self.known_by(row):
+        if not self.by_host and self.eligible[row] and self.domain(row) is not None:
             journal.bump(self.bins, self.domain(row), -1)
-
-    def known_by(self, row: int) -> bool:
-        """Whether the domain of a room counts as known, as long as the room is there."""
-        return not self.by_host and self.eligible[row] and self.domain(row) is not None
 
     def full(self, domain: Domain, itself: int) -> bool:
         """Whether a host has as many pods as it may ever have. Only for hostname, where the smallest count is 0."""

@@ -18,7 +18,6 @@ from dovetail.core.disruption.methods.consolidation import (
 )
 from dovetail.core.disruption.pass_context import PassContext
 from dovetail.core.disruption.replacement_launch import replacement_refusal
-from dovetail.core.disruption.simulation_cache import RemovalOutcome
 from dovetail.core.scheduling.draft import Draft
 from dovetail.core.scheduling.removal import Bounds, Removal
 from dovetail.core.scheduling.removal_simulation import RemovalSimulation
@@ -92,7 +91,7 @@ def _hindrance(move: Move, context: PassContext) -> Refusal | None:
 
 def _move(candidate: Candidate, removal_simulation: RemovalSimulation, context: PassContext) -> Move | Refusal:
     removal = removal_simulation.remove(removal_simulation.row(candidate.name))
-    outcome = _outcome(candidate, removal, context)
+    outcome = _worked_out(candidate, removal, context)
     if isinstance(outcome, Refusal):
         return outcome
     move = Move(candidate, removal.draft, outcome)
@@ -110,17 +109,6 @@ def _command(move: Move, context: PassContext) -> Command:
     return Command(SingleNode.name, SingleNode.reason, (move.candidate,), replacements)
 
 
-def _outcome(candidate: Candidate, removal: Removal, context: PassContext) -> float | Refusal:
-    """What the removal of a node saves, or why it stays. The same answer for the same node is looked at once."""
-    kept = context.simulations.outcomes
-    node, kind, gates = candidate.node, candidate.instance_type, context.gates
-    known = kept.get(candidate.name)
-    if known is None or not known.holds(removal, node, kind, gates):
-        value = _worked_out(candidate, removal, context)
-        known = kept[candidate.name] = RemovalOutcome(removal, node, kind, gates, value)
-    return known.value
-
-
 def could_go(candidate: Candidate, context: PassContext) -> bool:
     """Whether a node could be deleted, or replaced by something cheaper, were budgets and all others out of the way."""
     removal_simulation = context.removal_simulation(consolidating=True)
@@ -130,6 +118,7 @@ def could_go(candidate: Candidate, context: PassContext) -> bool:
 
 
 def _worked_out(candidate: Candidate, removal: Removal, context: PassContext) -> float | Refusal:
+    """What the removal of a node saves an hour, or why it stays."""
     about = f"node/{candidate.name}"
     if removal.kind == "stay" and removal.blocker is not None:
         why = f"{CANT_REPLACE}: {removal.blocker.key} has no other place{limited_by(removal.limits)}"
