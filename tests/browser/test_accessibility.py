@@ -4,7 +4,7 @@ import gzip
 from pathlib import Path
 
 import pytest
-from dashboard.test_door import EVE, Registry
+from dashboard.test_auth import EVE, Registry
 
 from acceptance.fleet import LEAVING, cluster, running, shielded, worker
 from builders import nodepool

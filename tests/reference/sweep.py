@@ -18,7 +18,7 @@ class SweepAnswer:
     draft: DraftAnswer | None = None
 
 
-def sweep(snapshot: Snapshot, pools: Sequence[NodePool]) -> dict[str, SweepAnswer]:
+def removal_simulation(snapshot: Snapshot, pools: Sequence[NodePool]) -> dict[str, SweepAnswer]:
     """The answer for every managed, initialised node that is not on its way out."""
     return {
         node.name: removal(snapshot, node, pools)

@@ -148,7 +148,7 @@ def test_an_error_at_one_node_is_a_refusal_of_that_node():
     assert {each.name for command in plan.commands for each in command.candidates} == {"b"}
     (refusal,) = [each for each in plan.refusals_by_method["emptiness"] if each.about == "node/a"]
     assert refusal.code == "InternalError"
-    assert "RuntimeError at test_unread.py" in refusal.message
+    assert "RuntimeError at test_unreadable_objects.py" in refusal.message
 
 
 def test_an_error_at_one_pod_is_a_refusal_of_that_pod():
