@@ -53,10 +53,12 @@ class Supply(ABC):
     async def remove_class(self) -> None:
         """Take the node class away."""
 
-    async def lose_answers(self, launches: int) -> None:  # noqa: B027 - not every cloud can stage it
+    @abstractmethod
+    async def lose_answers(self, launches: int) -> None:
         """The next launches take effect, and their answers are lost."""
 
-    async def remove_nodes(self) -> None:  # noqa: B027 - where an instance is its Node, there is nothing to do
+    @abstractmethod
+    async def remove_nodes(self) -> None:
         """Delete the Node of every instance, where instances exist apart from Nodes."""
 
     async def pool(self) -> NodePool:

@@ -114,6 +114,20 @@ def test_aliases_cannot_exhaust_memory_or_go_round():
     assert "contains itself" in documents("a: &a [*a]\n")[0].faults[0].problem
 
 
+@pytest.mark.parametrize(
+    ("text", "remedy"),
+    [
+        ("a0: &a [x, x]\n" + "b: &a [*a, *a]\n" * 30, "write out what it stands for"),
+        ("a: &a [*a]\n", "write out what it stands for"),
+        ("a: *a\n", "define the anchor above the alias"),
+        ("a: [\n", "check indentation"),
+    ],
+    ids=["too many values", "contains itself", "no anchor", "syntax"],
+)
+def test_the_remedy_is_about_what_is_wrong(text, remedy):
+    assert remedy in documents(text)[0].faults[0].remedy
+
+
 def test_deep_nesting_is_a_fault():
     [document] = documents("[" * 5000 + "]" * 5000)
     assert document.faults

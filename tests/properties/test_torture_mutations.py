@@ -65,6 +65,11 @@ NO_BUDGET = (330.0, "change budgets", {"which": 0, "budgets": [{"nodes": "0"}]})
 SICK = (300.0, "node is sick", {"which": 0, "condition": "Ready", "status": "False"})
 ALL_SICK = tuple((300.0 + n, "node is sick", {"which": n, "condition": "Ready", "status": "False"}) for n in range(3))
 PAUSED = (200.0, "pause pool", {"which": 0, "until": "true"})
+ALL_PAUSED = (200.0, "pause everything", {"until": "true"})
+PAUSED_UNSEEN = (
+    (320.0, "watch is silent", {"kind": "ConfigMap", "seconds": 240}),
+    (335.0, "pause everything", {"until": "true"}),
+)
 DELETED_NODE = (300.0, "delete node", {"which": 0})
 FEWER = (400.0, "scale", {"which": 0, "replicas": 4})
 DRY_RUN = (0.0, "dry run", {"manifests": []})
@@ -82,6 +87,13 @@ APART = {
 }
 THREE_NODES = {"workloads": [deployment("app", 3, cpu="900m", affinity=APART)]}
 WINDOW = [{"nodes": "100%"}, {"nodes": "0", "schedule": "* * * * *", "duration": "5m"}]
+
+TWO_APPS = [deployment("app", 3, cpu="900m", memory="1Gi"), deployment("more", 0, cpu="900m", memory="1Gi")]
+ONE_NODE_STIRRED = (
+    (120.0, "scale", {"which": 1, "replicas": 3}),
+    (150.0, "scale", {"which": 0, "replicas": 1}),
+    (400.0, "run pod on node", {"which": 0, "leaving": False, "tolerates": "nothing", "name": "by-name-0"}),
+)
 
 BUDGETS = "budgets are never exceeded"
 WAITS = "no node is marked before its time"
@@ -112,6 +124,11 @@ MUTATIONS = (
         told(EMPTIED, consolidationGracePeriod="8m"),
     ),
     (
+        bugs.destinations_inside_their_grace_period_are_used,
+        "consolidation moves pods to quiet nodes alone",
+        told(*ONE_NODE_STIRRED, workloads=TWO_APPS, consolidationGracePeriod="8m"),
+    ),
+    (
         bugs.disrupt_after_of_drift_is_ignored,
         WAITS,
         told(CHANGES, actionControls={"Drift": {"disruptAfter": "8m"}}, **BY_HAND_ALONE),
@@ -130,6 +147,16 @@ MUTATIONS = (
         told(CHANGES, metadata={"annotations": {"karpenter.sh/do-not-disrupt": "true"}}),
     ),
     (bugs.pauses_are_ignored, "paused pools are left alone", told(PAUSED, CHANGES, **BY_HAND_ALONE)),
+    (
+        bugs.the_pause_of_everything_is_ignored,
+        "paused pools are left alone",
+        told(ALL_PAUSED, CHANGES, **BY_HAND_ALONE),
+    ),
+    (
+        bugs.a_pause_of_everything_is_not_read_before_the_commit,
+        STILL_HOLD,
+        told(CHANGES, *PAUSED_UNSEEN, metadata=SLOWLY, **BY_HAND_ALONE),
+    ),
     (bugs.a_dry_run_acts, "a dry run writes nothing", told(DRY_RUN)),
     (bugs.pods_are_deleted_instead_of_evicted, PDBS, drawn(0)),
     (

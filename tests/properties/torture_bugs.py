@@ -13,6 +13,8 @@ from dovetail.controllers import (
     termination,
     termination_steps,
 )
+from dovetail.controllers.cluster_state import ClusterState
+from dovetail.controllers.commit_check import CommitCheck
 from dovetail.controllers.context import ControllerContext
 from dovetail.core.disruption import candidates, command_progress, pass_context, recheck
 from dovetail.core.disruption.backoff import FailedCommands
@@ -181,6 +183,10 @@ def the_grace_period_of_consolidation_is_ignored(patch):
     patch.setattr(consolidation, "grace_wait", lambda *_: OVER)
 
 
+def destinations_inside_their_grace_period_are_used(patch):
+    patch.setattr(pass_context.PassContext, "_restless", frozenset())
+
+
 def disrupt_after_of_drift_is_ignored(patch):
     patch.setattr(drift, "drift_wait", lambda *_: OVER)
 
@@ -260,6 +266,21 @@ def repair_knows_no_breaker(patch):
 def pauses_are_ignored(patch):
     patch.setattr(snapshot, "read_pause", lambda *_: None)
     patch.setattr(disruption_queue, "read_pause", lambda *_: None)
+
+
+def the_pause_of_everything_is_ignored(patch):
+    patch.setattr(ClusterState, "pause", property(lambda _: None))
+
+
+def a_pause_of_everything_is_not_read_before_the_commit(patch):
+    real = CommitCheck.find_obstacles
+
+    async def cached(check, *arguments):
+        with patch.context() as inner:
+            inner.setattr(ClusterState, "observe_all", lambda *_: None)
+            return await real(check, *arguments)
+
+    patch.setattr(CommitCheck, "find_obstacles", cached)
 
 
 def a_dry_run_acts(patch):

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from dovetail.model.command import REPLACES_ANNOTATION
-from dovetail.model.kinds import NODE, NODE_POOL, POD
+from dovetail.model.kinds import CONFIG_MAP, NODE, NODE_POOL, POD
 from dovetail.model.kube_object import Key
 from dovetail.ports.cluster import Patch
 from stories import ACTING, budget, clean, deployment, live, node_class, pool
@@ -127,14 +127,37 @@ def one_a_node(replicas):
     return deployment(replicas=replicas, affinity=affinity)
 
 
-def test_a_pause_of_the_nodepool_that_comes_while_the_replacement_starts_keeps_the_node():
+async def pause_pool(life):
+    await patch_pool(life, {"metadata": {"annotations": {"dovetail.sh/pause": "true"}}})
+
+
+async def pause_everything(life):
+    meta = {"name": "dovetail", "namespace": "default", "annotations": {"dovetail.sh/pause": "true"}}
+    life.world.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta})
+
+
+async def pause_unreadably(life):
+    meta = {"name": "dovetail", "namespace": "default", "annotations": {"dovetail.sh/pause": 5}}
+    life.world.apply_unchecked({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta})
+
+
+PAUSES = [(pause_pool, NODE_POOL), (pause_everything, CONFIG_MAP), (pause_unreadably, CONFIG_MAP)]
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["seen", "watch late"])
+@pytest.mark.parametrize(("pause", "kind"), PAUSES)
+def test_a_pause_that_comes_while_the_replacement_starts_keeps_the_node(pause, kind, late, monkeypatch):
+    watches = SilentWatches(monkeypatch)
+
     async def story(life):
         await life.until(lambda: life.running(3) and life.settled())
         (node,) = life.nodes
         life.world.apply(node_class(nodeRegistrationDelay="60s"))
         await patch_pool(life, DRIFTED)
         await life.until(lambda: replacements(life), within=300)
-        await patch_pool(life, {"metadata": {"annotations": {"dovetail.sh/pause": "true"}}})
+        if late:
+            watches.silence(kind, 120)
+        await pause(life)
         await life.until(lambda: not replacements(life), within=300)
         await life.until(lambda: life.settled() and clean(life), within=600)
         assert [each.name for each in life.nodes] == [node.name]

@@ -6,8 +6,10 @@ import pytest
 
 from dovetail.core.lifecycle.launch_timeout import LAUNCH_TIMEOUT
 from dovetail.model.conditions import find
-from dovetail.ports.errors import Conflict, Denied, Invalid, OutcomeUnknown, Unavailable
+from dovetail.model.kinds import NODE_CLAIM
+from dovetail.ports.errors import Conflict, Denied, InsufficientCapacity, Invalid, OutcomeUnknown, Unavailable
 from stories import deployment, live, node_class, node_pool
+from watches import SilentWatches
 
 TIMEOUT = LAUNCH_TIMEOUT.total_seconds()
 MARGIN = 2.0
@@ -106,3 +108,35 @@ def test_a_node_that_cannot_be_registered_ends_its_claim_after_the_registration_
         interference=Refusing(Invalid("no writes"), "patch", "Node"),
     )
     assert seconds == pytest.approx(900, abs=60)
+
+
+class RefusedOnce:
+    """The first launch finds no capacity. Keeps the NodeClaim it was for."""
+
+    def __init__(self, world):
+        self.world = world
+        self.refused = None
+
+    async def before(self, call):
+        if (call.operation, call.kind) == ("launch", "Instance") and self.refused is None:
+            (self.refused,) = self.world.values(NODE_CLAIM)
+            raise InsufficientCapacity("no capacity")
+
+    async def after(self, call):
+        pass
+
+
+def test_a_claim_that_was_given_up_is_not_launched_again_while_the_watch_is_late(monkeypatch):
+    watches = SilentWatches(monkeypatch)
+
+    async def story(life):
+        watches.silence(NODE_CLAIM, 60)
+        life.world.interference = cloud = RefusedOnce(life.world)
+        await life.until(lambda: cloud.refused and any(claim.deleting for claim in life.claims))
+        assert not life.parts.manager.state.claims.items[cloud.refused.key].deleting, "the watch has not told yet"
+        life.parts.manager.lifecycle.reconciler.add(cloud.refused.key)  # as after any write to the claim
+        await asyncio.sleep(5)
+        assert cloud.refused.metadata.uid not in {each.claim_uid for each in life.world.cloud.instances.values()}
+        await life.until(lambda: life.running(1) and life.settled())
+
+    live(story, node_class(), node_pool(), deployment(replicas=1))

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from dovetail.model.command import RECORD_ANNOTATION
 from dovetail.model.kinds import NODE_POOL
 from dovetail.model.kube_object import Key
 from dovetail.model.labels import INSTANCE_TYPE
@@ -65,3 +66,34 @@ def test_a_limit_that_was_lowered_blocks_drift_and_is_named():
 
     said = live(story, node_class(), pool(cpu="8"), deployment(replicas=2, cpu="3"), settings=ACTING)
     assert any("nodepool default: cpu limit 4, 4 used, at least 4 needed" in each for each in said), said
+
+
+class SlowCreates:
+    """Each create of a NodeClaim takes five seconds."""
+
+    async def before(self, call):
+        if (call.operation, call.kind) == ("create", "NodeClaim"):
+            await asyncio.sleep(5)
+
+    async def after(self, call):
+        pass
+
+
+def test_a_replacement_and_a_node_for_new_pods_do_not_share_what_is_left_below_a_limit():
+    """Four CPUs run. Drift needs eight in their place, new pods need eight more, and twelve are allowed."""
+
+    async def story(life):
+        await life.until(lambda: life.running(1) and life.settled())
+        life.world.interference = SlowCreates()
+        requirements = [*ON_DEMAND, {**FOURS, "values": ["s-8x-amd64-linux"]}]
+        template = {"spec": {"template": {"spec": {"requirements": requirements}}}}
+        await life.world.patch(NODE_POOL, Key("", "default"), Patch(template))
+        await life.until(lambda: any(RECORD_ANNOTATION in claim.metadata.annotations for claim in life.claims))
+        life.world.apply(deployment("more", 1, cpu="5"))
+        most = 0
+        for _ in range(600):
+            await asyncio.sleep(1)
+            most = max(most, sum(claim.metadata.labels[INSTANCE_TYPE].startswith("s-8x") for claim in life.claims))
+        assert most == 1
+
+    live(story, node_class(), pool(cpu="12"), deployment(replicas=1, cpu="3"), settings=ACTING)

@@ -8,7 +8,7 @@ from dovetail.ports.errors import Unavailable
 from dovetail.sim.virtual_loop import run
 from dovetail.sim.world import World, WorldOptions
 from dovetail.wiring.embedded import admit
-from stories import ACTING, Life, deployment, node_class, pool
+from stories import ACTING, Life, deployment, node_class, node_pool, pool
 
 
 class Deaf(World):
@@ -110,3 +110,22 @@ def test_a_cache_that_is_stale_for_a_moment_delays_a_command_and_does_not_lose_i
         await life.until(lambda: not life.nodes, within=60)
 
     deaf(story, node_class(), pool(consolidateAfter="2m"), deployment(replicas=3))
+
+
+def test_a_node_that_recovers_behind_a_stale_cache_is_not_repaired():
+    async def story(life):
+        await life.until(lambda: life.running(3) and life.settled())
+        (node,) = life.nodes
+        life.world.instance_failures.turn(node.name, "NetworkUnavailable", "True")
+        await asyncio.sleep(30)
+        life.world.silent = {"Node"}
+        life.world.instance_failures.turn(node.name, "NetworkUnavailable", "False")
+        await asyncio.sleep(900)  # the toleration ends after ten minutes
+        assert not any(claim.deleting for claim in life.claims)
+        life.world.silent = set()
+        await asyncio.sleep(300)
+        assert [each.name for each in life.nodes] == [node.name]
+
+    policies = [{"conditionType": "NetworkUnavailable", "toleration": "10m"}]
+    sick = node_pool(repair={"policies": policies}, disruption={"consolidateAfter": "Never"})
+    deaf(story, node_class(), sick, deployment(replicas=3))

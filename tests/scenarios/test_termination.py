@@ -9,9 +9,10 @@ from dovetail.model.conditions import find
 from dovetail.model.kinds import NODE_CLAIM as CLAIM
 from dovetail.model.kinds import VOLUME_ATTACHMENT
 from dovetail.model.kube_object import Key
+from dovetail.sim.cloud.service import CloudOptions
 from dovetail.sim.kubernetes.kinds import NODE, NODE_CLAIM, PDB
 from leaving import QUIET, Calls, Diary, nothing_left, seconds, sleep_until
-from stories import budget, deployment, live, node_class, node_pool
+from stories import budget, deployment, live, node_class, node_pool, seeded
 
 A_MOMENT = 1.0  # watches and calls take a few milliseconds each
 ANNOTATION = "karpenter.sh/nodeclaim-termination-timestamp"
@@ -332,3 +333,23 @@ def test_an_empty_node_is_watched_for_five_seconds_before_it_goes():
         assert 4.99 <= seconds(took) < 5.1  # from stamp to stamp five seconds; each is written a moment later
 
     live(story, node_class(), pool(), deployment(replicas=1))
+
+
+def test_a_claim_stays_until_its_instance_has_ended():
+    """The instance takes a minute to end and has no Node yet: only the claim knows of it."""
+
+    async def story(life):
+        await life.until(lambda: life.world.cloud.instances)
+        (claim,), (instance,) = life.claims, life.world.cloud.instances
+        life.world.apply(deployment(replicas=0))
+        life.world.api.delete(NODE_CLAIM, claim.key)
+
+        def ended():
+            return life.world.cloud.instances[instance].state == "terminated"
+
+        await life.until(lambda: not life.claims or ended())
+        assert ended(), "the claim is gone, and its instance still shuts down"
+        await life.until(lambda: not life.claims, within=60)
+
+    slowly = seeded(0, cloud=CloudOptions(shutdown=(60.0, 60.0)))
+    live(story, node_class(nodeRegistrationDelay="600s"), pool(), deployment(replicas=1), options=slowly)

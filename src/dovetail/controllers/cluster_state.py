@@ -88,7 +88,7 @@ class ClusterState:
         self.revision = 0
         """Grows with every change that means something; a heartbeat does not."""
         self._news = asyncio.Event()
-        self._informer_by_kind = {each.kind.name: each for each in self.informers}
+        self._informer_by_kind = {each.kind.name: each for each in (*self.informers, self.switch)}
         self._listen()
 
     def _listen(self) -> None:

@@ -1,7 +1,7 @@
 """Asks right before the nodes of a command are deleted whether it still holds, by what the API server says.
 
-The caches may be late, silent or simply minutes old. Nodes, their pods, PodDisruptionBudgets and NodePools are read
-with quorum; what keeps a node is decided in `core.disruption.recheck`.
+The caches may be late, silent or simply minutes old. Nodes, their pods, PodDisruptionBudgets, NodePools and the
+ConfigMap that pauses are read with quorum; what keeps a node is decided in `core.disruption.recheck`.
 """
 
 from collections.abc import Collection
@@ -15,7 +15,7 @@ from dovetail.core.disruption.pass_context import PassContext as Pass
 from dovetail.core.disruption.recheck import find_obstacles
 from dovetail.model.cluster_objects import PodDisruptionBudget
 from dovetail.model.command import CommandState
-from dovetail.model.kinds import NODE, NODE_POOL, POD, POD_DISRUPTION_BUDGET
+from dovetail.model.kinds import CONFIG_MAP, NODE, NODE_POOL, POD, POD_DISRUPTION_BUDGET
 from dovetail.model.node import Node
 from dovetail.model.nodeclaim import NodeClaim
 from dovetail.model.pod import Pod
@@ -42,6 +42,8 @@ class CommitCheck:
         """What keeps candidates of a command, by NodeClaim name. Raises where the API server does not answer."""
         context = self._context
         context.state.observe_all(NODE_POOL, await context.cluster.list(NODE_POOL))
+        switch = await context.cluster.list(CONFIG_MAP, context.state.switch.options)
+        context.state.observe_all(CONFIG_MAP, switch)
         pdbs = await context.cluster.list(POD_DISRUPTION_BUDGET)
         fresh: _Fresh = {}
 

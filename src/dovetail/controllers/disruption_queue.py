@@ -49,7 +49,7 @@ from dovetail.model.kinds import NODE_CLAIM
 from dovetail.model.kube_object import Key
 from dovetail.model.node import Node
 from dovetail.model.nodeclaim import DISRUPTION_REASON, INITIALIZED, NodeClaim
-from dovetail.model.pause import PAUSE, SWITCH, UNREAD, Pause, read_pause
+from dovetail.model.pause import PAUSE, SWITCH, Pause, read_pause
 from dovetail.model.reason import Reason
 from dovetail.model.refusal import Refusal
 from dovetail.model.snapshot import Snapshot
@@ -181,14 +181,20 @@ class DisruptionQueue:
             cut_off = not ours and verdict.why != TOO_LATE  # its process died: no fault of the pool
             await self._roll_back(state, verdict.why, failed=not cut_off)
             return None
+        if not state.record.committed and not self._context.state.switch.synced.is_set():
+            return POLL_SECONDS  # whether disruption is paused is not known yet
         paused = None if state.record.committed else self._paused(state)
         if paused is not None:  # no node has begun to drain: none will
             await self._take_back(state, str(paused), failed=False)
             return None
         if verdict.next is NextStep.DELETE:
             return await self._let_go(state)
+        return await self._prepare(state)
+
+    async def _prepare(self, state: CommandState) -> float | None:
+        """Taint the candidates and launch their replacements."""
         await mark(self._context, state.candidates, state.record)
-        full = await self._launch(command, state)
+        full = await self._launch(state.record.id, state)
         if full:
             await self._roll_back(state, full, failed=False)
             return None
@@ -207,7 +213,7 @@ class DisruptionQueue:
     def _paused(self, state: CommandState) -> Pause | None:
         """A pause that came after the command began."""
         known, now = self._context.state, self._context.clock.now()
-        written = [(known.pause, f"ConfigMap {SWITCH}")] if known.pause != UNREAD else []
+        written = [(known.pause, f"ConfigMap {SWITCH}")]
         pools = filter(None, (known.pool(claim.nodepool_name) for claim in state.candidates))
         written.extend((pool.metadata.annotations.get(PAUSE), f"NodePool {pool.name}") for pool in pools)
         return next(filter(None, (read_pause(value, by, now) for value, by in written)), None)

@@ -22,6 +22,7 @@ from dovetail.manifest.schema_check import join
 DEEPEST = 100  # levels; a manifest has about a dozen
 MOST_REPEATED = 32 * 1024 * 1024  # bytes, estimated, that aliases stand for
 LONGEST_NUMBER = 309  # characters; no float has more digits before its point
+_WITHOUT_ALIAS = "remove the alias there, and write out what it stands for where it is needed"
 _VALUE_BYTES = 64  # of any value, beside its text
 _PREFIX = "tag:yaml.org,2002:"
 _BOOLEANS = {"yes": True, "no": False, "true": True, "false": False, "on": True, "off": False}
@@ -53,13 +54,14 @@ PARSER: Any = getattr(getattr(yaml, "cyaml", None), "CParser", _PythonParser)
 
 
 class YamlInvalid(ValueError):
-    """A text that is not YAML, or not YAML that is read here."""
+    """A text that is not YAML, or not YAML that is read here. `remedy` is empty where its syntax is wrong."""
 
-    def __init__(self, problem: str, line: int = 0, path: str = "") -> None:
+    def __init__(self, problem: str, line: int = 0, path: str = "", remedy: str = "") -> None:
         super().__init__(f"{problem}{f' (at {path})' if path else ''}")
         self.problem = problem
         self.line = line  # from 0
         self.path = path
+        self.remedy = remedy
 
 
 class TooDeep(YamlInvalid):
@@ -190,16 +192,18 @@ class _Composer:
     def _aliased(self, event: Any, path: str) -> Any:
         line = event.start_mark.line
         if event.anchor not in self._anchors:
-            raise YamlInvalid(f"there is no anchor &{event.anchor[:40]} before this alias", line, path)
+            remedy = "define the anchor above the alias, or put the text in quotes if it begins with *"
+            raise YamlInvalid(f"there is no anchor &{event.anchor[:40]} before this alias", line, path, remedy)
         known = self._anchors[event.anchor]
         if known is None:
-            raise YamlInvalid("it contains itself through an alias", line, path)
+            raise YamlInvalid("it contains itself through an alias", line, path, _WITHOUT_ALIAS)
         value, size = known
         self._size += size
         self._repeated += size
         if self._repeated > MOST_REPEATED:
             limit = MOST_REPEATED // (1024 * 1024)
-            raise YamlInvalid(f"it has too many values: aliases repeat more than {limit} MiB", line, path)
+            problem = f"it has too many values: aliases repeat more than {limit} MiB"
+            raise YamlInvalid(problem, line, path, _WITHOUT_ALIAS)
         return self._copied(value, self._depth, event, path)
 
     def _copied(self, value: Any, depth: int, event: Any, path: str) -> Any:

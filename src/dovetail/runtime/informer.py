@@ -60,7 +60,7 @@ class Informer(Generic[T]):
         self.unreadable: dict[Key, UnreadableObject] = {}
         self.synced = asyncio.Event()
         self._cluster = cluster
-        self._options = options
+        self.options = options
         self._listeners: list[Listener[T]] = []
         self._unreadable_listeners: list[UnreadableListener] = []
         self._deleted_uids: OrderedDict[str, None] = OrderedDict()
@@ -142,7 +142,7 @@ class Informer(Generic[T]):
             async with asyncio.timeout(None) as silence:
                 self._silence = silence
                 self._guard(loop, silence)
-                async for change in self._cluster.watch(self.kind, began, self._options):
+                async for change in self._cluster.watch(self.kind, began, self.options):
                     self._confirmed_at = loop.time()
                     self._version = change.resource_version or self._version
                     self._apply(change)
@@ -219,7 +219,7 @@ class Informer(Generic[T]):
         self._own_writes.clear()
         self._listing = True
         try:
-            listing = await self._cluster.list(self.kind, self._options)
+            listing = await self._cluster.list(self.kind, self.options)
         finally:
             self._listing = False
         present = {item.key for item in listing.items} | {item.key for item in listing.unreadable}

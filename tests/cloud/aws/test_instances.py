@@ -80,6 +80,22 @@ def test_what_is_not_ours_is_not_listed(live):
     live(story)
 
 
+def test_a_stopped_instance_is_found_listed_and_ended(live):
+    async def story(account):
+        await account.create(account.node_class())
+        await account.kept()
+        provider = account.provider
+        asked = await asked_for(account, ON_DEMAND, types("m5.large"))
+        made = launched_as(asked, await provider.launch(asked))
+        await account.aws.call("ec2", "stop_instances", InstanceIds=[instance_id(made.provider_id)])
+        assert [each.provider_id for each in await provider.list()] == [made.provider_id]
+        assert (await provider.get(made.provider_id)).provider_id == made.provider_id
+        await provider.terminate(made)
+        assert await provider.list() == ()
+
+    live(story)
+
+
 def test_what_cannot_be_listed_is_an_error_and_never_an_empty_list(live):
     async def story(account):
         account.proxy.refuse("DescribeInstances", "RequestLimitExceeded")

@@ -26,6 +26,9 @@ class KwokSupply(Supply):
     async def lose_answers(self, launches):
         self.cluster.interference = LostAnswers(launches, "create", "Node")
 
+    async def remove_nodes(self):
+        """The Node is the instance: without it there is none."""
+
 
 def make(world):
     return KwokProvider(world, select_catalog("generic", None), world.clock)

@@ -21,3 +21,12 @@ def test_a_type_that_is_dearer_in_one_zone_is_no_replacement():
     mixed = instance_type("m.mixed", "2", "8Gi", 0.6)
     dear = [replace(each, price=1.5) if each.requirements.get(ZONE).has("zone-b") else each for each in mixed.offerings]
     assert replacements(SMALL, replace(mixed, offerings=tuple(dear))) == [{"m.small"}]
+
+
+def test_a_type_that_costs_the_same_in_one_zone_is_no_replacement():
+    mixed = instance_type("m.mixed", "2", "8Gi", 0.6)
+    same = LARGE.offerings[0].price
+    equal = [
+        replace(each, price=same) if each.requirements.get(ZONE).has("zone-b") else each for each in mixed.offerings
+    ]
+    assert replacements(replace(mixed, offerings=tuple(equal))) == []

@@ -32,7 +32,6 @@ BUGS = (
         before='_PRESENT = ("pending", "running", "stopping", "stopped", "shutting-down")',
         after='_PRESENT = ("pending", "running", "shutting-down")',
         tests=("tests/cloud/aws/test_instances.py",),
-        survives_because="no test stops an instance and lists it",
     ),
     Bug(
         id="old-prices-kept",

@@ -90,4 +90,28 @@ BUGS = (
         after="        if record.committed and written is None:\n",
         tests=("tests/controllers/test_guards.py",),
     ),
+    Bug(
+        id="pause-by-a-late-watch",
+        says="The ConfigMap that pauses is not read from the API server before nodes are deleted.",
+        file="controllers/commit_check.py",
+        before="        context.state.observe_all(CONFIG_MAP, switch)\n",
+        after="",
+        tests=("tests/scenarios/test_commit_check.py",),
+    ),
+    Bug(
+        id="pods-from-the-watch-cache",
+        says="The last list of a node's pods is served from the API server's watch cache.",
+        file="controllers/context.py",
+        before='ListOptions(field_selector=f"spec.nodeName={node_name}"))',
+        after='ListOptions(field_selector=f"spec.nodeName={node_name}", resource_version="0"))',
+        tests=("tests/scenarios/test_lagging_watch_cache.py",),
+    ),
+    Bug(
+        id="claims-from-the-watch-cache",
+        says="A NodeClaim whose create went unanswered is looked for in the API server's watch cache.",
+        file="controllers/context.py",
+        before="                listing = await self.cluster.list(NODE_CLAIM)\n",
+        after='                listing = await self.cluster.list(NODE_CLAIM, ListOptions(resource_version="0"))\n',
+        tests=("tests/scenarios/test_lagging_watch_cache.py",),
+    ),
 )

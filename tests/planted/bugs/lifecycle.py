@@ -37,7 +37,6 @@ BUGS = (
 """,
         after="",
         tests=("tests/scenarios/test_launch_given_up.py", "tests/scenarios/test_late_watches.py"),
-        survives_because="needs a watch that is late just when a launch fails; no test or story of the 60 has both",
     ),
     Bug(
         id="registration-never-times-out",

@@ -62,7 +62,6 @@ BUGS = (
         before="        if options.most_expensive(position) < candidate.price:\n",
         after="        if options.most_expensive(position) <= candidate.price:\n",
         tests=("tests/core/disruption/test_consolidation.py",),
-        survives_because="the simulation already offers only what is cheaper, so no equal price reaches this line",
     ),
     Bug(
         id="spot-gate-ignored",

@@ -47,7 +47,6 @@ BUGS = (
 """,
         after="        return await self._provision()\n",
         tests=("tests/scenarios/test_limits.py",),
-        survives_because="needs a command and a batch that buy at once below one limit",
     ),
     Bug(
         id="unanswered-create-repeated",

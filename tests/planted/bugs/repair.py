@@ -31,7 +31,6 @@ BUGS = (
 """,
         after="",
         tests=("tests/scenarios/test_repair.py", "tests/scenarios/test_stale_caches.py"),
-        survives_because="no test lets a node recover behind a stale Node cache yet",
     ),
     Bug(
         id="repair-without-opting-in",

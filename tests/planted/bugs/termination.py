@@ -25,7 +25,6 @@ BUGS = (
             await self._departure.end_instance(claim)
 """,
         tests=("tests/scenarios/test_termination.py",),
-        survives_because="instances of the embedded world end at once; a cloud apart from the Nodes shows it",
     ),
     Bug(
         id="drained-by-the-cache",

@@ -1,17 +1,12 @@
-"""Lists of a world whose watch cache lags behind, and who may ask for them."""
+"""Lists of a world whose watch cache lags behind."""
 
 import asyncio
-import re
-from pathlib import Path
 
-import dovetail
 from dovetail.model.kube_object import ObjectMeta
 from dovetail.ports.cluster import ListOptions
 from dovetail.sim.kubernetes.kinds import CONFIG_MAP, ConfigMapWithData
 from dovetail.sim.virtual_loop import run
 from dovetail.sim.world import World, WorldOptions
-
-SOURCES = Path(dovetail.__file__).parent
 
 
 async def names(world, version=""):
@@ -32,14 +27,3 @@ def test_a_cached_list_lags_and_a_quorum_read_does_not():
         assert await names(world, "0") == ["new", "old"]
 
     run(main())
-
-
-def test_the_controllers_read_nothing_but_what_is_committed():
-    """Commit check, last list of pods, informers: no list of theirs asks for a version, so each is a quorum read."""
-    asked = [
-        str(path.relative_to(SOURCES))
-        for package in ("controllers", "runtime", "core", "cloud", "cli", "observe")
-        for path in (SOURCES / package).rglob("*.py")
-        if re.search(r"ListOptions\([^)]*(resource_version|exact)", path.read_text())
-    ]
-    assert asked == []

@@ -40,6 +40,7 @@ def resource_of(kind: Kind[Any]) -> Resource:
 
 
 POD: Resource = resource_of(kinds.POD)
+CONFIG_MAPS: Resource = resource_of(CONFIG_MAP)
 NODE: Resource = resource_of(kinds.NODE)
 LEASE: Resource = resource_of(kinds.LEASE)
 NAMESPACE: Resource = resource_of(kinds.NAMESPACE)

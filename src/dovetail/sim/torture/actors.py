@@ -6,14 +6,25 @@ left out still makes sense.
 
 import asyncio
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from typing import Any, TypeVar
 
 from dovetail.model.kube_object import Key
 from dovetail.ports.cluster import Patch
-from dovetail.sim.kubernetes.kinds import DEPLOYMENTS, JOBS, NODE, NODE_CLAIM, NODE_POOL, PDB, POD, Resource
+from dovetail.sim.kubernetes.kinds import (
+    CONFIG_MAPS,
+    DEPLOYMENTS,
+    JOBS,
+    NODE,
+    NODE_CLAIM,
+    NODE_POOL,
+    PDB,
+    POD,
+    Resource,
+)
 from dovetail.sim.kubernetes.store import ObjectVersion
 from dovetail.sim.torture.cluster_generator import NODE_CLASS, PRIORITIES, PROTECTION, draw_job, pod_on
-from dovetail.sim.torture.invariants.observer import Observer
+from dovetail.sim.torture.invariants.observer import PAUSE_CONFIG_MAP, Observer
 from dovetail.sim.torture.trial import Terms, TrialPiece
 from dovetail.sim.world import World
 
@@ -63,6 +74,7 @@ class Actors:
             "loosen disruption budget": lambda terms: self._loosen(self._pick(PDB, terms)),
             "tighten disruption budget": lambda terms: self._change(PDB, terms, {"spec": _NO_EVICTION}),
             "pause pool": lambda terms: self._change(NODE_POOL, terms, _annotation(PAUSE, terms["until"])),
+            "pause everything": lambda terms: self._pause_everything(terms["until"]),
             "revert template": self._revert_template,
             "run pod on node": self._run_pod,
             "instance dies": self._kill,
@@ -158,6 +170,19 @@ class Actors:
         if before:
             self._change_template({**terms, "label": before[-1]})
 
+    def _pause_everything(self, until: str | None) -> None:
+        """Annotate the ConfigMap that pauses every NodePool; None deletes it. A number pauses for so many seconds."""
+        namespace, name = PAUSE_CONFIG_MAP
+        there = self._world.store.find(CONFIG_MAPS, Key(namespace, name)) is not None
+        if until is None:
+            if there:
+                self._world.api.delete(CONFIG_MAPS, Key(namespace, name))
+            return
+        if until.isdigit():
+            until = (self._world.clock.now() + timedelta(seconds=int(until))).strftime("%Y-%m-%dT%H:%M:%SZ")
+        meta = {"name": name, "namespace": namespace, "annotations": {PAUSE: until}}
+        self._world.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta})
+
     def _change_budgets(self, terms: Terms) -> None:
         self._change(NODE_POOL, terms, {"spec": {"disruption": {"budgets": terms["budgets"]}}})
 
@@ -230,6 +255,7 @@ class Actors:
     def make_peace(self) -> None:
         """Take away everything that may rightly keep a cluster from coming to rest."""
         world = self._world
+        self._pause_everything(None)
         for pool in world.store.all(NODE_POOL):
             calm = {"budgets": [{"nodes": "100%"}], "expireAfter": "Never"}
             body = {**_annotation(PAUSE, None), "spec": {"limits": None, "disruption": calm}}

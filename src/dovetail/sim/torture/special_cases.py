@@ -2,8 +2,8 @@
 
 Pools: waits of minutes, action controls, windows, repair policies, a protected template. Workloads: critical pods,
 values of do-not-disrupt that cannot be read, a volume that detaches late, a critical DaemonSet. People: changes of the
-disruption terms, several sick nodes at once. And a replica in a dry run. Each has its own dice, so that it changes
-nothing else in a story.
+disruption terms, several sick nodes at once, a pause of every NodePool by the ConfigMap. And a replica in a dry run.
+Each has its own dice, so that it changes nothing else in a story.
 """
 
 import random
@@ -75,7 +75,12 @@ def draw_special_pieces(seed: int, peace_at: float) -> list[TrialPiece]:
         pieces.append(TrialPiece("s1", 0, "DaemonSet", {"manifests": [_critical_daemon_set()]}))
     if dice.random() < 0.06:
         pieces.append(TrialPiece("s2", 0, "dry run", {"manifests": []}))
-    return [*pieces, *_changes_of_terms(seed, peace_at), *_illnesses(seed, peace_at)]
+    return [
+        *pieces,
+        *_changes_of_terms(seed, peace_at),
+        *_illnesses(seed, peace_at),
+        *_pauses_of_everything(seed, peace_at),
+    ]
 
 
 def _changes_of_terms(seed: int, peace_at: float) -> list[TrialPiece]:
@@ -107,6 +112,22 @@ def _illnesses(seed: int, peace_at: float) -> list[TrialPiece]:
         for n in range(number)
         if at + n < peace_at
     ]
+
+
+def _pauses_of_everything(seed: int, peace_at: float) -> list[TrialPiece]:
+    """Everything is paused by the ConfigMap and resumed minutes later; often its watch is behind just then."""
+    dice = _dice(seed, "pauses")
+    found: list[TrialPiece] = []
+    for number in range(dice.choice((0, 0, 0, 1, 2))):
+        at, until = dice.uniform(60, peace_at), dice.choice(("true", "true", "soon", "600"))
+        resumed_at, resumed = at + dice.uniform(90, 900), dice.choice(("false", None))
+        behind_at, seconds = at + dice.uniform(-30, 10), dice.choice((25, 120, 240))
+        found.append(TrialPiece(f"g{number}", round(at, 1), "pause everything", {"until": until}))
+        found.append(TrialPiece(f"g{number}u", round(resumed_at, 1), "pause everything", {"until": resumed}))
+        if dice.random() < 0.4:
+            terms = {"kind": "ConfigMap", "seconds": seconds}
+            found.append(TrialPiece(f"g{number}w", round(behind_at, 1), "watch is silent", terms))
+    return [each for each in found if each.at < peace_at]
 
 
 def deployment_with_volume(detaching: str) -> list[Plain]:

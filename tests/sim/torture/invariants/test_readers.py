@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 
 from dovetail.sim.torture.invariants.budget_windows import is_open, parse
-from dovetail.sim.torture.invariants.disruption_settings import allowed, only_when_empty, wait_for
+from dovetail.sim.torture.invariants.disruption_settings import allowed, consolidation_window, only_when_empty, wait_for
 from dovetail.sim.torture.invariants.readers import command_of, duration, is_paused, quantity, selects, share, tolerates
 from dovetail.sim.torture.invariants.repair_policies import most_unhealthy, toleration
 
@@ -178,6 +178,21 @@ def test_budgets(disruption, by_reason):
 )
 def test_waits(disruption, reason, seconds):
     assert wait_for(pool(**disruption), reason) == seconds
+
+
+@pytest.mark.parametrize(
+    ("disruption", "seconds"),
+    [
+        ({}, 0),
+        ({"consolidateAfter": "Never"}, 0),
+        ({"consolidateAfter": "1m", "consolidationGracePeriod": "5m"}, 300),
+        ({"consolidateAfter": "6m", "consolidationGracePeriod": "Never"}, 360),
+        ({"consolidateAfter": "Never", "consolidationGracePeriod": "5m"}, 300),
+        ({"actionControls": {"Consolidation": {"disruptAfter": "5m"}, "Emptiness": {"disruptAfter": "9m"}}}, 300),
+    ],
+)
+def test_windows_of_destinations(disruption, seconds):
+    assert consolidation_window(pool(**disruption)) == seconds
 
 
 def test_policies():

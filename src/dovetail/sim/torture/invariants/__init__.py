@@ -11,6 +11,7 @@ from dovetail.sim.torture.invariants.budgets import BudgetsHold
 from dovetail.sim.torture.invariants.commands import CommandsStillHold
 from dovetail.sim.torture.invariants.consolidation_saves import ConsolidationSaves
 from dovetail.sim.torture.invariants.deletions import DeletionsHaveACause, RepairKeepsItsTerms, ReplacementsComeFirst
+from dovetail.sim.torture.invariants.destinations import DestinationsAreQuiet
 from dovetail.sim.torture.invariants.disruption_delays import DelaysAreKept
 from dovetail.sim.torture.invariants.drain_tiers import DrainsGoByTiers
 from dovetail.sim.torture.invariants.evictions import DisruptionBudgetsHold
@@ -30,6 +31,7 @@ from dovetail.sim.torture.invariants.terminations import NoInstanceEndsUnderPods
 INVARIANTS: tuple[type[Invariant], ...] = (
     BudgetsHold,
     DelaysAreKept,
+    DestinationsAreQuiet,
     ProtectedPodsStay,
     PausedPoolsAreLeftAlone,
     DryRunsWriteNothing,

@@ -6,7 +6,7 @@ or to take long right before it. A command must not go on when, for longer than 
 
 - a pod on the node is protected by do-not-disrupt, or the node itself is;
 - a budget that is always in force allows no node of the pool to be disrupted for this reason;
-- the pool is paused, or its policy does not take this node any more;
+- the pool is paused, by its annotation or by the ConfigMap, or its policy does not take this node any more;
 - the command is for drift, and the template is again the one the claim was made from;
 - a PodDisruptionBudget allows no eviction of a pod on the node, and the claim has no terminationGracePeriod.
 
@@ -65,7 +65,7 @@ class CommandsStillHold(Invariant):
 
     def _pool_facts(self, claim: ClaimView, reason: str) -> Iterator[Fact]:
         pool, made_from = claim.pool, claim.labels.get(TEMPLATE_LABEL)
-        now = self.history.world.clock.now()
+        now, instants = self.history.world.clock.now(), self.history.instants()
 
         def reverted(version: Plain) -> bool:
             labels = version["spec"]["template"].get("metadata", {}).get("labels") or {}
@@ -74,27 +74,21 @@ class CommandsStillHold(Invariant):
         def forbids(version: Plain) -> bool:
             return not _has_window(disruption_of(version)) and allowed(version, reason, 1, now) == 0
 
+        def pauses(version: Plain) -> bool:
+            return all(is_paused(version, each) for each in instants)
+
         checks: list[tuple[str, Callable[[Plain], bool]]] = [
             (f"{pool} has a budget of 0", forbids),
-            (f"{pool} is paused", lambda version: is_paused(version, now)),
+            (f"{pool} is paused", pauses),
         ]
         if reason == "Drifted":
             checks.append((f"the template of {pool} is the one it was made from", reverted))
         if reason == "Underutilized":
             checks.append((f"{pool} takes empty nodes alone", only_when_empty))
-        for what, check in checks:
-            since = self._pool_since(pool, check)
-            if since is not None:
-                yield what, since
-
-    def _pool_since(self, pool: str, check: Callable[[Plain], bool]) -> float | None:
-        """Since when every version of the pool passes the check; None if the last one does not."""
-        since: float | None = None
-        for at, version in reversed(self.history.pools.get(pool, [])):
-            if "deletionTimestamp" in version["metadata"] or not check(version):
-                break
-            since = at
-        return since
+        pool_versions = self.history.pools.get(pool, [])
+        facts = [(what, _since(pool_versions, check)) for what, check in checks]
+        facts.append(("the ConfigMap pauses every NodePool", _since(self.history.pause_config_maps, pauses)))
+        yield from ((what, since) for what, since in facts if since is not None)
 
     def _pod_facts(self, claim: ClaimView, node: str) -> Iterator[Fact]:
         history = self.history
@@ -112,6 +106,16 @@ class CommandsStillHold(Invariant):
                 if since is not None and same and selects(budget.plain["spec"].get("selector"), pod.meta.get("labels")):
                     bound_at = history.since.bound[pod.uid]
                     yield f"{budget.key} allows no eviction of {pod.key} on it", max(since, bound_at)
+
+
+def _since(versions: list[tuple[float, Plain]], check: Callable[[Plain], bool]) -> float | None:
+    """Since when every version of an object passes the check; None if the last one does not."""
+    since: float | None = None
+    for at, version in reversed(versions):
+        if "deletionTimestamp" in version["metadata"] or not check(version):
+            break
+        since = at
+    return since
 
 
 def _has_window(disruption: Plain) -> bool:

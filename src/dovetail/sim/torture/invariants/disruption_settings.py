@@ -107,6 +107,16 @@ def wait_for(pool: Plain, reason: str) -> float:
     return max(waits, default=0.0)
 
 
+def consolidation_window(pool: Plain) -> float:
+    """Seconds for which a node takes no pods of consolidation after a pod event. `Never` closes no destination."""
+    entries, disruption = _entries(pool), disruption_of(pool)
+    action = _entry_for(entries, "Underutilized", "disruptAfter")
+    controlled = entries[action]["disruptAfter"] if action is not None else "0s"
+    quiet = max(duration(disruption.get("consolidateAfter") or "0s"), duration(controlled))
+    grace = duration(disruption.get("consolidationGracePeriod") or "Never")
+    return max((each for each in (quiet, grace) if each != NEVER), default=0.0)
+
+
 def only_when_empty(pool: Plain) -> bool:
     """Whether the policy of the pool takes empty nodes alone."""
     return disruption_of(pool).get("consolidationPolicy") == "WhenEmpty"

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from dovetail.sim.kubernetes.kinds import LEASE, NODE, NODE_CLAIM, NODE_POOL, POD
+from dovetail.sim.kubernetes.kinds import CONFIG_MAPS, LEASE, NODE, NODE_CLAIM, NODE_POOL, POD
 from dovetail.sim.kubernetes.store import ObjectVersion, StoreChange
 from dovetail.sim.torture.controller_process import Offering
 from dovetail.sim.torture.invariants.objects import ClaimView, NodeView
@@ -32,7 +32,10 @@ RECOVERY = 90.0
 
 TOTALS_KEPT = 300.0  # a percentage is of the nodes there were when it was decided
 LEASE_NAME = ("default", "dovetail")
+PAUSE_CONFIG_MAP = LEASE_NAME
+"""The ConfigMap whose annotation pauses every NodePool; it has the name of the Lease."""
 _CAPACITY_TYPE, _INSTANCE_TYPE = "karpenter.sh/capacity-type", "node.kubernetes.io/instance-type"
+_ABSENT: Plain = {"metadata": {}}
 _ZONE, _INITIALIZED = "topology.kubernetes.io/zone", "karpenter.sh/initialized"
 
 
@@ -90,6 +93,7 @@ class Observer:
         self.nodes: dict[str, NodeHistory] = {}  # by provider id; only those that exist
         self.node_names: dict[str, str] = {}  # provider ids by name of the node
         self.pools: dict[str, list[tuple[float, Plain]]] = {}
+        self.pause_config_maps: list[tuple[float, Plain]] = [(0.0, _ABSENT)]  # every version of the one that pauses
         self.commands: dict[str, CommandHistory] = {}
         self.initialized: set[str] = set()  # claims that were, once
         self.totals: dict[str, list[tuple[float, int]]] = {}
@@ -159,6 +163,8 @@ class Observer:
             self._hear_node(step)
         elif resource == NODE_POOL:
             self.pools.setdefault(step.after.key.name, []).append((step.at, step.after.plain))
+        elif resource == CONFIG_MAPS and step.after.key == PAUSE_CONFIG_MAP:
+            self.pause_config_maps.append((step.at, step.after.plain if step.type != "DELETED" else _ABSENT))
         elif resource == LEASE and step.after.key == LEASE_NAME:
             holder = step.after.plain["spec"].get("holderIdentity", "")
             if holder and self.leaders[-1:] != [holder]:
@@ -243,9 +249,11 @@ class Observer:
 
     def versions(self, pool: str, since: float) -> list[Plain]:
         """What the pool said at any time from then on."""
-        written = self.pools.get(pool, [])
-        last_before = max((number for number, (at, _) in enumerate(written) if at <= since), default=0)
-        return [value for _, value in written[last_before:]]
+        return _from(self.pools.get(pool, []), since)
+
+    def pause_versions(self, since: float) -> list[Plain]:
+        """What the ConfigMap that pauses every NodePool said at any time from then on."""
+        return _from(self.pause_config_maps, since)
 
     def node_of(self, claim: ClaimView) -> NodeHistory | None:
         """The node of a claim, if there is one."""
@@ -273,3 +281,9 @@ class Observer:
         labels = claim.labels
         offering: Offering = (labels.get(_INSTANCE_TYPE, ""), labels.get(_ZONE, ""), labels.get(_CAPACITY_TYPE, ""))
         return self.supervisor.prices.get(offering, 0.0)
+
+
+def _from(written: list[tuple[float, Plain]], since: float) -> list[Plain]:
+    """The version in force at that second, and every later one."""
+    last_before = max((number for number, (at, _) in enumerate(written) if at <= since), default=0)
+    return [value for _, value in written[last_before:]]

@@ -1,7 +1,8 @@
 """A paused pool is left alone, and a replica in a dry run writes nothing at all.
 
-A pause is the annotation `dovetail.sh/pause` on the NodePool. Nothing is marked for a voluntary reason once the pause
-could be known; commands that had begun are taken back, which `commands` judges.
+A pause is the annotation `dovetail.sh/pause` on the NodePool, or on the ConfigMap that pauses all of them. Nothing is
+marked for a voluntary reason once the pause could be known; commands that had begun are taken back, which `commands`
+judges.
 """
 
 from dovetail.sim.torture.invariants.base import Invariant
@@ -21,9 +22,12 @@ class PausedPoolsAreLeftAlone(Invariant):
     def claim_marked(self, story: ClaimHistory, reason: str) -> None:
         """A node was chosen."""
         history, pool = self.history, story.value.pool
-        versions = history.versions(pool, history.now - history.stale)
-        if versions and all(is_paused(each, now) for each in versions for now in history.instants()):
-            self.broken(f"{story.value.name} is marked {reason}, and {pool} is paused")
+        since = history.now - history.stale
+        written = {f"{pool} is paused": history.versions(pool, since)}
+        written["the ConfigMap pauses every NodePool"] = history.pause_versions(since)
+        for what, versions in written.items():
+            if versions and all(is_paused(each, now) for each in versions for now in history.instants()):
+                self.broken(f"{story.value.name} is marked {reason}, and {what}")
 
 
 class DryRunsWriteNothing(Invariant):

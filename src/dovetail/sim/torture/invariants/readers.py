@@ -124,9 +124,9 @@ def _meets(expression: Plain, labels: Plain) -> bool:
     return False
 
 
-def is_paused(pool: Plain, now: datetime) -> bool:
-    """Whether disruption of a pool is paused: `true`, an instant that is still to come, or anything unreadable."""
-    written = annotations(pool).get(PAUSE)
+def is_paused(plain: Plain, now: datetime) -> bool:
+    """Whether a NodePool or ConfigMap pauses disruption: `true`, an instant still to come, or anything unreadable."""
+    written = annotations(plain).get(PAUSE)
     if written in (None, "false"):
         return False
     try:
