@@ -1,8 +1,11 @@
-"""Pods that hardly any room has room for: most of them would have to share one cheaper node.
+"""Quick reject: finds nodes that must stay, without placing their pods.
 
-A quick no for the sweep. A pod with few rooms to go to is in one of them, or on the one node that may be bought. So
-that node holds at least what these rooms leave over, and where nothing cheaper holds even that, the node stays.
-Topology, ports and volumes are left aside: they could only make it harder.
+A pod with at most `FEW_ROOMS` candidate rows runs on one of them, or on the one node that may be launched. So that
+node must hold at least what these rows cannot take. If no cheaper instance type holds even that, the removed node
+stays. Topology, ports and volumes are ignored: they could only make it harder, so a rejection is always right, and
+anything else means "simulate it".
+
+The shapes that the answer depends on are returned as evidence: while their candidate rows are unchanged, it holds.
 """
 
 from bisect import bisect_right
@@ -25,9 +28,9 @@ Entry = tuple[Pod, PodShape]
 
 
 class QuickVerdict(msgspec.Struct, frozen=True, eq=False):
-    """The first of the pods that cannot all have a place, if that can be seen, and the shapes it hangs on.
+    """The first pod without a place, if a quick check finds one, and the shapes that the answer depends on.
 
-    As long as these have the rooms they had, and no other shape loses one and has hardly any left, it stays so.
+    It holds while these keep their candidate rows, and no other shape loses one and has few left.
     """
 
     blocker: Pod | None
@@ -36,11 +39,11 @@ class QuickVerdict(msgspec.Struct, frozen=True, eq=False):
 
 NOTHING_SEEN = QuickVerdict(None, ())
 NOWHERE = -1
-"""No room."""
+"""No row."""
 
 
 class QuickReject:
-    """Asked for one node after the other, against the base state. The last stance of a shape asks for the least."""
+    """The quick check of nodes, on the problem. Uses the last preference step of a shape, which requires least."""
 
     def __init__(self, solver_state: SolverState) -> None:
         self._solver_state = solver_state
@@ -50,11 +53,11 @@ class QuickReject:
         self._by_row: dict[int, list[tuple[Entry, Sequence[int]]]] = {}
 
     def check(self, row: int, queue: Sequence[Entry], purchase: PurchaseTerms) -> QuickVerdict:
-        """Whether pods cannot all have a place when a room goes, if that can be seen at once."""
+        """Whether the pods of a row cannot all be placed once it is removed, if a quick check shows that."""
         return self._check(row, self._homes_on(row, queue), purchase)
 
     def check_equivalent(self, queue: Sequence[Entry], purchase: PurchaseTerms) -> tuple[QuickVerdict, frozenset[int]]:
-        """The same if they came from a room that none of them could go to, and the few that some could go to."""
+        """The same for pods from a row that none of them could use, and the few rows that some of them could."""
         homes = [(entry, self.existing_nodes(entry[1])) for entry in queue]
         few = frozenset(
             node_row for _, existing_nodes in homes if len(existing_nodes) <= FEW_ROOMS for node_row in existing_nodes
@@ -81,13 +84,13 @@ class QuickReject:
             return NOTHING_SEEN
         bound = [entry for entries in only.values() for entry in entries]
         if self._fits_with(nowhere, only, purchase):
-            # That more room is found for those who had none makes nothing harder. But without a small pod that found
-            # a second room, the others may seem to need more: so those with one room are what this hangs on.
+            # More candidate rows for pods that had none make nothing harder. But if a small pod gets a second row, the
+            # other pods of its first row may seem to need more: so the answer depends on pods with one row.
             return QuickVerdict(None, _shapes(bound))
         return QuickVerdict((nowhere or bound)[0][0], _shapes([*nowhere, *bound]))
 
     def _together(self, entries: Sequence[Entry], purchase: PurchaseTerms) -> int:
-        """How many of these, one after the other, some node that may be bought holds at once."""
+        """How many of these, in order, one node that may be launched holds."""
         most = 0
         for type_table in self._base.type_tables if purchase.below is not None else ():
             most = max(most, self._taken(type_table, entries, purchase))
@@ -126,7 +129,7 @@ class QuickReject:
         return options.narrow(level.alternatives[0]) if len(level.alternatives) == 1 else options
 
     def _fits_with(self, nowhere: Sequence[Entry], only: Mapping[int, list[Entry]], purchase: PurchaseTerms) -> bool:
-        """Whether some node might hold those without a room, and what is left over of those with one."""
+        """Whether one new node could hold the pods without a row, and what the only rows of the others cannot take."""
         asked = self._sum(nowhere)
         crowded = False
         for home, entries in only.items():
@@ -143,7 +146,7 @@ class QuickReject:
         return asked
 
     def _left_over(self, home: int, entries: list[Entry]) -> list[int]:
-        """The least of pods with one and the same room to go to that this room cannot take."""
+        """The least, for each resource, of pods with the same single row that this row cannot take."""
         free = self._base.free[home]
         columns: list[list[int]] = [[] for _ in free]
         for _, shape in entries:
@@ -161,7 +164,7 @@ class QuickReject:
         return [sum(amounts) - took for amounts, took in zip(columns, taken, strict=True)]
 
     def _sold(self, nowhere: Sequence[Entry], asked: list[int], purchase: PurchaseTerms) -> bool:
-        """Whether some node that may be bought holds as much."""
+        """Whether some node that may be launched holds as much."""
         type_tables = self._base.type_tables if purchase.below is not None else ()
         return any(self._held(type_table, nowhere, asked, purchase) for type_table in type_tables)
 
@@ -172,7 +175,7 @@ class QuickReject:
         return known
 
     def forget(self, row: int) -> None:
-        """Other pods are on a room."""
+        """The pods of a row have changed."""
         self._by_row.pop(row, None)
 
     def existing_nodes(self, shape: PodShape) -> Sequence[int]:

@@ -1,4 +1,11 @@
-"""What is asked about the removal of nodes, what comes of it, and what a run leaves behind for its answer."""
+"""Removals as values: the question (`Bounds`), the answer (`Removal`, `JointRemoval`), and the record of a run (`Trail`).
+
+The answer for one node is `delete`, `replace` with a draft, or `stay` with the pod that has no other place. `limits`
+names the NodePool limits without which the node could go.
+
+`EquivalentRemoval` is the answer for pods without topology rules, whichever node they come from: pods with equal needs, in equal
+order, go to equal places, except for nodes that are among these places themselves.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,17 +36,17 @@ class Removal(msgspec.Struct, frozen=True, eq=False, gc=False):
 
 
 class PodsToReschedule(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """The pods of a room that need a new home, in the order they are tried, and what their rules count."""
+    """The pods of a node to reschedule, in the order they are tried, and the spread rules they have."""
 
     queue: Queue
     shapes: tuple[PodShape, ...]
     spreads: tuple[SpreadCounts, ...]
     homes: tuple[int, ...] | None = None
-    """The list of rooms each of them could go to, by identity; None if rules decide as well."""
+    """The array of candidate rows of each, by identity; None if topology rules matter as well."""
 
 
 class Trail:
-    """What came of a run: who ended where, in the order they were tried, and who found no place."""
+    """The record of a run: the place of each pod, in the order they were tried, and the pod without one."""
 
     __slots__ = ("blocker", "drafts", "later", "places")
 
@@ -51,15 +58,15 @@ class Trail:
 
 
 class EquivalentRemoval(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """What comes of pods that are alike, whichever room they are on, but for those in `existing_nodes`."""
+    """The answer for equal pods, whichever row they are on, except for the rows in `existing_nodes`."""
 
     existing_nodes: frozenset[int]
     places: tuple[int, ...]  # where they go, as far as they find a place
     blocked: int | None  # the position of the one that finds none
-    seen: frozenset[int]  # lists of hardly any rooms that were looked at before anybody was placed
+    seen: frozenset[int]  # short arrays of candidate rows that the quick check used
 
     def answer(self, row: int, removed_pods: PodsToReschedule, price: float | None) -> CachedRemoval[Removal]:
-        """The same for the pods of a room."""
+        """The answer for the pods of one row."""
         blocker = removed_pods.queue[self.blocked][0] if self.blocked is not None else None
         removal = Removal("delete" if blocker is None else "stay", price, blocker=blocker)
         evidence: tuple[PodShape, ...] = ()
@@ -71,7 +78,7 @@ class EquivalentRemoval(msgspec.Struct, frozen=True, eq=False, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What a removal may buy: at which price, how many nodes. Pods in `staying` are not moved."""
+    """What a removal may launch: below which price, how many nodes. Pods in `staying` are not rescheduled."""
 
     below: float = UNLIMITED
     most_drafts: int | None = None
@@ -80,7 +87,7 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class JointRemoval:
-    """What the removal of several nodes needs, or the pod that stands in its way, and the limits that do."""
+    """The drafts that the removal of several nodes needs, or the pod that blocks it, and the limits that do."""
 
     drafts: tuple[Draft, ...]
     blocker: Pod | None
@@ -88,7 +95,7 @@ class JointRemoval:
 
 
 def try_again(placer: PodPlacer, waiting: Queue, later: list[tuple[PodShape, int]]) -> Pod | None:
-    """Pods whose rules refused every place: somebody who came after them may have changed that."""
+    """Try pods again whose rules refused every place: a pod placed later may have changed that."""
     while waiting:
         left = []
         for pod, shape in waiting:

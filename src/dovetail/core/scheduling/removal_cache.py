@@ -1,8 +1,12 @@
-"""Answers of a sweep, kept while nothing they looked at has changed.
+"""Removal cache: answers of a removal simulation, kept while no change can affect them.
 
-A pod takes the first room that has room. So what happens on one room matters to an answer only if one of its pods could
-go there and was not placed in a room before it, or if a topology rule counts what changed. If pods have only left the
-room, whoever was placed there still is; if pods have only come, whoever passed it by still does.
+A pod takes the first row that accepts it. So a change of one row affects an answer only if one of its pods could go
+to that row and was not placed on an earlier one, or if a topology rule counts what changed. If pods only left the
+row, pods that were placed on earlier rows or on it stay; if pods only came, pods that passed it by still do.
+
+An answer stores the row of each pod, in order, as integers (`BEYOND`: on no row). `NodeChange` describes one change by
+the shapes that it can affect. Invariant: a kept answer equals that of a new simulation
+(`tests/properties/test_following.py`).
 """
 
 from collections.abc import Hashable, Iterable, Mapping
@@ -16,16 +20,16 @@ from dovetail.core.scheduling.pod_shapes import PodShape
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 BEYOND = 1 << 60
-"""Where a pod is that found no room: behind all of them."""
+"""The place of a pod that is on no row: after all rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeChange:
-    """Other pods are on a room than before."""
+    """The pods of one row have changed."""
 
     row: int
     touched: frozenset[PodShape]  # could go there, before or now
-    always: frozenset[PodShape]  # of those that are placed: whatever room they found, it may be another now
+    always: frozenset[PodShape]  # if placed: any row they found may be different now
     cramped: frozenset[PodShape]  # could go there or can now, and hardly anywhere else
     expelled: frozenset[PodShape]  # of those: cannot go there any more
     reach: range = range(BEYOND + 1)  # the places of touched shapes that may end elsewhere now
@@ -33,7 +37,7 @@ class NodeChange:
 
 @dataclass(frozen=True, slots=True)
 class NodeFootprint:
-    """A room as far as it matters to the pods of others: who takes room, who counts, what is free."""
+    """A row as far as it matters to pods of other rows: which pods use it, which count, what is free."""
 
     taking: Mapping[PodShape, int]
     placed: Mapping[PodShape, int]
@@ -42,7 +46,7 @@ class NodeFootprint:
 
 
 def reach(row: int, before: NodeFootprint, after: NodeFootprint) -> range:
-    """The places whose pods may end elsewhere now. Where a volume is attached, one more pod with it takes no room."""
+    """The places whose pods may go elsewhere now. A pod whose volume is attached already needs no attachment."""
     left, come = multiset_difference(before.taking, after.taking), multiset_difference(after.taking, before.taking)
     swapped = any(shape.volumes.attachments for shape in (*left, *come))
     emptier = not swapped and before.closed >= after.closed and not come
@@ -70,17 +74,17 @@ class CachedRemoval(msgspec.Struct, Generic[T], frozen=True, eq=False, gc=False)
 
     value: T
     rows: tuple[int, ...]
-    shapes: tuple[PodShape, ...] = ()  # of all pods that were to move, in the order they were tried
-    places: tuple[int, ...] = ()  # in which room each ended, as far as they were tried
-    later: tuple[tuple[PodShape, int], ...] = ()  # those that were tried once more and found a room then
-    evidence: tuple[PodShape, ...] = ()  # those with hardly any room that were looked at before anybody was placed
+    shapes: tuple[PodShape, ...] = ()  # of all pods to reschedule, in the order they were tried
+    places: tuple[int, ...] = ()  # the row of each, as far as they were tried
+    later: tuple[tuple[PodShape, int], ...] = ()  # those that found a row at a later try
+    evidence: tuple[PodShape, ...] = ()  # those with few candidate rows, which the quick check used
 
     def outdated(self, change: NodeChange) -> bool:
         """Whether the answer could be another now."""
         return self.unseen(change) or self._misplaced(change)
 
     def unseen(self, change: NodeChange) -> bool:
-        """Whether even what was seen before anybody was placed could be another now."""
+        """Whether even the result of the quick check may be different now."""
         return (
             change.row in self.rows
             or not change.cramped.isdisjoint(self.evidence)
@@ -98,9 +102,9 @@ class CachedRemoval(msgspec.Struct, Generic[T], frozen=True, eq=False, gc=False)
 
 
 class RemovalCache(dict[K, CachedRemoval[T]]):
-    """Answers by what was asked. Those that the last change took away come back if it is taken back.
+    """Answers by question. Those that the last change outdated return if it is reverted.
 
-    A pod that goes is often followed by its twin: the hole it left may be the only one there is.
+    A deleted pod is often followed by an equal one, which may fit only where the first one was.
     """
 
     def __init__(self) -> None:
@@ -111,7 +115,7 @@ class RemovalCache(dict[K, CachedRemoval[T]]):
         self._held_for: tuple[int, object] | None = None
 
     def turn(self, change: NodeChange, before: object, after: object) -> None:
-        """Let go of what could be another now; `before` and `after` say everything about the room that matters."""
+        """Drop answers that may be different now; `before` and `after` are all that matters about the row."""
         outdated = {asked: answer for asked, answer in self.items() if answer.outdated(change)}
         self.seen = {
             asked: answer.evidence for asked, answer in outdated.items() if answer.places and not answer.unseen(change)
