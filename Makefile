@@ -11,7 +11,7 @@ export DOVETAIL_E2E_CACHE ?= $(HOME)/.cache/dovetail-e2e
 E2E_WORKERS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check unit fuzz torture planted e2e e2e-binaries load conformance compare browser browser-binary screenshots bench format generate picture lock clean
+.PHONY: help demo test check unit fuzz torture planted e2e e2e-binaries load conformance compare browser browser-binary screenshots bench format generate changelog picture lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -88,6 +88,10 @@ format: $(STAMP) ## format and fix
 generate: $(STAMP) ## rewrite the generated files (CRDs, reference pages)
 	$(BIN)/python -m dovetail.manifest.generate
 	$(BIN)/python -m dovetail.cli.generate_reference
+
+changelog: $(STAMP) ## move the fragments of changelog.d into CHANGELOG.md: VERSION=0.2.0
+	@test -n "$(VERSION)" || { echo "name the release: make changelog VERSION=0.2.0"; exit 1; }
+	@$(BIN)/python changelog.d/assemble.py "$(VERSION)"
 
 picture: $(STAMP) ## draw the demo's picture for the README anew
 	$(BIN)/python docs/images/make_demo_picture.py

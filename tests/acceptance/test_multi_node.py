@@ -2,7 +2,7 @@
 
 import pytest
 
-from acceptance.fleet import ON_DEMAND, SPOT, cluster, free, planned, running, worker
+from acceptance.fleet import ON_DEMAND, SPOT, cluster, free, planned, running, said, worker
 from builders import HUGE, LARGE, SMALL, instance_type
 from dovetail.core.disruption.command import Decision
 from dovetail.core.disruption.pass_context import Gates
@@ -102,3 +102,37 @@ def test_never_more_than_one_replacement():
     (command,) = plan_disruption(cluster(*nodes, pools=FIXED, types=(LARGE, cheap))).commands
     assert len(command.replacements) == 1
     assert MEDIUM.name not in command.replacements[0].type_names
+
+
+def crowd(number):
+    """So many small nodes, whose pods all fit on one large node that may not be disrupted."""
+    large = worker("z", size=("100", "400Gi"), metadata={"annotations": {"karpenter.sh/do-not-disrupt": "true"}})
+    names = [f"n{index:03}" for index in range(number)]
+    return cluster(large, *(worker(name, running(f"p-{name}", name, cpu="100m"), type_="m.small") for name in names))
+
+
+@pytest.mark.parametrize("number", [99, 100, 101])
+def test_a_command_takes_at_most_a_hundred_nodes(number):
+    (command,) = plan_disruption(crowd(number)).commands
+    assert (command.method, len(command.candidates)) == ("multi-node", min(number, 100))
+
+
+def test_the_nodes_beyond_a_hundred_wait_for_the_next_pass():
+    refusal = said(crowd(101), "multi-node", "n100")
+    assert (refusal.code, refusal.message) == (
+        "NextPass",
+        "multi-node consolidation considers 100 nodes a pass, and others come first",
+    )
+
+
+@pytest.mark.parametrize(("price", "replaced"), [(0.31, False), (0.3, False), (0.29, True)])
+def test_several_nodes_are_not_replaced_by_one_that_costs_the_same(price, replaced):
+    """0.1 + 0.2 is 0.30000000000000004 as a float, yet a node for 0.3 saves nothing."""
+    types = (*(instance_type(f"m.{cents}", "2", "8Gi", cents / 100) for cents in (10, 20)),)
+    one = instance_type("m.one", "8", "32Gi", price)
+    nodes = [
+        worker(name, running(f"p{name}", name, cpu="1700m"), type_=type_, size=("2", "8Gi"))
+        for name, type_ in (("a", "m.10"), ("b", "m.20"))
+    ]
+    found = cluster(*nodes, pools=FIXED, types=(*types, one))
+    assert bool(plan_disruption(found).commands_by_method["multi-node"]) is replaced

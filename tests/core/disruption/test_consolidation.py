@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from acceptance.fleet import ON_DEMAND, cluster, free, running, worker
 from builders import LARGE, SMALL, instance_type
 from dovetail.core.disruption.planner import plan_disruption
@@ -17,16 +19,28 @@ def test_a_node_is_not_replaced_by_one_of_the_same_price():
     assert replacements(instance_type("m.other", "2", "8Gi", LARGE.offerings[0].price)) == []
 
 
-def test_a_type_that_is_dearer_in_one_zone_is_no_replacement():
-    mixed = instance_type("m.mixed", "2", "8Gi", 0.6)
-    dear = [replace(each, price=1.5) if each.requirements.get(ZONE).has("zone-b") else each for each in mixed.offerings]
-    assert replacements(SMALL, replace(mixed, offerings=tuple(dear))) == [{"m.small"}]
-
-
-def test_a_type_that_costs_the_same_in_one_zone_is_no_replacement():
-    mixed = instance_type("m.mixed", "2", "8Gi", 0.6)
-    same = LARGE.offerings[0].price
-    equal = [
-        replace(each, price=same) if each.requirements.get(ZONE).has("zone-b") else each for each in mixed.offerings
+def mixed(price):
+    """A type that costs 0.6 in one zone, and `price` in the other."""
+    type_ = instance_type("m.mixed", "2", "8Gi", 0.6)
+    offerings = [
+        replace(each, price=price) if each.requirements.get(ZONE).has("zone-b") else each for each in type_.offerings
     ]
-    assert replacements(replace(mixed, offerings=tuple(equal))) == []
+    return replace(type_, offerings=tuple(offerings))
+
+
+def test_a_type_that_is_dearer_in_one_zone_is_no_replacement():
+    assert replacements(SMALL, mixed(1.5)) == [{"m.small"}]
+
+
+@pytest.mark.parametrize(("price", "found"), [(1.0, []), (0.99, [{"m.mixed"}])])
+def test_a_type_that_costs_the_same_in_one_zone_is_no_replacement(price, found):
+    assert replacements(mixed(price)) == found
+
+
+@pytest.mark.parametrize("policy", ["WhenEmptyOrUnderutilized", "Balanced"])
+def test_a_saving_that_is_a_rounding_error_is_none(policy):
+    """0.7 x 0.1 is a little less than 0.07 as a float."""
+    types = (instance_type("m.old", "2", "8Gi", 0.07), instance_type("m.new", "2", "8Gi", 0.7 * 0.1))
+    pool = free(template=ON_DEMAND, consolidationPolicy=policy)
+    found = cluster(worker("a", running("web", "a"), type_="m.old"), pools=[pool], types=types)
+    assert plan_disruption(found).commands == ()

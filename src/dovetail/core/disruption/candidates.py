@@ -223,6 +223,15 @@ def node_price(node: ClusterNode, instance_type: InstanceType | None) -> float:
     return bought.price if bought is not None else 0.0
 
 
+LEAST_SAVING = 1e-9
+"""Dollars an hour. Prices are floats, and sums of them are rounded: 0.1 + 0.2 is more than 0.3, yet saves nothing."""
+
+
+def price_ceiling(candidates: Sequence[Candidate]) -> float:
+    """The price that a replacement of these nodes must be below, so that the command saves something."""
+    return sum(each.price for each in candidates) - LEAST_SAVING
+
+
 def least_disruptive(candidates: Iterable[Candidate]) -> list[Candidate]:
     """In the order they are considered: what hurts least first; Balanced pools by what a saving costs; then by name."""
     return sorted(candidates, key=attrgetter("order"))

@@ -8,7 +8,7 @@ another one is bought when it comes to that.
 from collections import Counter
 from collections.abc import Sequence
 
-from dovetail.core.disruption.candidates import Candidate
+from dovetail.core.disruption.candidates import Candidate, price_ceiling
 from dovetail.core.disruption.pass_context import PassContext
 from dovetail.core.scheduling.drain_simulation import EvictionPermits
 from dovetail.core.scheduling.removal import Bounds
@@ -22,7 +22,7 @@ def stall_refusal(candidates: Sequence[Candidate], context: PassContext, replace
     if not permits.budgets:
         return None
     removal_simulation = context.removal_simulation(consolidating=True)
-    bounds = Bounds(below=sum(each.price for each in candidates), most_drafts=replacements)
+    bounds = Bounds(below=price_ceiling(candidates), most_drafts=replacements)
     pod = removal_simulation.stalled([removal_simulation.row(each.name) for each in candidates], permits, bounds)
     if pod is None:
         return None

@@ -8,7 +8,7 @@ pod came to one of a hundred nodes is no reason to keep the others. What has rep
 from collections.abc import Collection
 
 from dovetail.core.disruption.balanced_policy import approves
-from dovetail.core.disruption.candidates import Candidate
+from dovetail.core.disruption.candidates import Candidate, price_ceiling
 from dovetail.core.disruption.command import Command
 from dovetail.core.disruption.drain_deadlock import stall_refusal
 from dovetail.core.disruption.in_flight import crowded, look_ahead
@@ -81,8 +81,8 @@ def _within_budget(survivors: list[Candidate], method: Method, context: PassCont
 
 def _simulated_again(command: Command, survivors: list[Candidate], context: PassContext) -> Command | Refusal:
     removal_simulation = context.removal_simulation(consolidating=True)
-    price = sum(each.price for each in survivors)
-    bounds = Bounds(below=price, most_drafts=1 if price > 0 else 0)
+    ceiling = price_ceiling(survivors)
+    bounds = Bounds(below=ceiling, most_drafts=int(ceiling > 0))
     outcome = removal_simulation.remove_together([removal_simulation.row(each.name) for each in survivors], bounds)
     if outcome.blocker is not None or len(outcome.drafts) != len(command.replacements):
         return _gone(command, "scheduling: the simulation produced new results")

@@ -1,1 +1,1 @@
-"""Where would these pods run, given these nodes and what could be bought?"""
+"""The solver: where would these pods run, and could this node go? `docs/concepts/solver.md` explains how it works."""

@@ -1,8 +1,9 @@
-"""What DaemonSets take of a node before any other pod: part of the price of a new one, kept free on a starting one.
+"""Daemon overhead: what pods of DaemonSets take of a node before any other pod.
 
-`read_daemons` is the only place that knows it. A DaemonSet is represented by its newest live pod, since limits, a
-LimitRange or a webhook may give pods other requests than the template has; without one by its template, whose limits
-count as requests. The node affinity is always the template's: that of the pod binds it to one node.
+It is subtracted from each instance type, and kept free on nodes whose daemons have not started yet. `read_daemons` is
+the only place that knows what the next pod of a DaemonSet requests: that of its newest live pod, since a LimitRange
+or a webhook may change requests; without one that of its template, whose limits count as requests. The node affinity
+is always the template's, since that of a pod binds it to its node.
 """
 
 from collections.abc import Iterable

@@ -1,4 +1,12 @@
-"""A node to buy, still being narrowed: every pod it takes adds requirements and removes types that no longer fit."""
+"""A draft: a node that would be launched, with the pods it takes.
+
+It keeps open what it can still become (`draft_options`): each pod adds requirements and removes instance types that
+are too small. Invariant: `witness` is the position of a type that holds the total of all its pods, so a draft can
+always be launched. `counted` has, for each topology rule, how many of its pods the rule counts; the solver state
+needs it when the draft's possible domains shrink.
+
+Drafts are numbered after the rows of existing nodes, so that a number identifies a host in topology counts.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -43,7 +51,7 @@ class Draft:
         self._possible.clear()
 
     def possible(self, key: str) -> tuple[str, ...]:
-        """The domains it can still become: some type that holds everything is sold there."""
+        """The domains it can still be in: some type that holds its pods has an offering there."""
         known = self._possible.get(key)
         if known is None:
             known = self.options.domains(key)
@@ -75,7 +83,7 @@ class Draft:
 
     @property
     def requirements(self) -> Requirements:
-        """What is settled about it."""
+        """The requirements it has so far."""
         return self.options.requirements
 
     @property

@@ -1,4 +1,12 @@
-"""Whether a draft can take one more pod, and what it would be then."""
+"""Draft fit: whether a draft accepts one more pod, and what it becomes then.
+
+Checks, in this order: taints of the NodePool, host ports, topology rules by hostname, then for each pair of node
+affinity alternative and volume alternative the remaining topology keys and the size. Keys are settled in alphabetical
+order with backtracking: a domain that leaves no instance type for the rest is given up for the next one.
+
+The answer is a `DraftStep`, which the caller applies, or the reason in words. Nothing is changed here. If neither
+options nor ports change, the draft's witness type is checked first; most pods need no more than that.
+"""
 
 import msgspec
 
@@ -17,7 +25,7 @@ TOO_FEW = "minValues requirement is not met"
 
 
 class Attempt(msgspec.Struct, frozen=True, eq=False):
-    """One pod's try in one stance, against the tallies as they are now."""
+    """One attempt to place a pod: its preference step, and the domains that are allowed now."""
 
     shape: PodShape
     level: PreferenceLevel
@@ -33,7 +41,7 @@ class _Search(msgspec.Struct, frozen=True, eq=False):
     allowance: AllowedDomains
 
     def choose(self, options: DraftOptions, keys: tuple[str, ...]) -> DraftStep | str:
-        """Settle each key that a rule uses, one after the other, then find a type that holds everything."""
+        """Choose domains for each key that a rule uses, one after the other, then find a type that holds the total."""
         if not keys:
             return fit(self.draft, options, self.total, self.ports)
         found = self.allowance.domains(keys[0], self._possible(options, keys[0]))
@@ -50,7 +58,7 @@ class _Search(msgspec.Struct, frozen=True, eq=False):
         return problem
 
     def _possible(self, options: DraftOptions, key: str) -> list[str]:
-        """The domains that some type which holds everything is sold in."""
+        """The domains in which some type that holds the total has an offering."""
         known = options.domains(key)
         if len(known) == 1:
             return list(known)

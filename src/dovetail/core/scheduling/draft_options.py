@@ -1,7 +1,12 @@
-"""What a draft can still become: its requirements, the instance types that meet them, and their prices.
+"""Draft options: what a draft can still become.
 
-Narrowing is memoised: drafts that were narrowed the same way share one value, so the algebra of requirements is done
-once for each distinct step and not once for each pod.
+One object is one state of narrowing: requirements, a mask over the offerings of an instance type table, and the types
+that are left with their cheapest price. States form a tree from the NodePool's root; `narrow` returns the same object
+for an equal step. So drafts that were narrowed alike share all work, and options can be dictionary keys by identity.
+
+`frontier` answers "the cheapest type that holds this total": types by price, without those that have no more of
+anything than a cheaper one. `_most` has running maxima of each resource over it, so a binary search skips all types
+that are too small. With `minValues` or host ports all types have to be checked.
 """
 
 from bisect import bisect_left
@@ -80,7 +85,7 @@ class DraftOptions:
         return self._within[asked]
 
     def domains(self, key: str) -> tuple[str, ...]:
-        """The values of a label that are still possible, by name; none if nobody knows them."""
+        """The values of a label that are still possible, sorted; none if they are not known."""
         if key not in self._domains:
             self._domains[key] = tuple(sorted(self._possible(key)))
         return self._domains[key]
@@ -163,7 +168,7 @@ class DraftOptions:
         return True
 
     def most_expensive(self, position: int) -> float:
-        """The most the type at a position could cost, of the ways it may still be bought."""
+        """The highest price of the type at a position, over its offerings that are left."""
         if self._dearest is None:
             most = np.zeros(len(self.type_table.choices))
             held = np.flatnonzero(self._offerings)

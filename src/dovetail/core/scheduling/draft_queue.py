@@ -1,6 +1,10 @@
 """The drafts of a run in the order they are tried: fewest pods first, then the oldest.
 
-A set of drafts is a whole number with one bit for each of them, so that thousands are passed over in one step.
+A set of drafts is one integer with bit i set for draft i. There is one such set for each number of pods and each
+value of draft options, so drafts that refused a pod, or whose options cannot accept it, are skipped thousands at a
+time with `&` and `~`. The lowest set bit, `bits & -bits`, is the oldest draft.
+
+Invariant: each draft is in exactly one set, that of its current number of pods and options.
 """
 
 from collections.abc import Callable, Iterator
@@ -9,7 +13,7 @@ from dovetail.core.scheduling.draft_options import DraftOptions
 
 
 class DraftQueue:
-    """Positions of drafts, by their number of pods and by what they can still become."""
+    """Sets of draft positions, by number of pods and by options; bit i of a set is draft i."""
 
     def __init__(self) -> None:
         self._by_count: dict[int, dict[DraftOptions, int]] = {}
@@ -40,6 +44,6 @@ class DraftQueue:
                 if left and not known[options]:
                     waiting |= left
             while waiting:
-                lowest = waiting & -waiting
+                lowest = waiting & -waiting  # the lowest set bit: the oldest draft
                 waiting ^= lowest
                 yield lowest.bit_length() - 1

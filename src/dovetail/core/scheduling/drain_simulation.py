@@ -1,10 +1,12 @@
-"""Whether a drain that PodDisruptionBudgets let go on only step by step comes to a standstill.
+"""Drain simulation: finds drains that would never end.
 
-Once nodes are gone their pods have a place: that is known before this is asked. But while they are drained they are
-still there, and count for topology with every pod that is left on them. So a pod that was evicted may have to wait for
-its node to go, and the rest of the node for the pod. The drain is lived through here on a board, as fast as budgets
-allow, and undone. Where there is room and what a pod prefers is looked at as elsewhere; a replacement is an empty node,
-which takes whoever finds no room.
+While nodes drain they still exist, and count for topology with every pod left on them. So an evicted pod may have to
+wait for its node to go, while a PodDisruptionBudget keeps the rest of the node until that pod runs: a deadlock. That
+the pods have places once the nodes are gone is known before this is asked.
+
+The drain is simulated on the solver state, with evictions as fast as PodDisruptionBudgets allow, and undone. Each
+turn evicts, removes drained nodes and places evicted pods; a turn without progress is a deadlock. A replacement
+counts as an empty node.
 """
 
 from collections.abc import Iterable, Mapping
@@ -25,7 +27,7 @@ Entry = tuple[Pod, PodShape]
 
 @dataclass(frozen=True, slots=True)
 class EvictionPermits:
-    """How many more pods each budget lets go now, and which budgets select a pod. Budgets are told apart by number."""
+    """How many more evictions each PodDisruptionBudget allows now, and the PDBs of each pod. PDBs are numbered."""
 
     allowed: Mapping[int, int]
     budgets: Mapping[Key, tuple[int, ...]]
@@ -61,7 +63,7 @@ class DrainSimulation:
         return found
 
     def _taint(self, row: int) -> None:
-        """A node that is drained takes nobody, and some rules do not count it any more."""
+        """A node that drains takes no pods, and rules that honor taints no longer count it."""
         self._solver_state.close(row)
         for pod, shape in self._solver_state.base.bound_pods[row] if self._blind else ():
             if not pod.deleting:
@@ -101,7 +103,7 @@ class DrainSimulation:
         return True
 
     def _let_go(self) -> bool:
-        """Whether any node is drained: it goes with whoever is bound to it."""
+        """Whether any node is drained: it is removed with its daemons and static pods."""
         drained = [row for row, queue in self._left.items() if not queue]
         for row in drained:
             del self._left[row]
@@ -120,7 +122,7 @@ class DrainSimulation:
         )
 
     def _settled(self, pod: Pod, shape: PodShape) -> bool:
-        """In a room, or else on what replaces the nodes."""
+        """On an existing node, or else on a replacement."""
         return self._placing.settle_in_room(shape) is not None or self._placing.place(pod, shape) is not None
 
     def _settle(self) -> bool:

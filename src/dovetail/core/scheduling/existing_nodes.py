@@ -1,6 +1,12 @@
-"""Existing nodes as rows: what they have free, and which of them a requirement or a toleration leaves.
+"""Existing nodes as rows, and masks over them.
 
-Masks over all rooms are made once for each distinct question and shared by every pod and every candidate that asks it.
+Rows are sorted by initialized first, then name: the order in which placement tries them. A NodeClaim without an
+instance is a row as well. The values of one label are stored as an array of ids into its distinct values, so a
+requirement is evaluated once for each distinct value and becomes a boolean mask over all rows. Taints work the same
+way. Masks are computed once for each distinct question and shared.
+
+A NodeClaim that is not launched has requirements and no labels yet; it is in a mask only if every outcome meets the
+requirement. Rows keep their position while a simulation is updated.
 """
 
 from collections.abc import Iterable, Sequence
@@ -26,7 +32,7 @@ _SPELLINGS: dict[str, tuple[str, ...]] = {
 
 
 class Labels:
-    """The values of one label over all rooms: distinct values, and the number of each room's (-1: none)."""
+    """The values of one label over all rows: distinct values, and the id of each row's value (-1: none)."""
 
     def __init__(self, key: str, existing_nodes: Sequence[ClusterNode]) -> None:
         numbers: dict[str, int] = {}
@@ -39,7 +45,7 @@ class Labels:
         self.values: list[str | None] = [None if index < 0 else self.distinct[index] for index in ids]
 
     def admitted(self, wanted: Requirement) -> Mask:
-        """The rooms whose label meets the requirement."""
+        """The rows whose label meets the requirement."""
         table = [wanted.has(value) for value in self.distinct]
         return np.array([*table, wanted.tolerates_absence], dtype=np.bool_)[self.ids]
 
@@ -56,7 +62,7 @@ def _label(node_row: ClusterNode, key: str) -> str | None:
 class ExistingNodes:
     """The nodes that may take pods, in the order they are tried.
 
-    With `standing`, nodes on their way out that are still there come last: they take nobody, but their pods count.
+    With `standing`, nodes that are being deleted and still exist come last: they take no pods, but their pods count.
     """
 
     def __init__(self, nodes: Sequence[ClusterNode], *, standing: bool = False) -> None:
@@ -85,7 +91,7 @@ class ExistingNodes:
 
     @property
     def has_soft_taints(self) -> bool:
-        """Whether any room would rather not have everybody."""
+        """Whether any node has a PreferNoSchedule taint."""
         return any(taint.effect == SOFT for taints in self._distinct_taints for taint in taints)
 
     def labels(self, key: str) -> Labels:
@@ -95,7 +101,7 @@ class ExistingNodes:
         return self._labels[key]
 
     def meeting(self, alternatives: tuple[Alternative, ...]) -> Mask:
-        """The rooms that meet some alternative, whatever they become."""
+        """The rows that meet some alternative, whatever they become."""
         if alternatives not in self._met:
             met = np.zeros(len(self.nodes), dtype=np.bool_)
             for alternative in alternatives:
@@ -112,7 +118,7 @@ class ExistingNodes:
         return met
 
     def tolerated(self, tolerations: tuple[Toleration, ...], *, soft: bool) -> Mask:
-        """The rooms whose taints are all tolerated; with `soft`, PreferNoSchedule counts as tolerated."""
+        """The rows whose taints are all tolerated; with `soft`, PreferNoSchedule counts as tolerated."""
         if (tolerations, soft) not in self._tolerated:
             table = [
                 untolerated(tolerations, hard(taints) if soft else taints) is None for taints in self._distinct_taints

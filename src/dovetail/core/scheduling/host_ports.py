@@ -1,4 +1,9 @@
-"""Host ports: a port of the host can be had once, per protocol and address."""
+"""Host ports: each can be used once per protocol and address on a node.
+
+The address is empty for "all addresses", which conflicts with every address. Ports of containers and sidecars count;
+those of init containers that end do not. The rule is that of kube-scheduler's NodePorts plugin, except that `::` also
+means all addresses.
+"""
 
 from collections.abc import Collection, Iterable
 
@@ -22,7 +27,7 @@ def host_ports(spec: PodSpec) -> tuple[HostPort, ...]:
 
 
 def conflict(wanted: Iterable[HostPort], taken: Collection[HostPort]) -> HostPort | None:
-    """A wanted port that somebody has."""
+    """A wanted port that is in use."""
     for port in wanted:
         address, number, protocol = port
         for other_address, other_number, other_protocol in taken:

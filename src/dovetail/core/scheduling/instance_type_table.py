@@ -1,6 +1,12 @@
-"""What a NodePool can buy, as arrays: offerings sorted by price, and which of them a requirement leaves.
+"""The instance type table of a NodePool: its offerings as arrays, sorted by price.
 
-A requirement on one label is evaluated once for each distinct value of that label, never once for each offering.
+`type_of[i]`, `price[i]` and `offerings[i]` describe offering i; `net` has, for each type, its allocatable less daemon
+overhead as a resource vector (-1 everywhere if the daemons alone do not fit). Since offerings are sorted by price,
+the first offering of a type in any subset is its cheapest.
+
+For each label, a `Column` has the distinct requirements and an id for each offering or type, so a requirement is
+evaluated once for each distinct value. Tables are kept while NodePool, instance types, DaemonSets and columns are
+equal.
 """
 
 from bisect import bisect_right
@@ -36,7 +42,7 @@ class Column:
 
     @property
     def empty(self) -> bool:
-        """Whether no row speaks of the label."""
+        """Whether no row has a requirement on the label."""
         return not self.distinct
 
     def admitted(self, wanted: Requirement) -> Mask:
@@ -130,7 +136,7 @@ class InstanceTypeTable:
 
 @dataclass(frozen=True, slots=True)
 class _Opened:
-    """A market, and what it was made from."""
+    """A table, and the inputs it was made from."""
 
     pool: NodePool
     types: tuple[InstanceType, ...]
@@ -151,11 +157,11 @@ class _Opened:
 
 
 _OPENED: deque[_Opened] = deque(maxlen=64)
-"""The last few. A market is what its makings say and nothing else, so who asks again may have the same one."""
+"""The most recent tables. A table depends on nothing but the inputs beside it, so equal inputs may share one."""
 
 
 def build_table(pool: NodePool, snapshot: Snapshot, daemons: Daemons, units: ResourceUnits) -> InstanceTypeTable:
-    """What a pool can buy; without choices if that is nothing."""
+    """The table of a NodePool; without types if none fits."""
     for known in tuple(_OPENED):
         if known.suits(pool, snapshot, daemons, units):
             return known.type_table

@@ -1,7 +1,11 @@
-"""One way in which a node can suit a pod: expressions over its labels that must all hold.
+"""Node affinity: one alternative is a list of expressions over node labels that must all hold.
 
-Expressions are kept apart, not merged: `a Exists` with `a NotIn [x]` asks for the label to be there, `a In [x]` with
-`a In [y]` leaves no node at all. Merged into one requirement, both would forget it.
+A pod has one alternative for each term of its required node affinity, each together with its node selector; any one
+is enough. Expressions are not merged: `a Exists` with `a NotIn [x]` requires the label, and `a In [x]` with `a In
+[y]` matches no node. Merged into one requirement, both would lose that.
+
+Equal alternatives are equal keys of caches. For a node that is not launched there are two questions: could it become
+one that matches (`fits`), and will it match whatever it becomes (`surely`).
 """
 
 from collections.abc import Container, Iterable
@@ -40,9 +44,9 @@ class Alternative:
         return Alternative((*self.expressions, *expressions))
 
     def added_to(self, node: Requirements, defined: Container[str]) -> Requirements | str:
-        """A node that is not settled yet, narrowed to satisfy it, or why it cannot.
+        """The requirements of a node that is not launched, narrowed to match, or why they cannot match.
 
-        A label that has to be there must be one its nodes will have: `defined`. A wish for its absence defines nothing.
+        A label that is required must be one that its nodes will have: `defined`. Requiring its absence defines nothing.
         """
         for expression, single in zip(self.expressions, self.single, strict=True):
             if not expression.tolerates_absence and expression.key not in defined:
@@ -54,7 +58,7 @@ class Alternative:
         return node
 
     def fits(self, node: Requirements, defined: Container[str]) -> bool:
-        """Whether a node that is not settled yet could satisfy it."""
+        """Whether a node that is not launched could become one that matches."""
         return not isinstance(self.added_to(node, defined), str)
 
     def surely(self, node: Requirements) -> bool:

@@ -1,4 +1,9 @@
-"""A NodePool as the solver sees it: what a new node of it would be, and the types it could be made of."""
+"""NodePool template: what a new node of a NodePool would be, and the instance types it could have.
+
+The requirements of the NodePool are joined with the labels that every node of it gets. A type fits if its
+requirements intersect these and it has an available offering that is compatible. For each type, the DaemonSets that
+would run there determine its overhead and its used host ports.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

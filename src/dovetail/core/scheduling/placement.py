@@ -1,4 +1,13 @@
-"""Finding a place for one pod: the first room, else the first draft, else a new draft that accepts it."""
+"""Placement: finds the first place that accepts a pod.
+
+For each step of the pod's preferences: the first existing node that accepts, then a draft (fewest pods first, then
+the oldest), then a new draft of the first NodePool that can hold the pod. `docs/concepts/scheduling.md` has the
+conditions.
+
+Two shortcuts rely on the fact that within a run nodes only fill up and drafts only narrow. `_start` remembers, for
+each array of candidate rows, where the rows that are not full begin. `_refused` is a set of drafts for each step, as
+an integer with one bit for each draft: those that can never accept such a pod again.
+"""
 
 from collections.abc import Sequence
 
@@ -17,7 +26,7 @@ from dovetail.model.pod import Pod
 
 
 class PodPlacer:
-    """One run over a board. `most_drafts` and `below` bound what it may buy."""
+    """One run on a solver state. `most_drafts` and `below` bound the number and the price of new nodes."""
 
     def __init__(
         self,
@@ -38,7 +47,7 @@ class PodPlacer:
         self._gathered: list[tuple[Pod, PodShape]] = []
 
     def place(self, pod: Pod, shape: PodShape) -> int | Draft | None:
-        """Place a pod: the row of its room, or its draft, or None."""
+        """Place a pod: the row of its existing node, or its draft, or None."""
         if shape.volumes.problem:
             return None
         preference_levels = self.solver_state.topology.preference_levels(shape)
@@ -56,7 +65,7 @@ class PodPlacer:
         return None
 
     def settle_in_room(self, shape: PodShape) -> int | None:
-        """Place a pod in a room, whatever it prefers: the row of the first that takes it, or None."""
+        """Place a pod on the first existing node that meets its requirements; its row, or None."""
         if shape.volumes.problem:
             return None
         level = self.solver_state.topology.preference_levels(shape)[-1]
@@ -65,7 +74,7 @@ class PodPlacer:
             self.solver_state.place(shape, row)
         return row
 
-    # -- rooms
+    # -- existing nodes
 
     def _find_room(self, attempt: Attempt) -> int | None:
         shape, allowance = attempt.shape, attempt.allowance
@@ -76,9 +85,9 @@ class PodPlacer:
         full = True
         for position in range(self._start.get(known, 0), len(candidates)):
             row = candidates[position]
-            left = free.get(row)  # none: as free as in the base state, where it had room
+            left = free.get(row)  # absent: unchanged, and the pod fits
             if row in removed or (left is not None and not _holds(left, shape)):
-                if full:  # room only shrinks: the next pod with this need may begin behind here
+                if full:  # nodes only fill up: later pods with this need start here
                     self._start[known] = position + 1
                 continue
             full = False
@@ -87,13 +96,13 @@ class PodPlacer:
         return None
 
     def suits(self, shape: PodShape, row: int) -> bool:
-        """Whether a room has the pod's ports free and can attach its volumes."""
+        """Whether a node has the pod's ports free and can attach its volumes."""
         if shape.ports and conflict(shape.ports, self.solver_state.ports.get(row, ())) is not None:
             return False
         return not shape.volumes.attachments or self.attachable(shape, row)
 
     def attachable(self, shape: PodShape, row: int) -> bool:
-        """Whether the pod's volumes stay within the limits of a room."""
+        """Whether the pod's volumes stay within the attach limits of a node."""
         base = self.solver_state.base
         limits = base.snapshot.storage.attach_limits.get(base.existing_nodes.nodes[row].name)
         if not limits:
@@ -116,7 +125,7 @@ class PodPlacer:
             if any(number in counts for counts in far) or any(
                 topology_counts.full(number, itself) for topology_counts, itself in spread
             ):
-                refused |= 1 << position  # nobody leaves a draft
+                refused |= 1 << position  # no pod leaves a draft, so this is final
                 continue
             step = self.draft_fit.step(draft, attempt)
             if isinstance(step, DraftStep):
@@ -124,7 +133,7 @@ class PodPlacer:
                 self._take(position, [(pod, attempt.shape)], step)
                 return draft
             if rules.free:
-                refused |= 1 << position  # a draft only narrows
+                refused |= 1 << position  # a draft only narrows, so this is final
         self._refused[level] = refused
         return self._open(pod, attempt)
 
@@ -153,7 +162,7 @@ class PodPlacer:
         return None
 
     def _dearer(self, attempt: Attempt) -> bool:
-        """Whether a new node would take the pod, if this run might buy at any price."""
+        """Whether a new node of any price would take the pod, though this run may not launch it."""
         if self._below == UNLIMITED and self._most_drafts is None:
             return False
         drafts = (self.blank(type_table, UNLIMITED) for type_table in self.solver_state.base.type_tables)

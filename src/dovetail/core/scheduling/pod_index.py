@@ -1,8 +1,8 @@
-"""Who lives where, kept from one base state to the next.
+"""Pod index: the pods of each node with their shapes, kept from one problem to the next.
 
-While nobody speaks of labels, volumes or resources that nobody spoke of before, a node that has not changed has the
-same residents, and as much left over. When somebody does, everything is read anew; what was made before keeps the
-lodgings it was made with.
+While no pod mentions a label, volume or resource that no pod mentioned before, an unchanged node has the same pods in
+the same shapes, and as much left. Entries are keyed by node name and valid for the identical node object. Otherwise
+everything is read again; problems built before keep the index they were built with.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,7 +23,7 @@ FEW = 1_000
 
 
 class NodeEntry(msgspec.Struct, eq=False):
-    """A node, those who take room there, and what they leave of each resource."""
+    """A node, the pods that use its resources, and what they leave of each."""
 
     node: ClusterNode
     bound_pods: list[Resident]
@@ -31,7 +31,7 @@ class NodeEntry(msgspec.Struct, eq=False):
 
 
 class NodePods:
-    """Nodes with those who live there, in one set of shapes and of resources."""
+    """Nodes with their pods, in one set of shapes and one set of resource columns."""
 
     def __init__(self, shapes: PodShapes, units: ResourceUnits) -> None:
         self.shapes = shapes
@@ -39,11 +39,11 @@ class NodePods:
         self._entries: dict[str, NodeEntry] = {}
 
     def bound_pods(self, node: ClusterNode) -> list[Resident]:
-        """The pods that take room on a node."""
+        """The pods that use resources of a node."""
         return self._entry(node).bound_pods
 
     def left(self, node: ClusterNode) -> list[int]:
-        """What the residents leave of a node, resource by resource; a list of one's own."""
+        """What the pods leave of a node, by column; a new list that the caller may change."""
         entry = self._entry(node)
         if entry.left is None:
             entry.left = left_of(node, entry.bound_pods, self.units)
@@ -68,14 +68,14 @@ class NodePods:
 
 
 class PodIndex:
-    """The lodgings of the last base state, for the next one."""
+    """Keeps the pods by node of the last problem for the next one."""
 
     def __init__(self) -> None:
         self._label_keys: dict[str, tuple[ClusterNode, frozenset[str]]] = {}
         self._latest: NodePods | None = None
 
     def node_pods(self, snapshot: Snapshot, existing_nodes: Sequence[ClusterNode], others: Iterable[Pod]) -> NodePods:
-        """Those of the pods in these rooms, and of some others."""
+        """The pods of these nodes by shape, where the labels that selectors of `others` read count as well."""
         if len(self._label_keys) > MOST_FORMER * len(existing_nodes):
             self._label_keys.clear()
         keys = relevant_label_keys(others).union(*[self._looked_at(node) for node in existing_nodes])
@@ -100,7 +100,7 @@ class PodIndex:
 
 
 def left_of(node: ClusterNode, bound_pods: Iterable[Resident], units: ResourceUnits) -> list[int]:
-    """What these residents leave of a node, resource by resource."""
+    """What these pods leave of a node, by column."""
     left = units.amounts(node.allocatable)
     for column, amount in chain.from_iterable([shape.need for _, shape in bound_pods]):
         left[column] -= amount

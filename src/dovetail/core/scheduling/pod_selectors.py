@@ -1,4 +1,9 @@
-"""Which pods a topology rule speaks of: namespaces and a label selector, in a form that equal rules share."""
+"""Selectors: which pods a topology rule selects, as values.
+
+A selector is a set of namespaces and a sorted tuple of expressions, so that equal selectors of different pods are
+equal values. `matchLabelKeys` and `mismatchLabelKeys` become expressions with the owner's own label values. An absent
+label selector selects no pod; an empty one selects every pod of its namespaces.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

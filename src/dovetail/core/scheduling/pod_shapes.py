@@ -1,7 +1,12 @@
-"""Pods that are equal to the scheduler form one shape: what holds for one of them holds for all.
+"""Pod shapes: pods that are equal to the scheduler share one shape.
 
-A shape is made from the fields that decide where a pod can run, and from those of its labels that some selector in the
-cluster looks at. Everything expensive is done once a shape.
+A shape is made from the pod spec, the namespace, and the values of those labels that some selector in the cluster
+reads. Whatever is expensive (requests, ports, volumes, rules, candidate rows) is computed once for each shape. Shapes
+compare by identity.
+
+Two lookups: by the identity of the parts of the spec, which pods of one workload share in memory, and if that fails
+by content. The pods and labels whose identities are keys are kept, so that an identity cannot be reused for another
+object.
 """
 
 from collections.abc import Iterable, Mapping
@@ -41,7 +46,7 @@ class PodShape:
         self._ladders: dict[tuple[bool, bool], tuple[PreferenceLevel, ...]] = {}
 
     def preference_levels(self, *, respect_preferences: bool, soft_taints: bool) -> tuple[PreferenceLevel, ...]:
-        """The stances from the top; the same objects every time."""
+        """The preference steps; the same objects at each call."""
         asked = (respect_preferences, soft_taints)
         if asked not in self._ladders:
             self._ladders[asked] = tuple(
@@ -109,7 +114,7 @@ class PodShapes:
         return len(self._kept)
 
     def anew(self) -> "PodShapes":
-        """One made from the same that has met nobody yet."""
+        """An empty one with the same inputs."""
         return PodShapes(self._namespaces, self._storage, self._label_keys)
 
     def sees(self, pod: Pod) -> bool:

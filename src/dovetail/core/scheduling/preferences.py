@@ -1,6 +1,10 @@
-"""The ladder of a pod: what it insists on, from everything it would like down to what it must have.
+"""Preferences of a pod, as steps from "all of them" down to "requirements only".
 
-The steps are in docs/concepts/scheduling.md. The last stance holds only requirements, and tolerates soft taints.
+At each step the preferences that are still held are treated as requirements. Dropped in this order: preferred pod
+affinity, pod anti-affinity, node affinity (each from the heaviest term), then `ScheduleAnyway` spread constraints; at
+last `PreferNoSchedule` taints are tolerated. `docs/concepts/scheduling.md` has the details, which follow Karpenter.
+
+Steps compare by identity and are created once for each shape, so they can be keys of caches. Most pods have one step.
 """
 
 from collections.abc import Iterator
@@ -42,7 +46,7 @@ class Preferences:
 
 
 class PreferenceLevel:
-    """What a pod insists on at one step of its ladder. Compared by identity."""
+    """What a pod requires at one preference step. Compared by identity."""
 
     __slots__ = ("affinity", "alternatives", "anti", "soft", "spread", "tolerations")
 
@@ -73,7 +77,7 @@ class PreferenceLevel:
 
 
 def read_preference_levels(owner: Owner, *, respect_preferences: bool, soft_taints: bool) -> Iterator[PreferenceLevel]:
-    """The ladder from the top. Most pods prefer nothing and have a single step."""
+    """The preference steps, all preferences first. Most pods have a single step."""
     held: Preferences | None = preferences(owner.spec) if respect_preferences else Preferences()
     last = Preferences()
     while held is not None:

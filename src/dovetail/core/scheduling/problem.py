@@ -1,6 +1,16 @@
-"""The base state of a run, made once from a snapshot: rooms with what is free, pods by shape, what can be bought.
+"""The problem: a snapshot in the form that the solver computes with.
 
-Everything here stays as it is while a run tries things; what a run changes is laid over it and can be undone.
+Existing nodes are rows and resources are columns, so free resources are a matrix of int64, and whether a pod fits is
+a comparison of integers. Pods are grouped by shape. For each distinct need and requirement there is an ascending
+array of candidate rows: labels and taints match, and the pod fitted when the problem was built. NodePools are
+instance type tables.
+
+Invariants: a run never changes the problem (`solver_state` holds its changes). During a run rows only fill up, so a
+row that is not a candidate never becomes one. A row that is overdrawn in any resource has -1 of all of them and takes
+no pod.
+
+`replace_room` updates one row between runs and reports the candidate arrays it joined or left. Building costs O(pods
++ nodes x resources), and O(nodes) for each distinct requirement.
 """
 
 from array import array
@@ -67,7 +77,7 @@ class Problem:
         self._roots = {type_table: root_options(type_table) for type_table in self.type_tables}
 
     def _settle_in(self, pods_to_reschedule: Sequence[Pod], register: PodIndex) -> list[tuple[Pod, PodShape]]:
-        """Who lives where, and who moves; those who have the promise of a room are returned."""
+        """Read the pods on each node and the pods to place; returns pods that the scheduler nominated to a node."""
         unbound = [pod for pod in self.snapshot.unbound_pods if pod.status.nominated_node_name]
         node_pods = register.node_pods(self.snapshot, self.existing_nodes.nodes, [*pods_to_reschedule, *unbound])
         nominated = self._read(pods_to_reschedule, unbound, node_pods)
@@ -93,7 +103,7 @@ class Problem:
         return nominated
 
     def _bound_pods(self, node: ClusterNode) -> list[tuple[Pod, PodShape]]:
-        """Pods that take room on a node and stay."""
+        """Pods that use resources of a node and are not to be placed."""
         bound_pods = self._lodgings.bound_pods(node)
         if node.name in self._moving_from:
             return [each for each in bound_pods if each[0].metadata.uid not in self._pods_to_reschedule]
@@ -117,7 +127,7 @@ class Problem:
         return left if min(left, default=0) >= 0 else [-1] * len(left)
 
     def _unclaimed(self, row: int) -> list[int]:
-        """What residents leave of a room, less what daemons need beyond those already there."""
+        """What the pods on a node leave free, less what daemons will need beyond those already there."""
         node = self.existing_nodes.nodes[row]
         if self.snapshot.unread_on(node) is not None:
             return [-1] * len(self.units.names)  # what is left of it is not known
@@ -134,7 +144,7 @@ class Problem:
         return left
 
     def _daemons_expected(self) -> list[list[int]]:
-        """What the daemons of each room need together; nothing for any if there are none."""
+        """What the daemons of each node need together; an empty list if there are no DaemonSets."""
         if not self._daemons:
             return []
         expected = [[0] * len(self.units.names) for _ in self.existing_nodes.nodes]
@@ -163,7 +173,7 @@ class Problem:
         return {row: ports for row in range(len(self.existing_nodes)) if (ports := self.ports_on(row))}
 
     def ports_on(self, row: int) -> frozenset[HostPort]:
-        """The host ports in use on a room."""
+        """The host ports in use on a node."""
         return frozenset(port for _, shape in self.bound_pods[row] for port in shape.ports)
 
     def _attached(self) -> dict[int, frozenset[tuple[str, str]]]:
@@ -172,7 +182,7 @@ class Problem:
         return {row: used for row in range(len(self.existing_nodes)) if (used := self.attached_on(row))}
 
     def attached_on(self, row: int) -> frozenset[tuple[str, str]]:
-        """The (driver, claim) pairs in use on a room."""
+        """The (driver, claim) pairs in use on a node."""
         return frozenset(each for _, shape in self.bound_pods[row] for each in shape.volumes.attachments)
 
     def _type_tables(self, pools: Sequence[NodePool]) -> Iterable[InstanceTypeTable]:
@@ -186,7 +196,7 @@ class Problem:
         return self._roots[type_table]
 
     def standing(self, shape: PodShape, level: PreferenceLevel) -> Mask:
-        """The rooms whose taints and labels suit a pod, whatever is free."""
+        """The rows whose taints and labels suit a pod, whether or not it fits."""
         return (
             self.existing_nodes.tolerated(level.tolerations, soft=level.soft)
             & self.existing_nodes.meeting(level.alternatives)
@@ -194,7 +204,7 @@ class Problem:
         )
 
     def candidates(self, shape: PodShape, level: PreferenceLevel) -> Sequence[int]:
-        """The rooms that suit a pod and had room for it in the base state, in order."""
+        """The candidate rows of a pod, ascending: taints and labels suit it, and it fits before any is placed."""
         found = self._candidates_by_stance.get(level)
         if found is None:
             found = self._candidates_by_stance[level] = self._find_candidates(shape, level)
@@ -214,7 +224,7 @@ class Problem:
     def replace_room(self, row: int, node: ClusterNode, *, gone: bool = False) -> None:
         """Other pods are on a room; everything else about it is as before. Lists of candidates follow in place.
 
-        A room that is `gone` keeps its row, and has nothing to give.
+        A node that is `gone` keeps its row, with nothing free.
         """
         before = self.free[row]
         self.existing_nodes.replace(row, node)
@@ -229,7 +239,7 @@ class Problem:
                 _move_on_list(row, found, draft_fit=has)
 
     def measures(self, pod: Pod, shape: PodShape) -> bool:
-        """Whether a shape asks for nothing, and looks at nothing, that nobody asked for before."""
+        """Whether a shape requests no new resource, and its selectors read no new label."""
         return all(name in self.units.column for name in shape.requests) and self.shapes.sees(pod)
 
     def _may_stand(self, row: int, asked: Asked) -> bool:
@@ -242,7 +252,7 @@ class Problem:
         )
 
     def placed(self, row: int) -> Iterable[PodShape]:
-        """The shapes of the pods on a room that count for topology."""
+        """The shapes of the pods on a node that count for topology."""
         return (shape for pod, shape in self.bound_pods[row] if not pod.deleting)
 
 

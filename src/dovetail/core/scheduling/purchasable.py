@@ -1,4 +1,11 @@
-"""What each NodePool lets a run buy: the options its limits leave, and what buying costs them."""
+"""What a run may launch: for each NodePool the draft options that its limits leave.
+
+The root options of a NodePool are computed once, and again after a draft was opened, because a new draft spends
+limits at the size of its largest type. Option subsets are shared by all runs on one problem.
+
+`without(nodes)` is the same for a command that removes nodes: they do not count against the limits of its
+replacements. Equal remaining limits give the same object, which is part of the key of cached answers.
+"""
 
 from collections.abc import Iterable, Sequence
 
@@ -12,11 +19,11 @@ from dovetail.core.scheduling.problem import Problem
 from dovetail.model.snapshot import ClusterNode
 
 Subsets = dict[tuple[InstanceTypeTable, bytes], DraftOptions]
-"""Options by the types that limits leave. Expensive, so shared by every shop of a base."""
+"""Options by the types that limits leave. Expensive, so shared by all runs on one problem."""
 
 
 class Purchasable:
-    """Options to start a draft from. Worked out once and kept until something is bought from that NodePool."""
+    """The options that a new draft starts from, for each NodePool; kept until a draft of it is opened."""
 
     def __init__(self, base: Problem, limits: RemainingLimits | None = None, subsets: Subsets | None = None) -> None:
         self._base = base
@@ -26,7 +33,7 @@ class Purchasable:
         self._without: dict[tuple[tuple[str, str, int], ...], Purchasable] = {}
 
     def without(self, nodes: Sequence[ClusterNode]) -> "Purchasable":
-        """What may be bought in exchange for these nodes: they do not count. Equal answers are one object."""
+        """The same with these nodes not counted against limits. Equal answers are one object."""
         if not self._limits.remaining or not any(self._limits.limited(node.managed_by) for node in nodes):
             return self
         limits = self._limits.without(nodes)
@@ -77,7 +84,7 @@ class Purchasable:
         )
 
     def blocking(self, drafts: Iterable[Draft]) -> str:
-        """The limits that keep drafts from being bought which a run without limits found."""
+        """The limits that block drafts which a run without limits found."""
         return self._limits.describe(
             (each.pool_name, [choice.type.capacity for choice in each.choices]) for each in drafts
         )
@@ -91,7 +98,7 @@ class Purchasable:
 
 
 class PurchaseTerms(msgspec.Struct, frozen=True, eq=False):
-    """What may be bought for the pods of nodes that go: a node cheaper than `below`; nothing if that is None."""
+    """What may replace nodes: one node cheaper than `below`; nothing if that is None."""
 
     below: float | None
     purchasable: Purchasable

@@ -1,8 +1,11 @@
-"""Pods that hardly any room has room for: most of them would have to share one cheaper node.
+"""Quick reject: finds nodes that must stay, without placing their pods.
 
-A quick no for the sweep. A pod with few rooms to go to is in one of them, or on the one node that may be bought. So
-that node holds at least what these rooms leave over, and where nothing cheaper holds even that, the node stays.
-Topology, ports and volumes are left aside: they could only make it harder.
+A pod with at most `FEW_ROOMS` candidate rows runs on one of them, or on the one node that may be launched. So that
+node must hold at least what these rows cannot take. If no cheaper instance type holds even that, the removed node
+stays. Topology, ports and volumes are ignored: they could only make it harder, so a rejection is always right, and
+anything else means "simulate it".
+
+The shapes that the answer depends on are returned as evidence: while their candidate rows are unchanged, it holds.
 """
 
 from bisect import bisect_right
@@ -24,7 +27,7 @@ FEW_ROOMS = 2
 
 
 class QuickReject:
-    """Asked for one node after the other, against the base state. The last stance of a shape asks for the least."""
+    """The quick check of nodes, on the problem. Uses the last preference step of a shape, which requires least."""
 
     def __init__(self, solver_state: SolverState) -> None:
         self._solver_state = solver_state
@@ -52,7 +55,7 @@ class QuickReject:
         return nowhere[0][0] if nowhere else next(iter(only.values()))[0][0]
 
     def _together(self, entries: Sequence[Entry], purchase: PurchaseTerms) -> int:
-        """How many of these, one after the other, some node that may be bought holds at once."""
+        """How many of these, in order, one node that may be launched holds."""
         most = 0
         for type_table in self._base.type_tables if purchase.below is not None else ():
             most = max(most, self._taken(type_table, entries, purchase))
@@ -91,7 +94,7 @@ class QuickReject:
         return options.narrow(level.alternatives[0]) if len(level.alternatives) == 1 else options
 
     def _fits_with(self, nowhere: Sequence[Entry], only: Mapping[int, list[Entry]], purchase: PurchaseTerms) -> bool:
-        """Whether some node might hold those without a room, and what is left over of those with one."""
+        """Whether one new node could hold the pods without a row, and what the only rows of the others cannot take."""
         asked = self._sum(nowhere)
         crowded = False
         for home, entries in only.items():
@@ -108,7 +111,7 @@ class QuickReject:
         return asked
 
     def _left_over(self, home: int, entries: list[Entry]) -> list[int]:
-        """The least of pods with one and the same room to go to that this room cannot take."""
+        """The least, for each resource, of pods with the same single row that this row cannot take."""
         free = self._base.free[home]
         columns: list[list[int]] = [[] for _ in free]
         for _, shape in entries:
@@ -126,7 +129,7 @@ class QuickReject:
         return [sum(amounts) - took for amounts, took in zip(columns, taken, strict=True)]
 
     def _sold(self, nowhere: Sequence[Entry], asked: list[int], purchase: PurchaseTerms) -> bool:
-        """Whether some node that may be bought holds as much."""
+        """Whether some node that may be launched holds as much."""
         type_tables = self._base.type_tables if purchase.below is not None else ()
         return any(self._held(type_table, nowhere, asked, purchase) for type_table in type_tables)
 

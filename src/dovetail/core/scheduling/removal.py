@@ -1,4 +1,8 @@
-"""What is asked about the removal of nodes, what comes of it, and what a run leaves behind for its answer."""
+"""Removals as values: question (`Bounds`), answer (`Removal`, `JointRemoval`) and record of a run (`Trail`).
+
+The answer for one node is `delete`, `replace` with a draft, or `stay` with the pod that has no other place. `limits`
+names the NodePool limits without which the node could go.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,7 +32,7 @@ class Removal(msgspec.Struct, frozen=True, eq=False, gc=False):
 
 
 class PodsToReschedule(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """The pods of a room that need a new home, in the order they are tried, and what their rules count."""
+    """The pods of a node to reschedule, in the order they are tried, and the spread rules they have."""
 
     queue: Queue
     spreads: tuple[SpreadCounts, ...]
@@ -47,7 +51,7 @@ class Trail:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What a removal may buy: at which price, how many nodes. Pods in `staying` are not moved."""
+    """What a removal may launch: below which price, how many nodes. Pods in `staying` are not rescheduled."""
 
     below: float = UNLIMITED
     most_drafts: int | None = None
@@ -56,7 +60,7 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class JointRemoval:
-    """What the removal of several nodes needs, or the pod that stands in its way, and the limits that do."""
+    """The drafts that the removal of several nodes needs, or the pod that blocks it, and the limits that do."""
 
     drafts: tuple[Draft, ...]
     blocker: Pod | None

@@ -1,6 +1,11 @@
-"""For every node: can it go, with at most one cheaper replacement?
+"""Removal simulation: for each node or set of nodes, could it go, with at most one cheaper node in its place?
 
-The base state is made once; removing a node is laid over it and undone. Every node is looked at, every time.
+One problem and one solver state answer for all nodes. A removal marks the journal, removes the rows with their
+counts, places their pods by the usual placement, reads the answer, and undoes everything: the cost is that of the
+pods, not of the cluster.
+
+`follow` and `remove_node` apply changes of single nodes. Invariant: the answer afterwards equals the answer of a new
+simulation (`tests/properties/test_following.py`).
 """
 
 from collections import Counter
@@ -50,7 +55,7 @@ class RemovalSimulation:
         closed: Container[str] = (),
         register: PodIndex | None = None,
     ) -> None:
-        """`waiting` pods take their room first; nodes named in `closed` take none of the pods that are moved."""
+        """`waiting` pods are placed first; nodes named in `closed` take none of the pods that are rescheduled."""
         self._base = Problem(snapshot, waiting, pools, register=register)
         nodes = self._base.existing_nodes.nodes
         self.rows = [row for row, node in enumerate(nodes) if node.managed and node.initialized]
@@ -74,7 +79,7 @@ class RemovalSimulation:
                 self._solver_state.removed[row] = row
 
     def _give_room_to_the_waiting(self) -> tuple[frozenset[str], frozenset[Key]]:
-        """The nodes they go to, and who finds none. A node is bought for these, but that is looked at elsewhere."""
+        """The nodes that take them, and the pods left over, for which provisioning launches nodes."""
         placer = PodPlacer(self._solver_state, self._purchasable, most_drafts=0)
         node_by_pod: dict[Key, str] = {}
         left = run(placer, sorted(self._base.pods_to_reschedule, key=queue_order), node_by_pod)
@@ -107,9 +112,9 @@ class RemovalSimulation:
         return known
 
     def starting_place(self, rows: Sequence[int], bounds: Bounds) -> ClusterNode | None:
-        """A node that is not initialized and would take a pod of these rows before anything is bought, or None.
+        """A node that is not initialized and would take a pod of these rows before anything is launched, or None.
 
-        Such nodes are closed to all other questions. They are opened for this one, so nothing of it is remembered.
+        Other simulations leave these nodes out. This one includes them, so its answer is not cached.
         """
         removed = self._solver_state.removed
         opened = [
@@ -159,17 +164,17 @@ class RemovalSimulation:
         return purchasable.blocking(trail.drafts) if trail.blocker is None else ""
 
     def _in_exchange(self, rows: Sequence[int]) -> Purchasable:
-        """What may be bought for the pods of rows that go: these do not count against limits."""
+        """What may be launched to replace these rows, which do not count against limits."""
         return self._purchasable.without([self._base.existing_nodes.nodes[row] for row in rows])
 
     def stalled(self, rows: Sequence[int], permits: EvictionPermits, bounds: Bounds) -> Pod | None:
-        """The pod a drain of nodes that can go would wait for without end, as budgets let go of pods now, or None."""
+        """The pod that a drain of these nodes would wait for without end, as PDBs allow evictions now, or None."""
         pods_to_reschedule = (entry for row in rows for entry in self._moving_by_row[row])
         ruled = any(pod.key in permits.budgets and self._ruled(shape) for pod, shape in pods_to_reschedule)
         return self.drain(rows, permits, bounds).blocker() if ruled else None
 
     def drain(self, rows: Sequence[int], permits: EvictionPermits, bounds: Bounds) -> DrainSimulation:
-        """A drain of these nodes, to be lived through, with what may be bought to replace them."""
+        """The simulation of a drain of these nodes, with what may be launched to replace them."""
         pods_to_reschedule = {row: self._moving_by_row[row] for row in rows}
         spreads = self._removed_pods([entry for queue in pods_to_reschedule.values() for entry in queue]).spreads
         purchasable = self._in_exchange(rows)
@@ -225,7 +230,7 @@ class RemovalSimulation:
         return PodsToReschedule(queue, tuple(dict.fromkeys([t for shape in shapes for t in self._spreads[shape]])))
 
     def _simulate(self, rows: Sequence[int], placer: PodPlacer, removed_pods: PodsToReschedule) -> Trail:
-        """Without these rows: who finds no place, what has to be bought, and who ends where."""
+        """Remove these rows, place the pods, and undo: the place of each pod, the drafts, the pod without a place."""
         solver_state = self._solver_state
         mark = solver_state.journal.mark()
         for row in rows:
@@ -254,7 +259,7 @@ class RemovalSimulation:
                 trail.rows.add(found)
             if found is None:
                 if not self._bound[shape]:
-                    return pod  # room only shrinks, so it will not find one later either
+                    return pod  # nodes only fill up, so no later try helps
                 waiting.append((pod, shape))
         unfit = single_node_fit.settle() if single_node_fit is not None else None
         if unfit is not None:
@@ -262,13 +267,10 @@ class RemovalSimulation:
         return try_again(placer, waiting, trail.rows)
 
     def remove_node(self, row: int) -> bool:
-        """A node is on its way out, or gone: nobody goes there, and who is there does not count.
-
-        False as for `follow`.
-        """
+        """A node is leaving or gone: it takes no pods, and its pods do not count. False as for `follow`."""
         node = replace(self._base.existing_nodes.nodes[row], pods=())
         if self._base.limits.remaining or any(taint.effect == SOFT for taint in self._base.existing_nodes.taints[row]):
-            return False  # what may be bought, or what pods prefer, may be something else without it
+            return False  # limits or preferences may have another effect without it
         if not self.follow(row, node, closed=True, gone=True):
             return False
         self.rows = [each for each in self.rows if each != row]
@@ -279,7 +281,7 @@ class RemovalSimulation:
     def follow(self, row: int, node: ClusterNode, *, closed: bool, gone: bool = False) -> bool:
         """Other pods are on a node, or it is closed or not: bring the base state up to that.
 
-        False means that the sweep is of no more use and has to be made anew.
+        False means that the change cannot be applied, and a new simulation is needed.
         """
         base, solver_state = self._base, self._solver_state
         before = self._taking(row), self._counting(row), tuple(base.free[row]), row in solver_state.removed

@@ -1,4 +1,11 @@
-"""Resources as the scheduler counts them: whole numbers, cpu in thousandths, everything rounded up."""
+"""Resource vectors: resources as whole numbers in fixed columns.
+
+CPU is counted in thousandths, everything else in whole units, both rounded up, as kube-scheduler does. There are
+columns only for resources that some pod or daemon requests; others cannot decide anything. A need is the sparse form,
+(column, amount) pairs without zeros, since most pods request two or three resources.
+
+Invariant: amounts are between 0 and `MOST`, so sums of them fit into 64 bits.
+"""
 
 from collections.abc import Iterable
 
@@ -13,7 +20,7 @@ MOST = 1 << 56
 
 
 class ResourceUnits:
-    """The resources somebody asks for, as columns."""
+    """The resources that pods request, as columns."""
 
     __slots__ = ("column", "names")
 
@@ -22,7 +29,7 @@ class ResourceUnits:
         self.column = {name: index for index, name in enumerate(self.names)}
 
     def amounts(self, resources: Resources) -> list[int]:
-        """One number a column; resources nobody asks for are left out."""
+        """One number for each column; resources without a column are left out."""
         row = [0] * len(self.names)
         for name, quantity in resources.items():
             index = self.column.get(name)

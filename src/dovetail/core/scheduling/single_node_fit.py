@@ -1,8 +1,9 @@
-"""Placing for a run that may open one draft at most: pods without rules join it together, not one after the other.
+"""Single-node fit: placement for a run that may open at most one draft.
 
-A pod is plain if nothing but its taints, labels and size decides where it may run, and no rule counts it. Whether a
-draft holds a plain pod depends only on what is in it, and more never makes it easier: so several of them fit one after
-the other if and only if they fit together. They are gathered until somebody has to know what the draft has become.
+A pod is plain if nothing but taints, labels and size decides where it may run, and no topology rule counts it.
+Whether a draft holds plain pods depends only on their total, and more pods never make it easier: several fit one by
+one exactly if they fit together. So plain pods are collected, and added to the draft in one step when its state is
+needed, or at the end of the run. That turns many checks of instance types into one.
 """
 
 from dovetail.core.scheduling.draft import Draft, DraftStep
@@ -17,7 +18,7 @@ from dovetail.model.pod import Pod
 
 
 class SingleNodeFit(PodPlacer):
-    """One run over a board, with plain pods held back while there is a draft that could take them."""
+    """Placement that collects plain pods while there is a draft that may hold them."""
 
     def place_plain(self, pod: Pod, shape: PodShape, level: PreferenceLevel) -> bool:
         """Place a plain pod in a room, or in the draft, where it may turn out not to fit; says whether it could."""
@@ -67,7 +68,7 @@ class SingleNodeFit(PodPlacer):
         self.solver_state.take(self.solver_state.drafts[position], pods, step)
 
     def settle(self) -> Pod | None:
-        """Let the draft take everybody who was gathered; the first one it has no room for, or None."""
+        """Add all collected pods to the draft; returns the first that it cannot hold, or None."""
         if not self._gathered:
             return None
         gathered, self._gathered = self._gathered, []
@@ -109,7 +110,7 @@ class SingleNodeFit(PodPlacer):
 
 
 def plain_stance(solver_state: SolverState, shape: PodShape) -> PreferenceLevel | None:
-    """The only stance of a shape that is plain, or None if it is not."""
+    """The only preference step of a plain shape, or None if the shape is not plain."""
     preference_levels = solver_state.topology.preference_levels(shape)
     level = preference_levels[0]
     plain = (

@@ -1,7 +1,12 @@
-"""The solver: where would these pods run, given these nodes and what could be bought?
+"""Places pods on existing nodes and on nodes that could be launched.
 
-Its exact meaning is written in docs/concepts/scheduling.md. Nothing is bound here: the answer says which nodes to
-bring, and the cluster's own scheduler does the rest. Every pod left over has a reason in words a kubectl user knows.
+`solve` builds the problem from a snapshot, places all pods in rounds, and explains each pod that is left over. The
+queue is sorted by priority, requests, creation and uid; a pod without a place goes to the back, because a pod placed
+later may satisfy its affinity. The run ends when a whole round placed nothing, so P pods need at most P rounds, and
+nearly always one or two.
+
+The result predicts what kube-scheduler will do; nothing is bound here. `docs/concepts/scheduling.md` has the exact
+rules, `docs/concepts/solver.md` the algorithm. Equal input gives equal output: no tie is broken by hash order.
 """
 
 from collections import deque
@@ -43,13 +48,13 @@ def solve(
 ) -> Placement:
     """Place all pods that can be placed. `pools` are those that may make nodes, in the order they are tried.
 
-    With `standing`, nodes on their way out count for topology as long as they are there.
+    With `standing`, nodes that are being deleted count for topology while they exist.
     """
     return place_all(Problem(snapshot, pods, pools, standing=standing), respect_preferences=respect_preferences)
 
 
 def place_all(base: Problem, *, respect_preferences: bool) -> Placement:
-    """The same for a base state: its pods that move are placed."""
+    """The same for a problem that is built already."""
     shapes = dict.fromkeys(shape for _, shape in base.pods_to_reschedule)
     solver_state = SolverState(base, Topology(base, shapes, respect_preferences=respect_preferences))
     placer = PodPlacer(solver_state, Purchasable(base))

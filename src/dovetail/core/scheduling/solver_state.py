@@ -1,6 +1,12 @@
-"""The state of a run: what it has placed and opened so far, laid over the base and undone exactly.
+"""The solver state: what a run has changed so far, on top of the problem.
 
-Placing a pod changes what is free and what the tallies count. Nothing here decides; it only keeps the books.
+Free resources, host ports and attached volumes are dictionaries by row that hold only rows that changed; where a row
+is absent the problem's value counts. Topology counts are shared by all pods with an equal rule. `removed` has the
+rows that take no pods. Every change goes through the journal, so `undo(mark)` restores the state exactly, at the cost
+of the changes and not of the cluster.
+
+Drafts are not journaled: each run starts without drafts, and undo forgets them all. This module records decisions and
+makes none.
 """
 
 from collections.abc import Container, Iterable, Sequence
@@ -20,7 +26,7 @@ from dovetail.model.taints import untolerated
 
 
 class SolverState:
-    """Rooms and drafts as they are now."""
+    """Existing nodes and drafts as the run has changed them."""
 
     def __init__(self, base: Problem, topology: Topology) -> None:
         self.base = base
@@ -36,7 +42,7 @@ class SolverState:
         self._counting: dict[int, list[PodShape]] = {}  # by row: the shapes on it that some rule counts
 
     def left(self, row: int) -> list[int]:
-        """What a room has free now."""
+        """What a row has free now."""
         return self.free.get(row) or self.base.free[row]
 
     def undo(self, mark: int) -> None:
@@ -45,14 +51,14 @@ class SolverState:
         self.drafts.clear()
 
     def fill(self, shape: PodShape, row: int) -> None:
-        """A pod takes its share of a room; if it is plain, that is all that changes."""
+        """Subtract a pod's need from a row; for a pod without ports, volumes and rules that is all that changes."""
         left = list(self.free.get(row) or self.base.free[row])
         for column, amount in shape.need:
             left[column] -= amount
         self.journal.put(self.free, row, left)
 
     def place(self, shape: PodShape, row: int) -> None:
-        """A pod goes to a room."""
+        """Place a pod on a row: resources, ports, volumes, topology counts."""
         self.fill(shape, row)
         if shape.ports:
             self.journal.put(self.ports, row, self.ports.get(row, frozenset()) | {*shape.ports})
@@ -61,7 +67,7 @@ class SolverState:
         self._count(shape, row, 1)
 
     def remove(self, row: int, spreads: Iterable[SpreadCounts]) -> None:
-        """A room goes with everything on it; `spreads` are the rules that will be asked while it is gone."""
+        """Remove a row with its pods; `spreads` are the rules that will be evaluated while it is removed."""
         self.journal.put(self.removed, row, row)
         counting = self._counting.get(row)
         if counting is None:
@@ -73,18 +79,18 @@ class SolverState:
             topology_counts.drop_row(row, self.journal)
 
     def close(self, row: int) -> None:
-        """A room takes nobody any more; who is there stays."""
+        """A row takes no more pods; the pods on it still count."""
         self.journal.put(self.removed, row, row)
 
     def leave(self, shape: PodShape, row: int, all_counts: Container[TopologyCounts]) -> None:
-        """A pod leaves a room that is closed, or does not count there any more, as far as these rules go."""
+        """A pod on a closed row no longer counts for these rules."""
         for topology_counts in self.topology.counted_by[shape]:
             domain = topology_counts.domain(row) if topology_counts in all_counts else None
             if domain is not None and topology_counts.counts_on(row):
                 self.journal.bump(topology_counts.counts, domain, -1)
 
     def refill(self, row: int, gone: Iterable[PodShape], come: Iterable[PodShape]) -> None:
-        """The base state of a room has changed: other pods are on it, for good."""
+        """The problem has other pods on a row now. Not journaled: this becomes the state that undo returns to."""
         self._counting.pop(row, None)
         for shape in gone:
             self._count(shape, row, -1)
@@ -109,7 +115,7 @@ class SolverState:
     # -- drafts
 
     def open(self, draft: Draft) -> None:
-        """A new draft joins the board, still without pods."""
+        """Add a new draft, still without pods."""
         self.drafts.append(draft)
 
     def take(self, draft: Draft, pods: Sequence[tuple[Pod, PodShape]], step: DraftStep) -> None:

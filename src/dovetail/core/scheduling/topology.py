@@ -1,4 +1,13 @@
-"""Every topology rule in play, with its tally: which tallies constrain a pod, and which count it once it is placed."""
+"""Topology: all spread, affinity and anti-affinity rules of a problem, with their counts.
+
+For each step of a shape, `PodTopologyRules` has the counts that constrain it; `counted_by` has, for each shape, the
+counts that change when such a pod is placed. Equal rules of different pods are one rule with one set of counts.
+Required anti-affinity works in both directions: the pods that own a term are counted too, for the pods that the term
+selects.
+
+Invariant: counts equal what a recount of all placed pods would give. Shapes that a selector selects are found through
+an index by namespace and label, so rules x shapes pairs are not all compared.
+"""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,7 +27,7 @@ from dovetail.model.taints import untolerated
 
 @dataclass(frozen=True, slots=True)
 class PodTopologyRules:
-    """What constrains a pod of one shape in one stance. The numbers say whether a rule selects the pod itself."""
+    """What constrains a pod of one shape at one preference step. The number is 1 if the rule selects the pod itself."""
 
     spread: tuple[tuple[SpreadCounts, int], ...]
     near: AffinityCounts | None
@@ -57,7 +66,7 @@ class Topology:
                 self._rules[level] = self._read(shape, level)
 
     def preference_levels(self, shape: PodShape) -> tuple[PreferenceLevel, ...]:
-        """The stances of a shape in this run."""
+        """The preference steps of a shape in this run."""
         known = self._ladders.get(shape)
         if known is None:
             known = shape.preference_levels(respect_preferences=self._respect, soft_taints=self._base.soft_taints)
@@ -65,7 +74,7 @@ class Topology:
         return known
 
     def rules(self, level: PreferenceLevel) -> PodTopologyRules:
-        """What constrains a pod in this stance."""
+        """What constrains a pod at this preference step."""
         return self._rules[level]
 
     def knows(self, shape: PodShape) -> bool:
@@ -73,7 +82,7 @@ class Topology:
         return shape in self.counted_by
 
     def adopt(self, shape: PodShape) -> bool:
-        """Make a new shape known; False if it brings a rule that nobody had."""
+        """Add a shape; False if it has a rule that no other shape has."""
         preference_levels = self.preference_levels(shape)
         if not all(map(self._is_read, preference_levels)) or not all(term in self._guarding for term in shape.guards):
             return False
@@ -95,14 +104,14 @@ class Topology:
         )
 
     def _counting(self, shape: PodShape) -> Iterator[TopologyCounts]:
-        """The tallies of rules that select a shape."""
+        """The counts of rules that select a shape."""
         about = (shape.namespace, shape.labels)
         yield from (topology_counts for rule, topology_counts in self._spreads.items() if rule.selector.selects(*about))
         yield from (topology_counts for term, topology_counts in self._fars.items() if term.selector.selects(*about))
         yield from (part for rule, near in self._nears.items() if rule.matches(*about) for part in near.parts)
 
     def moved(self, row: int, gone: Sequence[PodShape], come: Sequence[PodShape]) -> bool:
-        """Note who is where now; False if others are free of a rule because nobody is left who brings it."""
+        """Record that pods left and joined a row; False if the last pod with a required anti-affinity term left."""
         if self._rows_by_shape is not None:
             for shape in come:
                 self._rows_by_shape.setdefault(shape, []).append(row)
@@ -112,7 +121,7 @@ class Topology:
 
     @property
     def spreads(self) -> Collection[SpreadCounts]:
-        """The tallies of all spread rules."""
+        """The counts of all spread rules."""
         return self._spreads.values()
 
     def _rows_of(self, shape: PodShape) -> Sequence[int]:
@@ -145,7 +154,7 @@ class Topology:
             free=not spread and near is None and not far,
         )
 
-    # -- tallies
+    # -- counts
 
     def _add_guards(self) -> None:
         """Required anti-affinity holds both ways: its owners are counted for the pods it selects."""

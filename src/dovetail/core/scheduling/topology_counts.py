@@ -1,8 +1,11 @@
-"""How many pods that a rule speaks of are in each domain, and what that allows.
+"""Topology counts: for one rule, how many selected pods each domain has; and the journal that undoes changes.
 
-A tally belongs to one rule. For hostname, domains are the numbers of bins, and the smallest count of a spread is always
-0, because one more node is always possible. Counts change through `Journal`, so that whatever a run did can be undone
-exactly.
+A domain is a label value, or for hostname the number of a row or draft. A count of zero is not stored, so "a pod is
+in this domain" is `domain in counts`, and equal states are equal dictionaries.
+
+For spread, `bins` has the number of eligible nodes by domain: a domain is known while a node has it or a NodePool
+could provide it (`provided`). The smallest count is over known domains. For hostname it is always 0, since a new node
+is always possible (`docs/decisions/0018-hostname-spread-minimum-is-zero.md`).
 """
 
 from collections import Counter
@@ -17,7 +20,12 @@ Domain = str | int
 
 
 class Journal:
-    """What changed since the base state, to be undone in reverse."""
+    """Changes of dictionaries, to be undone in reverse.
+
+    An entry is (table, key, previous value), appended before each write; a mark is the number of entries so far.
+    Undoing to a mark restores previous values, newest first, so a key that was written twice gets its oldest value
+    back. The cost is that of the changes, whatever the size of the tables.
+    """
 
     def __init__(self) -> None:
         self._entries: list[tuple[dict[Any, Any], Any, Any]] = []
@@ -59,7 +67,7 @@ _ABSENT = object()
 
 
 class TopologyCounts:
-    """Counts by domain. `rows` has the domain of each room, or is None where every bin is its own domain."""
+    """Counts by domain. `rows` has the domain of each row; it is empty for hostname, where the row is the domain."""
 
     def __init__(self, key: str, rows: Sequence[str | None]) -> None:
         self.key = key
@@ -68,11 +76,11 @@ class TopologyCounts:
         self.counts: dict[Domain, int] = {}
 
     def domain(self, row: int) -> Domain | None:
-        """The domain of a room."""
+        """The domain of a row."""
         return row if self.by_host else self.rows[row]
 
     def counts_on(self, row: int) -> bool:  # noqa: ARG002 - overridden where it matters
-        """Whether pods on this room count."""
+        """Whether pods on this row count."""
         return True
 
 
@@ -84,12 +92,12 @@ class AntiAffinityCounts(TopologyCounts):
         self.term = term
 
     def allows(self, domain: Domain | None) -> bool:
-        """A domain nobody is in; a bin without the key has none and is fine."""
+        """Whether no counted pod is in a domain; a node without the label is in none."""
         return domain is None or domain not in self.counts
 
 
 class SpreadCounts(TopologyCounts):
-    """Spread: selected pods on eligible rooms, and, for keys other than hostname, the domains that are known."""
+    """Spread: selected pods on eligible nodes, and, for keys other than hostname, the domains that are known."""
 
     def __init__(
         self, rule: SpreadRule, rows: Sequence[str | None], eligible: Sequence[bool], provided: Iterable[str]
@@ -103,7 +111,7 @@ class SpreadCounts(TopologyCounts):
         self.bins: dict[Domain, int] = {domain: count for domain, count in existing_nodes.items() if domain is not None}
 
     def counts_on(self, row: int) -> bool:
-        """Only pods on eligible rooms count."""
+        """Only pods on eligible nodes count."""
         return self.eligible[row]
 
     def drop_row(self, row: int, journal: Journal) -> None:

@@ -1,4 +1,11 @@
-"""Which domains the topology rules of a pod allow, on a room and on a draft."""
+"""Topology domains: which domains the rules of a pod allow, with the counts as they are now.
+
+`node_row` checks an existing node, `host` a draft by hostname, `domains` the values of another key that a draft may
+still take, best first. Created for each attempt to place a pod: it caches the smallest count of each spread rule,
+which is valid only until the next pod is placed.
+
+The first pod of an affinity group, which its own terms select while no pod matches them, may go anywhere.
+"""
 
 from collections.abc import Sequence
 
@@ -7,7 +14,7 @@ from dovetail.core.scheduling.topology_counts import Domain, SpreadCounts
 
 
 class AllowedDomains:
-    """The rules of one pod against the tallies as they are now. Made anew for every attempt to place a pod."""
+    """The rules of one pod with the counts as they are now. Created for each attempt to place a pod."""
 
     __slots__ = ("_bootstrap", "_least", "rules")
 
@@ -23,7 +30,7 @@ class AllowedDomains:
         return self._least[topology_counts]
 
     def node_row(self, row: int) -> str:
-        """Why a room is not allowed, or empty."""
+        """Why an existing node is not allowed, or empty."""
         rules = self.rules
         for topology_counts, itself in rules.spread:
             domain = topology_counts.domain(row)

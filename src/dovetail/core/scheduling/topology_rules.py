@@ -1,6 +1,9 @@
-"""Topology rules of a pod, as values: equal rules of different pods are one rule with one tally.
+"""Topology rules of a pod as values: spread constraints, affinity and anti-affinity terms.
 
-What each rule means is written in docs/concepts/scheduling.md. Here is only who it speaks of and on which key.
+Values compare by content, so equal rules of different pods are one rule with one set of counts. A rule here says
+which pods it selects and by which topology key; `topology_counts` says what it allows. What is specific to the pod
+that owns the rule (namespace, `matchLabelKeys`, node affinity and tolerations where the policies honor them) is
+resolved while reading.
 """
 
 from collections.abc import Mapping
@@ -79,7 +82,7 @@ def read_spread(
     """One spread constraint; `held` are all that are held with it, `required` the node alternatives."""
     extra = label_key_expressions(owner.labels, constraint.match_label_keys)
     selector = read_selector(constraint.label_selector, frozenset({owner.namespace}), extra)
-    if not selector.expressions:  # kube-scheduler counts nobody for a selector that would select everybody
+    if not selector.expressions:  # kube-scheduler counts no pod for an empty selector here
         selector = Selector(selector.namespaces, (), nothing=True)
     return SpreadRule(
         key=constraint.topology_key,

@@ -1,4 +1,10 @@
-"""Why a pod fits nowhere: which constraint failed on how many nodes, what each NodePool said, what came closest."""
+"""Unschedulable pods: which constraint failed on how many nodes, what each NodePool says, and what came closest.
+
+The words are those of kube-scheduler and Karpenter, as in `0/3 nodes are available: 2 Insufficient cpu`. Each node
+counts once, with the first constraint it fails in the order of `docs/concepts/scheduling.md`; for resources, with
+each that is short. Computed against the state at the end of the run, once for each shape, and for the last step of
+its preferences, since everything optional has been given up by then.
+"""
 
 from collections import Counter
 
@@ -19,7 +25,7 @@ BYTES = frozenset({MEMORY, EPHEMERAL_STORAGE})
 
 
 class UnschedulableExplanation:
-    """Reasons against the board as the run left it; worked out once a shape."""
+    """Reasons, from the state at the end of the run; computed once for each shape."""
 
     def __init__(self, placer: PodPlacer) -> None:
         self._placing = placer
@@ -41,7 +47,7 @@ class UnschedulableExplanation:
         return f"{nodes}No new node can take it: {pools}"
 
     def existing_nodes(self, shape: PodShape) -> str:
-        """Which constraints failed, each with the number of rooms it failed on."""
+        """Which constraints failed, each with the number of nodes it failed on."""
         attempt = self._attempt(shape)
         reasons = Counter(
             reason
@@ -55,7 +61,7 @@ class UnschedulableExplanation:
         return Attempt(shape, level, AllowedDomains(self._solver_state.topology.rules(level)))
 
     def node_row(self, attempt: Attempt, row: int) -> list[str]:
-        """The first constraint that a room fails, in the scheduler's words; one for each resource that is short."""
+        """The first constraint that a node fails, in the scheduler's words; one for each resource that is short."""
         shape, level, solver_state = attempt.shape, attempt.level, self._solver_state
         taints = solver_state.base.existing_nodes.taints[row]
         taint = untolerated(level.tolerations, hard(taints) if level.soft else taints)

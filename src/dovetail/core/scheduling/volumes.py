@@ -1,6 +1,10 @@
-"""Where a pod's volumes can be reached, and what they take of a node's attach limits.
+"""Volumes: where a pod's volumes can be reached, and what they use of a node's attach limits.
 
-A claim that cannot be resolved leaves the pod without any place: it waits for its volume, not for a node.
+Each volume gives alternatives over node labels: the node affinity of a bound volume, or the allowed topologies of the
+StorageClass. Several volumes give every combination that does not contradict itself. For drafts hostname expressions
+are dropped, since no new node has an existing hostname.
+
+A claim that cannot be resolved (`problem`) leaves the pod without a place: it waits for its volume, not for a node.
 """
 
 from dataclasses import dataclass
@@ -26,7 +30,7 @@ NO_PLACE_IN_PARTICULAR = (ANYWHERE,)
 
 @dataclass(frozen=True)
 class VolumeNeeds:
-    """The places for rooms and for drafts, and the claims counted against attach limits as (driver, claim)."""
+    """The alternatives for nodes and for drafts, and the claims counted against attach limits as (driver, claim)."""
 
     on_rooms: tuple[Alternative, ...] = NO_PLACE_IN_PARTICULAR
     on_drafts: tuple[Alternative, ...] = NO_PLACE_IN_PARTICULAR
@@ -66,7 +70,7 @@ def _claim_name(pod_key: Key, volume: Volume) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Backing:
-    """What stands behind a claim: its volume once it is bound, its class, and why that is not enough."""
+    """What backs a claim: its volume once it is bound, its StorageClass, and why that is not enough."""
 
     volume: PersistentVolume | None
     storage_class: StorageClass | None
@@ -77,7 +81,7 @@ def _backing(key: Key, volume: Volume, storage: Storage) -> _Backing:
     claim = storage.claims.get(key)
     if claim is None and volume.ephemeral is None:
         return _Backing(None, None, f'persistentvolumeclaim "{key.name}" not found')
-    if claim is None:  # made after the pod; until then its template speaks
+    if claim is None:  # created after the pod; until then its template counts
         assert volume.ephemeral is not None
         return _Backing(None, storage.classes.get(volume.ephemeral.volume_claim_template.spec.storage_class_name or ""))
     bound = storage.volumes.get(claim.spec.volume_name)

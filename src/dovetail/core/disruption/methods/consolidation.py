@@ -3,7 +3,7 @@
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
-from dovetail.core.disruption.candidates import Candidate
+from dovetail.core.disruption.candidates import Candidate, price_ceiling
 from dovetail.core.disruption.delays import consolidation_wait, grace_wait
 from dovetail.core.disruption.methods.base import waiting
 from dovetail.core.disruption.pass_context import PassContext
@@ -77,13 +77,12 @@ CANT_REPLACE = "Can't replace with a cheaper node"
 
 def narrow_to_cheaper(candidates: Sequence[Candidate], draft: Draft, context: PassContext) -> Draft | str:
     """The replacement, narrowed to what is surely cheaper, or why there is none."""
-    price = sum(each.price for each in candidates)
     all_spot = all(each.capacity_type == SPOT for each in candidates)
     possible = draft.possible(CAPACITY_TYPE)
     if all_spot and SPOT in possible:
-        paid = _cheaper(_within(draft, CAPACITY_TYPE, (RESERVED,)), candidates, price) if RESERVED in possible else None
-        return paid or _spot_to_spot(candidates, draft, price, context)
-    return _cheaper(_as_launched(draft), candidates, price) or CANT_REPLACE
+        paid = _cheaper(_within(draft, CAPACITY_TYPE, (RESERVED,)), candidates) if RESERVED in possible else None
+        return paid or _spot_to_spot(candidates, draft, context)
+    return _cheaper(_as_launched(draft), candidates) or CANT_REPLACE
 
 
 def saving(candidate: Candidate, draft: Draft) -> float | str | None:
@@ -92,17 +91,15 @@ def saving(candidate: Candidate, draft: Draft) -> float | str | None:
     if draft.options.diversity or (candidate.capacity_type == SPOT and SPOT in possible):
         return None
     launched = _as_launched(draft)
-    options = launched.options
-    for position in options.left(launched.total, launched.below, launched.ports):
-        if options.most_expensive(position) < candidate.price:
-            return candidate.price - float(options.prices[position])
-    return CANT_REPLACE
+    left = launched.options.left(launched.total, launched.below, launched.ports)
+    first = next(_surely_cheaper(launched, left, price_ceiling((candidate,))), None)
+    return CANT_REPLACE if first is None else candidate.price - float(launched.options.prices[first])
 
 
-def _spot_to_spot(candidates: Sequence[Candidate], draft: Draft, price: float, context: PassContext) -> Draft | str:
+def _spot_to_spot(candidates: Sequence[Candidate], draft: Draft, context: PassContext) -> Draft | str:
     if not context.gates.spot_to_spot:
         return "SpotToSpotConsolidation is disabled, can't replace a spot node with a spot node"
-    cheaper = _cheaper(_within(draft, CAPACITY_TYPE, (SPOT,)), candidates, price)
+    cheaper = _cheaper(_within(draft, CAPACITY_TYPE, (SPOT,)), candidates)
     if cheaper is None:
         return CANT_REPLACE
     if len(candidates) > 1:
@@ -128,16 +125,23 @@ def _as_launched(draft: Draft) -> Draft:
     return draft if first is None else _within(draft, CAPACITY_TYPE, (first,))
 
 
-def _cheaper(draft: Draft, candidates: Sequence[Candidate], price: float) -> Draft | None:
+def _cheaper(draft: Draft, candidates: Sequence[Candidate]) -> Draft | None:
     """Narrowed to the types whose dearest offering still is cheaper; never like for like."""
     options = draft.options
     left = options.left(draft.total, draft.below, draft.ports)
-    ceiling = min(price, _same_type_price(draft, left, candidates)) if len(candidates) > 1 else price
-    names = tuple(options.choice(each).type.name for each in left if options.most_expensive(each) < ceiling)
+    ceiling = price_ceiling(candidates)
+    if len(candidates) > 1:
+        ceiling = min(ceiling, _same_type_price(draft, left, candidates))
+    names = tuple(options.choice(each).type.name for each in _surely_cheaper(draft, left, ceiling))
     if not names:
         return None
     narrowed = draft if len(names) == len(left) else _within(draft, INSTANCE_TYPE, names)
     return narrowed if narrowed.choices else None
+
+
+def _surely_cheaper(draft: Draft, left: Sequence[int], ceiling: float) -> Iterator[int]:
+    """The types that cost less than the ceiling however they are bought; at equality nothing is saved."""
+    return (each for each in left if draft.options.most_expensive(each) < ceiling)
 
 
 def _same_type_price(draft: Draft, left: Sequence[int], candidates: Sequence[Candidate]) -> float:

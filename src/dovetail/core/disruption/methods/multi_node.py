@@ -6,7 +6,7 @@ Not every set can be tried: candidates are ordered, and the longest workable pre
 from collections.abc import Iterator, Sequence
 
 from dovetail.core.disruption.balanced_policy import approves
-from dovetail.core.disruption.candidates import Candidate, least_disruptive
+from dovetail.core.disruption.candidates import Candidate, least_disruptive, price_ceiling
 from dovetail.core.disruption.command import Command
 from dovetail.core.disruption.drain_deadlock import stall_refusal
 from dovetail.core.disruption.methods.base import Proposal
@@ -22,6 +22,9 @@ from dovetail.model.reason import Reason
 from dovetail.model.refusal import Refusal
 
 MOST_AT_ONCE = 100
+"""Nodes that one command considers, as in Karpenter."""
+TOO_MANY = f"multi-node consolidation considers {MOST_AT_ONCE} nodes a pass, and others come first"
+NO_SET = "no set of nodes it could go with needs at most one cheaper node"
 
 
 class MultiNode:
@@ -45,13 +48,12 @@ class MultiNode:
         budget_tracker = context.budget_tracker(self.reason)
         ordered = least_disruptive(candidates)
         refusals = {each.name: budget_tracker.take(each) for each in ordered}
-        allowed = [each for each in ordered if refusals[each.name] is None][:MOST_AT_ONCE]
-        command = self._longest(allowed, context)
+        allowed = [each for each in ordered if refusals[each.name] is None]
+        command = self._longest(allowed[:MOST_AT_ONCE], context)
         chosen = {each.name for each in command.candidates} if command is not None else set()
-        for each in ordered:
-            if refusals[each.name] is None and each.name not in chosen:
-                why = "no set of nodes it could go with needs at most one cheaper node"
-                refusals[each.name] = Refusal("NoSet", f"node/{each.name}", why)
+        for place, each in enumerate(allowed):
+            code, why = ("NoSet", NO_SET) if place < MOST_AT_ONCE else ("NextPass", TOO_MANY)
+            refusals[each.name] = Refusal(code, f"node/{each.name}", why)
         said = tuple(refusal for name, refusal in refusals.items() if refusal is not None and name not in chosen)
         return Proposal((command,) if command is not None else (), said)
 
@@ -69,8 +71,8 @@ class MultiNode:
 
     def _together(self, candidates: Sequence[Candidate], context: PassContext) -> Command | None:
         removal_simulation = context.removal_simulation(consolidating=True)
-        price = sum(each.price for each in candidates)
-        bounds = Bounds(below=price, most_drafts=1 if price > 0 else 0)
+        ceiling = price_ceiling(candidates)
+        bounds = Bounds(below=ceiling, most_drafts=int(ceiling > 0))
         outcome = removal_simulation.remove_together([removal_simulation.row(each.name) for each in candidates], bounds)
         if outcome.blocker is not None:
             return None
