@@ -10,9 +10,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from dovetail.cli.story.pace import Pacer
-from dovetail.cli.story.performance import DemoPlan, DemoRun, perform
-from dovetail.cli.story.script import load_nodepools
+from dovetail.cli.demo.pacing import Pacer
+from dovetail.cli.demo.run import DemoOptions, Stage, run_demo
+from dovetail.cli.demo.scenario import demo_scenario
 from dovetail.cli.view.demo_screen import screen
 from dovetail.cli.view.plan import plan_document
 from dovetail.cli.view.top import TopView, top_document, top_screen
@@ -26,7 +26,7 @@ MOMENT = 36 * 60 + 45  # seconds: the cloud wants a spot machine back; it drains
 TARGET = Path(__file__).with_name("demo.svg")
 TOP = Path(__file__).with_name("top.svg")
 OFFICE = Path(__file__).parents[2] / "examples" / "snapshots" / "office-hours.yaml"
-PLAN = DemoPlan(seconds=7200.0, speed=120.0, seed=0, catalog="realistic", nodepools=load_nodepools())
+OPTIONS = DemoOptions(scenario=demo_scenario(), speed=120.0)
 
 
 def draw() -> str:
@@ -37,7 +37,7 @@ def draw() -> str:
     ticks = count()
     pacer = Pacer(None, lambda: float(next(ticks)), lambda _seconds: None)
 
-    def opened(stage: DemoRun) -> None:
+    def opened(stage: Stage) -> None:
         def frame(now: float) -> None:
             if now >= MOMENT:
                 console.print(screen(stage, MOMENT, console), end="")
@@ -46,7 +46,7 @@ def draw() -> str:
 
         pacer.draw = frame
 
-    perform(PLAN, pacer, lambda _entry: None, opened)
+    run_demo(OPTIONS, pacer, lambda _entry: None, opened)
     return _svg(console, "demo")
 
 

@@ -13,8 +13,10 @@ import yaml
 from typer.testing import CliRunner
 
 from dovetail.cli.app import app
+from dovetail.cli.demo.scenario import demo_scenario
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "demo" / "nodepool.yaml"
+REPAIR = {"repair": {}}
 COMMAND = (sys.executable, "-c", "from dovetail.cli import main; main()", "demo")
 
 
@@ -138,3 +140,14 @@ def test_help_teaches_by_example():
     text = demo("--help").stdout
     for part in ("--for", "--speed", "--seed", "--plain", "--catalog", "--filename", "dovetail demo -f nodepool.yaml"):
         assert part in text
+
+
+def test_the_kernel_of_a_repairing_nodepool_of_ones_own_deadlocks():
+    """The scenario names its own NodePool; one that repairs nodes takes its place."""
+    pools = [
+        {"kind": "NodePool", "metadata": {"name": name}, "spec": spec} for name, spec in (("a", {}), ("b", REPAIR))
+    ]
+    (deadlock,) = (each for each in demo_scenario(nodepools=tuple(pools)).events if each.set_condition)
+    assert deadlock.set_condition.nodepool == "b"
+    (deadlock,) = (each for each in demo_scenario(nodepools=tuple(pools[:1])).events if each.set_condition)
+    assert deadlock.set_condition.nodepool == ""

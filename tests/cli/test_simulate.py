@@ -10,6 +10,7 @@ from dovetail.cli.app import app
 from dovetail.cli.simulation.loader import ask, load
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "scenarios"
+DEMO = Path(__file__).parents[2] / "src" / "dovetail" / "cli" / "demo" / "scenario.yaml"
 GRACE = "nodepool/default.spec.disruption.consolidationGracePeriod"
 
 
@@ -74,7 +75,7 @@ def test_the_layered_protection_timeline():
 MISHAPS = """
   workloads:
     - {name: steady, cpu: 2500m, memory: 1Gi, replicas: 3}
-  happenings:
+  events:
     - {at: 5m, interrupt: {nodes: 1}}
     - {at: 10m, fail: {nodes: 1}}
 """
@@ -99,7 +100,7 @@ def test_interruptions_and_failures_take_nodes_and_others_come(tmp_path):
 LOST_IN_THE_DRAIN = """
   workloads:
     - {name: steady, cpu: 2500m, memory: 1Gi, replicas: 1, maxUnavailable: 0}
-  happenings:
+  events:
     - {at: 5m, deleteNodes: {nodes: 1}}
     - {at: 10m, fail: {nodes: 1, draining: true}}
 """
@@ -262,7 +263,7 @@ def test_a_story_that_a_cluster_refuses_half_way_is_said(tmp_path):
     scenario = tmp_path / "refused.yaml"
     made = "{at: 30s, apply: {apiVersion: karpenter.kwok.sh/v1alpha1, kind: KWOKNodeClass, metadata: {name: late}}}"
     weighed = "{at: 1m, patch: {kind: KWOKNodeClass, name: late, patch: {spec: {nodeRegistrationDelay: soon}}}}"
-    scenario.write_text(f"{(EXAMPLES / 'grace-period.yaml').read_text()}  happenings: [{made}, {weighed}]\n")
+    scenario.write_text(f"{(EXAMPLES / 'grace-period.yaml').read_text()}  events: [{made}, {weighed}]\n")
     result = typed(scenario, "--for", "2m")
     assert result.exit_code == 2
     assert "the story could not be played on" in result.stderr
@@ -274,16 +275,16 @@ def test_what_found_nothing_to_happen_to_is_told(tmp_path):
     scenario.write_text(
         (EXAMPLES / "grace-period.yaml").read_text()
         + """
-  happenings:
+  events:
     - {at: 1m, every: 1m, interrupt: {nodes: 50%, capacityType: spot}}
     - {at: 9h, fail: {nodes: 1}}
     - {at: 1m, patch: {kind: NodePool, name: other, patch: {}}}
 """
     )
     assert told(scenario, "--for", "3m")["missed"] == [
-        "happenings[0] found nothing it could happen to at 0:01:00",
-        "happenings[1] comes after the end",
-        "happenings[2] found nothing it could happen to at 0:01:00",
+        "events[0] found nothing it could happen to at 0:01:00",
+        "events[1] comes after the end",
+        "events[2] found nothing it could happen to at 0:01:00",
     ]
 
 
@@ -374,3 +375,21 @@ def test_a_generated_cluster_that_cannot_be_is_refused_wherever_it_runs(tmp_path
         assert result.exit_code == 2
         assert "leave" in result.stderr
         assert "ask for more nodes" in result.stderr
+
+
+def test_the_scenario_of_the_demo_can_be_simulated():
+    report = told(DEMO, "--for", "12m")
+    assert report["scenario"] == "demo"
+    assert report["nodes"]["born"] > 0
+    assert report["missed"][0] == "events[2] comes after the end"
+
+
+def test_the_old_name_of_events_is_read_with_a_warning(tmp_path):
+    scenario = tmp_path / "old.yaml"
+    scenario.write_text(
+        f"{(EXAMPLES / 'grace-period.yaml').read_text()}  happenings: [{{at: 9h, fail: {{nodes: 1}}}}]\n"
+    )
+    result = typed(scenario, "--for", "1m", "-o", "json")
+    assert result.exit_code == 0
+    assert "spec.happenings: is deprecated" in result.stderr
+    assert json.loads(result.stdout)["missed"] == ["events[0] comes after the end"]

@@ -23,7 +23,7 @@ def typed(*arguments):
 
 
 def story(tmp_path, more):
-    """The grace period's pool with other workloads or happenings."""
+    """The grace period's pool with other workloads or events."""
     scenario = tmp_path / "story.yaml"
     scenario.write_text(GRACE.read_text().partition("  workloads:")[0] + more)
     return scenario
@@ -41,16 +41,25 @@ def story(tmp_path, more):
             "workloads[0].pod.nodeSelectr: is no field of a pod's spec; did you mean nodeSelector?",
         ),
         ("workloads: [{name: a, replicas: 1, pod: {nodeSelector: 5}}]", "workloads[0].pod.nodeSelector: "),
-        ("happenings: [{at: 1m, interrupt: {nodepool: other}}]", "interrupt.nodepool: there is no NodePool 'other'"),
-        ("happenings: [{at: 1m, fail: {capacityType: sport}}]", "fail.capacityType: must be one of"),
-        ("happenings: [{at: 1m, fail: {nodes: 200%}}]", "fail.nodes: must be a number or a share"),
+        ("events: [{at: 1m, interrupt: {nodepool: other}}]", "interrupt.nodepool: there is no NodePool 'other'"),
         (
-            "happenings: [{at: 1m, apply: {apiVersion: karpenter.sh/v1, kind: NodePool, metadata: {name: y}}}]",
-            "happenings[0].apply.spec",
+            "events: [{at: 1m, setCondition: {type: Ready, nodepool: other}}]",
+            "setCondition.nodepool: there is no NodePool",
+        ),
+        ("events: [{at: 1m, scale: {shop: 3}}]", "scale.shop: there is no Deployment 'shop'; there are: "),
+        (
+            "events: [{at: 1m, patch: {kind: NodePool, patch: {spec: {weight: -5}}}}]",
+            "events[0].patch.patch.spec.weight: ",
+        ),
+        ("events: [{at: 1m, fail: {capacityType: sport}}]", "fail.capacityType: must be one of"),
+        ("events: [{at: 1m, fail: {nodes: 200%}}]", "fail.nodes: must be a number or a share"),
+        (
+            "events: [{at: 1m, apply: {apiVersion: karpenter.sh/v1, kind: NodePool, metadata: {name: y}}}]",
+            "events[0].apply.spec",
         ),
         (
-            "happenings: [{at: 1m, patch: {kind: NodePool, name: default, patch: {spec: {weight: -5}}}}]",
-            "happenings[0].patch.patch.spec.weight: ",
+            "events: [{at: 1m, patch: {kind: NodePool, name: default, patch: {spec: {weight: -5}}}}]",
+            "events[0].patch.patch.spec.weight: ",
         ),
         ("trace: latin.csv", "spec.trace: 'latin.csv' is not text in UTF-8"),
         ("files: [latin.csv]", "spec.files[0]: 'latin.csv' is not text in UTF-8"),

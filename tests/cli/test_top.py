@@ -15,8 +15,7 @@ from builders import nodepool
 from cli.terminal import terminal
 from dashboard.pages import page_served
 from dovetail.cli.app import app
-from dovetail.cli.top_keyboard import keys_of
-from dovetail.cli.top_live import Top
+from dovetail.cli.top_live import Top, keys_of
 from dovetail.cli.view.plan import plan_document
 from dovetail.cli.view.top import ORDERS, TopView, top_document, top_screen
 from dovetail.core.disruption.pass_context import Gates

@@ -8,7 +8,7 @@ import typer
 from dovetail.cli.budgets import budgets
 from dovetail.cli.crds import crds
 from dovetail.cli.dashboard import dashboard
-from dovetail.cli.demo import demo
+from dovetail.cli.demo.command import demo
 from dovetail.cli.drain import drain
 from dovetail.cli.explain import explain
 from dovetail.cli.history import history

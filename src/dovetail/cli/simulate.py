@@ -108,7 +108,7 @@ def simulate(  # noqa: PLR0913 - one parameter an option
       dovetail simulate web.yaml --compare --set nodepool/default.spec.disruption.consolidateAfter=5m
       dovetail simulate web.yaml --sweep nodepool/default.spec.disruption.consolidateAfter=1m,10m,1h --seeds 5
     """
-    from dovetail.cli.simulation.garbage_collection import rarely_collecting
+    from dovetail.cli.simulation.runner import rarely_collecting
 
     asked = {"sets": sets, "sweeps": sweeps, "seeds": seeds, "lasts": lasts, "compare": compare}
     with rarely_collecting():

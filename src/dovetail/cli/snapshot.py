@@ -85,14 +85,14 @@ def _form(output: str) -> tuple[str, bool]:
 
 
 def _from_demo(at: str, seed: int, settings: Settings) -> "Snapshot":
-    from dovetail.cli.story.moment import snapshot_of_story
+    from dovetail.cli.demo.run import snapshot_at
     from dovetail.model.duration import Duration
 
     try:
         span = Duration.parse(at).span
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--at") from None
-    return snapshot_of_story(span.total_seconds(), seed, settings.catalog)
+    return snapshot_at(span.total_seconds(), seed, settings.catalog)
 
 
 def _from_cluster(kubeconfig: Path | None, context: str | None, settings: Settings) -> "Snapshot":

@@ -1,9 +1,11 @@
 """The live view of `dovetail top`: follows the board, hears keys, and draws whatever changed, until told to stop."""
 
 import asyncio
+import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,6 @@ from rich.live import Live
 from dovetail.cli.dashboard import until_over, watch
 from dovetail.cli.dashboard_api import documents, terms_of
 from dovetail.cli.safe_output import make_console
-from dovetail.cli.top_keyboard import keyboard
 from dovetail.cli.view.top import ORDERS, TopView, page_size, top_document, top_screen, waiting_screen
 from dovetail.dashboard.api import PageApi
 from dovetail.dashboard.published_state import PublishedState
@@ -25,6 +26,18 @@ INTEREST = 5.0  # seconds after which the board is told again that somebody look
 _HEAD = 5  # rows that are not nodes, about
 
 Plain = dict[str, Any]
+_ESCAPES = {
+    "\x1b[A": "up",
+    "\x1b[B": "down",
+    "\x1bOA": "up",
+    "\x1bOB": "down",
+    "\x1b[5~": "page up",
+    "\x1b[6~": "page down",
+    "\x1b[H": "home",
+    "\x1b[F": "end",
+    "\x1b[1~": "home",
+    "\x1b[4~": "end",
+}
 
 
 def follow(
@@ -118,3 +131,48 @@ async def _stay_interested(published_state: PublishedState) -> None:
     while True:
         published_state.ask()
         await asyncio.sleep(INTEREST)
+
+
+def keys_of(text: str) -> Iterator[str]:
+    """The keys in what was typed; sequences nobody knows are passed over."""
+    at = 0
+    while at < len(text):
+        found = next((escape for escape in _ESCAPES if text.startswith(escape, at)), None)
+        if found is not None:
+            yield _ESCAPES[found]
+            at += len(found)
+        elif text[at] == "\x1b":
+            return
+        else:
+            yield text[at]
+            at += 1
+
+
+@contextmanager
+def keyboard(loop: asyncio.AbstractEventLoop, press: Callable[[str], object]) -> Iterator[None]:
+    """Call `press` for every key while inside, and leave the terminal as it was found. Without one, no key comes."""
+    import termios
+    import tty
+
+    try:
+        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
+    except OSError:
+        yield
+        return
+
+    def read() -> None:
+        with suppress(OSError):
+            for key in keys_of(os.read(terminal, 1024).decode(errors="ignore")):
+                press(key)
+
+    try:
+        before = termios.tcgetattr(terminal)
+        tty.setcbreak(terminal)
+        loop.add_reader(terminal, read)
+        try:
+            yield
+        finally:
+            loop.remove_reader(terminal)
+            termios.tcsetattr(terminal, termios.TCSADRAIN, before)
+    finally:
+        os.close(terminal)

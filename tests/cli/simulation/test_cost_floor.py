@@ -29,7 +29,7 @@ spec:
         disruption: {{budgets: [{{nodes: "0"}}]}}
   workloads:
     - {{name: web, cpu: "2", memory: 4Gi, replicas: 10}}
-  happenings:
+  events:
     - {{at: 30m, patch: {{kind: NodePool, name: default, patch: {{spec: {{template: {{spec: {change}}}}}}}}}}}
 """
 ON_DEMAND = "{requirements: [{key: karpenter.sh/capacity-type, operator: In, values: [on-demand]}]}"
@@ -72,7 +72,7 @@ def test_a_pool_that_sells_what_it_sold_has_the_floor_it_had(tmp_path):
 LOST = """
   workloads:
     - {name: steady, cpu: 3900m, memory: 1Gi, replicas: 2}
-  happenings:
+  events:
     - {at: 3m, every: 4m, fail: {nodes: 100%}}
 """
 

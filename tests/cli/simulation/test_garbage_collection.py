@@ -5,7 +5,7 @@ import weakref
 
 import pytest
 
-from dovetail.cli.simulation.garbage_collection import OBJECTS_BETWEEN_COLLECTIONS, rarely_collecting
+from dovetail.cli.simulation.runner import OBJECTS_BETWEEN_COLLECTIONS, rarely_collecting
 
 
 class Knot:

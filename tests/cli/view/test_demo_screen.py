@@ -5,13 +5,13 @@ import io
 import pytest
 from rich.console import Console
 
-from dovetail.cli.story.pace import Pacer
-from dovetail.cli.story.performance import DemoPlan, perform
-from dovetail.cli.story.script import load_nodepools
-from dovetail.cli.story.summary import Summary
-from dovetail.cli.story.tally import DemoTally
+from dovetail.cli.demo.pacing import Pacer
+from dovetail.cli.demo.run import DemoOptions, run_demo
+from dovetail.cli.demo.scenario import demo_scenario
+from dovetail.cli.demo.summary import Summary
 from dovetail.cli.view.demo_screen import screen
 from dovetail.core.lifecycle.node_stage import stage_of
+from dovetail.sim.scenario.meter import Meter
 
 
 class Machine:
@@ -41,8 +41,7 @@ def lived(minutes, look=None):
         if look is not None:
             pacer.draw = lambda now: look(stage, now)
 
-    plan = DemoPlan(seconds=minutes * 60, speed=None, seed=0, catalog="realistic", nodepools=load_nodepools())
-    perform(plan, pacer, entries.append, opened)
+    run_demo(DemoOptions(scenario=demo_scenario(f"{minutes}m")), pacer, entries.append, opened)
     return entries
 
 
@@ -109,6 +108,6 @@ def test_once_stopped_it_waits_no_more_and_says_so():
 
 
 def test_percentiles_are_waits_that_some_pod_had():
-    tally = DemoTally(lambda *_: None, waits=[float(number) for number in range(1, 101)])
-    waits = Summary(0, "generic", 3600.0, False, tally).as_data()["pods"]["pendingSeconds"]
+    meter = Meter(waits=[float(number) for number in range(1, 101)])
+    waits = Summary(0, "generic", 3600.0, False, meter).as_data()["pods"]["pendingSeconds"]
     assert waits == {"p50": 50.0, "p95": 95.0, "max": 100.0}

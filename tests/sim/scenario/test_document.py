@@ -51,7 +51,7 @@ def test_every_fault_of_every_part_is_told_at_once():
                 {"name": "d", "replicas": -1},
                 {"nam": "e"},
             ],
-            happenings=[{"at": "1h"}, {"at": "1h", "fail": {"nodes": "many"}}, {"at": "soon", "fail": {}}],
+            events=[{"at": "1h"}, {"at": "1h", "fail": {"nodes": "many"}}, {"at": "soon", "fail": {}}],
         )
     )
     assert set(found) == {
@@ -67,9 +67,9 @@ def test_every_fault_of_every_part_is_told_at_once():
         "spec.workloads[5]",
         "spec.workloads[5].nam",
         "spec.workloads[5].name",
-        "spec.happenings[0]",
-        "spec.happenings[1].fail.nodes",
-        "spec.happenings[2].at",
+        "spec.events[0]",
+        "spec.events[1].fail.nodes",
+        "spec.events[2].at",
     }
 
 
@@ -91,10 +91,10 @@ def test_every_fault_of_one_part_is_told_at_once():
 
 
 def test_an_unknown_field_comes_with_a_guess():
-    found = faults(scenario(workload=[], happenings=[{"at": "1h", "interrupt": {"node": 1}}], xyz=1))
+    found = faults(scenario(workload=[], events=[{"at": "1h", "interrupt": {"node": 1}}], xyz=1))
     assert found["spec.workload"] == "is not known; did you mean workloads?"
-    assert found["spec.happenings[0].interrupt.node"] == "is not known; did you mean nodes?"
-    assert "fields are catalog, for," in found["spec.xyz"]
+    assert found["spec.events[0].interrupt.node"] == "is not known; did you mean nodes?"
+    assert "fields are catalog, events, for," in found["spec.xyz"]
 
 
 def test_faults_survive_a_trip_to_another_process():
@@ -111,3 +111,21 @@ def test_what_is_no_scenario_is_said():
 @pytest.mark.parametrize(("written", "number"), [(3, 3), ("3", 3), ("10%", 2), ("0%", 0), ("100%", 15), ("x", None)])
 def test_nodes_are_a_number_or_a_share_rounded_up(written, number):
     assert share(written, 15) == number
+
+
+@pytest.mark.parametrize(
+    ("event", "path"),
+    [
+        ({"fail": {"choose": "oldest"}}, ".fail.choose"),
+        ({"setCondition": {"type": "Ready", "status": "Maybe"}}, ".setCondition.status"),
+        ({"setCondition": {"nodes": "many", "type": "Ready"}}, ".setCondition.nodes"),
+        ({"setCondition": {}}, ".setCondition.type"),
+        ({"scale": {"web": -1}}, ".scale.web"),
+        ({"fail": {}, "noise": 0.1}, ".noise"),
+        ({"scale": {"web": 1}, "noise": 2}, ".noise"),
+        ({"runJob": {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}}}, ".runJob"),
+        ({"fail": {}, "vanish": {}}, ""),
+    ],
+)
+def test_an_event_is_checked(event, path):
+    assert list(faults(scenario(events=[{"at": "1h", **event}]))) == [f"spec.events[0]{path}"]

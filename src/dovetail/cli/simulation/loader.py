@@ -5,6 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from dovetail.cli.safe_output import echo
 from dovetail.cli.simulation.scenario_validation import examined
 from dovetail.cli.simulation.variants import (
     Setting,
@@ -24,6 +25,7 @@ from dovetail.manifest.snapshot_file import SnapshotInvalid, read_snapshot_file
 from dovetail.model.kinds import NODE_POOL
 from dovetail.model.kube_object import Fault
 from dovetail.sim.scenario.document import named as is_named
+from dovetail.sim.scenario.document import rename_deprecated
 from dovetail.sim.scenario.from_snapshot import CLASS
 from dovetail.sim.scenario.parsing import ScenarioInvalid
 from dovetail.sim.scenario.trace import Arrival, read_trace
@@ -44,6 +46,8 @@ def load(source: Path) -> tuple[dict[str, Any], str, Path]:
     content = documents[0].content
     if not isinstance(content, dict):
         raise ScenarioInvalid([Fault("", "a scenario is a mapping with apiVersion, kind and spec")])
+    for warning in rename_deprecated(content):
+        echo(f"Warning: {source}: {warning}", err=True)
     if isinstance(content.get("spec"), dict):
         faults = [*_include(content["spec"], folder), *_begin_with(content["spec"], folder)]
     if faults:

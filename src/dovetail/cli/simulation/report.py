@@ -48,8 +48,8 @@ def report_of(
             "overLowerBound": None if not total_floor else round(meter.cost / total_floor - 1, 4),
         },
         "nodes": {
-            "born": sum(meter.born_by_day.values()),
-            "gone": sum(meter.gone_by_day.values()),
+            "born": meter.launched,
+            "gone": meter.removed,
             "most": meter.most_nodes,
         },
         "evictions": meter.evictions,

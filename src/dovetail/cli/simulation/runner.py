@@ -5,24 +5,23 @@ in another, or on another machine. How long it took is told beside the report, n
 """
 
 import asyncio
+import gc
 import logging
 import signal
 import threading
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from dovetail.cli.simulation.cost_floor import SimulationFloor
-from dovetail.cli.simulation.garbage_collection import rarely_collecting
 from dovetail.cli.simulation.report import Report, Sample, report_of
 from dovetail.cloud.kwok.catalog.instance_types_file import InstanceTypesInvalid
-from dovetail.cloud.kwok.labels import PRICE
 from dovetail.manifest.snapshot_file import read_snapshot_file
 from dovetail.model import kinds
-from dovetail.model.nodeclaim import NodeClaim
 from dovetail.settings import Settings, read_settings
 from dovetail.sim.kubernetes.kubelet import KubeletTiming
 from dovetail.sim.scenario.document import Scenario
@@ -48,6 +47,8 @@ NO_WATCH_FAILS = timedelta(days=1)
 SAMPLES = 60
 STEPS = tuple(minutes * 60.0 for minutes in (1, 2, 5, 10, 15, 30, 60))
 """How far apart two looks at the cluster are: the longest of which a story has so many."""
+OBJECTS_BETWEEN_COLLECTIONS = 1_000_000
+COLLECTIONS_BETWEEN_OLDER = (4, 4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +85,25 @@ def live(scenario: Scenario, trace: tuple[Arrival, ...] = (), progress: Progress
     return RunOutcome(report, time.perf_counter() - began)
 
 
+@contextmanager
+def rarely_collecting() -> Iterator[None]:
+    """Look for garbage in cycles as rarely as memory allows while inside.
+
+    A world is large, lives to the end of its run and hardly makes cycles, so every collection is in vain. What a run
+    leaves behind is frozen at its end and collected before the next run begins, or goes with the process.
+    """
+    if gc.get_freeze_count():
+        gc.unfreeze()
+        gc.collect()
+    usual = gc.get_threshold()
+    gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS, *COLLECTIONS_BETWEEN_OLDER)
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.set_threshold(*usual)
+
+
 async def _interruptible(living: Coroutine[Any, Any, Report]) -> Report:
     """Ctrl-C ends the story in order; a second one ends it at once."""
     mine, usual = asyncio.current_task(), signal.getsignal(signal.SIGINT)
@@ -117,7 +137,7 @@ async def _live(scenario: Scenario, trace: tuple[Arrival, ...], progress: Progre
     settings = replace(settings_of(scenario), watch_stale_after=NO_WATCH_FAILS)
     async with embedded(options, settings, seen=False) as cluster:
         loop = asyncio.get_running_loop()
-        meter = Meter(_price)
+        meter = Meter()
         meter.watch(cluster.world, loop.time)
         if scenario.snapshot:
             adopt(cluster.world, read_snapshot_file(Path(scenario.snapshot)))
@@ -127,20 +147,17 @@ async def _live(scenario: Scenario, trace: tuple[Arrival, ...], progress: Progre
         if scenario.generate is not None:
             stand(cluster.world, await _generated(scenario, cluster), scenario.start)
             meter.begin_with(cluster.world.values(kinds.NODE_CLAIM))
-        playing = loop.create_task(player.play())
         try:
-            samples = await _sample(scenario, cluster, meter, progress)
-        finally:
-            playing.cancel()
-            await asyncio.wait([playing])
-        if not playing.cancelled() and playing.exception() is not None:
-            raise SimulationFailed(_innermost(playing.exception())) from playing.exception()
+            async with player.playing():
+                samples = await _sample(scenario, cluster, meter, progress)
+        except ExceptionGroup as error:
+            raise SimulationFailed(_innermost(error)) from error
         meter.close(loop.time())
         return report_of(scenario, meter, samples, player.missed, cluster.world.values(kinds.NODE_POOL))
 
 
-def _innermost(error: BaseException | None) -> str:
-    while isinstance(error, BaseExceptionGroup):
+def _innermost(error: Exception) -> str:
+    while isinstance(error, ExceptionGroup):
         error = error.exceptions[0]
     return f"the story could not be played on: {error}"
 
@@ -179,7 +196,3 @@ async def _sample(scenario: Scenario, cluster: Embedded, meter: Meter, progress:
         progress(at)
         before, spent = at, now_spent
     return samples
-
-
-def _price(claim: NodeClaim) -> float:
-    return float(claim.metadata.labels.get(PRICE, 0))

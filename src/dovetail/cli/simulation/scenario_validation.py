@@ -9,7 +9,7 @@ from dovetail.manifest.validation import faults_of
 from dovetail.model.kube_object import Fault
 from dovetail.settings import knobs, read_settings
 from dovetail.sim.kubernetes.merge_patch import merge_patch
-from dovetail.sim.scenario.document import Scenario, named, read_scenario
+from dovetail.sim.scenario.document import Scenario, named, numbered, read_scenario
 from dovetail.sim.scenario.parsing import ScenarioInvalid
 
 Plain = dict[str, Any]
@@ -38,7 +38,7 @@ def examined(document: Plain, name: str) -> Scenario:
         faults += error.faults
     spec = document.get("spec")
     if isinstance(spec, dict):
-        faults += [*_objects(spec), *_pods(spec), *_happenings(spec), *_settings(spec)]
+        faults += [*_objects(spec), *_pods(spec), *_events(spec), *_settings(spec)]
     if faults or scenario is None:
         raise ScenarioInvalid(faults)
     return scenario
@@ -97,28 +97,45 @@ def _pods(spec: Plain) -> Iterable[Fault]:
         yield from (each._replace(path=f"{path}{each.path.removeprefix('spec')}") for each in faults_of(whole).faults)
 
 
-def _happenings(spec: Plain) -> Iterable[Fault]:
+def _events(spec: Plain) -> Iterable[Fault]:
     """What will be applied or patched, and whom it would strike, as far as that can be known ahead."""
-    objects = {_identity(each): each for each in _mappings(spec.get("objects")) if named(each)}
-    happenings = _mappings(spec.get("happenings"))
-    applied = [each["apply"] for each in happenings if named(each.get("apply"))]
-    pools = {name for kind, _, name in [*objects, *map(_identity, applied)] if kind == "NodePool"}
-    for index, happening in enumerate(happenings):
-        path = f"spec.happenings[{index}]"
-        if named(happening.get("apply")):
-            yield from _under(f"{path}.apply", _refused(happening["apply"]))
-        patch = happening.get("patch")
-        if isinstance(patch, dict) and isinstance(patch.get("patch"), dict):
-            target = objects.get((str(patch.get("kind")), str(patch.get("namespace", "")), str(patch.get("name"))))
-            known = {str(each) for each in _refused(target)} if target is not None else set()
-            found = _refused(merge_patch(target, patch["patch"])) if target is not None else ()
-            yield from _under(f"{path}.patch.patch", (each for each in found if str(each) not in known))
-        for what in ("interrupt", "fail", "deleteNodes"):
-            struck = happening.get(what)
+    events = _mappings(spec.get("events"))
+    objects = [each for each in _mappings(spec.get("objects")) if named(each)]
+    known = [*map(_identity, objects), *(_identity(each["apply"]) for each in events if named(each.get("apply")))]
+    deployments = {f"{space or 'default'}/{name}" for kind, space, name in known if kind == "Deployment"}
+    standing = [work for work in _mappings(spec.get("workloads")) if not work.get("runs")]
+    deployments |= {f"{work.get('namespace', 'default')}/{work.get('name')}" for work in standing}
+    pools = {name for kind, _, name in known if kind == "NodePool"}
+    for index, event in enumerate(events):
+        path = f"spec.events[{index}]"
+        for what in ("apply", "runJob"):
+            if named(event.get(what)):
+                yield from _under(f"{path}.{what}", _refused(event[what]))
+        yield from _patched(event.get("patch"), objects, f"{path}.patch.patch")
+        for what in ("interrupt", "fail", "vanish", "deleteNodes", "setCondition"):
+            struck = event.get(what)
             pool = struck.get("nodepool") if isinstance(struck, dict) else None
             if pool and pools and pool not in pools:
                 there = ", ".join(sorted(pools))
                 yield Fault(f"{path}.{what}.nodepool", f"there is no NodePool {pool!r}; there are: {there}")
+        scaled = event.get("scale")
+        for name in scaled if isinstance(scaled, dict) else ():
+            if (name if "/" in str(name) else f"default/{name}") not in deployments:
+                there = ", ".join(sorted(deployments)) or "none"
+                yield Fault(f"{path}.scale.{name}", f"there is no Deployment {name!r}; there are: {there}")
+
+
+def _patched(patch: Any, objects: Iterable[Plain], path: str) -> Iterable[Fault]:
+    """What a cluster would refuse of objects that are patched, and took of them before."""
+    if not isinstance(patch, dict) or not isinstance(patch.get("patch"), dict):
+        return
+    for target in objects:
+        kind, *place = _identity(target)
+        everyone = not patch.get("name")
+        if kind == patch.get("kind") and (everyone or place == [patch.get("namespace", ""), patch["name"]]):
+            known = {str(each) for each in _refused(target)}
+            found = _refused(merge_patch(target, numbered(patch["patch"], 1)))
+            yield from _under(path, (each for each in found if str(each) not in known))
 
 
 def _mappings(written: object) -> list[Plain]:

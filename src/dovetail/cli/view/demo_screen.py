@@ -12,10 +12,10 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from dovetail.cli.story.feed import FeedEntry
-from dovetail.cli.story.names import clock
-from dovetail.cli.story.performance import DemoRun
+from dovetail.cli.demo.decision_feed import Entry
+from dovetail.cli.demo.run import Stage
 from dovetail.cli.view.nodes import TableSize, node_table
+from dovetail.cli.view.printing import clock
 from dovetail.model import kinds
 from dovetail.model.duration import Duration
 from dovetail.model.pod import Pod
@@ -44,11 +44,11 @@ _SIDE, _NARROW_SIDE = 34, 26  # columns of the panel with pods and cost
 _FEWEST_FEED_ROWS = 6
 
 
-def screen(stage: DemoRun, now: float, console: Console) -> Layout:
+def screen(stage: Stage, now: float, console: Console) -> Layout:
     """The picture at an instant of virtual time."""
     width, height = console.size
     # the nodes get what they have needed so far, but leave the feed its share
-    bottom = max(_FEWEST_FEED_ROWS + 2, height * 2 // 5, height - 5 - max(stage.tally.peak, 8))
+    bottom = max(_FEWEST_FEED_ROWS + 2, height * 2 // 5, height - 5 - max(stage.meter.most_nodes, 8))
     side = _SIDE if width >= _WIDE else _NARROW_SIDE
     layout = Layout()
     layout.split_column(
@@ -63,17 +63,17 @@ def screen(stage: DemoRun, now: float, console: Console) -> Layout:
     return layout
 
 
-def _header(stage: DemoRun, now: float) -> Group:
-    plan = stage.plan
-    page = f"  {plan.page}" if plan.page else ""
-    speed = "as fast as it goes" if plan.speed is None else f"{plan.speed:g}x"
-    total = Duration.of(timedelta(seconds=plan.seconds))
+def _header(stage: Stage, now: float) -> Group:
+    options, scenario = stage.options, stage.options.scenario
+    page = f"  {options.page}" if options.page else ""
+    speed = "as fast as it goes" if options.speed is None else f"{options.speed:g}x"
+    total = Duration.of(timedelta(seconds=scenario.lasts.seconds))
     first = Text.assemble(
         (" Dovetail ", "bold reverse"),
         (f" {clock(now)}", "bold"),
-        (f" of {total}  speed {speed}  seed {plan.seed}  {plan.catalog}  Ctrl-C ends{page}", "dim"),
+        (f" of {total}  speed {speed}  seed {scenario.seed}  {scenario.catalog}  Ctrl-C ends{page}", "dim"),
     )
-    second = Text.assemble((" Now: ", "dim"), (stage.director.title, "bold"))
+    second = Text.assemble((" Now: ", "dim"), (stage.player.title, "bold"))
     return Group(_one_line(first), _one_line(second))
 
 
@@ -83,25 +83,25 @@ def _one_line(text: Text) -> Text:
     return text
 
 
-def _nodes(stage: DemoRun, now: float, console: Console, height: int) -> Panel:
+def _nodes(stage: Stage, now: float, console: Console, height: int) -> Panel:
     nodes = stage.state.cluster_nodes()
     room = TableSize(console.width - 4, height - 3, console.encoding.lower().startswith("utf"))
     table = node_table(nodes, EPOCH + timedelta(seconds=now), room)
     return Panel(table, title=f"Nodes: {len(nodes)}", title_align="left", border_style="blue")
 
 
-def _side(stage: DemoRun, now: float, *, wide: bool) -> Panel:
-    tally = stage.tally
+def _side(stage: Stage, now: float, *, wide: bool) -> Panel:
+    meter = stage.meter
     cost = Table.grid(padding=(0, 1))
     cost.add_column(style="dim")
     cost.add_column(justify="right")
-    cost.add_row("cost now", Text(f"${tally.hourly:.2f}/h", style="bold"))
-    cost.add_row("spent", Text(f"${tally.spent(max(now, 0.0)):.2f}", style="bold"))
+    cost.add_row("cost now", Text(f"${meter.hourly:.2f}/h", style="bold"))
+    cost.add_row("spent", Text(f"${meter.spent(max(now, 0.0)):.2f}", style="bold"))
     parts = Group(_pods(stage, wide=wide), Text(""), cost)
     return Panel(parts, title="Pods and cost", title_align="left", border_style="blue")
 
 
-def _pods(stage: DemoRun, *, wide: bool) -> Table:
+def _pods(stage: Stage, *, wide: bool) -> Table:
     counts: dict[str, Counter[str]] = {}
     for pod in stage.world.values(kinds.POD):
         if not pod.daemon:
@@ -126,13 +126,13 @@ def _phase(pod: Pod) -> str:
     return "RUN" if pod.status.phase == "Running" else "WAIT"
 
 
-def _feed(stage: DemoRun, width: int, rows: int) -> Panel:
+def _feed(stage: Stage, width: int, rows: int) -> Panel:
     recent = list(stage.feed.entries)[-rows:] if rows > 0 else []
     lines = [_one_line(feed_line(entry, with_kind=width > 60)) for entry in recent]
     return Panel(Group(*lines), title="Decisions", title_align="left", border_style="blue")
 
 
-def feed_line(entry: FeedEntry, *, with_kind: bool = True) -> Text:
+def feed_line(entry: Entry, *, with_kind: bool = True) -> Text:
     """An entry as one line of text."""
     colour = COLOURS.get(entry.kind, "")
     kind = f"{entry.kind:<8} " if with_kind else ""

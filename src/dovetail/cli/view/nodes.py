@@ -7,7 +7,7 @@ from typing import Literal
 from rich.table import Table
 from rich.text import Text
 
-from dovetail.cli.story.names import short_name
+from dovetail.cli.view.printing import short_name
 from dovetail.cloud.kwok.labels import PRICE
 from dovetail.core.lifecycle.node_stage import stage_of
 from dovetail.model.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE

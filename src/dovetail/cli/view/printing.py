@@ -1,6 +1,7 @@
 """How commands that look print: one document as JSON or YAML, or as text for people, in a terminal or a pipe."""
 
 import io
+import re
 import sys
 from collections.abc import Callable, Mapping
 from datetime import datetime
@@ -52,8 +53,26 @@ def moment(instant: datetime, now: datetime) -> str:
 
 
 def counted(number: int, thing: str) -> str:
-    """`1 node`, `2 nodes`."""
-    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
+    """`1 node`, `2,000 nodes`."""
+    return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
+
+
+def short_name(node: str) -> str:
+    """A kwok node by the name of its NodeClaim; any other by its own."""
+    if not node.startswith("kwok-"):
+        return node
+    return node.removeprefix("kwok-").rpartition("-")[0] or node
+
+
+def short_names(text: str) -> str:
+    """A text with the kwok nodes in it called by the names of their NodeClaims."""
+    return re.sub(r"kwok-[a-z0-9.-]+", lambda found: short_name(found.group()), text)
+
+
+def clock(seconds: float) -> str:
+    """Hours, minutes and seconds since the start."""
+    whole = int(seconds)
+    return f"{whole // 3600:02}:{whole // 60 % 60:02}:{whole % 60:02}"
 
 
 def worth(saving: float) -> str:

@@ -37,6 +37,9 @@ Count = Annotated[int, msgspec.Meta(ge=0)]
 Some = Annotated[int, msgspec.Meta(ge=1)]
 Amount = Annotated[float, msgspec.Meta(ge=0, le=1e6)]
 Weight = Annotated[float, msgspec.Meta(gt=0, le=1e6)]
+Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+CHOICES = ("random", "busiest")
+ROUND = "$(round)"
 
 
 class Turn(Part, frozen=True):
@@ -106,16 +109,28 @@ def _allowed(unavailable: int | str | None) -> Iterable[tuple[str, str]]:
 
 
 class Patched(Part, frozen=True):
-    """A merge patch of one object, by kind and name."""
+    """A merge patch of one object by kind and name, or of every object of the kind when no name is given.
+
+    `$(round)` in a text of the patch is the number of the time an event happens: 1 at first, then 2.
+    """
 
     kind: str
-    name: str
+    name: str = ""
     namespace: str = ""
     patch: dict[str, Any] = {}
 
 
+def numbered(written: Any, round_number: int) -> Any:
+    """A patch with the number of the round in place of `$(round)`."""
+    if isinstance(written, dict):
+        return {key: numbered(value, round_number) for key, value in written.items()}
+    if isinstance(written, list):
+        return [numbered(value, round_number) for value in written]
+    return written.replace(ROUND, str(round_number)) if isinstance(written, str) else written
+
+
 class Struck(Part, frozen=True):
-    """Nodes something happens to: a number of them, or a share such as `10%`, chosen by the seed.
+    """Nodes something happens to: a number of them, or a share such as `10%`, at random by the seed, or the busiest.
 
     They are ready and stay, unless `draining` asks for those that are on their way out.
     """
@@ -124,6 +139,7 @@ class Struck(Part, frozen=True):
     capacity_type: str = ""
     nodepool: str = ""
     draining: bool = False
+    choose: str = "random"
 
     def sense(self) -> Iterable[tuple[str, str]]:
         """A number or a share."""
@@ -133,25 +149,53 @@ class Struck(Part, frozen=True):
             yield "nodes", f"must be a number or a share such as 10%, got {self.nodes!r}"
         if self.capacity_type not in {"", *CAPACITY_TYPES}:
             yield "capacityType", f"must be one of {', '.join(CAPACITY_TYPES)}, got {self.capacity_type!r}"
+        if self.choose not in CHOICES:
+            yield "choose", f"must be one of {', '.join(CHOICES)}, got {self.choose!r}"
+
+
+class NodeCondition(Struck, kw_only=True, frozen=True):
+    """Nodes whose condition of this type gets a new status, as an agent on the node would report it."""
+
+    type: str
+    status: str = "True"
+    reason: str = "Staged"
+
+    def sense(self) -> Iterable[tuple[str, str]]:
+        """The status is one that Kubernetes knows."""
+        yield from super().sense()
+        if self.status not in {"True", "False", "Unknown"}:
+            yield "status", f"must be one of True, False, Unknown, got {self.status!r}"
 
 
 class ScenarioEvent(Part, frozen=True):
-    """Something that happens at one instant, or again and again."""
+    """Something that happens at one instant, or again and again. `title` says to people what it is."""
 
-    one_of: ClassVar[tuple[str, ...]] = ("interrupt", "fail", "deleteNodes", "patch", "apply")
+    one_of: ClassVar[tuple[str, ...]] = (
+        *("interrupt", "fail", "vanish", "deleteNodes", "setCondition", "patch", "apply", "scale", "runJob"),
+    )
 
     at: Span
     every: Stretch | None = None
+    title: str = ""
     interrupt: Struck | None = None
     fail: Struck | None = None
+    vanish: Struck | None = None
     delete_nodes: Struck | None = None
+    set_condition: NodeCondition | None = None
     patch: Patched | None = None
     apply: dict[str, Any] | None = None
+    scale: dict[str, Count] | None = None  # replicas by the name of a Deployment, or namespace/name
+    noise: Share = 0.0  # by which share replicas vary with the seed
+    run_job: dict[str, Any] | None = None
 
     def sense(self) -> Iterable[tuple[str, str]]:
-        """What is applied says what it is."""
+        """What is applied says what it is, and what is run is a Job."""
         if self.apply is not None and not named(self.apply):
             yield "apply", "needs apiVersion, kind and metadata.name"
+        if self.run_job is not None and not (named(self.run_job) and self.run_job["kind"] == "Job"):
+            yield "runJob", "must be a Job with apiVersion, kind and metadata.name"
+        if self.noise and not self.scale:
+            yield "noise", "is for scale only; leave it out"
 
 
 class Blend(Part, frozen=True):
@@ -204,7 +248,7 @@ class Scenario(Part, frozen=True):
     settings: dict[str, str] = {}
     objects: tuple[dict[str, Any], ...] = ()
     workloads: tuple[Workload, ...] = ()
-    happenings: tuple[ScenarioEvent, ...] = ()
+    events: tuple[ScenarioEvent, ...] = ()
     snapshot: str = ""
     generate: Generate | None = None
     trace: str = ""
@@ -227,6 +271,15 @@ def read_scenario(written: object, name: str) -> Scenario:
     if faults or scenario is None:
         raise ScenarioInvalid(faults)
     return msgspec.structs.replace(scenario, start=aware(scenario.start, UTC))
+
+
+def rename_deprecated(document: object) -> tuple[str, ...]:
+    """Give fields of a document that have a new name that name, in place; says what people should change."""
+    spec = document.get("spec") if isinstance(document, dict) else None
+    if not isinstance(spec, dict) or "happenings" not in spec or "events" in spec:
+        return ()
+    spec["events"] = spec.pop("happenings")
+    return ("spec.happenings: is deprecated and will not be read by the next release; rename it to events",)
 
 
 def _together(spec: Plain) -> Iterable[Fault]:

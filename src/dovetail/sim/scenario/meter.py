@@ -17,6 +17,7 @@ from dovetail.model.nodeclaim import DISRUPTION_REASON, NodeClaim
 from dovetail.model.pod import Pod
 from dovetail.sim.kubernetes.kinds import NODE, NODE_CLAIM, POD
 from dovetail.sim.kubernetes.store import StoreChange
+from dovetail.sim.scenario.from_snapshot import PRICE
 from dovetail.sim.scenario.occupancy import Occupancy
 from dovetail.sim.world import ApiCall, World
 
@@ -25,7 +26,6 @@ DAY = 24 * HOUR
 EXPIRED = "Expired"
 INTERRUPTED = "Interrupted"
 OTHER = "Other"
-PriceOf = Callable[[NodeClaim], float]
 
 
 @dataclass(slots=True)
@@ -78,7 +78,8 @@ class Crowd:
 class Meter:
     """What has happened so far."""
 
-    price_of: PriceOf
+    settled: Callable[[int, float], None] = lambda *_: None
+    """Called when no pod waits any more: how many started since the last time, and how long the slowest waited."""
     calls: int = 0
     evictions: int = 0
     waits: list[float] = field(default_factory=list)
@@ -101,6 +102,7 @@ class Meter:
     _drained: set[tuple[str, str]] = field(default_factory=set)  # claims, and what was told of them
     _leaving: dict[str, tuple[str, bool]] = field(default_factory=dict)  # by claim: its pool, and if budgets count it
     _ended: set[str] = field(default_factory=set)
+    _started: list[float] = field(default_factory=list)  # waits since every pod last ran
     _now: Callable[[], float] = lambda: 0.0
 
     def watch(self, world: World, now: Callable[[], float]) -> None:
@@ -113,7 +115,7 @@ class Meter:
         """Machines that are there from the start: they cost, but nobody launched them."""
         for claim in claims:
             if claim.provider_id:
-                self.running[claim.provider_id] = BilledInstance(claim.nodepool_name, self.price_of(claim), 0.0, claim)
+                self.running[claim.provider_id] = BilledInstance(claim.nodepool_name, _price(claim), 0.0, claim)
                 self.pools[claim.nodepool_name].most_nodes += 1
         self.most_nodes = len(self.running)
         self.most_since()
@@ -137,6 +139,16 @@ class Meter:
     def hourly(self) -> float:
         """What the instances cost an hour now."""
         return sum(each.price for each in self.running.values())
+
+    @property
+    def launched(self) -> int:
+        """How many instances were launched."""
+        return sum(self.born_by_day.values())
+
+    @property
+    def removed(self) -> int:
+        """How many instances are gone."""
+        return sum(self.gone_by_day.values())
 
     @property
     def cost(self) -> float:
@@ -237,7 +249,7 @@ class Meter:
         if instance in self.running or instance in self._ended:
             return
         self.timeline.append(Moment(at, "launched", claim.name, claim.nodepool_name))
-        self.running[instance] = BilledInstance(claim.nodepool_name, self.price_of(claim), at, claim)
+        self.running[instance] = BilledInstance(claim.nodepool_name, _price(claim), at, claim)
         pool = self.pools[claim.nodepool_name]
         pool.launched += 1
         self.most_nodes = max(self.most_nodes, len(self.running))
@@ -296,6 +308,14 @@ class Meter:
             claim = self._claims.get(pod.node_name)
             if claim is not None:
                 self.pools[claim.nodepool_name].waited += step.at - since
+            self._started.append(step.at - since)
+        if self._started and not self.pending_since:
+            self.settled(len(self._started), max(self._started))
+            self._started.clear()
+
+
+def _price(claim: NodeClaim) -> float:
+    return float(claim.metadata.labels.get(PRICE, 0))
 
 
 def _spread(by_day: defaultdict[int, float], since: float, until: float, rate: float) -> None:

@@ -135,8 +135,9 @@ def _nearest(name: str, known: Iterable[str]) -> str:
 
 def _read(written: object, wanted: Any, path: str, faults: list[Fault]) -> Any:
     """A value of a field; `_BEYOND` when it cannot be read."""
-    if get_origin(wanted) is dict and isinstance(written, dict) and get_args(wanted)[1] is not Any:
-        return _read_dict(written, get_args(wanted)[1], path, faults)
+    mapping = next((each for each in get_args(wanted) if get_origin(each) is dict), wanted)  # it may be optional
+    if get_origin(mapping) is dict and isinstance(written, dict) and get_args(mapping)[1] is not Any:
+        return _read_dict(written, get_args(mapping)[1], path, faults)
     part = _part_in(wanted)
     if part is not None and written is not None:
         if get_origin(wanted) is tuple:

@@ -1,11 +1,16 @@
-"""Performs a scenario on a world: people, traffic and misfortune. What follows is the controllers' business.
+"""Plays a scenario on a world: scales workloads, runs Jobs, and does to nodes what people and clouds do to them.
 
-All chance comes from the scenario's seed, and each workload has its own, so that changing one leaves the others alone.
+`simulate` and `demo` both play with it. The player changes only what users and clouds change; what follows is decided
+by the controllers. All chance comes from the scenario's seed. Each workload and each event has its own random stream,
+so that changing one leaves the others alone; the noise of `scale` events is drawn from one stream, in order of time.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from datetime import timedelta
+from itertools import count
 from random import Random
 from typing import Any
 
@@ -13,28 +18,64 @@ from dovetail.model import kinds
 from dovetail.model.kube_object import Key
 from dovetail.model.labels import CAPACITY_TYPE, NODEPOOL
 from dovetail.model.node import Node
+from dovetail.model.pod import Pod
 from dovetail.ports.cluster import Patch
 from dovetail.ports.errors import NotFound
-from dovetail.sim.kubernetes.kinds import JOBS, NODE, REPLICAS, Resource
+from dovetail.sim.kubernetes.kinds import DEPLOYMENTS, JOBS, NODE, REPLICAS, Resource
 from dovetail.sim.scenario import manifests
-from dovetail.sim.scenario.document import Patched, Scenario, ScenarioEvent, Struck, Workload
-from dovetail.sim.scenario.parsing import share
+from dovetail.sim.scenario.document import NodeCondition, Patched, Scenario, ScenarioEvent, Struck, Workload, numbered
+from dovetail.sim.scenario.parsing import Plain, share
 from dovetail.sim.scenario.trace import Arrival
 from dovetail.sim.world import World
 
 KEPT_JOBS = 2
 
 
-class Player:
-    """One performance."""
+_STRIKING = ("interrupt", "fail", "vanish", "delete_nodes")
 
-    def __init__(self, world: World, scenario: Scenario, trace: Sequence[Arrival] = ()) -> None:
+
+def act_on_node(world: World, action: str, node: str) -> None:
+    """Do to a node, by its name, what a scenario or a torture story says. `InstanceFailures` explains what each does."""
+    acts: dict[str, Callable[[str], None]] = {
+        "interrupt": world.instance_failures.reclaim_spot,
+        "fail": world.instance_failures.lose,
+        "vanish": world.instance_failures.vanish,
+        "kill": world.instance_failures.kill,
+        "remove_node": world.instance_failures.remove_node,
+        "delete_nodes": lambda name: world.api.delete(NODE, Key("", name)),
+    }
+    acts[action](node)
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One thing the player did, for views that show it as it happens."""
+
+    name: str  # "event", "none" (there was nothing to do it to), or the field of the event
+    about: str  # its title, or the name of the node or object
+    pods: int = 0  # that are on the node and would have to move
+    details: tuple[str, ...] = ()
+
+
+class Player:
+    """Plays one scenario. `title` is that of the last event; `show` gets every action as it is done."""
+
+    def __init__(
+        self,
+        world: World,
+        scenario: Scenario,
+        trace: Sequence[Arrival] = (),
+        show: Callable[[Action], None] = lambda _: None,
+    ) -> None:
+        self.title = ""
         self._world = world
         self._scenario = scenario
         self._trace = trace
+        self._show = show
+        self._noise = self._random("story")
         self._missed = {
-            number: f"happenings[{number}] comes after the end"
-            for number, each in enumerate(scenario.happenings)
+            number: f"events[{number}] comes after the end"
+            for number, each in enumerate(scenario.events)
             if each.at.seconds > scenario.lasts.seconds
         }
 
@@ -62,10 +103,22 @@ class Player:
         async with asyncio.TaskGroup() as parts:
             for work in self._scenario.workloads:
                 parts.create_task(self._repeat(work) if work.runs else self._scale(work))
-            for number, happening in enumerate(self._scenario.happenings):
-                parts.create_task(self._happen(happening, number))
+            for number, event in enumerate(self._scenario.events):
+                parts.create_task(self._repeat_event(event, number))
             if self._trace:
                 parts.create_task(self._follow())
+
+    @asynccontextmanager
+    async def playing(self) -> AsyncIterator[None]:
+        """Play while inside. An error of the play is raised at the end, in place of one from inside."""
+        task = asyncio.get_running_loop().create_task(self.play(), name="player")
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.wait([task])
+            if not task.cancelled() and (error := task.exception()) is not None:
+                raise error
 
     def _random(self, what: str) -> Random:
         return Random(f"{self._scenario.seed}/{what}")  # noqa: S311 - reproducible, not secret
@@ -99,43 +152,83 @@ class Player:
             else:
                 self._remove(REPLICAS, Key(group.namespace, group.name))
 
-    async def _happen(self, happening: ScenarioEvent, number: int) -> None:
-        random = self._random(f"happening/{number}")
-        at = happening.at.seconds
-        while True:
+    async def _repeat_event(self, event: ScenarioEvent, number: int) -> None:
+        random = self._random(f"happening/{number}")  # a name that old results were drawn with
+        for round_number in count(1):
+            at = event.at.seconds + (round_number - 1) * (event.every.seconds if event.every else 0.0)
             await self._until(at)
-            if not self._act(happening, random):
-                why = f"happenings[{number}] found nothing it could happen to at {timedelta(seconds=at)}"
+            if not self._act(event, random, round_number):
+                why = f"events[{number}] found nothing it could happen to at {timedelta(seconds=at)}"
                 self._missed.setdefault(number, why)
-            if happening.every is None:
+                self._show(Action("none", event.title))
+            if event.every is None:
                 return
-            at += happening.every.seconds
 
-    def _act(self, happening: ScenarioEvent, random: Random) -> bool:
+    def _act(self, event: ScenarioEvent, random: Random, round_number: int) -> bool:
         """Let it happen; says whether there was anything it could happen to."""
-        if happening.apply is not None:
-            self._world.apply(dict(happening.apply))
+        self.title = event.title or self.title
+        if event.scale is not None:
+            return self._scale_deployments(event, event.scale)
+        if event.run_job is not None:
+            return self._run_job(event, event.run_job, round_number)
+        self._show(Action("event", event.title))
+        if event.apply is not None:
+            self._world.apply(dict(event.apply))
             return True
-        if happening.patch is not None:
-            return self._patch(happening.patch)
-        acts: tuple[tuple[Struck | None, Callable[[str], None]], ...] = (
-            (happening.interrupt, self._world.instance_failures.reclaim_spot),
-            (happening.fail, self._world.instance_failures.lose),
-            (happening.delete_nodes, lambda name: self._remove(NODE, Key("", name))),
-        )
-        struck, act = next((struck, act) for struck, act in acts if struck is not None)
+        if event.patch is not None:
+            return self._patch(event.patch, round_number)
+        return self._strike(event, random)
+
+    def _scale_deployments(self, event: ScenarioEvent, scale: Mapping[str, int]) -> bool:
+        changes: list[str] = []
+        for name, number in scale.items():
+            key = Key(*name.split("/", 1)) if "/" in name else Key("default", name)
+            found = self._world.store.find(DEPLOYMENTS, key)
+            if found is not None:
+                replicas = round(number * (1 + event.noise * self._noise.uniform(-1, 1)))
+                changes.append(f"{name} {found.plain['spec'].get('replicas', 1)} -> {replicas}")
+                self._world.api.patch(DEPLOYMENTS, key, Patch({"spec": {"replicas": replicas}}))
+        self._show(Action("event", event.title, details=tuple(changes)))
+        return bool(changes)
+
+    def _run_job(self, event: ScenarioEvent, job: Plain, round_number: int) -> bool:
+        """Each time under a name of its own; the Job of the time before is deleted with its pods."""
+        meta, spec = job["metadata"], job["spec"]
+        namespace = meta.get("namespace", "default")
+        self._remove(JOBS, Key(namespace, f"{meta['name']}-{round_number - 1}"))
+        named = {**meta, "namespace": namespace, "name": f"{meta['name']}-{round_number}"}
+        self._world.apply({**job, "metadata": named})
+        pods, at_once = spec.get("completions", 1), spec.get("parallelism", 1)
+        self._show(Action("event", event.title, details=(f"{meta['name']}: {pods} pods, {at_once} at a time",)))
+        return True
+
+    def _patch(self, wanted: Patched, round_number: int) -> bool:
+        resource = _resource(wanted.kind)
+        keys = [Key(wanted.namespace, wanted.name)]
+        if not wanted.name:
+            keys = [each.key for each in self._world.store.all(resource)]
+        patch = numbered(wanted.patch, round_number)
+        for key in keys:
+            self._show(Action("patch", f"{wanted.kind} {key.name}", details=tuple(_leaves(patch))))
+            try:
+                self._world.api.patch(resource, key, Patch(patch))
+            except NotFound:
+                return False
+        return bool(keys)
+
+    def _strike(self, event: ScenarioEvent, random: Random) -> bool:
+        """Whatever happens to nodes; the one of its fields that is given says what."""
+        what = next(field for field in (*_STRIKING, "set_condition") if getattr(event, field) is not None)
+        struck: Struck = getattr(event, what)
+        told = (f"{struck.type} is {struck.status}",) if isinstance(struck, NodeCondition) else ()
         nodes = self._struck(struck, random)
         for node in nodes:
-            act(node.name)
+            self._show(Action(what, node.name, self._load(node), told))
+            if isinstance(struck, NodeCondition):
+                self._world.instance_failures.turn(node.name, struck.type, struck.status, struck.reason)
+            else:
+                act_on_node(self._world, what, node.name)
         return bool(nodes)
-
-    def _patch(self, wanted: Patched) -> bool:
-        resource = _resource(wanted.kind)
-        try:
-            self._world.api.patch(resource, Key(wanted.namespace, wanted.name), Patch(dict(wanted.patch)))
-        except NotFound:
-            return False
-        return True
 
     def _struck(self, struck: Struck, random: Random) -> list[Node]:
         labels = {CAPACITY_TYPE: struck.capacity_type, NODEPOOL: struck.nodepool}
@@ -148,11 +241,27 @@ class Player:
             and all(node.metadata.labels.get(key) == value for key, value in wanted.items())
         ]
         number = min(share(struck.nodes, len(nodes)) or 0, len(nodes))
+        if struck.choose == "busiest":
+            return sorted(nodes, key=lambda node: (self._load(node), node.name), reverse=True)[:number]
         return random.sample(sorted(nodes, key=lambda node: node.name), number)
+
+    def _load(self, node: Node) -> int:
+        """How many pods would have to move."""
+        pods = (record.value(kinds.POD) for record in self._world.pods_on(node.name))
+        return sum(isinstance(pod, Pod) and pod.reschedulable for pod in pods)
 
     def _remove(self, resource: Resource, key: Key) -> None:
         if self._world.store.find(resource, key) is not None:
             self._world.api.delete(resource, key)
+
+
+def _leaves(patch: Plain, path: str = "") -> Iterator[str]:
+    """Every field that a patch sets, with its path."""
+    for name, value in patch.items():
+        if isinstance(value, dict):
+            yield from _leaves(value, f"{path}{name}.")
+        else:
+            yield f"{path}{name}={value}"
 
 
 def _resource(kind: str) -> Resource:

@@ -7,6 +7,7 @@ left out still makes sense.
 import asyncio
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any, TypeVar
 
 from dovetail.model.kube_object import Key
@@ -23,6 +24,7 @@ from dovetail.sim.kubernetes.kinds import (
     Resource,
 )
 from dovetail.sim.kubernetes.store import ObjectVersion
+from dovetail.sim.scenario.player import act_on_node
 from dovetail.sim.torture.cluster_generator import NODE_CLASS, PRIORITIES, PROTECTION, draw_job, pod_on
 from dovetail.sim.torture.invariants.observer import PAUSE_CONFIG_MAP, Observer
 from dovetail.sim.torture.trial import Terms, TrialPiece
@@ -77,11 +79,11 @@ class Actors:
             "pause everything": lambda terms: self._pause_everything(terms["until"]),
             "revert template": self._revert_template,
             "run pod on node": self._run_pod,
-            "instance dies": self._kill,
-            "instance vanishes": self._vanish,
+            "instance dies": partial(self._strike, "kill"),
+            "instance vanishes": partial(self._strike, "vanish"),
             "instance is lost": self._lose,
-            "node is removed": self._remove_node,
-            "instance is reclaimed": self._reclaim,
+            "node is removed": partial(self._strike, "remove_node"),
+            "instance is reclaimed": partial(self._strike, "interrupt"),
             "cloud warns": self._warn,
             "node is sick": self._sicken,
         }
@@ -134,7 +136,7 @@ class Actors:
         picked = newest or self._pick(NODE, terms)
         if picked is not None:
             self._history.deleted_by_hand.add(picked.key.name)
-            self._world.api.delete(NODE, picked.key)
+            act_on_node(self._world, "delete_nodes", picked.key.name)
 
     def _run_pod(self, terms: Terms) -> None:
         """Put a pod on a node by name, also on one that is leaving."""
@@ -195,25 +197,14 @@ class Actors:
             spec = {"maxUnavailable": 1, "minAvailable": None}
             self._world.api.patch(PDB, budget.key, Patch({"spec": spec}))
 
-    def _kill(self, terms: Terms) -> None:
+    def _strike(self, action: str, terms: Terms) -> None:
+        """Something happens to the instance of a node; what follows from it is no fault of the controllers."""
         picked = self._pick(NODE, terms)
         if picked is not None:
             self._history.excused_nodes.add(picked.key.name)
-            self._world.instance_failures.kill(picked.key.name)
-
-    def _vanish(self, terms: Terms) -> None:
-        """The cloud takes the instance back, and the node with it."""
-        picked = self._pick(NODE, terms)
-        if picked is not None:
-            self._history.excused_nodes.add(picked.key.name)
-            self._world.instance_failures.vanish(picked.key.name)
-
-    def _remove_node(self, terms: Terms) -> None:
-        """Somebody deletes the node past its finalizer; its instance runs on."""
-        picked = self._pick(NODE, terms)
-        if picked is not None:
-            self._history.excused_nodes.add(picked.key.name)
-            self._world.instance_failures.remove_node(picked.key.name)
+            if action == "interrupt":
+                self._note_warning(picked)
+            act_on_node(self._world, action, picked.key.name)
 
     def _lose(self, terms: Terms) -> None:
         """The machine is gone, its provider knows, and its node stays; one that is drained, if there is one."""
@@ -224,14 +215,7 @@ class Actors:
             picked = (drained or there)[terms["which"] % len(drained or there)]
             lost[picked.key.name] = self._now
             self._history.excused_nodes.add(picked.key.name)
-            self._world.instance_failures.lose(picked.key.name)
-
-    def _reclaim(self, terms: Terms) -> None:
-        picked = self._pick(NODE, terms)
-        if picked is not None:
-            self._history.excused_nodes.add(picked.key.name)
-            self._note_warning(picked)
-            self._world.instance_failures.reclaim_spot(picked.key.name)
+            act_on_node(self._world, "fail", picked.key.name)
 
     def _warn(self, terms: Terms) -> None:
         picked = self._pick(NODE, terms)

@@ -1,4 +1,4 @@
-"""The decision feed: what the controllers log, and what they warn of in events, in a line each.
+"""The decision feed: what the player does, what the controllers log, and what they warn of in events, in a line each.
 
 Hears; never acts. Evictions are gathered into one line a node, and a warning about the same workload is not repeated
 for a while. Times are virtual, so the same seed tells the same feed.
@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dovetail.cli.story.names import counted, short_name, short_names
+from dovetail.cli.view.printing import counted, short_name, short_names
 from dovetail.cloud.kwok.labels import PRICE
 from dovetail.core.disruption.events import BLOCKED
 from dovetail.model import kinds
@@ -18,6 +18,7 @@ from dovetail.model.kube_object import Key
 from dovetail.model.labels import CAPACITY_TYPE, DO_NOT_DISRUPT, INSTANCE_TYPE, ZONE
 from dovetail.sim.kubernetes.kinds import NODE_CLAIM, POD, resource_of
 from dovetail.sim.kubernetes.store import StoreChange
+from dovetail.sim.scenario.player import Action
 from dovetail.sim.world import World
 
 _KEPT = 200  # entries; what the tallest terminal can show
@@ -26,11 +27,22 @@ _DRAIN_PREFIX = "Failed to drain node, "
 _TOLD_BY_THE_LOG = frozenset(
     {"SpotInterrupted", "TerminatingOnInterruption", "TerminationGracePeriodExpiring", "NodeRepair"}
 )
+_WORTH_TELLING = 10.0  # seconds: shorter waits happen on nodes that were there
+_ACTIONS = {  # kind of the entry and its text, by the action of the player
+    "none": ("user", "no node or object to act on"),
+    "event": ("story", "{about}"),
+    "interrupt": ("cloud", "{about}: reclaimed in 2m, {pods} on it"),
+    "fail": ("lost", "{about}: instance failed with {pods}"),
+    "vanish": ("lost", "{about}: instance vanished with {pods}"),
+    "delete_nodes": ("user", "{about}: node deleted by hand, {pods} on it"),
+    "set_condition": ("sick", "{about}: {details}"),
+    "patch": ("change", "{about}: {details}"),
+}
 _OWN_FIELDS = frozenset(vars(logging.makeLogRecord({})))
 
 
 @dataclass(frozen=True, slots=True)
-class FeedEntry:
+class Entry:
     """One line of the feed."""
 
     at: float  # seconds of virtual time
@@ -38,12 +50,12 @@ class FeedEntry:
     text: str
 
 
-class DecisionFeed(logging.Handler):
+class Feed(logging.Handler):
     """Translates log records and events. `show` gets each entry as it comes."""
 
-    def __init__(self, world: World, time: Callable[[], float], show: Callable[[FeedEntry], None]) -> None:
+    def __init__(self, world: World, time: Callable[[], float], show: Callable[[Entry], None]) -> None:
         super().__init__(logging.INFO)
-        self.entries: deque[FeedEntry] = deque(maxlen=_KEPT)
+        self.entries: deque[Entry] = deque(maxlen=_KEPT)
         self._world = world
         self._time = time
         self._show = show
@@ -70,9 +82,21 @@ class DecisionFeed(logging.Handler):
 
     def tell(self, kind: str, text: str) -> None:
         """Add an entry now."""
-        entry = FeedEntry(self._time(), kind, text)
+        entry = Entry(self._time(), kind, text)
         self.entries.append(entry)
         self._show(entry)
+
+    def play(self, action: Action) -> None:
+        """The player did something."""
+        kind, text = _ACTIONS[action.name]
+        details = ", ".join(action.details)
+        told = text.format(about=action.about, pods=counted(action.pods, "pod"), details=details)
+        self.tell(kind, short_names(f"{told} ({details})" if details and action.name == "event" else told))
+
+    def settled(self, number: int, slowest: float) -> None:
+        """No pod waits any more."""
+        if slowest >= _WORTH_TELLING:
+            self.tell("settled", f"no pod waits: {counted(number, 'pod')} started, the slowest after {slowest:.0f} s")
 
     def emit(self, record: logging.LogRecord) -> None:
         """A controller logged something."""

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from dovetail.cli.story.names import counted
-from dovetail.cli.story.tally import DemoTally
+from dovetail.cli.view.printing import counted
 from dovetail.model.duration import Duration
+from dovetail.sim.scenario.meter import Meter
 
 NEXT_STEPS = (
     ("dovetail validate FILE", "check your own NodePools; needs no cluster"),
@@ -26,7 +26,7 @@ class Summary:
     catalog: str
     seconds: float
     interrupted: bool
-    tally: DemoTally
+    meter: Meter
 
     @property
     def lived(self) -> str:
@@ -36,7 +36,7 @@ class Summary:
     @property
     def spent(self) -> float:
         """Dollars."""
-        return self.tally.spent(self.seconds)
+        return self.meter.spent(self.seconds)
 
     @property
     def hourly(self) -> float:
@@ -45,43 +45,46 @@ class Summary:
 
     def as_data(self) -> dict[str, Any]:
         """For scripts."""
-        tally = self.tally
-        waits = {name: round(seconds, 3) for name, seconds in _waits(tally.waits)}
+        meter = self.meter
+        waits = {name: round(seconds, 3) for name, seconds in _waits(meter.waits)}
         return {
             "seed": self.seed,
             "catalog": self.catalog,
             "virtualSeconds": round(self.seconds, 3),
             "interrupted": self.interrupted,
             "nodes": {
-                "launched": tally.launched,
-                "removed": tally.removed,
-                "peak": tally.peak,
-                "atEnd": len(tally.running),
+                "launched": meter.launched,
+                "removed": meter.removed,
+                "peak": meter.most_nodes,
+                "atEnd": len(meter.running),
             },
-            "pods": {"started": len(tally.waits), "pending": tally.pending, "pendingSeconds": waits},
+            "pods": {"started": len(meter.waits), "pending": len(meter.pending_since), "pendingSeconds": waits},
             "cost": {
                 "total": round(self.spent, 4),
                 "averagePerHour": round(self.hourly, 4),
-                "perHourAtEnd": round(tally.hourly, 4),
+                "perHourAtEnd": round(meter.hourly, 4),
             },
-            "apiCalls": tally.calls,
+            "apiCalls": meter.calls,
         }
 
     def rows(self) -> Iterator[tuple[str, str]]:
         """For people: what, and how much."""
-        tally = self.tally
+        meter = self.meter
         yield "virtual time", f"{self.lived}{', then interrupted' if self.interrupted else ''} (seed {self.seed})"
-        left = len(tally.running)
-        yield "nodes", f"{tally.launched} launched, {tally.removed} removed, {tally.peak} at most, {left} at the end"
-        pending = f", {counted(tally.pending, 'pod')} still pending" if tally.pending else ""
-        yield "pods", f"{counted(len(tally.waits), 'pod')} started{pending}"
-        told = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in _waits(tally.waits))
+        left = len(meter.running)
+        yield (
+            "nodes",
+            f"{meter.launched} launched, {meter.removed} removed, {meter.most_nodes} at most, {left} at the end",
+        )
+        pending = f", {counted(len(meter.pending_since), 'pod')} still pending" if len(meter.pending_since) else ""
+        yield "pods", f"{counted(len(meter.waits), 'pod')} started{pending}"
+        told = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in _waits(meter.waits))
         yield "pending time", told or "none"
         yield (
             "cost",
-            f"${self.spent:.2f} in all, ${self.hourly:.2f}/h on average, ${tally.hourly:.2f}/h at the end",
+            f"${self.spent:.2f} in all, ${self.hourly:.2f}/h on average, ${meter.hourly:.2f}/h at the end",
         )
-        yield "API calls", f"{tally.calls:,}"
+        yield "API calls", f"{meter.calls:,}"
 
 
 def _waits(waits: Sequence[float]) -> Iterator[tuple[str, float]]:

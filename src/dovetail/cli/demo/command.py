@@ -17,16 +17,16 @@ from dovetail.cli.safe_output import echo, json_text, make_console, yaml_text
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from dovetail.cli.story.feed import FeedEntry
-    from dovetail.cli.story.pace import Pacer
-    from dovetail.cli.story.performance import DemoPlan, DemoRun
-    from dovetail.cli.story.summary import Summary
+    from dovetail.cli.demo.decision_feed import Entry
+    from dovetail.cli.demo.pacing import Pacer
+    from dovetail.cli.demo.run import DemoOptions, Stage
+    from dovetail.cli.demo.summary import Summary
 
 _DEFAULT_SPEED = 120.0
 _PANEL = "What is simulated"
 
 
-class DemoOutput(StrEnum):
+class Output(StrEnum):
     """How to print the summary."""
 
     TEXT = "text"
@@ -34,7 +34,7 @@ class DemoOutput(StrEnum):
     YAML = "yaml"
 
 
-class DemoCatalog(StrEnum):
+class Catalog(StrEnum):
     """What can be bought."""
 
     REALISTIC = "realistic"
@@ -57,14 +57,12 @@ Plain = Annotated[
     bool, typer.Option("--plain", help="Print the decisions as lines. So it is done when there is no terminal.")
 ]
 Form = Annotated[
-    DemoOutput, typer.Option("--output", "-o", help="How to print the summary; json and yaml leave out all else.")
+    Output, typer.Option("--output", "-o", help="How to print the summary; json and yaml leave out all else.")
 ]
 Seed = Annotated[
     int, typer.Option("--seed", help="Where chance starts: the same seed, the same story.", rich_help_panel=_PANEL)
 ]
-Sale = Annotated[
-    DemoCatalog, typer.Option("--catalog", help="Which instance types are on sale.", rich_help_panel=_PANEL)
-]
+Sale = Annotated[Catalog, typer.Option("--catalog", help="Which instance types are on sale.", rich_help_panel=_PANEL)]
 Pools = Annotated[
     str,
     typer.Option(
@@ -104,9 +102,9 @@ def demo(  # noqa: PLR0913 - one parameter an option
     length: Length = "2h",
     speed: Speed = "",
     plain: Plain = False,
-    output: Form = DemoOutput.TEXT,
+    output: Form = Output.TEXT,
     seed: Seed = 0,
-    catalog: Sale = DemoCatalog.REALISTIC,
+    catalog: Sale = Catalog.REALISTIC,
     filename: Pools = "",
     ledger: Kept = "",
     dashboard_port: Port = None,
@@ -128,41 +126,35 @@ def demo(  # noqa: PLR0913 - one parameter an option
     """
     from dataclasses import replace
 
-    from dovetail.cli.story.page import demo_page
-    from dovetail.cli.story.performance import DemoPlan
+    from dovetail.cli.demo.demo_page import demo_page
+    from dovetail.cli.demo.run import DemoOptions
+    from dovetail.cli.demo.scenario import demo_scenario
 
     console = make_console(markup=True)
     live = console.is_terminal and not console.is_dumb_terminal and not plain
-    asked = DemoPlan(
-        seconds=_seconds(length),
+    _check_length(length)
+    asked = DemoOptions(
+        scenario=demo_scenario(length, seed=seed, catalog=catalog.value, nodepools=_nodepools(filename)),
         speed=_speed(speed) if speed else (_DEFAULT_SPEED if live else None),
-        seed=seed,
-        catalog=catalog.value,
-        nodepools=_nodepools(filename),
         ledger=ledger,
     )
     with demo_page(asked, dashboard_port, live=live) as page:
         asked = replace(asked, ledger=page.ledger, page=page.address)
         with _on_terminal(console) if live else nullcontext() as draw:
-            show = _printer(console) if output is DemoOutput.TEXT and not live else _silent
-            summary, took = _perform(asked, draw, show, page.opened)
+            show = _printer(console) if output is Output.TEXT and not live else _silent
+            summary, took = _run(asked, draw, show, page.opened)
         _print_summary(console, summary, output)
         echo(f"Took {took:.1f} s of real time.", err=True)
         page.stay()
 
 
-def _seconds(text: str) -> float:
-    from datetime import timedelta
-
-    from dovetail.model.duration import Duration
+def _check_length(text: str) -> None:
+    from dovetail.sim.scenario.parsing import Stretch
 
     try:
-        span = Duration.parse(text).span
+        Stretch(text)
     except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--for") from None
-    if span < timedelta(seconds=1):
-        raise typer.BadParameter(f'{text!r} is too short; write at least "1s", for example "2h"', param_hint="--for")
-    return span.total_seconds()
+        raise typer.BadParameter(f'{error}; for example "2h"', param_hint="--for") from None
 
 
 def _speed(text: str) -> float | None:
@@ -179,12 +171,11 @@ def _speed(text: str) -> float | None:
 
 
 def _nodepools(filename: str) -> tuple[dict[str, Any], ...]:
-    from dovetail.cli.story.nodepool_file import read_nodepools
-    from dovetail.cli.story.script import load_nodepools
+    from dovetail.cli.demo.nodepool_file import read_nodepools
     from dovetail.manifest.input_file import InputUnreadable, read_text
 
     if not filename:
-        return load_nodepools()
+        return ()
     try:
         text = read_text(filename)
     except InputUnreadable as error:
@@ -198,27 +189,27 @@ def _nodepools(filename: str) -> tuple[dict[str, Any], ...]:
     return pools.documents
 
 
-def _perform(
-    plan: "DemoPlan",
-    draw: "Callable[[DemoRun, float], None] | None",
-    show: "Callable[[FeedEntry], None]",
-    seen: "Callable[[DemoRun], None]",
+def _run(
+    options: "DemoOptions",
+    draw: "Callable[[Stage, float], None] | None",
+    show: "Callable[[Entry], None]",
+    seen: "Callable[[Stage], None]",
 ) -> "tuple[Summary, float]":
     import time
 
-    from dovetail.cli.story.pace import Pacer
-    from dovetail.cli.story.performance import perform
+    from dovetail.cli.demo.pacing import Pacer
+    from dovetail.cli.demo.run import run_demo
 
-    pacer = Pacer(plan.speed, time.monotonic, time.sleep)
+    pacer = Pacer(options.speed, time.monotonic, time.sleep)
 
-    def opened(stage: "DemoRun") -> None:
+    def opened(stage: "Stage") -> None:
         seen(stage)
         if draw is not None:
             pacer.draw = lambda now: draw(stage, now)
 
     began = time.monotonic()
     with _interruptible(pacer):
-        summary = perform(plan, pacer, show, opened)
+        summary = run_demo(options, pacer, show, opened)
     return summary, time.monotonic() - began
 
 
@@ -241,7 +232,7 @@ def _interruptible(pacer: "Pacer") -> Iterator[None]:
 
 
 @contextmanager
-def _on_terminal(console: "Console") -> "Iterator[Callable[[DemoRun, float], None]]":
+def _on_terminal(console: "Console") -> "Iterator[Callable[[Stage, float], None]]":
     from rich.live import Live
 
     from dovetail.cli.view.demo_screen import screen
@@ -250,22 +241,22 @@ def _on_terminal(console: "Console") -> "Iterator[Callable[[DemoRun, float], Non
         yield lambda stage, now: view.update(screen(stage, now, console), refresh=True)
 
 
-def _printer(console: "Console") -> "Callable[[FeedEntry], None]":
+def _printer(console: "Console") -> "Callable[[Entry], None]":
     from dovetail.cli.view.demo_screen import feed_line
 
     return lambda entry: console.print(feed_line(entry), soft_wrap=True)
 
 
-def _silent(_: "FeedEntry") -> None:
+def _silent(_: "Entry") -> None:
     pass
 
 
-def _print_summary(console: "Console", summary: "Summary", output: DemoOutput) -> None:
-    from dovetail.cli.story.summary import NEXT_STEPS
+def _print_summary(console: "Console", summary: "Summary", output: Output) -> None:
+    from dovetail.cli.demo.summary import NEXT_STEPS
 
-    if output is DemoOutput.JSON:
+    if output is Output.JSON:
         echo(json_text(summary.as_data()))
-    elif output is DemoOutput.YAML:
+    elif output is Output.YAML:
         echo(yaml_text(summary.as_data()), nl=False)
     else:
         for title, rows, width in (("Summary", summary.rows(), 14), ("Next steps", NEXT_STEPS, 24)):

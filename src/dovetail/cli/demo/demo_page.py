@@ -12,8 +12,8 @@ from tempfile import TemporaryDirectory
 import typer
 
 from dovetail.cli.dashboard_api import make_page
+from dovetail.cli.demo.run import DemoOptions, Stage
 from dovetail.cli.safe_output import echo
-from dovetail.cli.story.performance import DemoPlan, DemoRun
 from dovetail.dashboard.published_state import PublishedState, keep_publishing
 from dovetail.observe.endpoints import PortUnusable
 from dovetail.settings import Settings
@@ -31,7 +31,7 @@ class DemoPage:
     stays: bool = False
     showing: "list[asyncio.Task[None]]" = field(default_factory=list)  # a task nobody holds may vanish
 
-    def opened(self, stage: DemoRun) -> None:
+    def opened(self, stage: Stage) -> None:
         """Show this stage from now on. On the loop of the story."""
         if self.published_state is not None:
             showing = keep_publishing(self.published_state, stage.state, stage.look, _PAUSE_SECONDS, stays=True)
@@ -53,14 +53,14 @@ class DemoPage:
 
 
 @contextmanager
-def demo_page(plan: DemoPlan, port: int | None, *, live: bool) -> Iterator[DemoPage]:
+def demo_page(options: DemoOptions, port: int | None, *, live: bool) -> Iterator[DemoPage]:
     """Serve the page: always when it was asked for, and with a live view unless it was refused."""
     if port == 0 or (port is None and not live):
-        yield DemoPage(plan.ledger)
+        yield DemoPage(options.ledger)
         return
     settings, published_state = Settings(), PublishedState()
     with TemporaryDirectory(prefix="dovetail-demo-") as place:
-        ledger = plan.ledger or str(Path(place) / "ledger.db")
+        ledger = options.ledger or str(Path(place) / "ledger.db")
         page = make_page(published_state, settings, Path(ledger), port or settings.dashboard_port)
         try:
             with page.served() as address:
@@ -70,4 +70,4 @@ def demo_page(plan: DemoPlan, port: int | None, *, live: bool) -> Iterator[DemoP
             echo(f"{'Error: ' * (port is not None)}{error}", err=True)
             if port is not None:
                 raise typer.Exit(2) from None
-    yield DemoPage(plan.ledger)
+    yield DemoPage(options.ledger)
