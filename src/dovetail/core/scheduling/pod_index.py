@@ -2,7 +2,8 @@
 
 While nobody speaks of labels, volumes or resources that nobody spoke of before, a node that has not changed has the
 same residents, and as much left over. When somebody does, everything is read anew; what was made before keeps the
-lodgings it was made with.
+lodgings it was made with. Nodes are compared by value; one that is the same object needs no comparison, because nodes
+are never edited in place.
 """
 
 from collections.abc import Iterable, Sequence
@@ -51,7 +52,7 @@ class NodePods:
 
     def _entry(self, node: ClusterNode) -> NodeEntry:
         entry = self._entries.get(node.name)
-        if entry is None or entry.node is not node:
+        if entry is None or (entry.node is not node and entry.node != node):
             of = self.shapes.of
             bound_pods = [(pod, of(pod)) for pod in node.pods if not pod.terminal]
             entry = self._entries[node.name] = NodeEntry(node, bound_pods)
@@ -94,7 +95,7 @@ class PodIndex:
 
     def _looked_at(self, node: ClusterNode) -> frozenset[str]:
         known = self._label_keys.get(node.name)
-        if known is None or known[0] is not node:
+        if known is None or (known[0] is not node and known[0] != node):
             known = self._label_keys[node.name] = node, relevant_label_keys(node.pods)
         return known[1]
 
