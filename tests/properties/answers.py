@@ -24,6 +24,7 @@ from dovetail.core.disruption.pass_context import PassContext as Pass
 from dovetail.core.disruption.planner import plan_pass
 from dovetail.core.disruption.simulation_cache import SimulationCache
 from dovetail.core.disruption.validation import VALIDATED, revalidate
+from dovetail.core.explain.drain import explain_drain
 from dovetail.core.lifecycle.nodepool_status import count
 from dovetail.core.provisioning.plan import plan_provisioning
 from dovetail.core.scheduling import instance_type_table
@@ -190,6 +191,11 @@ def disruption_of(kept, snapshot, inputs, earlier):
             sorted(map(as_candidate, look.candidates(eventual=eventual)[0]), key=lambda each: each[0])
             for eventual in (False, True)
         ],
+        "drains": {
+            each.name: [(str(view.pod.key), view.state, view.why, view.since, view.until) for view in found.pods]
+            for each in snapshot.nodes
+            if (found := explain_drain(each, snapshot.pdbs, snapshot.at))
+        },
         "turn": next_turn(snapshot, inputs.backing_off),
         "second look": [commanded(revalidate(each, again)) for each in earlier or ()],
     }

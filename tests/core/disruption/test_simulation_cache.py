@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from acceptance.fleet import ON_DEMAND, cluster, free, running, worker
@@ -10,6 +11,7 @@ from dovetail.core.disruption.pass_context import Gates, PassContext
 from dovetail.core.disruption.planner import Planner
 from dovetail.core.disruption.simulation_cache import SimulationCache
 from dovetail.model.command import RECORD_ANNOTATION, REPLACES_ANNOTATION, CommandRecord, write_record
+from dovetail.model.quantity import Quantity
 from dovetail.model.reason import Reason
 
 RECORD = write_record(CommandRecord(id="c1", reason=Reason.DRIFTED, started_at=NOON, candidates=1, replacements=1))
@@ -61,3 +63,31 @@ def test_a_simulation_that_respects_preferences_is_not_shared_with_a_pass_that_d
     respectful = PassContext(snapshot, Gates(), simulations=kept).removal_simulation(consolidating=True)
     strict = PassContext(snapshot, replace(Gates(), respect_preferences=False), simulations=kept)
     assert strict.removal_simulation(consolidating=False) is not respectful
+
+
+def beside(capacity):
+    """A pool at its limit of 8 cores; `a` could be replaced by a smaller node while `b` leaves room for that."""
+    amounts = {"cpu": capacity, "memory": "16Gi", "pods": "110"}
+    first = worker("a", running("web", "a", cpu="1"))
+    second = worker("b", running("db", "b", cpu="3500m"))
+    status = msgspec.structs.replace(
+        second.node.status, capacity={name: Quantity.parse(amount) for name, amount in amounts.items()}
+    )
+    second = replace(second, node=msgspec.structs.replace(second.node, status=status))
+    return cluster(first, second, pools=[LIMITED], types=(SMALL, LARGE))
+
+
+def test_the_capacity_of_a_node_counts_against_the_limits():
+    planner = Planner()
+    assert commands(planner, beside("4"))
+    assert not commands(planner, beside("8"))
+    assert commands(planner, beside("4"))
+
+
+def test_a_kept_simulation_that_respects_preferences_does_not_follow_to_a_pass_that_does_not():
+    """The later snapshot is comparable in everything else."""
+    kept = SimulationCache()
+    first = PassContext(annotated(), Gates(), simulations=kept).removal_simulation(consolidating=True)
+    assert PassContext(annotated(), Gates(), simulations=kept).removal_simulation(consolidating=True) is first
+    strict = PassContext(annotated(), replace(Gates(), respect_preferences=False), simulations=kept)
+    assert strict.removal_simulation(consolidating=True) is not first

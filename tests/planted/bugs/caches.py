@@ -106,7 +106,7 @@ BUGS = (
         id="lodgings-old-pods",
         says="What the pods of a node leave over is kept when other pods run there.",
         file="core/scheduling/pod_index.py",
-        before="        if entry is None or entry.node is not node:\n",
+        before="        if entry is None or (entry.node is not node and entry.node != node):\n",
         after="        if entry is None:\n",
         tests=REMEMBERED,
     ),

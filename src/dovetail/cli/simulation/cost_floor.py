@@ -25,8 +25,9 @@ class SimulationFloor:
         """Dollars an hour for pods that were there for a share of the time, as were these machines."""
         pools = {key.name: pool for key, pool in sorted(self._state.nodepools.items.items())}
         catalogs = {name: await self._provider.instance_types(pool) for name, pool in pools.items()}
-        past = {kind_of(each): each for each in machines if not is_sold(each, pools, catalogs)}
+        kinds = {(each.pool, kind_of(each)): each for each in machines}  # many machines, few kinds
+        past = [each for each in kinds.values() if not is_sold(each, pools, catalogs)]
         try:
-            return Floor(*with_past(pools, catalogs, past.values())).on_average(pods)
+            return Floor(*with_past(pools, catalogs, past)).on_average(pods)
         except BoundUnavailable:
             return None

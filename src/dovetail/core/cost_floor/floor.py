@@ -161,17 +161,14 @@ def _undominated(allowed: Mask, worth: Array) -> Positions:
 
 def _offers(pools: Mapping[str, NodePool], catalogs: Mapping[str, tuple[InstanceType, ...]]) -> Iterator[Offer]:
     for name, pool in sorted(pools.items()):
+        wanted = pool.requirements
         for type_ in catalogs.get(name, ()):
-            if pool.requirements.intersects(type_.requirements) is None:
-                yield from _ways(pool, type_)
-
-
-def _ways(pool: NodePool, type_: InstanceType) -> Iterator[Offer]:
-    size = tuple(_number(name, type_.allocatable) for name in RESOURCES)
-    for offering in type_.offerings:
-        if offering.available and pool.requirements.intersects(offering.requirements) is None:
-            both = pool.requirements.add(type_.requirements, offering.requirements)
-            yield Offer(pool, both, size, offering.price)
+            if wanted.intersects(type_.requirements) is not None:
+                continue
+            size = tuple(_number(resource, type_.allocatable) for resource in RESOURCES)
+            for offering in type_.offerings:
+                if offering.available and wanted.intersects(offering.requirements) is None:
+                    yield Offer(pool, wanted.add(type_.requirements, offering.requirements), size, offering.price)
 
 
 def _admits(offer: Offer, pod: Pod) -> bool:

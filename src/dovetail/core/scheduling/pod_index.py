@@ -1,7 +1,7 @@
 """Pod index: the pods of each node with their shapes, kept from one problem to the next.
 
 While no pod mentions a label, volume or resource that no pod mentioned before, an unchanged node has the same pods in
-the same shapes, and as much left. Entries are keyed by node name and valid for the identical node object. Otherwise
+the same shapes, and as much left. Entries are keyed by node name and valid for an equal node. Otherwise
 everything is read again; problems built before keep the index they were built with.
 """
 
@@ -51,7 +51,7 @@ class NodePods:
 
     def _entry(self, node: ClusterNode) -> NodeEntry:
         entry = self._entries.get(node.name)
-        if entry is None or entry.node is not node:
+        if entry is None or (entry.node is not node and entry.node != node):
             of = self.shapes.of
             bound_pods = [(pod, of(pod)) for pod in node.pods if not pod.terminal]
             entry = self._entries[node.name] = NodeEntry(node, bound_pods)
@@ -94,7 +94,7 @@ class PodIndex:
 
     def _looked_at(self, node: ClusterNode) -> frozenset[str]:
         known = self._label_keys.get(node.name)
-        if known is None or known[0] is not node:
+        if known is None or (known[0] is not node and known[0] != node):
             known = self._label_keys[node.name] = node, relevant_label_keys(node.pods)
         return known[1]
 

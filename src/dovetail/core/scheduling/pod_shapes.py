@@ -79,6 +79,9 @@ class PodShapes:
             seen = tuple([labels.get(key) for key in self._label_keys]) if labels else ()
             self._seen[id(labels)] = seen
             self._kept.append(labels)  # so that its identity cannot be given to another object
+        # A fast path before `_by_equality`, which compares values: pods of a workload share the parts of their spec.
+        # Parts that are the same objects are equal, because specs are never edited in place; equal parts that are
+        # different objects are found by value. It names every field that a shape is made from.
         quick = (
             id(spec.containers),
             id(spec.affinity),
