@@ -18,7 +18,7 @@ def snapshot_of_story(seconds: float, seed: int, catalog: str) -> Snapshot:
 
     def opened(stage: DemoRun) -> None:
         def take() -> None:
-            taken.append(stage.state.snapshot(stage.world.clock.now(), {}))
+            taken.append(stage.parts.manager.state.snapshot(stage.world.clock.now(), {}))
 
         asyncio.get_running_loop().call_at(seconds, take)
 

@@ -14,11 +14,11 @@ from dovetail.cli.story.pace import Pacer
 from dovetail.cli.story.script import Plain, load_story, load_workloads
 from dovetail.cli.story.summary import Summary
 from dovetail.cli.story.tally import DemoTally
-from dovetail.controllers.cluster_state import ClusterState
 from dovetail.model.snapshot import Snapshot
 from dovetail.settings import Settings
 from dovetail.sim.virtual_loop import run
 from dovetail.sim.world import World, WorldOptions
+from dovetail.wiring.assembly import Assembly
 from dovetail.wiring.embedded import embedded
 from dovetail.wiring.live import look
 
@@ -42,7 +42,7 @@ class DemoRun:
 
     plan: DemoPlan
     world: World
-    state: ClusterState
+    parts: Assembly
     feed: DecisionFeed
     tally: DemoTally
     director: Director
@@ -70,9 +70,9 @@ async def _live(
         tally.watch(world)
         director = Director(world, feed, load_story(), load_workloads())
         director.prepare(plan.nodepools)
-        state = cluster.parts.manager.state
-        seen = partial(look, state, cluster.parts.supplier, world.clock)
-        opened(DemoRun(plan, world, state, feed, tally, director, seen))
+        parts = cluster.parts
+        seen = partial(look, parts.manager.state, parts.supplier, world.clock)
+        opened(DemoRun(plan, world, parts, feed, tally, director, seen))
         with _listening(feed):
             playing = loop.create_task(director.play())
             try:

@@ -25,6 +25,9 @@ from dovetail.core.scheduling.removal_simulation import RemovalSimulation
 from dovetail.model.reason import Reason
 from dovetail.model.refusal import Refusal
 
+NOT_THE_BEST = "NotTheBest"
+"""The code of nodes that could go, but not before another one."""
+
 
 class SingleNode:
     """One node, none or one cheaper replacement."""
@@ -58,7 +61,7 @@ class SingleNode:
         for move in moves:
             if move is not best:
                 why = "could go, but another node saves more and comes before it"
-                refusals.append(Refusal("NotTheBest", f"node/{move.candidate.name}", why))
+                refusals.append(Refusal(NOT_THE_BEST, f"node/{move.candidate.name}", why))
         return Proposal((_command(best, context),) if best is not None else (), tuple(refusals))
 
 
@@ -113,7 +116,7 @@ def _command(move: Move, context: PassContext) -> Command:
 def _outcome(candidate: Candidate, removal: Removal, context: PassContext) -> float | Refusal:
     """What the removal of a node saves, or why it stays. The same answer for the same node is looked at once."""
     kept = context.simulations.outcomes
-    node, kind, gates = candidate.node, candidate.instance_type, context.gates
+    node, kind, gates = candidate.node, candidate.instance_type, context.options
     known = kept.get(candidate.name)
     if known is None or not known.holds(removal, node, kind, gates):
         value = _worked_out(candidate, removal, context)
