@@ -20,7 +20,7 @@ import msgspec
 
 from cluster import AT, cluster
 from dovetail.core.disruption.disruption_cost import is_empty
-from dovetail.core.disruption.planner import Plan, Planner
+from dovetail.core.disruption.planner import PassPlan, Planner
 from dovetail.core.provisioning.eligible_pods import usable_pools
 from dovetail.model.budget import BudgetSpec
 from dovetail.model.cluster_objects import PodDisruptionBudget, PodDisruptionBudgetSpec, PodDisruptionBudgetStatus
@@ -109,14 +109,14 @@ def _budgets(count: int, rng: random.Random) -> Iterator[PodDisruptionBudget]:
 # -- passes
 
 
-def plan_once(planner: Planner, snapshot: Snapshot) -> tuple[float, Plan]:
+def plan_once(planner: Planner, snapshot: Snapshot) -> tuple[float, PassPlan]:
     """Seconds of the processor for a pass, and what came of it."""
     begun = time.process_time()
     plan = planner.plan(snapshot, thorough=True)
     return time.process_time() - begun, plan
 
 
-def check_complete(plan: Plan, snapshot: Snapshot) -> None:
+def check_complete(plan: PassPlan, snapshot: Snapshot) -> None:
     """Every method has a command or a refusal for every managed node."""
     managed = {node.name for node in snapshot.nodes if node.managed}
     for method, refusals in plan.refusals_by_method.items():
@@ -125,7 +125,7 @@ def check_complete(plan: Plan, snapshot: Snapshot) -> None:
         assert answered == managed, f"{method} left {len(managed - answered)} nodes without an answer"
 
 
-def check_same(plan: Plan, snapshot: Snapshot) -> float:
+def check_same(plan: PassPlan, snapshot: Snapshot) -> float:
     """A pass that built on earlier ones says what a new one says; the seconds of the new one."""
     seconds, fresh = plan_once(Planner(), snapshot)
     assert plan.refusals_by_method == fresh.refusals_by_method

@@ -1,11 +1,11 @@
 """Settings from text: every fault at once with flag, variable and remedy; names that collide with nobody's."""
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import timedelta
 
 import pytest
 
-from dovetail.settings import KARPENTERS, PREFIX, Settings, knobs, read_settings
+from dovetail.settings import KARPENTERS, PREFIX, DecisionOptions, Settings, knobs, read_settings
 
 
 @pytest.mark.parametrize(
@@ -68,3 +68,23 @@ def test_a_bound_below_the_pace_of_bookmarks_is_refused():
     with pytest.raises(ValueError, match=r"--watch-stale-after .*must be at least 1m30s, got 1m0s;"):
         read_settings({"watch_stale_after": "1m"})
     assert read_settings({"watch_stale_after": "90s"}).watch_stale_after == timedelta(seconds=90)
+
+
+@pytest.mark.parametrize(
+    ("written", "option", "value"),
+    [
+        ({"feature_gates": "Drift=false"}, "drift", False),
+        ({"feature_gates": "SpotToSpotConsolidation=true, NodeRepair=true"}, "spot_to_spot", True),
+        ({"feature_gates": "NodeRepair=false"}, "node_repair", False),
+        ({"preference_policy": "Ignore"}, "respect_preferences", False),
+        ({"repair_without_block": "provider"}, "repair_without_block", True),
+        ({"manual_deletion": "wait"}, "manual_deletion", "wait"),
+        ({"rebalance_recommendation": "drain"}, "drain_on_rebalance", True),
+    ],
+)
+def test_each_decision_option_follows_its_setting_alone(written, option, value):
+    assert read_settings(written).options == replace(DecisionOptions(), **{option: value}) != DecisionOptions()
+
+
+def test_the_default_settings_have_the_default_options():
+    assert read_settings({}).options == read_settings({"feature_gates": ""}).options == DecisionOptions()

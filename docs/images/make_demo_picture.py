@@ -16,11 +16,10 @@ from dovetail.cli.demo.scenario import demo_scenario
 from dovetail.cli.view.demo_screen import screen
 from dovetail.cli.view.plan import plan_document
 from dovetail.cli.view.top import TopView, top_document, top_screen
-from dovetail.core.disruption.pass_context import Gates
 from dovetail.core.disruption.planner import plan_disruption
-from dovetail.dashboard.api import PageOptions
 from dovetail.dashboard.publisher import draw_once
 from dovetail.manifest.snapshot_file import read_snapshot_file
+from dovetail.settings import DecisionOptions
 
 MOMENT = 36 * 60 + 45  # seconds: the cloud wants a spot machine back; it drains, and its replacement is ready
 TARGET = Path(__file__).with_name("demo.svg")
@@ -54,7 +53,7 @@ def draw_top() -> str:
     """The screen of `dovetail top`, of the snapshot the guides look at."""
     snapshot = read_snapshot_file(OFFICE)
     plan = plan_document(plan_disruption(snapshot, thorough=True), snapshot)
-    tiles, summary = draw_once(snapshot, plan, PageOptions(Gates()), still=True)
+    tiles, summary = draw_once(snapshot, plan, DecisionOptions(), still=True)
     console = Console(
         record=True, width=168, height=14, file=io.StringIO(), force_terminal=True, color_system="truecolor"
     )

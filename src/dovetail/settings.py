@@ -171,10 +171,35 @@ class Settings:
     log_level: str = _knob("info", "What is logged.", choices=("debug", "info", "warning", "error"))
     log_format: str = _knob("json", "How it is logged: JSON lines, or text for people.", choices=("json", "text"))
 
-    def gate(self, name: str, *, default: bool = True) -> bool:
-        """Whether a feature is on; one that is not named is as it is by default."""
-        written = {part.strip() for part in self.feature_gates.split(",")}
-        return f"{name}=true" in written or (default and f"{name}=false" not in written)
+    @property
+    def options(self) -> "DecisionOptions":
+        """The settings that decisions depend on."""
+        gates = _read_gates(self.feature_gates)
+        return DecisionOptions(
+            drift=gates.get("Drift", True),
+            spot_to_spot=gates.get("SpotToSpotConsolidation", False),
+            node_repair=gates.get("NodeRepair", True),
+            respect_preferences=self.preference_policy == "Respect",
+            repair_without_block=self.repair_without_block == "provider",
+            manual_deletion=self.manual_deletion,
+            drain_on_rebalance=self.rebalance_recommendation == "drain",
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecisionOptions:
+    """What decisions depend on beside the cluster: feature gates and policies, read from the settings in one place.
+
+    Controllers, commands, page and simulations take the same value, so that all of them decide alike.
+    """
+
+    drift: bool = True
+    spot_to_spot: bool = False
+    node_repair: bool = True
+    respect_preferences: bool = True
+    repair_without_block: bool = False  # NodePools without a repair block: on the provider's terms
+    manual_deletion: str = "by-kind"
+    drain_on_rebalance: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +264,8 @@ def _read(knob: Knob, text: str) -> Any:
             raise ValueError(f"must be longer than nothing, got {text!r}")
         return span
     if knob.name == "feature_gates":
-        return _gates(text)
+        _read_gates(text)
+        return text
     if knob.kind is bool:
         if text not in {"true", "false"}:
             raise ValueError(f"must be true or false, got {text!r}")
@@ -273,11 +299,13 @@ def _port(text: str) -> int:
     return int(text)
 
 
-def _gates(text: str) -> str:
-    """Feature gates as written, once each is known and either on or off."""
+def _read_gates(text: str) -> dict[str, bool]:
+    """Which feature gates are on or off; ValueError for one that is not known."""
+    gates: dict[str, bool] = {}
     for entry in filter(None, (part.strip() for part in text.split(","))):
         name, _, value = entry.partition("=")
         if name not in FEATURE_GATES or value not in {"true", "false"}:
             known = ", ".join(FEATURE_GATES)
             raise ValueError(f"{entry!r} must be Name=true or Name=false, with a name of: {known}")
-    return text
+        gates[name] = value == "true"
+    return gates

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from acceptance.fleet import ON_DEMAND, SIZES, cluster, free, running, taken, worker
 from builders import HUGE, LARGE, SMALL
-from dovetail.core.disruption.in_flight import as_if_under_way, plan_beside
+from dovetail.core.disruption.in_flight import as_if_under_way
 from dovetail.core.disruption.methods import METHODS
 from dovetail.core.disruption.pass_context import PassContext
-from dovetail.core.disruption.planner import plan_pass
+from dovetail.core.disruption.planner import consider, plan_methods
 from dovetail.core.provisioning.eligible_pods import displaced_pods
 from dovetail.core.provisioning.nodeclaim_template import claim_for
 from dovetail.core.provisioning.plan import plan_provisioning
@@ -24,16 +24,15 @@ POOLS = [free(template=ON_DEMAND)]
 SINGLE = [method for method in METHODS if method.name == "single-node"]
 
 
-def chained(found, most=10):
+def chained(found):
     """All that would wait for their second look together."""
-    context = PassContext(found)
-    first = plan_pass(context, methods=SINGLE).commands
-    return [*first, *plan_beside(SINGLE[0], first, context, most)]
+    *_, last = plan_methods(PassContext(found), SINGLE)
+    return list(last.commands)
 
 
 def single(found):
     """What the next single node would be, if any."""
-    return list(plan_pass(PassContext(found), methods=SINGLE).commands)
+    return list(consider(SINGLE[0], PassContext(found)).commands)
 
 
 def pair(pools=POOLS):

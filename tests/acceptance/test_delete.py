@@ -7,9 +7,9 @@ import pytest
 
 from acceptance.fleet import ON_DEMAND, cluster, drifted, free, owned, planned, running, said, taken, worker
 from builders import LARGE, NOON, node, pod, stamped
-from dovetail.core.disruption.pass_context import Gates
 from dovetail.core.disruption.planner import plan_disruption
 from dovetail.model.snapshot import ClusterNode
+from dovetail.settings import DecisionOptions
 
 FIXED = [free(template=ON_DEMAND)]
 ONLY = (LARGE,)
@@ -161,7 +161,7 @@ def test_never_is_said_by_all_three_methods():
 def test_a_missing_type_zone_or_capacity_type_is_said_by_multi_and_single(label, code):
     found = fixed(worker("a", running("x", "a"), without=(label,)))
     for method in ("multi-node", "single-node"):
-        assert said(found, method, "a", Gates(drift=False)).code == code
+        assert said(found, method, "a", DecisionOptions(drift=False)).code == code
 
 
 def test_an_empty_node_is_not_called_unconsolidatable():

@@ -23,10 +23,11 @@ from acceptance.fleet import (
 from acceptance.test_candidates import marked
 from builders import HUGE, LARGE, NOON, SMALL, nodepool
 from dovetail.core.disruption.drift import drift_reason
-from dovetail.core.disruption.pass_context import Gates, PassContext
+from dovetail.core.disruption.pass_context import PassContext
 from dovetail.core.disruption.planner import plan_disruption, plan_pass
 from dovetail.core.lifecycle.nodepool_hash import HASH_VERSION, template_hash
 from dovetail.model.reason import Reason
+from dovetail.settings import DecisionOptions
 
 HOUR = timedelta(hours=1)
 NEVER = {"consolidateAfter": "Never"}
@@ -142,7 +143,7 @@ def test_a_static_pool_is_left_to_others():
 
 
 def test_the_gate_closes_drift():
-    assert taken(cluster(drifted("a", full("a")), pools=never()), Gates(drift=False)) == []
+    assert taken(cluster(drifted("a", full("a")), pools=never()), DecisionOptions(drift=False)) == []
 
 
 def test_a_pool_whose_replacements_fail_is_left_alone_for_a_while_and_starves_nobody():

@@ -8,7 +8,7 @@ from builders import node
 from dovetail.controllers.metrics.disruption import DisruptionMetrics, count_rejected, count_started
 from dovetail.core.disruption.methods import METHODS
 from dovetail.core.disruption.pass_context import PassContext
-from dovetail.core.disruption.planner import plan_pass
+from dovetail.core.disruption.planner import plan_methods, plan_pass
 from dovetail.core.disruption.validation import revalidate
 from dovetail.model.snapshot import ClusterNode
 from dovetail.settings import read_settings
@@ -49,8 +49,8 @@ def test_a_command_counts_once_and_once_for_its_pool(nodes, decision, reason, ki
 def eligible(found, reason):
     context, figures = PassContext(found), Figures()
     noted = DisruptionMetrics(figures)
-    for method in METHODS:
-        noted.note(method, plan_pass(context, methods=(method,)), context, 0.0)
+    for plan in plan_methods(context):
+        noted.note(plan, context, 0.0)
     return figures.gauges[ELIGIBLE][reason,]
 
 

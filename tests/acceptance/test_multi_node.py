@@ -5,10 +5,10 @@ import pytest
 from acceptance.fleet import ON_DEMAND, SPOT, cluster, free, planned, running, said, worker
 from builders import HUGE, LARGE, SMALL, instance_type
 from dovetail.core.disruption.command import Decision
-from dovetail.core.disruption.pass_context import Gates
 from dovetail.core.disruption.planner import plan_disruption
+from dovetail.settings import DecisionOptions
 
-GATE = Gates(spot_to_spot=True)
+GATE = DecisionOptions(spot_to_spot=True)
 FIXED = [free(template=ON_DEMAND)]
 MEDIUM = instance_type("m.medium", "8", "32Gi", 1.9)
 NANO = instance_type("m.nano", "1", "4Gi", 0.1)

@@ -6,14 +6,14 @@ import pytest
 
 from acceptance.fleet import ON_DEMAND, SPOT, cluster, free, planned, running, said, shielded, taken, worker
 from builders import HUGE, LARGE, SMALL, ZONES, instance_type
-from dovetail.core.disruption.pass_context import Gates
 from dovetail.core.disruption.planner import plan_disruption
 from dovetail.model.catalog import Offering
 from dovetail.model.labels import CAPACITY_TYPE, ZONE
 from dovetail.model.requirement import Requirement
 from dovetail.model.requirements import Requirements
+from dovetail.settings import DecisionOptions
 
-GATE = Gates(spot_to_spot=True)
+GATE = DecisionOptions(spot_to_spot=True)
 FIXED = [free(template=ON_DEMAND)]
 SPOTS = [free(template=SPOT)]
 
@@ -146,7 +146,7 @@ def test_where_both_are_allowed_the_replacement_is_spot_only():
 
 def test_a_node_whose_price_nobody_knows_may_go_but_is_not_replaced():
     """Zone z is sold nowhere; the other node is held, so that only this one is in question."""
-    drift_off = Gates(drift=False)
+    drift_off = DecisionOptions(drift=False)
     unknown = worker("a", running("x", "a"), zone="zone-z")
     assert taken(cluster(unknown, pools=FIXED, types=(LARGE, SMALL)), drift_off) == []
     held = worker("b", shielded("y", "b"))
@@ -197,7 +197,7 @@ def test_the_zone_of_a_spread_is_kept_by_the_replacement():
 
 @pytest.mark.parametrize(
     "gates",
-    [Gates(), Gates(respect_preferences=False)],
+    [DecisionOptions(), DecisionOptions(respect_preferences=False)],
     ids=["respected", "ignored"],
 )
 def test_preferences_count_unless_they_are_to_be_ignored(gates):

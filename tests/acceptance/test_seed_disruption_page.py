@@ -24,10 +24,10 @@ from builders import LARGE, NOON, SMALL, instance_type, nodepool
 from dovetail.core.disruption.budgets import NodeCounts, allowance
 from dovetail.core.disruption.drift import drift_reason
 from dovetail.core.disruption.methods import METHODS
-from dovetail.core.disruption.pass_context import Gates
 from dovetail.core.disruption.planner import plan_disruption
 from dovetail.core.lifecycle.nodepool_hash import template_hash
 from dovetail.model.reason import VOLUNTARY
+from dovetail.settings import DecisionOptions
 
 FIXED = [free(template=ON_DEMAND)]
 THREE_BUDGETS = {
@@ -169,7 +169,7 @@ def test_spot_consolidation_replaces_behind_its_gate_with_fifteen_types_of_flexi
         pools=[free(template=SPOT)],
         types=(LARGE, *preference_levels(choice)),
     )
-    assert bool(taken(found, Gates(spot_to_spot=gate))) is goes
+    assert bool(taken(found, DecisionOptions(spot_to_spot=gate))) is goes
 
 
 def test_spot_consolidation_deletes_without_any_gate():
@@ -214,7 +214,7 @@ def test_the_table_of_behavioural_fields_that_never_drift(field):
 
 def test_the_drift_gate_closed_leaves_drifted_nodes_alone():
     found = cluster(drifted("a", running("x", "a", cpu="3500m")), pools=[free(consolidateAfter="Never")])
-    assert taken(found, Gates(drift=False)) == []
+    assert taken(found, DecisionOptions(drift=False)) == []
 
 
 @pytest.mark.parametrize(

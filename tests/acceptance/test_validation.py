@@ -16,12 +16,11 @@ from acceptance.fleet import (
     worker,
 )
 from builders import LARGE, NOON, SMALL, instance_type, nodepool
-from dovetail.controllers.disruption import VALIDATION_SECONDS
 from dovetail.core.disruption.command import Command
 from dovetail.core.disruption.in_flight import look_ahead
 from dovetail.core.disruption.methods import METHODS
 from dovetail.core.disruption.pass_context import PassContext
-from dovetail.core.disruption.planner import plan_disruption, plan_pass
+from dovetail.core.disruption.planner import VALIDATION_DELAY, consider, plan_disruption
 from dovetail.core.disruption.validation import VALIDATED, revalidate
 from dovetail.model.reason import Reason
 from dovetail.model.refusal import Refusal
@@ -49,7 +48,7 @@ def pair(first="1", second="2"):
 
 def test_only_consolidation_waits_and_it_waits_fifteen_seconds():
     assert {Reason.EMPTY, Reason.UNDERUTILIZED} == VALIDATED
-    assert VALIDATION_SECONDS == 15
+    assert timedelta(seconds=15) == VALIDATION_DELAY
 
 
 def test_what_still_holds_is_done():
@@ -210,10 +209,10 @@ def test_beside_one_that_was_just_started_another_must_find_its_places_elsewhere
 def test_one_that_leaves_a_pod_of_those_before_it_without_a_place_is_not_done():
     """Each fits; of both, a pod would have to wait for another node."""
     nodes = [filled("a"), filled("b", "300m", "300m"), filled("c", "300m", "700m", "1500m", "1500m")]
-    single = [method for method in METHODS if method.name == "single-node"]
+    single = METHODS[-1]
     look = later(*nodes, types=(SMALL, LARGE))
-    (first,) = plan_pass(look, methods=single).commands
-    (second,) = plan_pass(look_ahead(look, [first]), methods=single).commands
+    (first,) = consider(single, look).commands
+    (second,) = consider(single, look_ahead(look, [first])).commands
     assert (names(first), names(second)) == (["b"], ["c"])
     assert names(revalidate(second, look, [first])) == "scheduling: once it is under way a pod is left without a place"
 

@@ -54,6 +54,17 @@ def test_pods_are_shown_by_tier_with_what_holds_them_and_where_they_would_go(dra
     assert "default/web node b" in lines
 
 
+@pytest.mark.parametrize(("policy", "place"), [("Respect", "node c"), ("Ignore", "node b")])
+def test_preferences_count_as_the_policy_says(drain, policy, place):
+    """The solver fills node b first; the pod prefers the zone of node c."""
+    zone = {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["zone-b"]}
+    preferred = [{"weight": 1, "preference": {"matchExpressions": [zone]}}]
+    near = {"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}}
+    going = held(worker("a", owned("web", "a", "ReplicaSet", spec=near)))
+    result = drain(cluster(going, worker("b"), worker("c", zone="zone-b")), "a", "--preference-policy", policy)
+    assert f"default/web {place}" in [" ".join(line.split()) for line in result.stdout.splitlines()]
+
+
 def test_what_nobody_will_lift_is_permanent_and_the_exit_code_says_so(drain):
     going = held(worker("a", running("web", "a"), shielded("forever", "a")))
     found = cluster(going, worker("b"), pdbs=[pdb(spec={"maxUnavailable": 0})])

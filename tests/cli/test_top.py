@@ -18,12 +18,11 @@ from dovetail.cli.app import app
 from dovetail.cli.top_live import Top, keys_of
 from dovetail.cli.view.plan import plan_document
 from dovetail.cli.view.top import ORDERS, TopView, top_document, top_screen
-from dovetail.core.disruption.pass_context import Gates
 from dovetail.core.disruption.planner import plan_disruption
-from dovetail.dashboard.api import PageOptions
 from dovetail.dashboard.publisher import draw_once
 from dovetail.manifest.snapshot_file import snapshot_bytes
 from dovetail.model.kinds import POD
+from dovetail.settings import DecisionOptions
 from dovetail.sim.virtual_loop import run
 from dovetail.sim.world import WorldOptions
 from dovetail.wiring.embedded import embedded
@@ -119,7 +118,7 @@ def crowd(number):
         pools=[nodepool("general"), nodepool("batch", disruption={"budgets": [{"nodes": "0"}]})],
     )
     plan = plan_document(plan_disruption(snapshot, thorough=True), snapshot)
-    return draw_once(snapshot, plan, PageOptions(Gates()), still=False)
+    return draw_once(snapshot, plan, DecisionOptions(), still=False)
 
 
 @pytest.fixture(scope="module")
@@ -240,7 +239,7 @@ def test_nodes_of_the_embedded_world_are_shown_as_they_come_and_go():
             async def published_view():
                 snapshot = await look(state, life.parts.supplier, life.world.clock)
                 plan = plan_document(plan_disruption(snapshot, thorough=True), snapshot)
-                sights.append(draw_once(snapshot, plan, PageOptions(Gates()), still=False))
+                sights.append(draw_once(snapshot, plan, DecisionOptions(), still=False))
 
             for manifest in (node_class(), pool(), deployment(replicas=6)):
                 life.world.apply(manifest)

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from dovetail.cli.dashboard_api import documents
-from dovetail.core.disruption.pass_context import Gates
 from dovetail.dashboard.address import PageAddress
-from dovetail.dashboard.api import PageOptions
 from dovetail.dashboard.published_state import PublishedState
 from dovetail.dashboard.server import PageServer
+from dovetail.settings import DecisionOptions
 
 
 @dataclass
@@ -80,7 +79,7 @@ def page_served(snapshot=None, *, ledger=None, token="", reviewer=None, reviewed
     page = PageServer(
         published_state=published_state,
         documents=documents(ledger),
-        terms=PageOptions(Gates()),
+        options=DecisionOptions(),
         access=PageAddress("127.0.0.1", token, reviewed=reviewed or reviewer is not None),
         port=0,
         reviewer=reviewer,

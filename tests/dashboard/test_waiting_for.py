@@ -6,21 +6,21 @@ from acceptance.fleet import BLOCKING, LEAVING, cluster, owned, pdb, running, sh
 from builders import NOON, claim, stamped
 from cli.test_explain_repair import BLOCK, found, unhealthy
 from dovetail.cli.view.plan import plan_document
-from dovetail.core.disruption.pass_context import Gates
 from dovetail.core.disruption.planner import plan_disruption
-from dovetail.dashboard.api import PageOptions
+from dovetail.core.lifecycle.repair import RepairTerms
 from dovetail.dashboard.waiting_for import waits_in
 from dovetail.model.command import RECORD_ANNOTATION, REPLACES_ANNOTATION, CommandRecord, write_record
 from dovetail.model.reason import Reason
 from dovetail.model.snapshot import ClusterNode
+from dovetail.settings import DecisionOptions
 
 YOUNG = {"launching": {}, "registering": {"providerID": "kwok://registering"}}
 GOING = {"metadata": {"deletionTimestamp": stamped(NOON), "finalizers": ["karpenter.sh/termination"]}}
 
 
-def waits(snapshot, **terms):
+def waits(snapshot, **options):
     plan = plan_document(plan_disruption(snapshot, thorough=True), snapshot)
-    return waits_in(plan, snapshot, PageOptions(Gates(), **terms).repair(snapshot))
+    return waits_in(plan, snapshot, RepairTerms(snapshot.repair_statements, DecisionOptions(**options)))
 
 
 def going(name, *pods):
@@ -64,7 +64,7 @@ def test_an_unhealthy_node_waits_for_its_repair():
 
 def test_an_unhealthy_node_that_nobody_repairs_says_why():
     assert "nodepool default has no repair block" in waits(found(unhealthy("a")))["a"]["because"]
-    off = waits(found(unhealthy("a"), repair=BLOCK), repair_gate=False)["a"]
+    off = waits(found(unhealthy("a"), repair=BLOCK), node_repair=False)["a"]
     assert ("NodeRepair is off" in off["because"], off["permanent"]) == (True, True)
 
 

@@ -17,11 +17,10 @@ from dovetail.controllers.interruption import InterruptionController
 from dovetail.controllers.nodepools import NodePoolController
 from dovetail.core.disruption.command import cheapest
 from dovetail.core.disruption.drift import _Wanted
-from dovetail.core.disruption.in_flight import plan_beside
-from dovetail.core.disruption.methods.single_node import SingleNode
+from dovetail.core.disruption.methods import METHODS
 from dovetail.core.disruption.next_wakeup import next_turn
 from dovetail.core.disruption.pass_context import PassContext as Pass
-from dovetail.core.disruption.planner import plan_pass
+from dovetail.core.disruption.planner import consider, plan_pass
 from dovetail.core.disruption.simulation_cache import SimulationCache
 from dovetail.core.disruption.validation import VALIDATED, revalidate
 from dovetail.core.explain.drain import explain_drain
@@ -168,25 +167,26 @@ def removals(removal_simulation):
 def disruption_of(kept, snapshot, inputs, earlier):
     """A whole pass, and what it proposes. With `earlier`, also what comes of that at a second look.
 
-    A second look and commands beside others are worked out on clusters that might be; afterwards simulations of the
-    real one begin anew. So most stories leave them out.
+    A whole pass also plans on clusters that might be; afterwards simulations of the real one begin anew. So most
+    stories ask the methods alone.
     """
     look = Pass(snapshot, inputs.gates, inputs.backing_off, kept.simulations)
-    plan = plan_pass(look, thorough=True)
-    commands = {name: list(map(commanded, made)) for name, made in plan.commands_by_method.items()}
-    single = plan.commands_by_method.get(SingleNode.name, ())
-    beside = plan_beside(SingleNode(), single, look, 3) if earlier is not None else ()
-    proposed = [each for made in plan.commands_by_method.values() for each in made if each.reason in VALIDATED]
+    proposals = {method.name: consider(method, look) for method in METHODS}
+    proposed = [each for made in proposals.values() for each in made.commands if each.reason in VALIDATED]
     again = Pass(snapshot, inputs.gates, inputs.backing_off, kept.simulations)
+    plan = plan_pass(again, thorough=True) if earlier is not None else None
+    allowed = {
+        (pool, each.reason): look.allowance(pool, each.reason) for pool in snapshot.nodepools for each in METHODS
+    }
     answer = {
-        "commands": commands,
+        "commands": {name: list(map(commanded, made.commands)) for name, made in proposals.items()},
         "removals": {
             consolidating: removals(look.removal_simulation(consolidating=consolidating))
             for consolidating in (True, False)
         },
-        "refused": {name: sorted(map(plain, said)) for name, said in plan.refusals_by_method.items()},
-        "allowances": {key: (each.limit, each.disrupting, each.fault) for key, each in plan.allowances.items()},
-        "beside": [commanded(each) for each in beside],
+        "refused": {name: sorted(map(plain, made.refusals)) for name, made in proposals.items()},
+        "allowances": {key: (each.limit, each.disrupting, each.fault) for key, each in allowed.items()},
+        "plan": plan and (list(map(commanded, plan.commands)), plain(plan.refusals_by_method)),
         "candidates": [
             sorted(map(as_candidate, look.candidates(eventual=eventual)[0]), key=lambda each: each[0])
             for eventual in (False, True)

@@ -12,7 +12,6 @@ from random import Random
 
 from msgspec import structs
 
-from dovetail.core.disruption.pass_context import Gates
 from dovetail.model.cluster_objects import (
     Namespace,
     PodDisruptionBudget,
@@ -40,6 +39,7 @@ from dovetail.model.nodepool import Disruption
 from dovetail.model.snapshot import Snapshot
 from dovetail.model.storage import CSINode, CSINodeAllocatable, CSINodeDriver, CSINodeSpec
 from dovetail.ports.cluster import WatchEvent
+from dovetail.settings import DecisionOptions
 from reference.chance.catalog import some_pools, some_types
 from reference.chance.dice import APPS, KNOWN, NAMESPACES, throw
 from reference.chance.disks import CLAIMS, some_storage
@@ -130,7 +130,7 @@ class Inputs:
         self.catalogs = dict(snapshot.catalogs)
         self.full_catalogs = dict(snapshot.catalogs)
         self.catalogs = {pool: types[1:] if seed % 4 == 0 else types for pool, types in self.catalogs.items()}
-        self.gates = Gates(spot_to_spot=seed % 2 == 0)
+        self.gates = DecisionOptions(spot_to_spot=seed % 2 == 0)
         self.backing_off = {}
         self.nominations = {}
         self._fill(snapshot)

@@ -7,7 +7,6 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from dovetail.core.disruption.pass_context import Gates
 from dovetail.core.disruption.planner import Planner
 from dovetail.model.budget import BudgetSpec
 from dovetail.model.duration import Delay
@@ -16,6 +15,7 @@ from dovetail.model.labels import DO_NOT_DISRUPT
 from dovetail.model.nodeclaim import DRIFTED, INITIALIZED, LAUNCHED, REGISTERED
 from dovetail.model.nodepool import Disruption
 from dovetail.model.quantity import Quantity
+from dovetail.settings import DecisionOptions
 from reference.clusters import random_cluster
 
 POLICIES = ("WhenEmptyOrUnderutilized", "WhenEmptyOrUnderutilized", "WhenEmpty", "Balanced")
@@ -177,14 +177,14 @@ def told(plan):
         ]
         for method, made in plan.commands_by_method.items()
     }
-    return plan.refusals_by_method, commands, list(map(str, plan.commands)), plan.eligible_by_method
+    return plan.refusals_by_method, commands, list(map(str, plan.commands)), plan.wakeup_at
 
 
 @pytest.mark.parametrize("chunk", range(6))
 def test_a_planner_that_remembers_says_what_a_new_one_says(chunk):
     codes = set()
     for seed in range(chunk * 40, chunk * 40 + 40):
-        story, gates = Story(seed), Gates(spot_to_spot=seed % 2 == 0)
+        story, gates = Story(seed), DecisionOptions(spot_to_spot=seed % 2 == 0)
         planner = Planner(gates)
         for number in range(8):
             if number:

@@ -46,6 +46,7 @@ def test_a_pass_waits_for_the_end_of_a_burst_but_not_for_ever(lasts, waits):
                 await asyncio.sleep(0.5)
 
         began, seen = clock.now(), state.revision
+        assert await disruption.run_pass() is False
         changing = asyncio.create_task(burst())
         await disruption._rest(began, seen)
         assert waits <= (clock.now() - began).total_seconds() <= waits + 1.5

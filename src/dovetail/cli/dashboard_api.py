@@ -13,7 +13,7 @@ from dovetail.settings import Settings
 
 if TYPE_CHECKING:
     from dovetail.dashboard.address import PageAddress
-    from dovetail.dashboard.api import Documents, PageOptions
+    from dovetail.dashboard.api import Documents
     from dovetail.dashboard.published_state import PublishedState
     from dovetail.dashboard.server import PageServer
     from dovetail.wiring.assembly import Assembly
@@ -35,22 +35,10 @@ def make_page(
     return PageServer(
         published_state=published_state,
         documents=documents(ledger),
-        terms=terms_of(settings),
+        options=settings.options,
         access=access_of(settings),
         port=port,
         reviewer=partial(reviewer, *where),
-    )
-
-
-def terms_of(settings: Settings) -> "PageOptions":
-    """Under which the controllers would decide with these settings; ValueError if they cannot be understood."""
-    from dovetail.controllers.gates import read_gates
-    from dovetail.dashboard.api import PageOptions
-
-    return PageOptions(
-        read_gates(settings),
-        repair_gate=settings.gate("NodeRepair"),
-        repair_without_block=settings.repair_without_block == "provider",
     )
 
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from dovetail.wiring.live import Reach
 
 
-@with_few_settings("dry_run", "manual_deletion", *SUPPLY)
+@with_few_settings("dry_run", "manual_deletion", "preference_policy", *SUPPLY)
 def drain(  # noqa: PLR0913 - one parameter an option
     node: Annotated[str, typer.Argument(help="The node, or its NodeClaim.", show_default=False)],
     *,
@@ -61,7 +61,7 @@ def drain(  # noqa: PLR0913 - one parameter an option
     patience = _patience(timeout)
     read = read_snapshot(snapshot, kubeconfig, context, settings)
     found = _find(node, read)
-    preview = _preview(_as_deleted(found, settings), read)
+    preview = _preview(_as_deleted(found, settings), read, settings)
     looking = settings.dry_run or snapshot is not None
     if looking or output == OutputFormat.TEXT:
         _print_preview(*preview, output)
@@ -120,13 +120,13 @@ def _as_deleted(node: "ClusterNode", settings: Settings) -> "ClusterNode":
     assert node.claim is not None
     if node.deleting:
         return node
-    return replace(node, claim=mark_manual_deletion(node.claim, settings.manual_deletion))
+    return replace(node, claim=mark_manual_deletion(node.claim, settings.options.manual_deletion))
 
 
-def _preview(node: "ClusterNode", snapshot: "Snapshot") -> "tuple[DrainView, Placement]":
+def _preview(node: "ClusterNode", snapshot: "Snapshot", settings: Settings) -> "tuple[DrainView, Placement]":
     from dovetail.core.explain.drain import explain_drain, find_homes
 
-    return explain_drain(node, snapshot.pdbs, snapshot.at), find_homes(node, snapshot)
+    return explain_drain(node, snapshot.pdbs, snapshot.at), find_homes(node, snapshot, settings.options)
 
 
 def _print_preview(view: "DrainView", homes: "Placement", output: OutputFormat) -> None:

@@ -70,11 +70,7 @@ def _node(name: str, context: "PassContext", output: OutputFormat, settings: Set
     nodes = context.snapshot.nodes
     for node in nodes:
         if name == node.name or (node.claim is not None and name == node.claim.name):
-            terms = RepairTerms(
-                context.snapshot.repair_statements,
-                gate=settings.gate("NodeRepair"),
-                without_block=settings.repair_without_block == "provider",
-            )
+            terms = RepairTerms(context.snapshot.repair_statements, settings.options)
             repair = explain_repair(node, context.snapshot, terms)
             print_node(replace(explain_node(node, context), repair=repair), output)
             return

@@ -14,9 +14,11 @@ def plan(
     output: OutputOption = OutputFormat.TEXT,
     settings: Settings,
 ) -> None:
-    """Say what would be disrupted next and what it saves, and for every other node what stands in the way.
+    """List every command the next pass starts and what it saves, and for every other node what stands in the way.
 
-    Needs only get and list: nothing is written, neither to the cluster nor anywhere else.
+    This is the plan of the controller itself: the commands that start together, with budgets shared among them, and
+    after the validation of consolidation 15 seconds later. Needs only get and list: nothing is written, neither to the
+    cluster nor anywhere else.
 
     [bold]Examples[/bold]
       dovetail plan                                    the current context

@@ -64,14 +64,10 @@ def read_snapshot(source: str | None, kubeconfig: Path | None, context: str | No
 
 
 def context_of(snapshot: "Snapshot", settings: Settings) -> "PassContext":
-    """A pass over the snapshot under the feature gates the controllers would have."""
-    from dovetail.controllers.gates import read_gates
+    """A pass over the snapshot with the options the controllers would have."""
     from dovetail.core.disruption.pass_context import PassContext
 
-    try:
-        return PassContext(snapshot, read_gates(settings))
-    except ValueError as error:
-        fail(str(error))
+    return PassContext(snapshot, settings.options)
 
 
 def fail(why: str) -> NoReturn:

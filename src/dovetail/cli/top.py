@@ -89,7 +89,6 @@ def top(  # noqa: PLR0913 - one parameter an option
 
 
 def _look_once(read: "Snapshot", choice: "TopView", settings: Settings, *, still: bool) -> dict[str, Any]:
-    from dovetail.cli.dashboard_api import terms_of
     from dovetail.cli.snapshot_source import context_of
     from dovetail.cli.view.plan import plan_document
     from dovetail.cli.view.top import top_document
@@ -98,7 +97,7 @@ def _look_once(read: "Snapshot", choice: "TopView", settings: Settings, *, still
 
     _require(choice.nodepool, read)
     plan = plan_document(plan_pass(context_of(read, settings), thorough=True), read)
-    tiles, summary = draw_once(read, plan, terms_of(settings), still=still)
+    tiles, summary = draw_once(read, plan, settings.options, still=still)
     return top_document(tiles.values(), summary, choice)
 
 

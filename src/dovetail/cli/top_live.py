@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.live import Live
 
 from dovetail.cli.dashboard import until_over, watch
-from dovetail.cli.dashboard_api import documents, terms_of
+from dovetail.cli.dashboard_api import documents
 from dovetail.cli.safe_output import make_console
 from dovetail.cli.view.top import ORDERS, TopView, page_size, top_document, top_screen, waiting_screen
 from dovetail.dashboard.api import PageApi
@@ -45,7 +45,7 @@ def follow(
 ) -> None:
     """Show the cluster until q or Ctrl-C."""
     console = make_console()
-    answers = PageApi(published_state, documents(None), terms_of(settings))
+    answers = PageApi(published_state, documents(None), settings.options)
     thinker = ThreadPoolExecutor(1, "top-thinking")
 
     async def live() -> None:

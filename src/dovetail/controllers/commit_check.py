@@ -9,7 +9,6 @@ from contextlib import suppress
 from dataclasses import replace
 
 from dovetail.controllers.context import ControllerContext
-from dovetail.controllers.gates import read_gates
 from dovetail.controllers.instance_types import find_catalogs
 from dovetail.core.disruption.pass_context import PassContext as Pass
 from dovetail.core.disruption.recheck import find_obstacles
@@ -54,7 +53,7 @@ class CommitCheck:
                     fresh[node.name] = node, await context.read_pods(node.name)
 
         await for_each(read, state.candidates)
-        look = Pass(await self._snapshot(fresh, pdbs), read_gates(context.settings))
+        look = Pass(await self._snapshot(fresh, pdbs), context.options)
         found = find_obstacles(state, look, planned_pods)
         for claim in state.candidates:
             for node in context.state.nodes_of(claim):

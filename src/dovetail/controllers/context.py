@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dovetail.controllers.cluster_state import ClusterState
+from dovetail.model.cached import lazy
 from dovetail.model.kinds import NODE, NODE_CLAIM, POD
 from dovetail.model.node import Node
 from dovetail.model.nodeclaim import NodeClaim
@@ -18,7 +19,7 @@ from dovetail.ports.ledger import Ledger, NoLedger
 from dovetail.ports.metrics import Metrics, NoMetrics
 from dovetail.runtime.backoff import RetryBackoff
 from dovetail.runtime.together import SingleFlight
-from dovetail.settings import Settings
+from dovetail.settings import DecisionOptions, Settings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +52,11 @@ class ControllerContext(Ports):
 
     noting: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held while a failed launch is written on its NodePool: launches fail by the dozen."""
+
+    @lazy
+    def options(self) -> DecisionOptions:
+        """What decisions depend on beside the cluster."""
+        return self.settings.options
 
     async def patch_claim(self, claim: NodeClaim, body: dict[str, Any], *, status: bool = False) -> NodeClaim:
         """Patch the very version that was read; the answer is what the next decision sees."""

@@ -1,13 +1,14 @@
-"""Decides what to disrupt, looks twice where it must, and hands it to the executor.
+"""Plans what to disrupt, validates consolidation a moment later, and hands the commands to the executor.
 
-One method acts in a pass; what consolidation proposes waits for its second look together, whichever method it is of.
-After a pass that started something the next one follows at once. A pass that found nothing is told on the nodes,
-sparingly, and looked at again when something could have changed. Changes come in bursts: it waits for their end, if
-that is soon, rather than decide on half of one.
+What a pass starts is decided in `core.disruption.planner`, which `dovetail plan` and the page ask as well. After a pass
+that started something the next one follows at once. A pass that found nothing is told on the nodes, sparingly, and the
+next one follows when something could have changed. Changes come in bursts: it waits for their end, if that is soon,
+rather than decide on half of one.
 """
 
 import asyncio
 import logging
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from datetime import datetime, timedelta
@@ -16,22 +17,16 @@ from functools import partial
 from dovetail.controllers.context import ControllerContext
 from dovetail.controllers.disruption_events import DisruptionEvents
 from dovetail.controllers.disruption_queue import DisruptionQueue
-from dovetail.controllers.gates import read_gates
 from dovetail.controllers.instance_types import find_catalogs
 from dovetail.controllers.ledger_evidence import Refusals, weighed
 from dovetail.controllers.metrics.disruption import DisruptionMetrics, count_rejected, count_started
 from dovetail.core.disruption.command import Command
-from dovetail.core.disruption.in_flight import plan_beside
-from dovetail.core.disruption.methods import METHODS
-from dovetail.core.disruption.methods.base import Method
 from dovetail.core.disruption.methods.single_node import SingleNode
-from dovetail.core.disruption.next_wakeup import next_turn
 from dovetail.core.disruption.pass_context import PassContext as Pass
-from dovetail.core.disruption.planner import Plan, plan_pass
-from dovetail.core.disruption.simulation_cache import SimulationCache
+from dovetail.core.disruption.planner import VALIDATION_DELAY, MethodPlan, Planner, plan_methods
 from dovetail.core.disruption.validation import VALIDATED, revalidate
+from dovetail.core.failure import attempt
 from dovetail.model.catalog import InstanceType
-from dovetail.model.reason import Reason
 from dovetail.model.refusal import Refusal
 from dovetail.model.snapshot import Snapshot
 from dovetail.model.unreadable_objects import UnreadableIndex
@@ -40,9 +35,6 @@ from dovetail.runtime.guard import guarded
 
 log = logging.getLogger(__name__)
 IDLE_SECONDS = 10.0
-VALIDATION_SECONDS = 15.0
-AT_ONCE = 10
-"""So many single nodes may wait for their second look together."""
 QUIET_SECONDS = 1.0
 """A burst of changes is over when nothing has changed for so long."""
 LONGEST_BURST = timedelta(seconds=IDLE_SECONDS)
@@ -61,11 +53,11 @@ class DisruptionController:
     def __init__(self, context: ControllerContext, executor: DisruptionQueue) -> None:
         self._context = context
         self._executor = executor
-        self._simulations = SimulationCache()
+        self._planner = Planner(context.options)
         self._figures = DisruptionMetrics(context.metrics)
         self._telling = DisruptionEvents(context)
         self._recently_active_nodes = False  # the last pass met what ends without a word: nominations
-        self._gates = read_gates(context.settings)
+        self._latest: Pass | None = None  # the last pass
 
     async def run(self) -> None:
         """Plan and act until cancelled."""
@@ -86,8 +78,10 @@ class DisruptionController:
         state, clock = self._context.state, self._context.clock
         if self._recently_active_nodes or state.revision != seen:
             return
-        offered, latest = await self._catalogs(), began + LONGEST_REST
-        latest = min(latest, next_turn(state.snapshot(began, offered), self._backing_off()) or latest)
+        look, latest = self._latest, began + LONGEST_REST
+        if look is None:
+            return
+        offered, latest = look.snapshot.catalogs, min(latest, look.wakeup_at or latest)
         while state.revision == seen and (now := clock.now()) < latest and await self._catalogs() == offered:
             if state.stale():
                 return
@@ -105,9 +99,13 @@ class DisruptionController:
             await asyncio.sleep(QUIET_SECONDS)
 
     async def run_pass(self) -> bool:
-        """One pass; says whether anything was started. What did not hold leaves the turn to the methods after it."""
+        """One pass; returns whether anything was started.
+
+        The first method of which something can start acts. What consolidation proposes is validated a moment later,
+        on a fresh snapshot; all its proposals wait together, so that other methods act where those before them fail.
+        """
         await self._executor.tidy()
-        context = await self._pass()
+        context = self._latest = await self._pass()
         blind = self._telling.blind(context)
         self._recently_active_nodes = blind or bool(context.snapshot.nominated)
         if blind:
@@ -115,66 +113,44 @@ class DisruptionController:
         self._telling.paused(context)
         self._telling.drift_loops(context)
         refused: dict[str, tuple[Refusal, ...]] = {}
-        for method in METHODS:
-            if method.reason in VALIDATED:
-                continue
-            plan = self._ask(method, context)
-            refused |= self._told(method, plan, plan.commands, context)
-            if plan.commands:
-                if await self._start(plan.commands, context, refused):
-                    return True
-                context = await self._pass()
-        return await self._consolidate(context, refused)
-
-    async def _consolidate(self, context: Pass, refused: dict[str, tuple[Refusal, ...]]) -> bool:
-        """Consolidation is looked at again a moment later, on a fresh snapshot; all its proposals wait together.
-
-        The first method of which something still holds acts, and those after it are there in case nothing does.
-        """
-        asked: list[tuple[Method, Plan, list[Command]]] = []
-        for method in METHODS:
-            if method.reason in VALIDATED:
-                plan = self._ask(method, context)
-                spare = any(commands for _, _, commands in asked)  # one is enough of what is there just in case
-                commands = list(plan.commands) if spare else await self._further(method, plan, context)
-                asked.append((method, plan, commands))
-        if any(commands for _, _, commands in asked):
-            await asyncio.sleep(VALIDATION_SECONDS)
-        for method, plan, commands in asked:
-            refused |= self._told(method, plan, commands, context)
-            if await self._start(commands, context, refused):
+        waited = False
+        for plan in await self._plan(context):
+            if plan.validated and plan.commands and not waited:
+                await asyncio.sleep(VALIDATION_DELAY.total_seconds())
+                waited = True
+            refused[plan.method.name] = plan.refusals
+            self._tell(plan, context)
+            if await self._start(plan.commands, context, refused):
                 return True
         return False
 
-    async def _further(self, method: Method, plan: Plan, context: Pass) -> list[Command]:
-        """What a method proposes; of single nodes more than the best, each as if those before it were under way."""
-        commands = list(plan.commands)
-        for further in plan_beside(method, plan.commands, context, AT_ONCE) if method.name == SingleNode.name else ():
-            commands.append(further)
-            await asyncio.sleep(0)  # others have work to do, too
-        return commands
-
-    def _told(
-        self, method: Method, plan: Plan, commands: Iterable[Command], context: Pass
-    ) -> dict[str, tuple[Refusal, ...]]:
-        """What a method refused, and what it proposes, told on the nodes."""
-        refused = plan.refusals_by_method[method.name]
-        if self._context.seen:
-            self._telling.budgets(method.reason, context)
-            self._telling.refused(method.name, refused, context)
-            if method.name == SingleNode.name:
-                self._telling.preferring(refused, context)
-            for command in commands:
-                self._telling.considered(command, context)
-        return {method.name: refused}
-
-    def _ask(self, method: Method, context: Pass) -> Plan:
-        clock = asyncio.get_running_loop()
+    async def _plan(self, context: Pass) -> list[MethodPlan]:
+        """What each method proposes, up to the first whose commands start without validation."""
+        clock, seconds = asyncio.get_running_loop(), defaultdict[str, float](float)
+        plans: dict[str, MethodPlan] = {}
         began = clock.time()
-        plan = plan_pass(context, methods=(method,))
-        if self._context.seen:
-            self._figures.note(method, plan, context, clock.time() - began)
-        return plan
+        for plan in plan_methods(context):
+            plans[plan.method.name] = plan
+            seconds[plan.method.name] += clock.time() - began
+            if plan.validated:
+                await asyncio.sleep(0)  # a large cluster takes a while, and other tasks have work to do
+            elif plan.commands:
+                break
+            began = clock.time()
+        for plan in plans.values() if self._context.seen else ():
+            self._figures.note(plan, context, seconds[plan.method.name])
+        return list(plans.values())
+
+    def _tell(self, plan: MethodPlan, context: Pass) -> None:
+        """What a method refuses and proposes, as events on the nodes."""
+        if not self._context.seen:
+            return
+        self._telling.budgets(plan.method.reason, context)
+        self._telling.refused(plan.method.name, plan.refusals, context)
+        if plan.method.name == SingleNode.name:
+            self._telling.preferring(plan.refusals, context)
+        for command in plan.commands:
+            self._telling.considered(command, context)
 
     async def _start(self, commands: Iterable[Command], context: Pass, refused: Refusals) -> bool:
         started: list[Command] = []
@@ -201,7 +177,8 @@ class DisruptionController:
             return hidden
         if command.reason not in VALIDATED:
             return command
-        return revalidate(command, await self._pass(), started)
+        about = f"node/{command.candidates[0].name}"
+        return attempt(about, partial(revalidate, command, await self._pass(), started))
 
     def _hidden(self, command: Command) -> Refusal | None:
         """Whether an object that became unreadable since concerns one of its nodes."""
@@ -211,10 +188,8 @@ class DisruptionController:
         return Refusal("Unreadable", f"node/{command.candidates[0].name}", str(bad)) if bad is not None else None
 
     async def _pass(self) -> Pass:
-        return Pass(await self._snapshot(), self._gates, self._backing_off(), self._simulations)
-
-    def _backing_off(self) -> dict[tuple[str, Reason], datetime]:
-        return {slot: failed.until for slot, failed in self._executor.failed.items()}
+        failed = {slot: failed.until for slot, failed in self._executor.failed.items()}
+        return self._planner.context(await self._snapshot(), failed)
 
     async def _snapshot(self) -> Snapshot:
         return self._context.state.snapshot(self._context.clock.now(), await self._catalogs())

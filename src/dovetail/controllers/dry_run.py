@@ -15,15 +15,13 @@ from datetime import datetime
 from typing import Any
 
 from dovetail.controllers.context import ControllerContext
-from dovetail.controllers.gates import read_gates
 from dovetail.controllers.instance_types import find_catalogs
 from dovetail.controllers.ledger_entries import pod_names
 from dovetail.controllers.ledger_evidence import weighed, weighed_launch, weighed_pods
 from dovetail.controllers.nodeclaim_conditions import NodeClaimConditionsController
 from dovetail.controllers.nodepools import NodePoolController
 from dovetail.core.disruption.pass_context import PassContext as Pass
-from dovetail.core.disruption.planner import Plan, plan_pass
-from dovetail.core.disruption.simulation_cache import SimulationCache
+from dovetail.core.disruption.planner import PassPlan, Planner, plan_pass
 from dovetail.core.lifecycle.expiration import expires_at
 from dovetail.core.lifecycle.repair import RepairTerms, find_unhealthy_conditions, read_breaker
 from dovetail.core.provisioning.eligible_pods import NOT_FOR_US
@@ -55,17 +53,11 @@ class DryRun:
     def __init__(
         self, context: ControllerContext, nodepools: NodePoolController, marking: NodeClaimConditionsController
     ) -> None:
-        settings = context.settings
         self._context = context
         self._nodepools = nodepools
         self._marking = marking
-        self._simulations = SimulationCache()
-        self._gates = read_gates(settings)
-        self._repair = RepairTerms(
-            context.cloud.repair_statements(),
-            gate=settings.gate("NodeRepair"),
-            without_block=settings.repair_without_block == "provider",
-        )
+        self._planner = Planner(context.options)
+        self._repair = RepairTerms(context.cloud.repair_statements(), context.options)
         self._said: set[tuple[str, str]] = set()
 
     async def run(self) -> None:
@@ -85,10 +77,12 @@ class DryRun:
     async def advise(self) -> list[DryRunAdvice]:
         """One look; says what is new since the last one."""
         snapshot = await self._snapshot()
-        context = Pass(snapshot, self._gates, simulations=self._simulations)
+        context = self._planner.context(snapshot)
         plan = plan_pass(context)
         advice = [
-            *_launches(plan_provisioning(snapshot, respect_preferences=self._gates.respect_preferences), snapshot),
+            *_launches(
+                plan_provisioning(snapshot, respect_preferences=self._context.options.respect_preferences), snapshot
+            ),
             *_removals(snapshot, self._repair),
             *_commands(plan, context),
             _summary(plan, snapshot),
@@ -156,7 +150,7 @@ def _launches(plan: ProvisioningPlan, snapshot: Snapshot) -> Iterator[DryRunAdvi
         )
 
 
-def _commands(plan: Plan, look: Pass) -> Iterator[DryRunAdvice]:
+def _commands(plan: PassPlan, look: Pass) -> Iterator[DryRunAdvice]:
     for number, command in enumerate(plan.commands):
         names = [each.name for each in command.candidates]
         facts = {
@@ -203,7 +197,7 @@ def _removals(snapshot: Snapshot, repair: RepairTerms) -> Iterator[DryRunAdvice]
 
 def _repair(node: ClusterNode, claim: NodeClaim, snapshot: Snapshot, repair: RepairTerms) -> DryRunAdvice | None:
     """A node that is unhealthy for too long, and whether the breaker would let it go."""
-    terms = repair.of(snapshot.nodepools.get(node.nodepool_name)) if repair.gate else None
+    terms = repair.of(snapshot.nodepools.get(node.nodepool_name))
     unhealthy_conditions = (
         find_unhealthy_conditions(node.node, terms, repair.statements)
         if terms is not None and node.node is not None
@@ -231,7 +225,7 @@ def advise_removal(claim: NodeClaim, at: datetime, reason: str, why: str) -> Dry
     return DryRunAdvice("would remove a node", f"{name} {reason}", facts, entry)
 
 
-def _summary(plan: Plan, snapshot: Snapshot) -> DryRunAdvice:
+def _summary(plan: PassPlan, snapshot: Snapshot) -> DryRunAdvice:
     """How many nodes stay as they are, by what each method said first of them."""
     going = {each.name for command in plan.commands for each in command.candidates}
     codes: dict[str, str] = {}

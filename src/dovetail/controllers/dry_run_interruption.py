@@ -27,7 +27,6 @@ class DryRunInterruptions:
         self._context = context
         self._interruptions = interruptions
         self._advisor = advisor
-        self._rebalance = context.settings.rebalance_recommendation == "drain"
         self._said: set[tuple[str, str]] = set()
 
     async def run(self) -> None:
@@ -52,7 +51,7 @@ class DryRunInterruptions:
 
     def _hear(self, interruption: Interruption) -> None:
         now = self._context.clock.now()
-        response = respond(interruption.kind, rebalance=self._rebalance)
+        response = respond(interruption.kind, rebalance=self._context.options.drain_on_rebalance)
         for _, claim in self._interruptions.concerned(interruption) if response.acts else ():
             same = (interruption.kind, claim.metadata.uid)
             if claim.deleting or same in self._said:

@@ -36,7 +36,6 @@ class InterruptionController:
 
     def __init__(self, context: ControllerContext) -> None:
         self._context = context
-        self._rebalance = context.settings.rebalance_recommendation == "drain"
         self._claims: dict[str, set[Key]] = {}  # by the last segment of the provider id
         context.state.claims.listen(self._claim_changed)
 
@@ -100,7 +99,7 @@ class InterruptionController:
 
     async def handle(self, interruption: Interruption) -> bool:
         """Act on one warning, for every claim it is about. True when it is done; failures of the world are raised."""
-        response = respond(interruption.kind, rebalance=self._rebalance)
+        response = respond(interruption.kind, rebalance=self._context.options.drain_on_rebalance)
         for instance, claim in self.concerned(interruption):
             await self._interrupt(claim.key, instance, interruption, response)
         return True

@@ -40,13 +40,8 @@ class NodeRepair:
     """Watches the health of managed nodes."""
 
     def __init__(self, context: ControllerContext) -> None:
-        settings = context.settings
         self._context = context
-        self._terms = RepairTerms(
-            context.cloud.repair_statements(),
-            gate=settings.gate("NodeRepair"),
-            without_block=settings.repair_without_block == "provider",
-        )
+        self._terms = RepairTerms(context.cloud.repair_statements(), context.options)
         self._blocked: dict[str, set[Key]] = {}  # nodes the breaker holds back, by pool
         self.reconciler: Reconciler[Key] = Reconciler("node.health", self.reconcile, first_backoff=0.1)
         context.state.nodes.listen(self._node_changed)
@@ -79,7 +74,7 @@ class NodeRepair:
 
     async def run(self) -> None:
         """Work until cancelled."""
-        if self._terms.gate and self._terms.statements:
+        if self._terms.options.node_repair and self._terms.statements:
             await self._context.state.synced()
             await self.reconciler.run()
 

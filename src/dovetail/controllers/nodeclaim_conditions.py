@@ -12,7 +12,6 @@ from datetime import datetime
 import msgspec
 
 from dovetail.controllers.context import ControllerContext
-from dovetail.controllers.gates import read_gates
 from dovetail.core.disruption.nodeclaim_conditions import (
     RECHECK,
     NodeClaimVerdicts,
@@ -74,7 +73,7 @@ class NodeClaimConditionsController:
         self._settled: dict[Key, _Settled] = {}
         self._types: Sold = {}  # what all claims of a pool were judged by; None if not all by the same
         self._writing: set[Key] = set()  # claims being marked: what is heard of those is looked at when that is done
-        self._drift_gate = read_gates(context.settings).drift
+        self._drift_gate = context.options.drift
         self.reconciler: Reconciler[Key] = Reconciler("nodeclaim.disruption", self.reconcile)
         context.state.claims.listen(self._claim_changed)
         context.state.nodepools.listen(self._pool_changed)

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from dovetail.controllers.context import ControllerContext
-from dovetail.controllers.gates import read_gates
 from dovetail.controllers.instance_types import find_catalogs
 from dovetail.controllers.launch_backoff import note_failures
 from dovetail.controllers.ledger_entries import launch_entry, launch_id
@@ -78,7 +77,6 @@ class Provisioner:
     def __init__(self, context: ControllerContext) -> None:
         self._context = context
         self._register = PodIndex()
-        self._gates = read_gates(context.settings)
         settings = context.settings
         self._batch = Batch(settings.batch_idle_duration.total_seconds(), settings.batch_max_duration.total_seconds())
         self._ahead: dict[str, datetime] = {}  # when the pods of claims that go will be moved whatever holds them
@@ -148,7 +146,9 @@ class Provisioner:
         pools = [pool for _, pool in sorted(context.state.nodepools.items.items())]
         snapshot = context.state.snapshot(context.clock.now(), await find_catalogs(context.cloud, pools))
         began = asyncio.get_running_loop().time()
-        plan = plan_provisioning(snapshot, respect_preferences=self._gates.respect_preferences, register=self._register)
+        plan = plan_provisioning(
+            snapshot, respect_preferences=self._context.options.respect_preferences, register=self._register
+        )
         self._measure(plan, asyncio.get_running_loop().time() - began)
         await note_failures(context, plan.failures)
         self._tell(plan)

@@ -163,7 +163,7 @@ class TerminationController:
         return True
 
     def _manual_patch(self, claim: NodeClaim, deleted: Literal["Node", "NodeClaim"]) -> dict[str, Any]:
-        return manual_deletion_patch(claim, deleted, self._context.settings.manual_deletion)
+        return manual_deletion_patch(claim, deleted, self._context.options.manual_deletion)
 
     def _announce_deadline(self, claim: NodeClaim) -> None:
         deadline = read_deadline(claim)

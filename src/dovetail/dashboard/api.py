@@ -10,9 +10,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from dovetail.core.disruption.budgets import count_nodes
-from dovetail.core.disruption.pass_context import Gates, PassContext
-from dovetail.core.disruption.planner import Plan, plan_pass
-from dovetail.core.disruption.simulation_cache import SimulationCache
+from dovetail.core.disruption.pass_context import PassContext
+from dovetail.core.disruption.planner import PassPlan, Planner, plan_pass
 from dovetail.core.explain.budget_calendar import Calendar, draw_calendar
 from dovetail.core.explain.node import NodeExplanation, explain_node
 from dovetail.core.explain.nodepool import PoolExplanation, explain_pool
@@ -26,6 +25,7 @@ from dovetail.dashboard.savings import add_up
 from dovetail.dashboard.waiting_for import waits_in
 from dovetail.model.kube_object import Key
 from dovetail.model.snapshot import ClusterNode, Snapshot
+from dovetail.settings import DecisionOptions
 
 Plain = dict[str, Any]
 DAYS = 7
@@ -44,7 +44,7 @@ class Unanswerable(Exception):
 class Documents:
     """How things look as plain data, and where decisions are read from."""
 
-    plan: Callable[[Plan, Snapshot], Plain]
+    plan: Callable[[PassPlan, Snapshot], Plain]
     node: Callable[[NodeExplanation], Plain]
     nodepool: Callable[[PoolExplanation], Plain]
     pod: Callable[[PodExplanation], Plain]
@@ -55,49 +55,40 @@ class Documents:
     """One decision with its plan and refusals, by its id; `Unanswerable` if it is not known."""
 
 
-@dataclass(frozen=True)
-class PageOptions:
-    """Under which the controllers would decide."""
-
-    gates: Gates
-    repair_gate: bool = True
-    repair_without_block: bool = False
-
-    def repair(self, snapshot: Snapshot) -> RepairTerms:
-        """Under which unhealthy nodes of a cluster would be repaired."""
-        return RepairTerms(snapshot.repair_statements, gate=self.repair_gate, without_block=self.repair_without_block)
-
-
 class PageApi:
     """Answers about the latest sight. Not for several threads at once."""
 
-    def __init__(self, published_state: PublishedState, documents: Documents, terms: PageOptions) -> None:
+    def __init__(self, published_state: PublishedState, documents: Documents, options: DecisionOptions) -> None:
         self._published_state = published_state
         self._documents = documents
-        self._terms = terms
-        self._simulations = SimulationCache()
+        self._options = options
+        self._planner = Planner(options)
         self._pass: tuple[int, PassContext] | None = None
-        self._plan: tuple[int, Plain] | None = None
+        self._plan: tuple[int, PassPlan, Plain] | None = None
 
     def plan(self) -> Plain:
         """What the next pass would do, and why not more."""
+        return self._planned()[1]
+
+    def _planned(self) -> tuple[PassPlan, Plain]:
         published_view, context = self._context()
         if self._plan is None or self._plan[0] != published_view.number:
             plan = plan_pass(context, thorough=True)
-            self._plan = (published_view.number, self._documents.plan(plan, context.snapshot))
-        return self._plan[1]
+            self._plan = published_view.number, plan, self._documents.plan(plan, context.snapshot)
+        return self._plan[1:]
 
     def waits(self) -> tuple[Plain, dict[str, Plain]]:
         """The plan, and what every node waits for."""
         plan, snapshot = self.plan(), self._context()[1].snapshot
-        return plan, waits_in(plan, snapshot, self._terms.repair(snapshot))
+        return plan, waits_in(plan, snapshot, RepairTerms(snapshot.repair_statements, self._options))
 
     def explain_node(self, name: str) -> Plain:
         """What stands between a node and each method."""
         _, context = self._context()
         node = self._find(name, context.snapshot)
-        repair = explain_repair(node, context.snapshot, self._terms.repair(context.snapshot))
-        return self._documents.node(replace(explain_node(node, context), repair=repair))
+        terms = RepairTerms(context.snapshot.repair_statements, self._options)
+        repair = explain_repair(node, context.snapshot, terms)
+        return self._documents.node(replace(explain_node(node, context, self._planned()[0]), repair=repair))
 
     def node(self, name: str) -> Plain:
         """What a node is, and the pods on it."""
@@ -168,8 +159,7 @@ class PageApi:
         if published_view.snapshot is None:
             raise Unanswerable("; ".join(published_view.missing), 503)
         if self._pass is None or self._pass[0] != published_view.number:
-            context = PassContext(published_view.snapshot, self._terms.gates, simulations=self._simulations)
-            self._pass = (published_view.number, context)
+            self._pass = published_view.number, self._planner.context(published_view.snapshot)
         return published_view, self._pass[1]
 
     def _find(self, name: str, snapshot: Snapshot) -> ClusterNode:

@@ -10,11 +10,12 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Executor
 
-from dovetail.dashboard.api import PageOptions
+from dovetail.core.lifecycle.repair import RepairTerms
 from dovetail.dashboard.node_summary import NodeSummaries, Plain, planned_in, summary_of
 from dovetail.dashboard.published_state import PublishedState
 from dovetail.dashboard.waiting_for import waits_in
 from dovetail.model.snapshot import Snapshot
+from dovetail.settings import DecisionOptions
 
 log = logging.getLogger(__name__)
 SHORTEST_REST = 0.25  # seconds between two frames
@@ -26,9 +27,11 @@ Think = Callable[[], tuple[Plain, dict[str, Plain]]]
 """The plan, and what every node waits for."""
 
 
-def draw_once(snapshot: Snapshot, plan: Plain, terms: PageOptions, *, still: bool) -> tuple[dict[str, Plain], Plain]:
+def draw_once(
+    snapshot: Snapshot, plan: Plain, options: DecisionOptions, *, still: bool
+) -> tuple[dict[str, Plain], Plain]:
     """Tiles and summary of one snapshot with its plan."""
-    tiles = NodeSummaries().of(snapshot, waits_in(plan, snapshot, terms.repair(snapshot)))
+    tiles = NodeSummaries().of(snapshot, waits_in(plan, snapshot, RepairTerms(snapshot.repair_statements, options)))
     return tiles, {**summary_of(snapshot, tiles.values()), "still": still, "planned": planned_in(plan)}
 
 

@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from aiohttp import web
 
 from dovetail.dashboard.address import AddressUnsafe, PageAddress
-from dovetail.dashboard.api import Documents, PageApi, PageOptions
+from dovetail.dashboard.api import Documents, PageApi
 from dovetail.dashboard.auth import Authenticator, TokenAuthenticator, TokenReviewAuthenticator
 from dovetail.dashboard.published_state import PublishedState
 from dovetail.dashboard.publisher import Publisher
 from dovetail.dashboard.routes import Routes
 from dovetail.observe.endpoints import PortUnusable
 from dovetail.ports.token_review import Reviewer
+from dovetail.settings import DecisionOptions
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +32,7 @@ class PageServer:
 
     published_state: PublishedState
     documents: Documents
-    terms: PageOptions
+    options: DecisionOptions
     access: PageAddress
     port: int
     reviewer: OpenReviewer | None = None  # where tokens of the cluster are asked for
@@ -91,7 +92,7 @@ class _Running:
         page = self._page
         assert self._stopped is not None
         thinker = ThreadPoolExecutor(1, "dashboard-thinking")
-        answers = PageApi(page.published_state, page.documents, page.terms)
+        answers = PageApi(page.published_state, page.documents, page.options)
         site = Routes((page.access, authenticator), page.published_state, answers, thinker)
         runner = web.AppRunner(site.application(), access_log=None, handle_signals=False, shutdown_timeout=1.0)
         await runner.setup()

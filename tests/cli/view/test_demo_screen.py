@@ -47,7 +47,7 @@ def lived(minutes, look=None):
 
 def test_every_state_of_a_node_is_seen():
     seen = set()
-    lived(91, lambda stage, _: seen.update(stage_of(each) for each in stage.state.cluster_nodes()))
+    lived(91, lambda stage, _: seen.update(stage_of(each) for each in stage.parts.manager.state.cluster_nodes()))
     assert seen == {"Launching", "Registering", "NotReady", "Ready", "Draining", "Lost"}
 
 

@@ -9,12 +9,13 @@ from builders import LARGE, NOON, SMALL, build, node, nodepool, pod, stamped
 from dovetail.core.disruption.budgets import NodeCounts, allowance
 from dovetail.core.disruption.disruption_cost import disruption_cost, eviction_cost
 from dovetail.core.disruption.methods import METHODS
-from dovetail.core.disruption.pass_context import Gates, PassContext
+from dovetail.core.disruption.pass_context import PassContext
 from dovetail.core.disruption.planner import consider, plan_disruption
 from dovetail.model.do_not_disrupt import protection
 from dovetail.model.kinds import POD_DISRUPTION_BUDGET
 from dovetail.model.reason import Reason
 from dovetail.model.snapshot import ClusterNode
+from dovetail.settings import DecisionOptions
 
 DAY = timedelta(days=1)
 PROTECTED = {"annotations": {"karpenter.sh/do-not-disrupt": "true"}}
@@ -139,7 +140,7 @@ def test_spot_is_replaced_by_spot_only_behind_its_gate_and_with_enough_choice():
     )
     lone = cluster(worker("a", pod("x", on="a"), sold="spot"), pools=[only_spot])
     assert "SpotToSpotConsolidation is disabled" in said(plan_disruption(lone), "single-node", "a").message
-    gated = plan_disruption(lone, Gates(spot_to_spot=True))
+    gated = plan_disruption(lone, DecisionOptions(spot_to_spot=True))
     assert "requires 15 cheaper instance type options" in said(gated, "single-node", "a").message
 
 
@@ -203,7 +204,7 @@ def test_drift_by_requirements_and_by_type_and_not_by_widening():
     assert held.commands[0].method == "drift"
     gone = plan_disruption(cluster(worker("a", full), types=(SMALL,)))
     assert gone.commands == () or gone.commands[0].method == "drift"
-    closed = plan_disruption(cluster(worker("a", full), pools=[narrowed]), Gates(drift=False), thorough=True)
+    closed = plan_disruption(cluster(worker("a", full), pools=[narrowed]), DecisionOptions(drift=False), thorough=True)
     assert said(closed, "drift", "a").code == "GateClosed"
 
 

@@ -2,10 +2,11 @@
 
 from acceptance.fleet import ON_DEMAND, cluster, free, pdb, running, worker
 from builders import LARGE
-from dovetail.core.disruption.pass_context import Gates, PassContext
+from dovetail.core.disruption.pass_context import PassContext
 from dovetail.core.disruption.planner import plan_pass
 from dovetail.core.disruption.preferred_nodes import find_preferring
 from dovetail.core.explain.node import explain_node
+from dovetail.settings import DecisionOptions
 
 WEB = {"labelSelector": {"matchLabels": {"app": "web"}}}
 RULE = {"weight": 1, "podAffinityTerm": {"topologyKey": "kubernetes.io/hostname", **WEB}}
@@ -34,7 +35,7 @@ def web(name, on, spec=None, **fields):
 
 def said(*nodes, gates=None, **fields):
     found = cluster(*nodes, pools=POOLS, types=(LARGE,), **fields)
-    context = PassContext(found, gates or Gates())
+    context = PassContext(found, gates or DecisionOptions())
     plan = plan_pass(context, thorough=True)
     return [str(each) for each in find_preferring(plan.refusals_by_method["single-node"], context)]
 
@@ -65,7 +66,7 @@ def test_nothing_is_said_where_something_else_keeps_the_node():
 
 def test_nothing_is_said_where_preferences_are_ignored():
     nodes = worker("a", web("x", "a", APART)), worker("b", web("y", "b", APART))
-    assert said(*nodes, gates=Gates(respect_preferences=False)) == []
+    assert said(*nodes, gates=DecisionOptions(respect_preferences=False)) == []
 
 
 def test_an_explanation_names_it_beside_what_the_simulation_says():

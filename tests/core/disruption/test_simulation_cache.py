@@ -7,12 +7,13 @@ import pytest
 
 from acceptance.fleet import ON_DEMAND, cluster, free, running, worker
 from builders import LARGE, NOON, SMALL, pod
-from dovetail.core.disruption.pass_context import Gates, PassContext
+from dovetail.core.disruption.pass_context import PassContext
 from dovetail.core.disruption.planner import Planner
 from dovetail.core.disruption.simulation_cache import SimulationCache
 from dovetail.model.command import RECORD_ANNOTATION, REPLACES_ANNOTATION, CommandRecord, write_record
 from dovetail.model.quantity import Quantity
 from dovetail.model.reason import Reason
+from dovetail.settings import DecisionOptions
 
 RECORD = write_record(CommandRecord(id="c1", reason=Reason.DRIFTED, started_at=NOON, candidates=1, replacements=1))
 LIMITED = free(template=ON_DEMAND, limits={"cpu": "8"})
@@ -60,8 +61,8 @@ def test_a_node_and_its_replacement_both_count_once_the_command_is_taken_back():
 
 def test_a_simulation_that_respects_preferences_is_not_shared_with_a_pass_that_does_not():
     snapshot, kept = annotated(), SimulationCache()
-    respectful = PassContext(snapshot, Gates(), simulations=kept).removal_simulation(consolidating=True)
-    strict = PassContext(snapshot, replace(Gates(), respect_preferences=False), simulations=kept)
+    respectful = PassContext(snapshot, DecisionOptions(), simulations=kept).removal_simulation(consolidating=True)
+    strict = PassContext(snapshot, replace(DecisionOptions(), respect_preferences=False), simulations=kept)
     assert strict.removal_simulation(consolidating=False) is not respectful
 
 
@@ -87,7 +88,7 @@ def test_the_capacity_of_a_node_counts_against_the_limits():
 def test_a_kept_simulation_that_respects_preferences_does_not_follow_to_a_pass_that_does_not():
     """The later snapshot is comparable in everything else."""
     kept = SimulationCache()
-    first = PassContext(annotated(), Gates(), simulations=kept).removal_simulation(consolidating=True)
-    assert PassContext(annotated(), Gates(), simulations=kept).removal_simulation(consolidating=True) is first
-    strict = PassContext(annotated(), replace(Gates(), respect_preferences=False), simulations=kept)
+    first = PassContext(annotated(), DecisionOptions(), simulations=kept).removal_simulation(consolidating=True)
+    assert PassContext(annotated(), DecisionOptions(), simulations=kept).removal_simulation(consolidating=True) is first
+    strict = PassContext(annotated(), replace(DecisionOptions(), respect_preferences=False), simulations=kept)
     assert strict.removal_simulation(consolidating=True) is not first

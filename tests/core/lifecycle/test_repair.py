@@ -14,6 +14,7 @@ from dovetail.model.kinds import NODE
 from dovetail.model.labels import TERMINATION_TIMESTAMP
 from dovetail.model.repair import GENERAL, ProviderRepairPolicy, unready
 from dovetail.model.snapshot import ClusterNode
+from dovetail.settings import DecisionOptions
 
 PROVIDER = (*unready(timedelta(minutes=10)), *GENERAL)
 SINCE = datetime(2024, 11, 1, 15, 2, 48, tzinfo=UTC)
@@ -141,15 +142,18 @@ def test_breaker_counts_a_node_with_two_ailments_once_and_one_still_tolerated_to
     [
         (nodepool(), {}, False),
         (nodepool(repair={}), {}, True),
-        (nodepool(repair={}), {"gate": False}, False),
-        (nodepool(), {"without_block": True}, True),
-        (nodepool(), {"without_block": True, "gate": False}, False),
+        (nodepool(repair={}), {"node_repair": False}, False),
+        (nodepool(), {"repair_without_block": True}, True),
+        (nodepool(), {"repair_without_block": True, "node_repair": False}, False),
         (None, {}, False),
-        (None, {"without_block": True}, True),
+        (None, {"repair_without_block": True}, True),
     ],
 )
 def test_pools_opt_in_unless_the_operator_says_otherwise(pool, terms, on):
-    assert (RepairTerms((ProviderRepairPolicy("Ready", "False", timedelta(0)),), **terms).of(pool) is not None) is on
+    assert (
+        RepairTerms((ProviderRepairPolicy("Ready", "False", timedelta(0)),), DecisionOptions(**terms)).of(pool)
+        is not None
+    ) is on
 
 
 @pytest.mark.parametrize(
@@ -185,7 +189,7 @@ def sick(name, *conditions):
 
 def explained(nodes, pool, **terms):
     found = snapshot(nodes=nodes, pools=[pool])
-    return explain_repair(nodes[0], found, RepairTerms(PROVIDER, **terms))
+    return explain_repair(nodes[0], found, RepairTerms(PROVIDER, DecisionOptions(**terms)))
 
 
 def test_explanation_names_every_ailment_and_the_first_instant():
@@ -199,8 +203,8 @@ def test_explanation_names_every_ailment_and_the_first_instant():
     ("pool", "terms", "off"),
     [
         (nodepool(), {}, "nodepool default has no repair block"),
-        (nodepool(repair={}), {"gate": False}, "the feature gate NodeRepair is off"),
-        (nodepool(), {"without_block": True}, ""),
+        (nodepool(repair={}), {"node_repair": False}, "the feature gate NodeRepair is off"),
+        (nodepool(), {"repair_without_block": True}, ""),
     ],
 )
 def test_explanation_says_why_nobody_repairs_a_node(pool, terms, off):

@@ -6,10 +6,11 @@ from acceptance.fleet import ON_DEMAND, cluster, free, worker
 from builders import HUGE, LARGE, SMALL, build, pod
 from dovetail.core.disruption.in_flight import look_ahead
 from dovetail.core.disruption.methods import METHODS
-from dovetail.core.disruption.pass_context import Gates, PassContext
+from dovetail.core.disruption.pass_context import PassContext
 from dovetail.core.disruption.planner import plan_disruption, plan_pass
 from dovetail.model.kinds import POD_DISRUPTION_BUDGET
 from dovetail.model.labels import ZONE
+from dovetail.settings import DecisionOptions
 
 HOSTNAME = "kubernetes.io/hostname"
 RACK = "example.com/rack"
@@ -137,7 +138,7 @@ def test_a_replacement_does_not_help_a_drain_that_would_not_end():
         pods = web("old", 5, spec, cpu="250m")
         node = worker("old", *pods, size=("8", "32Gi"), type_="m.huge", zone="zone-b")
         found = cluster(node, pools=[pool], types=(SMALL, LARGE, HUGE), pdbs=[budget(1)])
-        return gone(plan_disruption(found, Gates(drift=False)))
+        return gone(plan_disruption(found, DecisionOptions(drift=False)))
 
     assert replaced(spread(topologyKey=ZONE)) == []
     assert replaced({}) == ["old"]

@@ -75,8 +75,8 @@ BUGS = (
         id="spot-gate-ignored",
         says="Spot nodes are replaced by spot nodes although the feature gate is off.",
         file="core/disruption/methods/consolidation.py",
-        before="    if not context.gates.spot_to_spot:\n",
-        after="    if not context.gates.drift:\n",
+        before="    if not context.options.spot_to_spot:\n",
+        after="    if not context.options.drift:\n",
         tests=("tests/acceptance/test_multi_node.py",),
     ),
     Bug(

@@ -36,7 +36,7 @@ BUGS = (
         id="repair-without-opting-in",
         says="NodePools without a repair block are repaired.",
         file="core/lifecycle/repair.py",
-        before="        return written if written is not None or not self.without_block else Repair()\n",
+        before="        return written if written is not None or not self.options.repair_without_block else Repair()\n",
         after="        return written if written is not None else Repair()\n",
         tests=("tests/core/lifecycle/test_repair.py", "tests/scenarios/test_repair.py"),
     ),

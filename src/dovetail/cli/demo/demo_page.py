@@ -34,7 +34,9 @@ class DemoPage:
     def opened(self, stage: Stage) -> None:
         """Show this stage from now on. On the loop of the story."""
         if self.published_state is not None:
-            showing = keep_publishing(self.published_state, stage.state, stage.look, _PAUSE_SECONDS, stays=True)
+            showing = keep_publishing(
+                self.published_state, stage.parts.manager.state, stage.look, _PAUSE_SECONDS, stays=True
+            )
             self.showing.append(asyncio.get_running_loop().create_task(showing, name="page"))
 
     def stay(self) -> None:

@@ -14,13 +14,13 @@ from dovetail.cli.demo.scenario import demo_scenario
 from dovetail.cli.demo.summary import Summary
 from dovetail.cli.simulation.runner import settings_of
 from dovetail.cloud.kwok.catalog import CATALOGS
-from dovetail.controllers.cluster_state import ClusterState
 from dovetail.model.snapshot import Snapshot
 from dovetail.sim.scenario.document import Scenario
 from dovetail.sim.scenario.meter import Meter
 from dovetail.sim.scenario.player import Player
 from dovetail.sim.virtual_loop import run
 from dovetail.sim.world import World, WorldOptions
+from dovetail.wiring.assembly import Assembly
 from dovetail.wiring.embedded import embedded
 from dovetail.wiring.live import look
 
@@ -41,7 +41,7 @@ class Stage:
 
     options: DemoOptions
     world: World
-    state: ClusterState
+    parts: Assembly
     feed: Feed
     meter: Meter
     player: Player
@@ -64,14 +64,14 @@ async def _run(
     scenario = options.scenario
     settings = replace(settings_of(scenario), ledger=options.ledger)
     async with embedded(WorldOptions(seed=scenario.seed, epoch=scenario.start), settings) as cluster:
-        world, state = cluster.world, cluster.parts.manager.state
+        world, parts = cluster.world, cluster.parts
         feed = Feed(world, loop.time, show)
         meter = Meter(feed.settled)
         meter.watch(world, loop.time)
         player = Player(world, scenario, show=feed.play)
         player.prepare()
-        seen = partial(look, state, cluster.parts.supplier, world.clock)
-        opened(Stage(options, world, state, feed, meter, player, seen))
+        seen = partial(look, parts.manager.state, parts.supplier, world.clock)
+        opened(Stage(options, world, parts, feed, meter, player, seen))
         with _listening(feed):
             async with player.playing():
                 try:
@@ -90,7 +90,7 @@ def snapshot_at(seconds: float, seed: int, catalog: str) -> Snapshot:
 
     def opened(stage: Stage) -> None:
         def take() -> None:
-            taken.append(stage.state.snapshot(stage.world.clock.now(), {}))
+            taken.append(stage.parts.manager.state.snapshot(stage.world.clock.now(), {}))
 
         asyncio.get_running_loop().call_at(seconds, take)
 

@@ -84,7 +84,7 @@ def _one_line(text: Text) -> Text:
 
 
 def _nodes(stage: Stage, now: float, console: Console, height: int) -> Panel:
-    nodes = stage.state.cluster_nodes()
+    nodes = stage.parts.manager.state.cluster_nodes()
     room = TableSize(console.width - 4, height - 3, console.encoding.lower().startswith("utf"))
     table = node_table(nodes, EPOCH + timedelta(seconds=now), room)
     return Panel(table, title=f"Nodes: {len(nodes)}", title_align="left", border_style="blue")

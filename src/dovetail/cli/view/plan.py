@@ -14,7 +14,7 @@ from dovetail.core.disruption.command import HOURS_PER_MONTH, Command
 from dovetail.core.disruption.delays import budgets_apply
 from dovetail.core.disruption.events import unreadable_consequence
 from dovetail.core.disruption.methods import METHODS
-from dovetail.core.disruption.planner import Plan
+from dovetail.core.disruption.planner import PassPlan
 from dovetail.model.refusal import Refusal
 from dovetail.model.snapshot import Snapshot
 
@@ -35,19 +35,20 @@ UNCONCERNED = frozenset(
 """What a method says of nodes that are none of its business: less telling than what another says."""
 
 
-def print_plan(plan: Plan, snapshot: Snapshot, output: str) -> None:
+def print_plan(plan: PassPlan, snapshot: Snapshot, output: str) -> None:
     """Print it in the form asked for."""
     document = plan_document(plan, snapshot)
     print_document(document, output, lambda console: draw_plan(console, document))
 
 
-def plan_document(plan: Plan, snapshot: Snapshot) -> dict[str, Any]:
+def plan_document(plan: PassPlan, snapshot: Snapshot) -> dict[str, Any]:
     """Everything a plan says, as plain data."""
     managed = [node for node in snapshot.nodes if node.managed]
     return {
         "at": stamp(plan.at),
         "nodes": len(managed),
         "savingPerMonth": round(plan.saving * HOURS_PER_MONTH, 2),
+        "wakeupAt": stamp(plan.wakeup_at) if plan.wakeup_at is not None else None,
         "commands": [_command(command, plan) for command in plan.commands],
         "budgets": list(_budgets(plan, snapshot)),
         "leftAlone": list(_left_alone(plan, {node.name for node in managed})),
@@ -58,7 +59,7 @@ def plan_document(plan: Plan, snapshot: Snapshot) -> dict[str, Any]:
     }
 
 
-def _command(command: Command, plan: Plan) -> dict[str, Any]:
+def _command(command: Command, plan: PassPlan) -> dict[str, Any]:
     return {
         "method": command.method,
         "reason": str(command.reason),
@@ -74,7 +75,7 @@ def _command(command: Command, plan: Plan) -> dict[str, Any]:
     }
 
 
-def _used(command: Command, plan: Plan) -> Iterable[dict[str, Any]]:
+def _used(command: Command, plan: PassPlan) -> Iterable[dict[str, Any]]:
     """What each pool's budget stands at once this command and those before it run."""
     going = Counter(each.pool.name for each in command.candidates)
     for earlier in plan.commands[: plan.commands.index(command)]:
@@ -84,7 +85,7 @@ def _used(command: Command, plan: Plan) -> Iterable[dict[str, Any]]:
         yield {"nodepool": pool, "used": allowed.disrupting + nodes, "limit": allowed.limit}
 
 
-def _budgets(plan: Plan, snapshot: Snapshot) -> Iterable[dict[str, Any]]:
+def _budgets(plan: PassPlan, snapshot: Snapshot) -> Iterable[dict[str, Any]]:
     for (pool, reason), allowed in sorted(plan.allowances.items()):
         if not budgets_apply(snapshot.nodepools[pool], reason):
             continue
@@ -97,7 +98,7 @@ def _budgets(plan: Plan, snapshot: Snapshot) -> Iterable[dict[str, Any]]:
         }
 
 
-def _left_alone(plan: Plan, names: set[str]) -> Iterable[dict[str, Any]]:
+def _left_alone(plan: PassPlan, names: set[str]) -> Iterable[dict[str, Any]]:
     """Every node that stays, with what each method has against it."""
     taken = {each.name for command in plan.commands for each in command.candidates}
     said: dict[str, dict[str, Refusal]] = {name: {} for name in sorted(names - taken)}

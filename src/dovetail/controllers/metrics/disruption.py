@@ -7,9 +7,8 @@ from operator import attrgetter
 
 from dovetail.core.disruption.balanced_policy import BALANCED, score
 from dovetail.core.disruption.command import Command
-from dovetail.core.disruption.methods.base import Method
 from dovetail.core.disruption.pass_context import PassContext as Pass
-from dovetail.core.disruption.planner import Plan
+from dovetail.core.disruption.planner import MethodPlan
 from dovetail.model.command import CommandRecord
 from dovetail.model.labels import CAPACITY_TYPE, MIN_VALUES_RELAXED
 from dovetail.model.nodeclaim import NodeClaim
@@ -110,8 +109,9 @@ class DisruptionMetrics:
         self._unevaluated: dict[str, int] = {}
         self._managed: tuple[tuple[ClusterNode, ...], frozenset[str]] = ((), frozenset())
 
-    def note(self, method: Method, plan: Plan, context: Pass, seconds: float) -> None:
+    def note(self, plan: MethodPlan, context: Pass, seconds: float) -> None:
         """What one method made of all nodes, and how long it took."""
+        method = plan.method
         kind = CONSOLIDATION_TYPES.get(method.name, "")
         self._metrics.observe(
             "karpenter_voluntary_disruption_decision_evaluation_duration_seconds",
@@ -119,11 +119,10 @@ class DisruptionMetrics:
             reason=method.reason.lower(),
             consolidation_type=kind,
         )
-        self._eligible[method.reason.lower()] = plan.eligible_by_method.get(method.name, 0)
-        refusals = plan.refusals_by_method.get(method.name, ())
-        self._refusals[method.name] = Counter(map(_CODE, refusals))
+        self._eligible[method.reason.lower()] = plan.eligible
+        self._refusals[method.name] = Counter(map(_CODE, plan.refusals))
         taken = {f"node/{each.name}" for command in plan.commands for each in command.candidates}
-        seen = taken.union(map(_ABOUT, refusals))
+        seen = taken.union(map(_ABOUT, plan.refusals))
         self._unevaluated[method.name] = len(self._managed_of(context.snapshot) - seen)
         self._show()
 

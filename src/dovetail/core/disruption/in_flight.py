@@ -12,31 +12,15 @@ from dataclasses import replace
 import msgspec
 
 from dovetail.core.disruption.command import Command
-from dovetail.core.disruption.methods.base import Method
 from dovetail.core.disruption.pass_context import PassContext
-from dovetail.core.disruption.planner import plan_pass
 from dovetail.core.provisioning.nodeclaim_template import claim_for
 from dovetail.model.command import RECORD_ANNOTATION, REPLACES_ANNOTATION, CommandRecord, write_record
 from dovetail.model.snapshot import ClusterNode, Snapshot
 
 
-def plan_beside(method: Method, commands: Sequence[Command], context: PassContext, most: int) -> Iterator[Command]:
-    """What a method would do as well beside these commands of its own, one after the other, up to `most` in all."""
-    together = list(commands)
-    look = look_ahead(context, together)
-    while 0 < len(together) < most:
-        further = plan_pass(look, methods=(method,)).commands
-        together += further
-        before, look = look, look_ahead(context, together)
-        if not further or crowded(look, before):
-            return
-        yield from further
-
-
 def look_ahead(context: PassContext, commands: Collection[Command]) -> PassContext:
     """The same pass over the cluster as if these commands were under way."""
-    snapshot = as_if_under_way(context.snapshot, commands)
-    return PassContext(snapshot, context.gates, context.backing_off, context.simulations)
+    return context.over(as_if_under_way(context.snapshot, commands))
 
 
 def crowded(after: PassContext, before: PassContext) -> bool:

@@ -11,6 +11,7 @@ from dovetail.core.disruption.candidate_cache import CandidateCache
 from dovetail.core.disruption.candidates import Candidate, find_candidates, node_price
 from dovetail.core.disruption.delays import consolidation_window, has_grace
 from dovetail.core.disruption.drift_loop import Loops, find_loops
+from dovetail.core.disruption.next_wakeup import next_turn
 from dovetail.core.disruption.simulation_cache import SimulationCache, SimulationInputs
 from dovetail.core.failure import attempt
 from dovetail.core.provisioning.eligible_pods import displaced_pods, provisionable_pods
@@ -26,15 +27,7 @@ from dovetail.model.pod import Pod
 from dovetail.model.reason import Reason
 from dovetail.model.refusal import Refusal
 from dovetail.model.snapshot import ClusterNode, Snapshot
-
-
-@dataclass(frozen=True)
-class Gates:
-    """Features that can be switched off, or have to be switched on."""
-
-    drift: bool = True
-    spot_to_spot: bool = False
-    respect_preferences: bool = True
+from dovetail.settings import DecisionOptions
 
 
 @dataclass
@@ -42,7 +35,7 @@ class PassContext:
     """One pass over one snapshot."""
 
     snapshot: Snapshot
-    gates: Gates = field(default_factory=Gates)
+    options: DecisionOptions = field(default_factory=DecisionOptions)
     backing_off: Mapping[tuple[str, Reason], datetime] = field(default_factory=dict)
     """Until when a pool is left alone for a reason, because its last commands failed."""
     simulations: SimulationCache = field(default_factory=SimulationCache)
@@ -59,6 +52,15 @@ class PassContext:
         """What is known of the nodes of this snapshot."""
         self.simulations.facts.turn_to(self.snapshot)
         return self.simulations.facts
+
+    def over(self, snapshot: Snapshot) -> "PassContext":
+        """The same pass over another snapshot."""
+        return PassContext(snapshot, self.options, self.backing_off, self.simulations)
+
+    @lazy
+    def wakeup_at(self) -> datetime | None:
+        """When a pass over the same cluster could come out differently; None if nothing is due by itself."""
+        return next_turn(self.snapshot, self.backing_off)
 
     def allowance(self, pool: str, reason: Reason) -> BudgetAllowance:
         """What a pool can still spend on a reason before this pass does anything."""
@@ -127,7 +129,7 @@ class PassContext:
         """The simulation: with consolidation, nodes inside their own windows take nobody."""
         if consolidating not in self._sweeps:
             closed = self._unready | (self._recently_active_nodes if consolidating else frozenset())
-            view = SimulationInputs(self.snapshot, closed, self.waiting, self.gates.respect_preferences)
+            view = SimulationInputs(self.snapshot, closed, self.waiting, self.options.respect_preferences)
             self._sweeps[consolidating] = self.simulations.removal_simulation(view, consolidating=consolidating)
         return self._sweeps[consolidating]
 

@@ -36,7 +36,7 @@ class PreferenceBlocker:
 
 def find_preferring(refusals: Iterable[Refusal], context: PassContext) -> list[PreferenceBlocker]:
     """Those of the refused nodes that stay because of preferences alone."""
-    if not context.gates.respect_preferences:
+    if not context.options.respect_preferences:
         return []
     names = {each.about.removeprefix("node/") for each in refusals if each.code in PREVENTED}
     candidates = context.candidates(eventual=False)[0] if names else []
@@ -44,7 +44,7 @@ def find_preferring(refusals: Iterable[Refusal], context: PassContext) -> list[P
     asked = [(each, held) for each, held in found if held is not None]
     if not asked:
         return []
-    free = PassContext(context.snapshot, replace(context.gates, respect_preferences=False))
+    free = PassContext(context.snapshot, replace(context.options, respect_preferences=False))
     return [held for each, held in asked if could_go(each, free)]
 
 

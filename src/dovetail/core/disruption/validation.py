@@ -22,6 +22,7 @@ from dovetail.model.refusal import Refusal
 
 VALIDATED = frozenset({Reason.EMPTY, Reason.UNDERUTILIZED})
 """The reasons whose commands are looked at twice."""
+REJECTED = "ConsolidationRejected"
 SMALLEST_SET = 2
 """Nodes that a set is left with if it goes on without some; fewer are for another method to look at."""
 
@@ -98,4 +99,4 @@ def _simulated_again(command: Command, survivors: list[Candidate], context: Pass
 
 
 def _gone(command: Command, why: str) -> Refusal:
-    return Refusal("ConsolidationRejected", f"node/{command.candidates[0].name}", why)
+    return Refusal(REJECTED, f"node/{command.candidates[0].name}", why)

@@ -21,6 +21,7 @@ from dovetail.model.instants import add, seconds, subtract
 from dovetail.model.nodeclaim import DRAINED, INSTANCE_TERMINATING, VOLUMES_DETACHED
 from dovetail.model.pod import Pod
 from dovetail.model.snapshot import ClusterNode, Snapshot
+from dovetail.settings import DecisionOptions
 
 ALONE = "it has no owner: nobody makes it again"
 NOT_PROTECTED = "do-not-disrupt does not hold it: deleting a Node by hand cannot be delayed"
@@ -171,9 +172,10 @@ def _step(node: ClusterNode) -> str:
     return "pods bound in the last moment are looked for" if drained is not None else ""
 
 
-def find_homes(node: ClusterNode, snapshot: Snapshot) -> Placement:
+def find_homes(node: ClusterNode, snapshot: Snapshot, options: DecisionOptions) -> Placement:
     """Where the pods of a node would run once it is gone, as the solver sees it: other nodes, new ones, or nowhere."""
     others = tuple(each for each in snapshot.nodes if each.name != node.name)
     going = (pod for pod in node.pods if pod.reschedulable and not left_alone(pod, snapshot.at))
     pods_to_reschedule = [pod for pod in going if pod.metadata.owner_references]  # the others end for good
-    return solve(replace(snapshot, nodes=others), pods_to_reschedule, usable_pools(snapshot))
+    pools, respect = usable_pools(snapshot), options.respect_preferences
+    return solve(replace(snapshot, nodes=others), pods_to_reschedule, pools, respect_preferences=respect)

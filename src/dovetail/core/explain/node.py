@@ -13,10 +13,10 @@ from dovetail.core.disruption.candidates import Candidate, build_candidate, node
 from dovetail.core.disruption.command import Command
 from dovetail.core.disruption.delays import budgets_apply
 from dovetail.core.disruption.methods import METHODS
-from dovetail.core.disruption.methods.base import Method, Proposal, expecting
+from dovetail.core.disruption.methods.base import Method, expecting
 from dovetail.core.disruption.methods.single_node import SingleNode
 from dovetail.core.disruption.pass_context import PassContext
-from dovetail.core.disruption.planner import consider
+from dovetail.core.disruption.planner import PassPlan, plan_pass
 from dovetail.core.disruption.preferred_nodes import find_preferring
 from dovetail.core.explain.drain import DrainView, explain_drain
 from dovetail.core.explain.repair import RepairView
@@ -74,33 +74,30 @@ class NodeExplanation:
     repair: RepairView | None = None  # what an unhealthy one waits for
 
 
-def explain_node(node: ClusterNode, context: PassContext) -> NodeExplanation:
-    """Ask every method about one node; of one that is going anyway, say what it waits for, too."""
+def explain_node(node: ClusterNode, context: PassContext, plan: PassPlan | None = None) -> NodeExplanation:
+    """What every method makes of one node, and what it waits for if it is going. `plan`: the thorough one, if known."""
+    plan = plan or plan_pass(context, thorough=True)
     snapshot = context.snapshot
     going = node.deleting or (node.node is not None and node.node.deleting)
     draining = explain_drain(node, snapshot.pdbs, snapshot.at) if going else None
     if node.claim is None:
         unmanaged = Obstacle("Unmanaged", "no NodeClaim belongs to it: somebody else's node", permanent=True)
         views = [MethodView(method.name, method.reason, (unmanaged,)) for method in METHODS]
-        return NodeExplanation(node, snapshot.at, tuple(views), draining)
-    views = []
-    acting = ""
-    for method in METHODS:
-        proposal = consider(method, context)
-        views.append(_look(node, method, context, proposal, acting))
-        if proposal.commands and not acting:
-            acting = method.name
+    else:
+        views = [_look(node, method, context, plan) for method in METHODS]
     return NodeExplanation(node, snapshot.at, tuple(views), draining)
 
 
-def _look(node: ClusterNode, method: Method, context: PassContext, proposal: Proposal, acting: str) -> MethodView:
-    going = (each for each in proposal.commands if any(one.name == node.name for one in each.candidates))
-    command = next(going, None)
+def _look(node: ClusterNode, method: Method, context: PassContext, plan: PassPlan) -> MethodView:
+    proposed = plan.commands_by_method[method.name]
+    command = next((each for each in proposed if any(one.name == node.name for one in each.candidates)), None)
     if command is not None:
-        return MethodView(method.name, method.reason, command=command, after=acting)
+        acting = plan.commands[0].method
+        return MethodView(method.name, method.reason, command=command, after=acting if acting != method.name else "")
     obstacles = list(_obstacles(node, method, context))
     if not obstacles:
-        said = (each for each in proposal.refusals if each.about == f"node/{node.name}")
+        refusals = plan.refusals_by_method[method.name]
+        said = (each for each in refusals if each.about == f"node/{node.name}")
         obstacles = [_from_refusal(refusal) for refusal in said]
     if method.name == SingleNode.name:
         obstacles += _preferences(node, obstacles, context)

@@ -67,7 +67,7 @@ def _why_it_waits(pod: Pod, context: PassContext) -> str:
 
 
 def _what_is_planned(pod: Pod, context: PassContext) -> str:
-    plan = plan_provisioning(context.snapshot, respect_preferences=context.gates.respect_preferences)
+    plan = plan_provisioning(context.snapshot, respect_preferences=context.options.respect_preferences)
     for key, name in plan.node_by_pod:
         if key == pod.key:
             return f"fits node {name}"

@@ -39,7 +39,7 @@ def explain_repair(node: ClusterNode, snapshot: Snapshot, terms: RepairTerms) ->
         return None
     peers = [each.node for each in snapshot.nodes if each.node is not None and _together(each, node)]
     off = ""
-    if not terms.gate:
+    if not terms.options.node_repair:
         off = "the feature gate NodeRepair is off"
     elif repair is None:
         off = f"nodepool {pool.name} has no repair block" if pool is not None else "it belongs to no nodepool"

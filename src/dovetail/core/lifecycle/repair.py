@@ -7,7 +7,7 @@ but a breaker: when more than a fifth of a pool is unhealthy the fault is hardly
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from dovetail.model.instants import add
@@ -15,6 +15,7 @@ from dovetail.model.kube_object import Condition
 from dovetail.model.node import Node
 from dovetail.model.nodepool import NodePool, Repair
 from dovetail.model.repair import ProviderRepairPolicy
+from dovetail.settings import DecisionOptions
 
 BREAKER_PERCENT = 20
 
@@ -24,15 +25,14 @@ class RepairTerms:
     """What the provider calls unhealthy, and what goes for pools that say nothing of repair."""
 
     statements: tuple[ProviderRepairPolicy, ...]
-    gate: bool = True
-    without_block: bool = False  # a pool without a repair block is repaired too, on the provider's terms
+    options: DecisionOptions = field(default_factory=DecisionOptions)
 
     def of(self, pool: NodePool | None) -> Repair | None:
         """What a pool says of repair; None where its nodes are not repaired."""
-        if not self.gate:
+        if not self.options.node_repair:
             return None
         written = pool.spec.repair if pool is not None else None
-        return written if written is not None or not self.without_block else Repair()
+        return written if written is not None or not self.options.repair_without_block else Repair()
 
 
 @dataclass(frozen=True, slots=True)

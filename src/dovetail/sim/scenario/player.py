@@ -35,7 +35,7 @@ _STRIKING = ("interrupt", "fail", "vanish", "delete_nodes")
 
 
 def act_on_node(world: World, action: str, node: str) -> None:
-    """Do to a node, by its name, what a scenario or a torture story says. `InstanceFailures` explains what each does."""
+    """Apply an action of a scenario or a torture trial to a node; `InstanceFailures` explains each of them."""
     acts: dict[str, Callable[[str], None]] = {
         "interrupt": world.instance_failures.reclaim_spot,
         "fail": world.instance_failures.lose,

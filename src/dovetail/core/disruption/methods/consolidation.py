@@ -97,7 +97,7 @@ def saving(candidate: Candidate, draft: Draft) -> float | str | None:
 
 
 def _spot_to_spot(candidates: Sequence[Candidate], draft: Draft, context: PassContext) -> Draft | str:
-    if not context.gates.spot_to_spot:
+    if not context.options.spot_to_spot:
         return "SpotToSpotConsolidation is disabled, can't replace a spot node with a spot node"
     cheaper = _cheaper(_within(draft, CAPACITY_TYPE, (SPOT,)), candidates)
     if cheaper is None:

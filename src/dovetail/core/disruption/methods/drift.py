@@ -32,7 +32,7 @@ class Drift:
     def refusals(self, candidate: Candidate, context: PassContext) -> Iterator[Refusal]:
         """Switched off, not drifted, or not drifted for long enough."""
         about = f"node/{candidate.name}"
-        if not context.gates.drift:
+        if not context.options.drift:
             yield Refusal("GateClosed", about, "the Drift feature gate is off", permanent=True)
         if candidate.pool.static:
             why = f"nodepool {candidate.pool.name} keeps a fixed number of nodes"

@@ -24,6 +24,9 @@ from dovetail.core.scheduling.removal_simulation import RemovalSimulation
 from dovetail.model.reason import Reason
 from dovetail.model.refusal import Refusal
 
+NOT_THE_BEST = "NotTheBest"
+"""The code of nodes that could go, but not before another one."""
+
 
 class SingleNode:
     """One node, none or one cheaper replacement."""
@@ -57,7 +60,7 @@ class SingleNode:
         for move in moves:
             if move is not best:
                 why = "could go, but another node saves more and comes before it"
-                refusals.append(Refusal("NotTheBest", f"node/{move.candidate.name}", why))
+                refusals.append(Refusal(NOT_THE_BEST, f"node/{move.candidate.name}", why))
         return Proposal((_command(best, context),) if best is not None else (), tuple(refusals))
 
 
