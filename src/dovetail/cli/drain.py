@@ -48,11 +48,10 @@ def drain(  # noqa: PLR0913 - one parameter an option
 ) -> None:
     """Take a node away: say what would happen, ask, delete it, and follow it until it is gone.
 
-    The controllers do the work, as after kubectl delete node: pods go tier by tier through the eviction API, and others
-    are brought where they need them. PodDisruptionBudgets hold; do-not-disrupt does not, unless a
-    terminationGracePeriod bounds the drain (see --manual-deletion). Exit code 1: something permanent is in the way, the
-    answer was no, or the time ran out. With --dry-run, which needs only get and list, and of a snapshot, it only says
-    what would happen.
+    The controllers do the work, as after kubectl delete node: pods are evicted tier by tier, and nodes are launched
+    where they are needed. PodDisruptionBudgets hold; do-not-disrupt does not, unless a terminationGracePeriod bounds
+    the drain (see --manual-deletion). Exit code 1: something permanent is in the way, the answer was no, or the time
+    ran out. With --dry-run, which needs only get and list, and of a snapshot, it only says what would happen.
 
     [bold]Examples[/bold]
       dovetail drain ip-10-0-3-17 --dry-run

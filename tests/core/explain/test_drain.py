@@ -11,6 +11,7 @@ from dovetail.core.explain.drain import PodState, explain_drain, find_homes
 from dovetail.core.lifecycle.drain import Tier
 from dovetail.model.kube_object import Condition
 from dovetail.model.snapshot import ClusterNode
+from dovetail.settings import DecisionOptions
 
 HOUR = timedelta(hours=1)
 GOING = {"deletionTimestamp": stamped(NOON - HOUR), "finalizers": ["karpenter.sh/termination"]}
@@ -113,7 +114,7 @@ def test_homes_are_other_nodes_new_ones_or_none():
     small, large, vast = (owned(name, "a", "ReplicaSet", cpu=cpu) for name, cpu in sizes.items())
     leaving = worker("a", small, large, vast)
     found = cluster(leaving, worker("b"))
-    homes = find_homes(leaving, replace(found))
+    homes = find_homes(leaving, replace(found), DecisionOptions())
     assert homes.node_by_pod[small.key] == "b"
     assert [draft.pod_keys for draft in homes.drafts] == [(large.key,)]
     assert list(homes.refusals) == [vast.key]
@@ -124,4 +125,4 @@ def test_a_pod_without_an_owner_is_evicted_like_others_and_has_no_home_to_go_to(
     bare, web = explain_drain(leaving, [], NOON).pods
     assert (bare.state, bare.why) == (PodState.NEXT, "it has no owner: nobody makes it again")
     assert (web.state, web.why) == (PodState.NEXT, "")
-    assert list(find_homes(leaving, cluster(leaving, worker("b"))).node_by_pod) == [web.pod.key]
+    assert list(find_homes(leaving, cluster(leaving, worker("b")), DecisionOptions()).node_by_pod) == [web.pod.key]
