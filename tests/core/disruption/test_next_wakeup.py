@@ -105,7 +105,7 @@ def clusters(draw):
 
 
 def proposed(found):
-    """What the methods propose. The validation of a proposal is later by `VALIDATION_DELAY`, so it may meet the turn."""
+    """What the methods propose. Their validation is `VALIDATION_DELAY` later and may meet the turn."""
     plans = plan_methods(PassContext(found, DecisionOptions()))
     return [(plan.method.name, [[each.name for each in made.candidates] for made in plan.commands]) for plan in plans]
 
