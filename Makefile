@@ -85,9 +85,10 @@ format: $(STAMP) ## format and fix
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-generate: $(STAMP) ## rewrite the generated files (CRDs, reference pages)
+generate: $(STAMP) ## rewrite the generated files (CRDs, reference pages, list of modules)
 	$(BIN)/python -m dovetail.manifest.generate
 	$(BIN)/python -m dovetail.cli.generate_reference
+	$(BIN)/python tests/architecture/modules.py
 
 changelog: $(STAMP) ## move the fragments of changelog.d into CHANGELOG.md: VERSION=0.2.0
 	@test -n "$(VERSION)" || { echo "name the release: make changelog VERSION=0.2.0"; exit 1; }

@@ -18,7 +18,7 @@ from dovetail.model.kube_object import Key
 from dovetail.model.labels import CAPACITY_TYPE, DO_NOT_DISRUPT, INSTANCE_TYPE, ZONE
 from dovetail.sim.kubernetes.kinds import NODE_CLAIM, POD, resource_of
 from dovetail.sim.kubernetes.store import StoreChange
-from dovetail.sim.scenario.player import Action
+from dovetail.sim.scenario.player import NodeAction
 from dovetail.sim.world import World
 
 _KEPT = 200  # entries; what the tallest terminal can show

@@ -48,7 +48,7 @@ def act_on_node(world: World, action: str, node: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Action:
+class NodeAction:
     """One thing the player did, for views that show it as it happens."""
 
     name: str  # "event", "none" (there was nothing to do it to), or the field of the event
@@ -65,7 +65,7 @@ class Player:
         world: World,
         scenario: Scenario,
         trace: Sequence[Arrival] = (),
-        show: Callable[[Action], None] = lambda _: None,
+        show: Callable[[NodeAction], None] = lambda _: None,
     ) -> None:
         self.title = ""
         self._world = world
@@ -160,7 +160,7 @@ class Player:
             if not self._act(event, random, round_number):
                 why = f"events[{number}] found nothing it could happen to at {timedelta(seconds=at)}"
                 self._missed.setdefault(number, why)
-                self._show(Action("none", event.title))
+                self._show(NodeAction("none", event.title))
             if event.every is None:
                 return
 
@@ -171,7 +171,7 @@ class Player:
             return self._scale_deployments(event, event.scale)
         if event.run_job is not None:
             return self._run_job(event, event.run_job, round_number)
-        self._show(Action("event", event.title))
+        self._show(NodeAction("event", event.title))
         if event.apply is not None:
             self._world.apply(dict(event.apply))
             return True
@@ -188,7 +188,7 @@ class Player:
                 replicas = round(number * (1 + event.noise * self._noise.uniform(-1, 1)))
                 changes.append(f"{name} {found.plain['spec'].get('replicas', 1)} -> {replicas}")
                 self._world.api.patch(DEPLOYMENTS, key, Patch({"spec": {"replicas": replicas}}))
-        self._show(Action("event", event.title, details=tuple(changes)))
+        self._show(NodeAction("event", event.title, details=tuple(changes)))
         return bool(changes)
 
     def _run_job(self, event: ScenarioEvent, job: Plain, round_number: int) -> bool:
@@ -199,7 +199,7 @@ class Player:
         named = {**meta, "namespace": namespace, "name": f"{meta['name']}-{round_number}"}
         self._world.apply({**job, "metadata": named})
         pods, at_once = spec.get("completions", 1), spec.get("parallelism", 1)
-        self._show(Action("event", event.title, details=(f"{meta['name']}: {pods} pods, {at_once} at a time",)))
+        self._show(NodeAction("event", event.title, details=(f"{meta['name']}: {pods} pods, {at_once} at a time",)))
         return True
 
     def _patch(self, wanted: Patched, round_number: int) -> bool:
@@ -209,7 +209,7 @@ class Player:
             keys = [each.key for each in self._world.store.all(resource)]
         patch = numbered(wanted.patch, round_number)
         for key in keys:
-            self._show(Action("patch", f"{wanted.kind} {key.name}", details=tuple(_leaves(patch))))
+            self._show(NodeAction("patch", f"{wanted.kind} {key.name}", details=tuple(_leaves(patch))))
             try:
                 self._world.api.patch(resource, key, Patch(patch))
             except NotFound:
@@ -223,7 +223,7 @@ class Player:
         told = (f"{struck.type} is {struck.status}",) if isinstance(struck, NodeCondition) else ()
         nodes = self._struck(struck, random)
         for node in nodes:
-            self._show(Action(what, node.name, self._load(node), told))
+            self._show(NodeAction(what, node.name, self._load(node), told))
             if isinstance(struck, NodeCondition):
                 self._world.instance_failures.turn(node.name, struck.type, struck.status, struck.reason)
             else:
