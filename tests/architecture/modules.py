@@ -1,6 +1,6 @@
 """The modules of every package, as the table in `docs/concepts/architecture.md`.
 
-`python tests/architecture/modules.py` (part of `make generate`) writes the table; `test_modules.py` holds it to the tree.
+`python tests/architecture/modules.py` (part of `make generate`) writes the table; `test_modules.py` compares it.
 """
 
 import re

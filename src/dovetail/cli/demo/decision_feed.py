@@ -86,7 +86,7 @@ class Feed(logging.Handler):
         self.entries.append(entry)
         self._show(entry)
 
-    def play(self, action: Action) -> None:
+    def play(self, action: NodeAction) -> None:
         """The player did something."""
         kind, text = _ACTIONS[action.name]
         details = ", ".join(action.details)
