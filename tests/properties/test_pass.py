@@ -35,7 +35,7 @@ from properties import policy_changes, setting_changes, workload_changes  # noqa
 from properties.answers import fresh
 from properties.inputs import CHANGES, Inputs, edited
 
-SEEDS, CHUNKS = 30, 2
+SEEDS, CHUNKS = 50, 2
 CHANGED = 5
 UNSEEN = {"failed commands", "object unreadable", "pause of everything"}
 """Changes left out: a back-off that only the controller knows of, and what stops every command."""
@@ -111,12 +111,13 @@ async def start_commands(snapshot, settings):
     informers = [asyncio.create_task(each.run()) for each in (*state.informers, state.switch)]
     await state.synced()
     await state.switch.synced.wait()
-    seen = snapshot_bytes(await disruption._snapshot(), "json")
+    seen = await disruption._snapshot()
     before = {record.id for record in map(read_record, world.values(NODE_CLAIM)) if record is not None}
     await disruption.run_pass()
     for each in informers:
         each.cancel()
-    return seen, written_commands(world, before)
+    nodes = {each.claim.name: each.name for each in seen.nodes if each.claim is not None}
+    return snapshot_bytes(seen, "json"), written_commands(world, before, nodes)
 
 
 def _identified(kind, value):
@@ -124,14 +125,14 @@ def _identified(kind, value):
     return edited(value, "metadata.uid", f"uid-{kind.name}-{value.key}")
 
 
-def written_commands(world, before):
+def written_commands(world, before, nodes):
     """The new commands written on NodeClaims: method, reason, nodes and number of replacements of each."""
     found = {}
     for claim in world.values(NODE_CLAIM):
         record = read_record(claim)
         if record is not None and record.id not in before:
             method = (record.method, str(record.reason), record.replacements)
-            found.setdefault(record.id, (method, []))[1].append(claim.status.node_name or claim.name)
+            found.setdefault(record.id, (method, []))[1].append(nodes[claim.name])
     return sorted((method, sorted(nodes)) for method, nodes in found.values())
 
 
