@@ -121,8 +121,9 @@ def test_aliases_cannot_exhaust_memory_or_go_round():
         ("a: &a [*a]\n", "write out what it stands for"),
         ("a: *a\n", "define the anchor above the alias"),
         ("a: [\n", "check indentation"),
+        ('{"a": "\\ud800"}', "check indentation"),
     ],
-    ids=["too many values", "contains itself", "no anchor", "syntax"],
+    ids=["too many values", "contains itself", "no anchor", "syntax", "half a pair in JSON"],
 )
 def test_the_remedy_is_about_what_is_wrong(text, remedy):
     assert remedy in documents(text)[0].faults[0].remedy

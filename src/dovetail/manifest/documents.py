@@ -101,8 +101,8 @@ def _read_json(text: str, source: str) -> Document | None:
     except RecursionError:
         return Document(source, 1, 1, None, (_TOO_DEEP,))
     except (YamlInvalid, UnicodeEncodeError) as error:
-        problem = error.problem if isinstance(error, YamlInvalid) else "it contains half of a surrogate pair"
-        return Document(source, 1, 1, None, (_broken(text, 1, 1, problem),))
+        bad = error if isinstance(error, YamlInvalid) else YamlInvalid("it contains half of a surrogate pair")
+        return Document(source, 1, 1, None, (_broken(text, 1, bad),))
     except ValueError:
         return None
     if not _shallow(content, DEEPEST):
@@ -140,8 +140,7 @@ def _read_yaml(text: str, source: str, index: int, line: int) -> Document | None
     except TooDeep:
         return Document(source, index, line, None, (_TOO_DEEP,))
     except YamlInvalid as error:
-        problem = f"{error.problem} (at {error.path})" if error.path else error.problem
-        return Document(source, index, line, None, (_broken(text, line, line + error.line, problem, error.remedy),))
+        return Document(source, index, line, None, (_broken(text, line, error),))
     if read.empty:
         return None
     lines = {path: at + line for path, at in read.lines.items()}
@@ -149,14 +148,14 @@ def _read_yaml(text: str, source: str, index: int, line: int) -> Document | None
     return Document(source, index, read.line + line, read.content, faults, lines)
 
 
-def _broken(text: str, start: int, line: int, problem: str, remedy: str = "") -> Fault:
-    """Why a document that starts on line `start` could not be read on line `line`."""
+def _broken(text: str, start: int, error: YamlInvalid) -> Fault:
+    """Why a document that starts on line `start` could not be read."""
     if mark := placeholder_in(text):
         shown, at = mark.splitlines()[0], start + text.count("\n", 0, text.index(mark))
         remedy = "render it first (helm template, envsubst), then validate what comes out"
         return Fault("$", f"is a template, not a manifest: {shown} stands on line {at}", None, remedy)
-    remedy = remedy or "check indentation, colons and quotes there"
-    return Fault("$", f"cannot be read as YAML (line {line}): {problem}", None, remedy)
+    remedy = error.remedy or "check indentation, colons and quotes there"
+    return Fault("$", f"cannot be read as YAML (line {start + error.line}): {error}", None, remedy)
 
 
 def _repeated(name: str, path: str) -> Fault:

@@ -4,6 +4,7 @@ Judged when a call of the controllers told a pod to stop, or to stop sooner, fro
 
 - no pod on a live node is removed without any grace, and none gets less than its own grace, less than it had, and less
   than what is left until the deadline at the same time;
+- a pod that has finished has nothing left to stop: the API server removes it at once, whatever grace is asked for;
 - a deadline that is known early enough costs no pod its grace: the pod is deleted as long before as it may take. This
   is judged where nothing was made to fail since.
 """
@@ -12,7 +13,7 @@ from dovetail.sim.kubernetes.store import ObjectVersion
 from dovetail.sim.torture.invariants.base import Invariant
 from dovetail.sim.torture.invariants.objects import NodeView
 from dovetail.sim.torture.invariants.observer import ClaimHistory
-from dovetail.sim.torture.invariants.pods import holds_up_a_drain, own_grace
+from dovetail.sim.torture.invariants.pods import holds_up_a_drain, is_finished, own_grace
 from dovetail.sim.world import ApiCall
 
 SLACK = 2.0  # the API keeps whole seconds
@@ -28,7 +29,7 @@ class PodsKeepTheirGrace(Invariant):
     def pod_stopped(self, before: ObjectVersion, after: ObjectVersion | None, call: ApiCall) -> None:  # noqa: ARG002 - any call
         """A pod was told to stop, or to stop sooner."""
         node = self.history.node_named(before.node)
-        if node is None or before.node in self.history.excused_nodes:
+        if node is None or before.node in self.history.excused_nodes or is_finished(before):
             return
         granted = float(after.meta.get("deletionGracePeriodSeconds", 0)) if after is not None else 0.0
         due = own_grace(before)
