@@ -16,7 +16,6 @@ from dovetail.controllers.disruption_queue import DisruptionQueue
 from dovetail.controllers.interruption import InterruptionController
 from dovetail.controllers.nodepools import NodePoolController
 from dovetail.core.disruption.command import cheapest
-from dovetail.core.disruption.drift import _Wanted
 from dovetail.core.disruption.in_flight import plan_beside
 from dovetail.core.disruption.methods.single_node import SingleNode
 from dovetail.core.disruption.next_wakeup import next_turn
@@ -114,7 +113,6 @@ async def fresh(inputs):
 def empty_memos():
     """Work with empty module-level memos, and put the full ones back afterwards; those of texts are keyed by value."""
     opened, instance_type_table._OPENED = instance_type_table._OPENED, deque(maxlen=64)
-    _Wanted.cache_clear()
     try:
         yield
     finally:
