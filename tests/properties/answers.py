@@ -113,7 +113,6 @@ async def fresh(inputs):
 def empty_memos():
     """Work with empty module-level memos, and put the full ones back afterwards; those of texts are keyed by value."""
     opened, instance_type_table._OPENED = instance_type_table._OPENED, deque(maxlen=64)
-    _Wanted.cache_clear()
     try:
         yield
     finally:

@@ -6,6 +6,7 @@ they mean together. Objects are assumed to have passed the schema; what the sche
 
 from collections.abc import Mapping
 from datetime import timedelta
+from functools import lru_cache
 
 import msgspec
 
@@ -201,6 +202,7 @@ class NodePool(KubeObject, frozen=True, kw_only=True):
         return DEFAULT_BUDGETS if written is None else written
 
 
+@lru_cache(maxsize=1024)
 def read_requirements(written: tuple[NodeSelectorRequirement, ...]) -> Requirements:
     """The meaning of a list of requirements: all of them together."""
     return Requirements.of(

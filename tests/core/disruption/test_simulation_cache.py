@@ -13,6 +13,8 @@ from dovetail.core.disruption.simulation_cache import SimulationCache
 from dovetail.model.command import RECORD_ANNOTATION, REPLACES_ANNOTATION, CommandRecord, write_record
 from dovetail.model.quantity import Quantity
 from dovetail.model.reason import Reason
+from dovetail.model.snapshot import ClusterNode
+from dovetail.model.unreadable_objects import UnreadableEntry
 from dovetail.settings import DecisionOptions
 
 RECORD = write_record(CommandRecord(id="c1", reason=Reason.DRIFTED, started_at=NOON, candidates=1, replacements=1))
@@ -38,14 +40,14 @@ def test_a_command_that_is_taken_back_frees_the_limits_for_its_node(marks):
     assert commands(planner, free_again) == commands(Planner(), free_again) != []
 
 
-def replacing(*, under_way):
+def replacing(*, under_way, replaces=True):
     """`new` was launched to replace `old`, which a daemon fills; `third` could be replaced by a smaller node."""
     record = {RECORD_ANNOTATION: RECORD} if under_way else {}
     owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "agent", "uid": "uid-agent"}
     daemon = pod("agent", "4", on="old", metadata={"ownerReferences": [owner]})
     old = worker("old", daemon, claim={"metadata": {"annotations": record}})
-    replaces = {REPLACES_ANNOTATION: "c1"}
-    new = worker("new", running("db", "new", cpu="3500m"), claim={"metadata": {"annotations": replaces}})
+    marks = {REPLACES_ANNOTATION: "c1"} if replaces else {}
+    new = worker("new", running("db", "new", cpu="3500m"), claim={"metadata": {"annotations": marks}})
     pool = free(template=ON_DEMAND, limits={"cpu": "9"})
     third = worker("third", running("web", "third", cpu="1"))
     return cluster(old, new, third, pools=[pool], types=(SMALL, LARGE))
@@ -92,3 +94,53 @@ def test_a_kept_simulation_that_respects_preferences_does_not_follow_to_a_pass_t
     assert PassContext(annotated(), DecisionOptions(), simulations=kept).removal_simulation(consolidating=True) is first
     strict = PassContext(annotated(), replace(DecisionOptions(), respect_preferences=False), simulations=kept)
     assert strict.removal_simulation(consolidating=True) is not first
+
+
+def thoroughly(planner, snapshot):
+    """Everything each method says."""
+    plan = planner.plan(snapshot, thorough=True)
+    said = {name: sorted(map(str, refusals)) for name, refusals in plan.refusals_by_method.items()}
+    return said, {name: list(map(str, made)) for name, made in plan.commands_by_method.items()}
+
+
+A, B = worker("a", running("web", "a", cpu="1")), worker("b", running("db", "b", cpu="1"))
+PAIR = cluster(A, B, pools=[free(template=ON_DEMAND)])
+PICKY = cluster(
+    worker("a", running("web", "a", spec={"nodeSelector": {"example.com/disk": "ssd"}})),
+    pools=[free(template=ON_DEMAND)],
+)
+UNREGISTERED = msgspec.structs.replace(
+    B.node, metadata=msgspec.structs.replace(B.node.metadata, labels={"karpenter.sh/initialized": "true"})
+)
+HALF_READY = msgspec.structs.replace(UNREGISTERED, metadata=msgspec.structs.replace(B.node.metadata, labels={}))
+DELETED = msgspec.structs.replace(
+    B.node, metadata=msgspec.structs.replace(B.node.metadata, deletion_timestamp=NOON, finalizers=("example.com/wait",))
+)
+CHANGED = {
+    "well-known labels": (PICKY, replace(PICKY, well_known=PICKY.well_known | {"example.com/disk"})),
+    "unreadable objects": (
+        PAIR,
+        replace(PAIR, unreadable=(UnreadableEntry(kind="Pod", name="odd", problem="bad", node="b"),)),
+    ),
+    "the claim of a node": (replace(PAIR, nodes=(A, replace(B, claim=None))), PAIR),
+    "initialization": (
+        replace(PAIR, nodes=(A, replace(B, node=HALF_READY))),
+        replace(PAIR, nodes=(A, replace(B, node=UNREGISTERED))),
+    ),
+    "a node that was deleted and registered again": (
+        replace(PAIR, nodes=(A, ClusterNode(DELETED, None))),
+        replace(PAIR, nodes=(A, ClusterNode(B.node, None))),
+    ),
+    "a node that is back": (replace(PAIR, nodes=(A, replace(B, node=None))), PAIR),
+    "what a node replaces": (replacing(under_way=True), replacing(under_way=True, replaces=False)),
+}
+
+
+@pytest.mark.parametrize(("before", "after"), CHANGED.values(), ids=CHANGED)
+def test_a_planner_that_remembers_says_what_a_new_one_says(before, after):
+    answers = [thoroughly(Planner(), each) for each in (before, after)]
+    assert answers[0] != answers[1]
+    for first, second, wanted in ((before, after, answers[1]), (after, before, answers[0])):
+        planner = Planner()
+        planner.plan(first, thorough=True)
+        assert thoroughly(planner, second) == wanted

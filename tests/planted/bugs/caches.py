@@ -184,4 +184,20 @@ BUGS = (
         after="",
         tests=("tests/core/provisioning/test_plan.py",),
     ),
+    Bug(
+        id="sweep-old-capacity",
+        says="A node that reports another capacity counts against limits with the one it had before.",
+        file="core/disruption/simulation_cache.py",
+        before="        and before.capacity == after.capacity\n",
+        after="",
+        tests=("tests/core/disruption/test_simulation_cache.py",),
+    ),
+    Bug(
+        id="sweep-old-answers",
+        says="Answers about other nodes are kept when the pods of a node take other room.",
+        file="core/scheduling/removal_simulation.py",
+        before="        self._forget(row, everything=gone or before != after)\n",
+        after="        self._forget(row, everything=gone)\n",
+        tests=("tests/properties/test_following.py", *REMEMBERED),
+    ),
 )

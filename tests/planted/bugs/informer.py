@@ -97,4 +97,16 @@ BUGS = (
 """,
         tests=("tests/runtime/test_informer_staleness.py",),
     ),
+    Bug(
+        id="older-replaces-unreadable",
+        says="An older version that can be read replaces a newer one that cannot.",
+        file="runtime/informer.py",
+        before="""\
+        known = self._known(key)
+        if known is None or _later(""",
+        after="""\
+        known = self.items.get(key)
+        if known is None or _later(""",
+        tests=("tests/runtime/test_informer.py",),
+    ),
 )

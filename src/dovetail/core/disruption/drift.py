@@ -6,7 +6,6 @@ type (no longer sold), or because the provider said so. Behavioural fields never
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from functools import lru_cache
 
 from dovetail.core.lifecycle.nodepool_hash import HASH_VERSION, template_hash
 from dovetail.model.catalog import InstanceType
@@ -35,7 +34,6 @@ OURS = frozenset({NODEPOOL_DRIFTED, REQUIREMENTS_DRIFTED, INSTANCE_TYPE_NOT_FOUN
 INSTANT = timedelta(microseconds=1)
 SETTLING = timedelta(hours=1)
 """A young node is not held against the catalogue: both may still be settling."""
-REMEMBERED = 1024
 
 
 def drift_reason(claim: NodeClaim, pool: NodePool, snapshot: Snapshot) -> str:
@@ -53,7 +51,7 @@ def deviation(claim: NodeClaim, pool: NodePool, types: Mapping[str, InstanceType
     """Why a claim that was launched has drifted, as far as can be seen without its provider; empty if it has not."""
     if _static(claim, pool):
         return NODEPOOL_DRIFTED
-    if _Wanted(pool.spec.template.spec.requirements).unmet_by(claim.metadata.labels):
+    if _misses(pool.spec.template.spec.requirements, claim.metadata.labels):
         return REQUIREMENTS_DRIFTED
     return INSTANCE_TYPE_NOT_FOUND if _type_is_gone(claim, types, now) else ""
 
@@ -71,26 +69,12 @@ def _static(claim: NodeClaim, pool: NodePool) -> bool:
     return comparable and stamped[NODEPOOL_HASH] != template_hash(pool)
 
 
-@lru_cache(maxsize=64)
-class _Wanted:
-    """What a pool requires of its nodes. Many of them carry the same labels: those are judged once."""
-
-    def __init__(self, requirements: tuple[NodeSelectorRequirement, ...]) -> None:
-        self._wanted = read_requirements(requirements)
-        aliases = [each for each, key in NORMALISED_LABELS.items() if key in self._wanted]
-        self._names = (*self._wanted, *aliases)
-        self._unmet: dict[tuple[str | None, ...], bool] = {}
-
-    def unmet_by(self, labels: Mapping[str, str]) -> bool:
-        """Whether a node with these labels is not what is wanted."""
-        values = tuple([labels.get(name) for name in self._names])
-        known = self._unmet.get(values)
-        if known is None:
-            if len(self._unmet) >= REMEMBERED:
-                self._unmet.clear()
-            said = {name: value for name, value in zip(self._names, values, strict=True) if value is not None}
-            known = self._unmet[values] = Requirements.from_labels(said).compatible(self._wanted) is not None
-        return known
+def _misses(requirements: tuple[NodeSelectorRequirement, ...], labels: Mapping[str, str]) -> bool:
+    """Whether a node with these labels is not what a pool requires."""
+    wanted = read_requirements(requirements)
+    aliases = [each for each, key in NORMALISED_LABELS.items() if key in wanted]
+    said = {name: labels[name] for name in (*wanted, *aliases) if name in labels}
+    return Requirements.from_labels(said).compatible(wanted) is not None
 
 
 def _type_is_gone(claim: NodeClaim, types: Mapping[str, InstanceType] | None, now: datetime) -> bool:
