@@ -11,10 +11,12 @@ import dataclasses
 import datetime as dt
 import json
 import os
+import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +50,8 @@ class Figures:
     scale_out_seconds: float = 0.0
     scale_out_nodes: int = 0
     scale_out_cost: float = 0.0
+    scale_out_later_nodes: int = 0
+    scale_out_later_cost: float = 0.0
     scale_out_cpu_seconds: float = 0.0
     settle_seconds: float = 0.0
     settle_nodes: int = 0
@@ -73,6 +77,8 @@ ROWS = {
     "scale_out_seconds": "scale out: seconds to all pods running",
     "scale_out_nodes": "scale out: nodes",
     "scale_out_cost": "scale out: $/h",
+    "scale_out_later_nodes": "scale out: later nodes",
+    "scale_out_later_cost": "scale out: later nodes, $/h",
     "scale_out_cpu_seconds": "scale out: controller CPU seconds",
     "settle_seconds": "scale in: seconds to the last change",
     "settle_nodes": "scale in: nodes at rest",
@@ -93,12 +99,17 @@ ROWS = {
 
 
 def pool(revision: str) -> Plain:
-    """A NodePool of ordinary on-demand instances; a fifth of its nodes may be disrupted at a time."""
+    """A NodePool of ordinary on-demand instances; a fifth of its nodes may be disrupted at a time.
+
+    In one zone: among offerings of equal price Karpenter's kwok provider draws a zone and Dovetail's takes the first.
+    kube-scheduler prefers to spread the pods of a ReplicaSet over zones, so it would bind pods differently.
+    """
     requirements = [
         {"key": "karpenter.kwok.sh/instance-cpu", "operator": "In", "values": ["2", "4", "8", "16"]},
         {"key": "kubernetes.io/arch", "operator": "In", "values": ["amd64"]},
         {"key": "kubernetes.io/os", "operator": "In", "values": ["linux"]},
         {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]},
+        {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["test-zone-a"]},
     ]
     ref = {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"}
     template = {
@@ -141,6 +152,21 @@ def launched(changes: Iterable[Change]) -> int:
     return sum(change.kind == "Node" and change.before is None for change in changes)
 
 
+def later_claims(changes: Iterable[Change]) -> set[str]:
+    """NodeClaims, by uid, that were created after the first pod was bound.
+
+    Until then a controller launches what it planned. Afterwards it launches for pods that found no room any more,
+    because kube-scheduler had bound others to the nodes that were planned for them.
+    """
+    later, bound = set(), False
+    for change in changes:
+        if change.kind == "Pod" and change.after is not None:
+            bound = bound or bool(change.after["spec"].get("nodeName"))
+        elif change.kind == "NodeClaim" and change.before is None and bound:
+            later.add(change.thing["metadata"]["uid"])
+    return later
+
+
 def node_price(node: Plain, prices: Prices) -> float:
     """What a node costs an hour by the common price list.
 
@@ -164,19 +190,38 @@ class Comparison:
     def run(self) -> Figures:
         """All three phases."""
         figures, namespace = self.figures, self._cluster.create_namespace("compare")
-        for manifest in (NODE_CLASS, pool("1")):
-            apply(self._cluster, manifest)
-        process = CONTROLLERS[figures.controller]().start(self._cluster, SETTINGS)
-        with Watcher(self._cluster) as seen, Kept(process) as kept:
-            self._seen, self._kept = seen, kept
-            time.sleep(5)  # both have the lease and idle
+        with self._controller():
             self._phase("scale_out", lambda: self._scale_out(namespace))
             self._phase("settle", lambda: self._scale_in(namespace))
             self._phase("drift", self._drift)
-            figures.cpu_seconds, figures.restarts = kept.cpu_seconds, kept.restarts
-            figures.peak_memory_mib = kept.peak_memory_mib
+            figures.cpu_seconds, figures.restarts = self._kept.cpu_seconds, self._kept.restarts
+            figures.peak_memory_mib = self._kept.peak_memory_mib
         figures.load_after = os.getloadavg()[0]
         return figures
+
+    def scale_outs(self, times: int) -> list[float]:
+        """Only the first phase, several times, each from nothing: what all nodes cost an hour in the end."""
+        costs = []
+        with self._controller():
+            for number in range(times):
+                namespace = self._cluster.create_namespace(f"compare-{number}")
+                self._phase("scale_out", lambda namespace=namespace: self._scale_out(namespace))
+                costs.append(self.figures.scale_out_cost)
+                self._cluster.kubectl("delete", "namespace", namespace, "--wait=false")
+                self._until(lambda: not self._seen.now("Pod"), "every pod is gone", 600)
+                self._cluster.kubectl("delete", "nodeclaims", "--all", "--wait=false")
+                self._until(lambda: not self._seen.now("Node") and not self._seen.now("NodeClaim"), "nothing left", 600)
+        return costs
+
+    @contextmanager
+    def _controller(self) -> Iterator[None]:
+        for manifest in (NODE_CLASS, pool("1")):
+            apply(self._cluster, manifest)
+        process = CONTROLLERS[self.figures.controller]().start(self._cluster, SETTINGS)
+        with Watcher(self._cluster) as seen, Kept(process) as kept:
+            self._seen, self._kept = seen, kept
+            time.sleep(5)  # both have the lease and idle
+            yield
 
     def _phase(self, name: str, act: Callable[[], float]) -> None:
         """Run a phase; `act` answers when it was over, on the monotonic clock."""
@@ -187,6 +232,10 @@ class Comparison:
         self._set(name, "cpu_seconds", self._kept.cpu_seconds - cpu)
         self._set(name, "nodes", len(self._seen.now("Node")))
         self._set(name, "cost", self._cost())
+        later = later_claims(changes)
+        claims = [claim for claim in self._seen.now("NodeClaim") if claim["metadata"]["uid"] in later]
+        self._set(name, "later_nodes", len(claims))
+        self._set(name, "later_cost", sum(price(claim, self._prices) for claim in claims))
         self._set(name, "evictions", evictions(changes))
         self._set(name, "launched", launched(changes))
         told = {row: getattr(self.figures, row) for row in ROWS if row.startswith(name)}
@@ -271,6 +320,15 @@ def table(runs: list[Figures]) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
+def spread(name: str, costs: Sequence[float]) -> str:
+    """One line about the cost of several runs."""
+    low, middle, high = min(costs), statistics.median(costs), max(costs)
+    return (
+        f"{name:10} {len(costs)} times, $/h: min {low:.2f}  median {middle:.2f}  mean {statistics.mean(costs):.2f}"
+        f"  max {high:.2f}"
+    )
+
+
 def say(line: str) -> None:
     """Print at once, also into a pipe."""
     sys.stdout.write(line + "\n")
@@ -283,6 +341,12 @@ def measure(name: str, pods: int, directory: Path) -> Figures:
         return Comparison(cluster, name, pods, say).run()
 
 
+def measure_scale_outs(name: str, asked: argparse.Namespace, directory: Path) -> list[float]:
+    """Scale out several times on one control plane."""
+    with peer_cluster(directory / name) as cluster:
+        return Comparison(cluster, name, asked.pods, say).scale_outs(asked.scale_outs)
+
+
 def main() -> int:
     """Run both and print the table."""
     parser = argparse.ArgumentParser(prog="make compare", description=__doc__)
@@ -290,12 +354,17 @@ def main() -> int:
         "--pods", type=int, default=500, help=f"how many pods are scaled out, in {WORKLOADS} Deployments"
     )
     parser.add_argument("--controller", choices=(*CONTROLLERS, "both"), default="both")
+    parser.add_argument("--scale-outs", type=int, help="measure only scaling out, so many times, and print the costs")
     parser.add_argument("--json", type=Path, help="write the figures there, too")
     parser.add_argument("--directory", type=Path, help="keep the logs there")
     asked = parser.parse_args()
     require_built()
     names = list(CONTROLLERS) if asked.controller == "both" else [asked.controller]
     with tempfile.TemporaryDirectory(prefix="compare-") as temporary:
+        if asked.scale_outs:
+            each = [(name, measure_scale_outs(name, asked, asked.directory or Path(temporary))) for name in names]
+            say("\n" + "\n".join(spread(name, costs) for name, costs in each))
+            return 0
         runs = [measure(name, asked.pods, asked.directory or Path(temporary)) for name in names]
     say("\n" + table(runs))
     about = {"date": dt.datetime.now(dt.UTC).date().isoformat(), "karpenter": karpenter_version(), **machine()}

@@ -1,8 +1,26 @@
 """What the comparison counts and how it prints it."""
 
+from collections import Counter
+
 import pytest
 
-from conformance.compare import ROWS, Figures, evictions, launched, node_price, pool, table
+import builders
+from conformance.compare import (
+    ROWS,
+    SHAPES,
+    Figures,
+    evictions,
+    later_claims,
+    launched,
+    node_price,
+    pool,
+    spread,
+    table,
+)
+from dovetail.cloud.kwok.catalog.generic import generic_catalog
+from dovetail.core.disruption.command import cheapest
+from dovetail.core.scheduling.solver import solve
+from dovetail.model.kinds import NODE_POOL
 from e2e.watching import Change
 
 
@@ -32,6 +50,24 @@ def test_only_nodes_that_appear_are_launched():
     assert launched(changes) == 1
 
 
+def test_claims_created_after_the_first_pod_was_bound_are_later():
+    waiting, bound = {"metadata": {"uid": "a"}, "spec": {}}, {"metadata": {"uid": "a"}, "spec": {"nodeName": "n"}}
+    claims = {uid: {"metadata": {"uid": uid}} for uid in ("planned", "later")}
+    changes = [
+        change("Pod", None, waiting),
+        change("NodeClaim", None, claims["planned"]),
+        change("Pod", waiting, bound),
+        change("NodeClaim", claims["planned"], claims["planned"]),
+        change("NodeClaim", None, claims["later"]),
+        change("Pod", bound, None),
+    ]
+    assert later_claims(changes) == {"later"}
+
+
+def test_the_cost_of_several_runs_is_one_line():
+    assert spread("dovetail", [5.0, 5.2, 5.9]).split("$/h: ")[1] == "min 5.00  median 5.20  mean 5.37  max 5.90"
+
+
 def test_the_table_fits_eighty_columns_and_has_a_row_for_each_figure():
     runs = [Figures(name, scale_out_seconds=123456.7, scale_out_nodes=1000) for name in ("dovetail", "karpenter")]
     lines = table(runs).splitlines()
@@ -42,6 +78,15 @@ def test_the_table_fits_eighty_columns_and_has_a_row_for_each_figure():
 
 def test_a_ratio_to_nothing_is_left_out():
     assert table([Figures("dovetail", restarts=1), Figures("karpenter")]).splitlines()[-1].split()[-2:] == ["1", "0"]
+
+
+def test_the_plan_for_200_pods_is_what_karpenter_launches():
+    """Read from a real run of Karpenter v1.14.1: the pods of each NodeClaim, and what they cost together."""
+    pods = [builders.pod(f"{cpu}-{number}", cpu, memory) for cpu, memory in SHAPES for number in range(40)]
+    default = builders.build(NODE_POOL, pool("1"))
+    plan = solve(builders.snapshot(pods, pools=[default], types=generic_catalog()), pods, [default])
+    assert Counter(len(draft.pods) for draft in plan.drafts) == {11: 5, 13: 1, 18: 2, 23: 1, 31: 1, 42: 1}
+    assert sum(map(cheapest, plan.drafts)) == pytest.approx(5.190274)
 
 
 def test_only_the_template_differs_between_revisions():
