@@ -16,7 +16,6 @@ from dovetail.controllers.disruption_queue import DisruptionQueue
 from dovetail.controllers.interruption import InterruptionController
 from dovetail.controllers.nodepools import NodePoolController
 from dovetail.core.disruption.command import cheapest
-from dovetail.core.disruption.drift import _Wanted
 from dovetail.core.disruption.methods import METHODS
 from dovetail.core.disruption.next_wakeup import next_turn
 from dovetail.core.disruption.pass_context import PassContext as Pass
