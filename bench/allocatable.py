@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from dovetail.cloud.aws.catalog.capacity import Margins, capacity_of, overhead_of
-from dovetail.cloud.aws.catalog.ec2_instance_type import Ec2InstanceType, read_machine
+from dovetail.cloud.aws.catalog.ec2_instance_type import Ec2InstanceType, facts_by_type, read_machine
 from dovetail.cloud.aws.catalog.kubelet_overhead import NodeClassShape
-from dovetail.cloud.aws.catalog.static_tables import facts_by_type
 from dovetail.model.catalog import InstanceType
 from dovetail.model.quantity import Quantity
 from dovetail.model.requirements import Requirements

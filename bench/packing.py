@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 from builders import nodepool, pod, snapshot
-from dovetail.cloud.kwok.catalog.generic import generic_catalog
+from dovetail.cloud.kwok.catalog import generic_catalog
 from dovetail.core.cost_floor.floor import Floor
 from dovetail.core.disruption.command import cheapest
 from dovetail.core.scheduling.solver import solve

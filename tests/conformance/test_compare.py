@@ -17,7 +17,7 @@ from conformance.compare import (
     spread,
     table,
 )
-from dovetail.cloud.kwok.catalog.generic import generic_catalog
+from dovetail.cloud.kwok.catalog import generic_catalog
 from dovetail.core.disruption.command import cheapest
 from dovetail.core.scheduling.solver import solve
 from dovetail.model.kinds import NODE_POOL

@@ -13,8 +13,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from dovetail.kube.cluster_access import in_cluster
-from dovetail.kube.connect import connect, open_cluster
+from dovetail.kube.cluster_access import connect, in_cluster, open_cluster
 from dovetail.kube.exec_plugin import VERSIONS
 from dovetail.kube.transport import TransportLimits
 from dovetail.model.cluster_objects import Lease, LeaseSpec

@@ -15,8 +15,7 @@ from typing import Any
 from aiohttp import web
 
 from dovetail.kube.client import KubeCluster
-from dovetail.kube.cluster_access import ClusterAccess
-from dovetail.kube.connect import open_cluster
+from dovetail.kube.cluster_access import ClusterAccess, open_cluster
 from dovetail.kube.credentials import StaticCredentialSource
 from dovetail.kube.endpoint import Endpoint
 from dovetail.kube.transport import TransportLimits

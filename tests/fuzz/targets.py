@@ -18,10 +18,9 @@ from dovetail.kube.exec_plugin import ExecCredentialSource
 from dovetail.kube.kubeconfig import choose
 from dovetail.kube.kubeconfig import load as load_kubeconfig
 from dovetail.kube.requests import watch_call
-from dovetail.manifest.codec import decode, from_plain, to_plain
+from dovetail.manifest.codec import UNDECODABLE, decode, from_plain, to_plain
 from dovetail.manifest.documents import read_documents
 from dovetail.manifest.interning import Interner
-from dovetail.manifest.json_parts import UNDECODABLE
 from dovetail.manifest.validation import faults_of
 from dovetail.model.budget import parse_budget
 from dovetail.model.cron import CronSchedule

@@ -14,8 +14,7 @@ from aiohttp import web
 
 from builders import NOON
 from dovetail.kube.client import KubeCluster
-from dovetail.kube.cluster_access import ClusterAccess
-from dovetail.kube.connect import open_cluster
+from dovetail.kube.cluster_access import ClusterAccess, open_cluster
 from dovetail.kube.credentials import CredentialSource, StaticCredentialSource
 from dovetail.kube.endpoint import Endpoint
 from dovetail.kube.transport import DEFAULT_LIMITS, TransportLimits

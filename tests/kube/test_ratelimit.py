@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dovetail.kube.ratelimit import RateLimit
 from dovetail.kube.requests import create_call, get_call, patch_call
+from dovetail.kube.transport import RateLimit
 from dovetail.model.cluster_objects import Lease
 from dovetail.model.kinds import LEASE, NODE
 from dovetail.model.kube_object import Key, ObjectMeta

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dovetail.manifest.codec import decode
-from dovetail.manifest.json_parts import UNDECODED, loose, parts
+from dovetail.manifest.codec import UNDECODED, decode, loose, parts
 from dovetail.model.kinds import POD
 from dovetail.model.kube_object import UnreadableObject
 

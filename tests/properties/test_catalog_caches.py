@@ -17,13 +17,11 @@ import pytest
 from msgspec import structs
 
 from cloud.kwok.claims import instance_type
-from dovetail.cloud.aws.catalog.capacity import Margins
+from dovetail.cloud.aws.catalog.capacity import Margins, ObservedMemory
 from dovetail.cloud.aws.catalog.catalog import InstanceTypeCatalog
-from dovetail.cloud.aws.catalog.observed_memory import ObservedMemory
-from dovetail.cloud.aws.catalog.offerings import OfferingScope
+from dovetail.cloud.aws.catalog.offerings import OfferingKey, OfferingScope, UnavailableOfferings
 from dovetail.cloud.aws.catalog.pricing import Prices
-from dovetail.cloud.aws.catalog.unavailable_offerings import OfferingKey, UnavailableOfferings
-from dovetail.cloud.kwok.availability import Shortage
+from dovetail.cloud.kwok.offering_selection import Shortage
 from dovetail.cloud.kwok.provider import KwokProvider
 from dovetail.model.ec2nodeclass import EC2NodeClass, ResolvedAMI, ResolvedCapacityReservation
 from dovetail.model.nodepool import NodePool

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from dovetail.ports.errors import Unavailable
-from dovetail.runtime.guard import guarded
+from dovetail.runtime.concurrency import guarded
 
 
 @pytest.mark.parametrize("error", [Unavailable("down"), KeyError("bug")])

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from dovetail.runtime.together import SingleFlight
+from dovetail.runtime.concurrency import SingleFlight
 
 
 def test_a_hundred_who_ask_while_one_is_answered_are_served_by_one_more():

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from dovetail.cloud.kwok.availability import Availability
+from dovetail.cloud.kwok.offering_selection import Availability
 from dovetail.model.conditions import find
 from dovetail.model.kinds import NODE_CLAIM, NODE_POOL, POD
 from dovetail.model.kube_object import Key

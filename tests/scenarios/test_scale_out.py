@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from dovetail.cloud.kwok.availability import Shortage
+from dovetail.cloud.kwok.offering_selection import Shortage
 from dovetail.model.conditions import find
 from dovetail.model.kinds import NODE, NODE_CLAIM, NODE_POOL
 from dovetail.model.kube_object import Key

@@ -7,8 +7,7 @@ import pytest
 
 from dovetail.model.kinds import NODE
 from dovetail.ports.errors import InstanceNotFound
-from dovetail.sim.cloud.instances import LaunchRequest
-from dovetail.sim.cloud.service import CapacityShortage, CloudOptions, OfferingUnavailable
+from dovetail.sim.cloud.service import CapacityShortage, CloudOptions, LaunchRequest, OfferingUnavailable
 from dovetail.sim.virtual_loop import run
 from dovetail.sim.world import World, WorldOptions
 

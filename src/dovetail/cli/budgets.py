@@ -119,10 +119,10 @@ def _first_share(pool: "NodePool") -> str:
 
 def _pools_in(source: str) -> "dict[str, NodePool]":
     from dovetail.manifest.codec import from_plain
-    from dovetail.manifest.defaults import with_defaults
     from dovetail.manifest.documents import read_documents
     from dovetail.manifest.input_file import InputUnreadable, read_text
     from dovetail.manifest.schema import schema_of
+    from dovetail.manifest.schema_check import with_defaults
     from dovetail.manifest.validation import scope_of
     from dovetail.model.kinds import NODE_POOL
     from dovetail.model.kube_object import UnreadableObject

@@ -29,7 +29,7 @@ class _Parts:
     """The real controllers in the simulated cloud, as a process of a story."""
 
     def __init__(self, parts: "Assembly") -> None:
-        from dovetail.cloud.kwok.availability import Availability
+        from dovetail.cloud.kwok.offering_selection import Availability
 
         self._parts = parts
         market = parts.provider.market

@@ -18,7 +18,7 @@ from dovetail.ports.interruption import InterruptionSource
 from dovetail.ports.ledger import Ledger, NoLedger
 from dovetail.ports.metrics import Metrics, NoMetrics
 from dovetail.runtime.backoff import RetryBackoff
-from dovetail.runtime.together import SingleFlight
+from dovetail.runtime.concurrency import SingleFlight
 from dovetail.settings import DecisionOptions, Settings
 
 

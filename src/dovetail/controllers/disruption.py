@@ -31,7 +31,7 @@ from dovetail.model.refusal import Refusal
 from dovetail.model.snapshot import Snapshot
 from dovetail.model.unreadable_objects import UnreadableIndex
 from dovetail.ports.ledger import NoLedger
-from dovetail.runtime.guard import guarded
+from dovetail.runtime.concurrency import guarded
 
 log = logging.getLogger(__name__)
 IDLE_SECONDS = 10.0

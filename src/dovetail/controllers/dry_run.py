@@ -30,7 +30,7 @@ from dovetail.model.nodeclaim import NodeClaim
 from dovetail.model.reason import Reason
 from dovetail.model.snapshot import ClusterNode, Snapshot
 from dovetail.ports.ledger import DecisionOutcome, LedgerAction, LedgerEnding, LedgerEntry, LedgerNode
-from dovetail.runtime.guard import guarded
+from dovetail.runtime.concurrency import guarded
 
 log = logging.getLogger(__name__)
 LOOK_SECONDS = 10.0

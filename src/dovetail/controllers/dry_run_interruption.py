@@ -14,7 +14,7 @@ from dovetail.core.lifecycle.interruption import drain_by, respond
 from dovetail.model.reason import Reason
 from dovetail.ports.interruption import Interruption, InterruptionSource
 from dovetail.runtime.backoff import RetryBackoff
-from dovetail.runtime.guard import guarded
+from dovetail.runtime.concurrency import guarded
 
 log = logging.getLogger(__name__)
 REMEMBERED = 10_000

@@ -29,8 +29,7 @@ from dovetail.model.node import Node
 from dovetail.model.nodeclaim import NodeClaim, NodeClaimStatus
 from dovetail.ports.errors import InstanceNotFound, NotFound
 from dovetail.runtime.backoff import RetryBackoff
-from dovetail.runtime.concurrency import for_each
-from dovetail.runtime.guard import guarded
+from dovetail.runtime.concurrency import for_each, guarded
 
 log = logging.getLogger(__name__)
 EAGER_SECONDS = 10.0

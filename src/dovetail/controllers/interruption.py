@@ -23,7 +23,7 @@ from dovetail.ports.cluster import Notice
 from dovetail.ports.errors import NotFound, WorldError
 from dovetail.ports.interruption import Delivery, Interruption, InterruptionSource
 from dovetail.runtime.backoff import RetryBackoff
-from dovetail.runtime.guard import guarded
+from dovetail.runtime.concurrency import guarded
 
 log = logging.getLogger(__name__)
 IN_FLIGHT = 100  # batches of messages handled at the same time, from one source

@@ -30,7 +30,7 @@ from dovetail.model.pod import Pod
 from dovetail.ports.cluster import Notice
 from dovetail.ports.errors import WorldError
 from dovetail.ports.ledger import Considered
-from dovetail.runtime.guard import guarded
+from dovetail.runtime.concurrency import guarded
 
 log = logging.getLogger(__name__)
 RETRIGGER_SECONDS = 10.0

@@ -1,16 +1,21 @@
 """How to reach and be known to an API server, understood from a kubeconfig or from the pod we run in.
 
 The order is that of other controllers: the file asked for, `KUBECONFIG`, the pod's service account, `~/.kube/config`.
+
+From what the user said to a cluster that can be called.
 """
 
+import os
 from base64 import b64decode
 from binascii import Error as NotBase64
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from random import Random
 from urllib.parse import quote, urlsplit
 
-from dovetail.kube.credentials import CredentialSource, Headers, StaticCredentialSource, basic, bearer
+from dovetail.kube.client import KubeCluster
+from dovetail.kube.credentials import Credentials, CredentialSource, Headers, StaticCredentialSource, basic, bearer
 from dovetail.kube.endpoint import AccessFault, Endpoint, Pem
 from dovetail.kube.exec_plugin import VERSIONS, ExecCredentialSource
 from dovetail.kube.kubeconfig import (
@@ -23,8 +28,10 @@ from dovetail.kube.kubeconfig import (
     load,
     refused,
 )
+from dovetail.kube.transport import DEFAULT_LIMITS, Transport, TransportLimits
 from dovetail.manifest.input_file import InputUnreadable, read_text
 from dovetail.model.kube_object import Fault
+from dovetail.ports.clock import Clock
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _EXEC_EXTENSION = "client.authentication.k8s.io/exec"
@@ -195,3 +202,17 @@ def _exec_source(
         cluster_config=config,
         headers=_impersonation(chosen.user),
     )
+
+
+async def connect(
+    kubeconfig: Path | None, context: str | None, clock: Clock, random: Random, limits: TransportLimits = DEFAULT_LIMITS
+) -> KubeCluster:
+    """The cluster of a kubeconfig's context, or of the pod we run in. Nothing is called yet."""
+    return await open_cluster(find_access(kubeconfig, context, os.environ), clock, random, limits)
+
+
+async def open_cluster(
+    access: ClusterAccess, clock: Clock, random: Random, limits: TransportLimits = DEFAULT_LIMITS
+) -> KubeCluster:
+    """The cluster behind an access already understood."""
+    return KubeCluster(Transport(access.endpoint, Credentials(access.source, clock), limits), random)

@@ -14,9 +14,8 @@ import msgspec
 
 from dovetail.kube.requests import ApiRequest
 from dovetail.kube.status import error_of, read_status
-from dovetail.manifest.codec import decode
+from dovetail.manifest.codec import UNDECODABLE, decode, no_json, parts
 from dovetail.manifest.interning import Interner
-from dovetail.manifest.json_parts import UNDECODABLE, no_json, parts
 from dovetail.model.kinds import Kind
 from dovetail.model.kube_object import Fault, KubeObject, ObjectMeta, UnreadableObject
 from dovetail.ports.cluster import ChangeType, WatchEvent

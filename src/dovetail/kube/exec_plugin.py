@@ -16,7 +16,7 @@ import msgspec
 
 from dovetail.kube.credentials import Credential, Headers, bearer
 from dovetail.kube.endpoint import ClientCertificate, Endpoint
-from dovetail.manifest.json_parts import UNDECODABLE
+from dovetail.manifest.codec import UNDECODABLE
 from dovetail.ports.errors import Denied
 
 GROUP = "client.authentication.k8s.io"

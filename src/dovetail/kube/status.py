@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from dovetail.kube.requests import ApiRequest
-from dovetail.manifest.json_parts import UNDECODABLE
+from dovetail.manifest.codec import UNDECODABLE
 from dovetail.model.kube_object import Fault
 from dovetail.ports.errors import (
     AlreadyExists,

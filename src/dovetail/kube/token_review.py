@@ -14,7 +14,7 @@ from dovetail.kube.cluster_access import ClusterAccess
 from dovetail.kube.credentials import Credentials
 from dovetail.kube.requests import ApiRequest
 from dovetail.kube.transport import Transport, TransportLimits
-from dovetail.manifest.json_parts import UNDECODABLE
+from dovetail.manifest.codec import UNDECODABLE
 from dovetail.ports.clock import Clock
 from dovetail.ports.errors import Unavailable
 from dovetail.ports.token_review import TokenIdentity

@@ -2,13 +2,18 @@
 
 Every call ends before its deadline. A write that was sent and got no answer is `OutcomeUnknown`; anything else that
 goes wrong on the way is `Unavailable`. Nothing is repeated here but a call that the server refused for its credential.
+
+How fast we may call: a token bucket on the event loop's clock.
+
+Calls are let through in the order they came. A call that must wait books its turn at once, so nobody overtakes it, and
+gives the turn back if it is cancelled.
 """
 
 import asyncio
 import platform
 import socket
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -21,10 +26,44 @@ from yarl import URL
 
 from dovetail.kube.credentials import Credential, Credentials
 from dovetail.kube.endpoint import ClientCertificate, Endpoint, tls_context
-from dovetail.kube.ratelimit import RateLimit
 from dovetail.kube.requests import ApiRequest
 from dovetail.kube.status import error_of, read_status
 from dovetail.ports.errors import ApiError, OutcomeUnknown, Unavailable
+
+
+class RateLimit:
+    """At most `burst` calls at once and `qps` a second in the long run."""
+
+    def __init__(
+        self,
+        qps: float,
+        burst: int,
+        clock: Callable[[], float] | None = None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        if qps <= 0 or burst < 1:
+            raise ValueError(f"a rate limit needs qps > 0 and burst >= 1, got {qps} and {burst}")
+        self._qps = qps
+        self._burst = burst
+        self._clock = clock or asyncio.get_running_loop().time
+        self._sleep = sleep
+        self._tokens = float(burst)  # below zero: so many calls are waiting
+        self._filled_at = self._clock()
+
+    async def take(self) -> None:
+        """Return when it is this call's turn."""
+        now = self._clock()
+        self._tokens = min(self._burst, self._tokens + (now - self._filled_at) * self._qps)
+        self._filled_at = now
+        self._tokens -= 1
+        if self._tokens >= 0:
+            return
+        try:
+            await self._sleep(-self._tokens / self._qps)
+        except asyncio.CancelledError:
+            self._tokens += 1
+            raise
+
 
 USER_AGENT = f"dovetail/{version('dovetail')} ({platform.system().lower()}/{platform.machine()})"
 _FAREWELL = 2.0  # seconds at most until every connection is closed

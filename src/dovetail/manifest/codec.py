@@ -3,20 +3,152 @@
 The real adapter and the simulated world decode through here, so both see the same values. An object that does not fit
 its model, or cannot be decoded at all, becomes an `UnreadableObject` with the path and the reason, and with what can be
 read of it; it is never dropped, and never taken for a whole one.
+
+What can still be read of an object that does not fit its model.
+
+Fields are converted one by one. A field that cannot be converted keeps its default and its path is noted as lost, so a
+caller can tell "not set" from "not readable". Entries of lists and mappings are converted separately as well: one bad
+entry does not lose the others. The result only serves to limit what the object's fault affects; nothing acts on it.
+
+Finds the parts of a JSON text without reading them, at any depth of nesting.
+
+The decoder gives up on a text as a whole when something in it is nested beyond the limit of recursion, so that one such
+object would lose the list it is part of. This module cuts a text into its members or elements by brackets alone, in one
+pass without recursion: what is good can be decoded, and what is bad still has its name. It is slow, used only after the
+decoder has failed, and not meant for text that is no JSON: where a bracket or quote is missing, parts run together.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
-from typing import Any, TypeVar, cast
+from types import NoneType, UnionType
+from typing import Any, TypeVar, Union, cast, get_args, get_origin
 
 import msgspec
 
-from dovetail.manifest.json_parts import loose, no_json
-from dovetail.manifest.salvage import UNFIT, Salvage
 from dovetail.model.duration import Delay, Duration
 from dovetail.model.kinds import LEASE, Kind
 from dovetail.model.kube_object import Fault, KubeObject, UnreadableObject
 from dovetail.model.quantity import Quantity
+
+UNDECODABLE = (ValueError, RecursionError)
+"""What decoding may raise: errors of msgspec and bad UTF-8 are ValueErrors; nesting too deep is a RecursionError."""
+LONGEST = 64 * 1024 * 1024
+"""Bytes. A longer text would hold up everything else for more than a few seconds."""
+_TOKENS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\],:]', re.DOTALL)
+UNDECODED = object()
+"""In place of a value that cannot be decoded. It fits no type."""
+
+
+def no_json(error: Exception) -> bool:
+    """Whether a text could not be decoded because it is no JSON: cut or mangled, as may be what surrounds it."""
+    return type(error) is msgspec.DecodeError
+
+
+def parts(text: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Name and text of each member of an object, or of each element of an array, where names are empty.
+
+    ValueError if the text is neither, or ends before its last bracket.
+    """
+    if len(text) > LONGEST or text.lstrip()[:1] not in (b"{", b"["):
+        raise ValueError("is not a JSON object or array of a size that can be taken apart")
+    depth, name, start = 0, b"", 0
+    for token in _TOKENS.finditer(text):
+        mark = token[0][:1]
+        if mark in b"{[":
+            depth += 1
+            start = token.end() if depth == 1 else start
+        elif mark in b"}]":
+            depth -= 1
+        if depth == 0 or (depth == 1 and mark == b","):
+            if part := text[start : token.start()].strip():
+                yield name, part
+            name, start = b"", token.end()
+        elif depth == 1 and mark == b":":
+            name, start = text[start : token.start()].strip().strip(b'"'), token.end()
+        if depth == 0:
+            return
+    raise ValueError("is cut off")
+
+
+def loose(text: bytes, depth: int = 3) -> Any:
+    """The value of a text that cannot be decoded as a whole; what cannot be decoded in it is `UNDECODED`.
+
+    Members of objects are tried one by one, down to a depth at which names, labels and `spec.nodeName` are found.
+    """
+    try:
+        return msgspec.json.decode(text)
+    except UNDECODABLE:
+        if depth == 0 or text.lstrip()[:1] != b"{":
+            return UNDECODED
+    try:
+        return {name.decode(): loose(part, depth - 1) for name, part in parts(text)}
+    except UNDECODABLE:
+        return UNDECODED
+
+
+UNFIT = (msgspec.ValidationError, ValueError, TypeError, ArithmeticError, RecursionError)
+"""What converting a value that does not fit its type may raise."""
+Convert = Callable[[Any, Any], Any]
+_LOST = object()
+
+
+class Salvage:
+    """Converts what it can; `lost` has the paths of what it could not, as they are spelled on the wire."""
+
+    def __init__(self, convert: Convert) -> None:
+        self._convert = convert
+        self.lost: list[str] = []
+
+    def read(self, model: type[KubeObject], data: object) -> KubeObject:
+        """The object without the fields that cannot be read."""
+        found: Any = self._struct(model, data, "") if isinstance(data, Mapping) else _LOST
+        if isinstance(found, KubeObject):
+            return found
+        self.lost.append("")
+        return KubeObject()
+
+    def _value(self, wanted: Any, data: Any, path: str) -> Any:
+        try:
+            return self._convert(data, wanted)
+        except UNFIT:
+            found = self._parts(wanted, data, path)
+        if found is _LOST:
+            self.lost.append(path)
+        return found
+
+    def _parts(self, wanted: Any, data: Any, path: str) -> Any:
+        """What of a value that does not fit can be read entry by entry."""
+        inner = _without_none(wanted)
+        origin, arguments = get_origin(inner), get_args(inner)
+        if isinstance(inner, type) and issubclass(inner, msgspec.Struct) and isinstance(data, Mapping):
+            return self._struct(inner, data, path)
+        if origin is tuple and isinstance(data, list):
+            read = [self._value(arguments[0], each, f"{path}[{at}]") for at, each in enumerate(data)]
+            return tuple(each for each in read if each is not _LOST)
+        if origin is Mapping and isinstance(data, Mapping):
+            entries = {name: self._value(arguments[1], each, f"{path}.{name}") for name, each in data.items()}
+            return {name: each for name, each in entries.items() if isinstance(name, str) and each is not _LOST}
+        return _LOST
+
+    def _struct(self, wanted: type[msgspec.Struct], data: Mapping[str, Any], path: str) -> Any:
+        read = {
+            field.name: self._value(field.type, data[field.encode_name], f"{path}.{field.encode_name}".lstrip("."))
+            for field in msgspec.structs.fields(wanted)
+            if field.encode_name in data
+        }
+        try:
+            return wanted(**{name: each for name, each in read.items() if each is not _LOST})
+        except UNFIT:  # a required field is missing, or the fields do not go together
+            return _LOST
+
+
+def _without_none(wanted: Any) -> Any:
+    if get_origin(wanted) not in (Union, UnionType):
+        return wanted
+    left = [each for each in get_args(wanted) if each is not NoneType]
+    return left[0] if len(left) == 1 else wanted
+
 
 T = TypeVar("T", bound=KubeObject)
 

@@ -3,9 +3,18 @@
 Interprets the same schema the API server gets, and comes to the same verdict: properties that are null count as absent,
 unknown properties are no fault (the server drops them) but are listed. Rules over several fields are asked only where
 the types below them are right.
+
+What a schema fills in: the same defaults the API server writes for the version a document is in.
+
+Nothing is validated here. Fields the schema does not know are kept; the model skips them.
+
+Fields a schema does not know: the API server drops them without a word, so they are named here with a guess.
+
+The guess is a field of the same mapping that is spelled almost alike, or the place where a field of this name belongs.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field
 from datetime import datetime
 from difflib import get_close_matches
@@ -224,3 +233,72 @@ def _is_instant(value: str) -> bool:
         return datetime.fromisoformat(value).tzinfo is not None
     except ValueError:
         return False
+
+
+def with_defaults(schema: Schema, value: Any) -> Any:
+    """A copy of the document with its defaults filled in, null fields dropped and whole numbers made integers."""
+    if isinstance(value, dict):
+        return _filled_mapping(schema, value)
+    if isinstance(value, list):
+        return [with_defaults(schema.get("items", {}), each) for each in value]
+    if schema.get("type") == "integer" and isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value
+
+
+def _filled_mapping(schema: Schema, value: dict[str, Any]) -> dict[str, Any]:
+    properties, rest = schema.get("properties", {}), schema.get("additionalProperties", {})
+    filled = {name: each for name, each in value.items() if each is not None}
+    for name, each in properties.items():
+        if name not in filled and "default" in each:
+            filled[name] = deepcopy(each["default"])
+    return {name: with_defaults(properties.get(name, rest), each) for name, each in filled.items()}
+
+
+def pruned(schema: Schema, value: Any) -> Any:
+    """The document without fields the schema does not know, as the API server stores it. Shares what it keeps."""
+    if isinstance(value, list):
+        items = schema.get("items", {})
+        return [pruned(items, each) for each in value] if items.get("type") in ("object", "array") else value
+    if not isinstance(value, dict) or schema.get("x-kubernetes-preserve-unknown-fields"):
+        return value
+    properties, rest = schema.get("properties"), schema.get("additionalProperties")
+    if properties is None:
+        return {name: pruned(rest, each) for name, each in value.items()} if isinstance(rest, dict) else value
+    return {name: pruned(properties[name], each) for name, each in value.items() if name in properties}
+
+
+DROPPED = "is not a field here and would be dropped"
+
+
+def unknown_fields(found: SchemaFindings, schema: Schema) -> Iterator[Fault]:
+    """A warning for each."""
+    for path, name, parent in found.unknown:
+        yield Fault(join(path, name), DROPPED, None, _hint(name, path, parent, schema))
+
+
+def _hint(name: str, path: str, parent: Schema, schema: Schema) -> str:
+    siblings = parent.get("properties", {})
+    folded = {sibling.lower(): sibling for sibling in siblings}
+    elsewhere = [place for place in places_of(name, schema) if place != path]
+    if elsewhere:
+        return f"it belongs in {elsewhere[0]}"
+    near = get_close_matches(name.lower(), folded, n=1, cutoff=0.7)
+    near += [sibling for sibling in folded if name.lower().startswith(sibling)]
+    if near:
+        return f"did you mean {folded[near[0]]}?"
+    return f"known here: {', '.join(siblings)}" if siblings else "remove it"
+
+
+def places_of(name: str, schema: Schema, path: str = "") -> list[str]:
+    """The mappings outside status that have a field of this name, the shallowest first."""
+    found = []
+    for each, inner in schema.get("properties", {}).items():
+        if each == name and path:
+            found.append(path)
+        if each not in ("status", "metadata") or path:
+            found.extend(places_of(name, inner, join(path, each)))
+    for inner, suffix in ((schema.get("items"), "[]"), (schema.get("additionalProperties"), ".*")):
+        if inner is not None:
+            found.extend(places_of(name, inner, path + suffix))
+    return sorted(found, key=lambda place: (place.count("."), place))

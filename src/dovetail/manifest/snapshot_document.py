@@ -3,6 +3,8 @@
 Objects are plain Kubernetes objects with only the fields Dovetail models: no environment, no Secret, no ConfigMap is
 among them. Annotations can hold copies of whole manifests, so only those that decisions read are written.
 All faults of a document are reported together.
+
+Repair statements as a snapshot carries them: what the provider calls unhealthy, and how long it tolerates it.
 """
 
 from collections.abc import Mapping
@@ -14,13 +16,45 @@ import msgspec
 
 from dovetail.manifest.catalog_codec import dump_catalogs, load_catalogs
 from dovetail.manifest.codec import from_plain, ordered
-from dovetail.manifest.repair_codec import dump_statements, load_statements
+from dovetail.model.duration import Duration
 from dovetail.model.kinds import DAEMON_SET, NODE, NODE_CLAIM, NODE_POOL, POD, Kind
 from dovetail.model.kube_object import Fault, KubeObject, UnreadableObject
 from dovetail.model.labels import WELL_KNOWN
+from dovetail.model.repair import ProviderRepairPolicy
 from dovetail.model.snapshot import Snapshot
 from dovetail.model.snapshot_builder import INVENTORY, ClusterObjects, build_snapshot, take_apart
 from dovetail.model.unreadable_objects import UnreadableEntry
+
+_REMEDY = "write a list of conditionType, status and toleration, such as Ready, Unknown and 10m"
+
+
+def dump_statements(statements: tuple[ProviderRepairPolicy, ...]) -> dict[str, Any]:
+    """The field of a document; none where the provider says nothing."""
+    written = [
+        {
+            "conditionType": each.condition_type,
+            "status": each.status,
+            "toleration": str(Duration.of(each.toleration)),
+        }
+        for each in statements
+    ]
+    return {"repairStatements": written} if written else {}
+
+
+def load_statements(entries: Any, faults: list[Fault]) -> tuple[ProviderRepairPolicy, ...]:
+    """The statements of a document; what cannot be read is a fault."""
+    if not isinstance(entries, list):
+        faults.append(Fault("repairStatements", "is not a list", entries, _REMEDY))
+        return ()
+    found = []
+    for at, entry in enumerate(entries):
+        try:
+            toleration = Duration.parse(entry["toleration"]).span
+            found.append(ProviderRepairPolicy(str(entry["conditionType"]), str(entry["status"]), toleration))
+        except (KeyError, TypeError, ValueError):
+            faults.append(Fault(f"repairStatements[{at}]", "is not a repair statement", entry, _REMEDY))
+    return tuple(found)
+
 
 API_VERSION = "dovetail.sh/v1alpha1"
 KIND = "Snapshot"

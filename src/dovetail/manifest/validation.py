@@ -8,13 +8,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from dovetail.manifest import codec, semantics
-from dovetail.manifest.defaults import with_defaults
 from dovetail.manifest.ec2nodeclass.semantics import class_advice, ec2_class_faults
 from dovetail.manifest.other_kinds import foreign_report
 from dovetail.manifest.report import DocumentInvalid, Report
 from dovetail.manifest.schema import KINDS, Scope, schema_of
-from dovetail.manifest.schema_check import examine, without_nulls
-from dovetail.manifest.unknown_fields import unknown_fields
+from dovetail.manifest.schema_check import examine, unknown_fields, with_defaults, without_nulls
 from dovetail.manifest.warnings import advice_for, spelling_advice
 from dovetail.model.kinds import NODE_POOL, Kind
 from dovetail.model.kube_object import Fault, KubeObject, UnreadableObject

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from dovetail.manifest.json_parts import UNDECODABLE
+from dovetail.manifest.codec import UNDECODABLE
 from dovetail.observe.ledger_schema import LedgerUnreadable, check_version, instant, unpack
 from dovetail.ports.ledger import Considered, LedgerNode
 

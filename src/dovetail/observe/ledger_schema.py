@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from dovetail.manifest.json_parts import UNDECODABLE
+from dovetail.manifest.codec import UNDECODABLE
 from dovetail.ports.ledger import Considered, DecisionOutcome, LedgerAction, LedgerEnding, LedgerEntry, LedgerNode
 
 VERSION = 2

@@ -1,11 +1,22 @@
 """The same step for many things at once: what fails for one keeps the others from nothing.
 
 A hundred calls one after the other take as long as the hundred of them; the connection bounds how many are under way.
+
+Keeps a loop alive when one of its rounds fails: the world may fail, and one bad object must not stop the rest.
+
+Assertions are not caught: they say that we are wrong, not the world.
+
+One answer for everyone who waits for it: a hundred calls that fail at once lead to one look, not to a hundred.
+
+An answer serves only those who had asked before it was begun: what it says is then newer than their question.
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
+
+from dovetail.ports.errors import WorldError
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -22,3 +33,39 @@ async def for_each(step: Callable[[T], Awaitable[R]], things: Iterable[T]) -> li
         if isinstance(answer, BaseException):
             raise answer
     return [answer for answer in answers if not isinstance(answer, BaseException)]
+
+
+log = logging.getLogger(__name__)
+
+
+async def guarded(name: str, step: Callable[[], Awaitable[R]]) -> R | None:
+    """What a step returns, or None if it failed; the failure is told."""
+    try:
+        return await step()
+    except AssertionError:
+        raise
+    except WorldError as error:
+        log.warning("round failed", extra={"controller": name, "error": str(error)})
+    except Exception:
+        log.exception("round broke", extra={"controller": name})
+    return None
+
+
+class SingleFlight:
+    """Asks one at a time, for all who wait."""
+
+    def __init__(self) -> None:
+        self._turn = asyncio.Lock()
+        self._askers = 0  # so many came so far
+        self._served = 0  # so many of them have their answer
+
+    async def ask(self, question: Callable[[], Awaitable[None]]) -> None:
+        """Return once `question` was answered that was put after this call. Whoever fails leaves it to the next."""
+        self._askers += 1
+        number = self._askers
+        async with self._turn:
+            if self._served >= number:
+                return
+            waiting = self._askers
+            await question()
+            self._served = waiting

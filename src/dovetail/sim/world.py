@@ -20,7 +20,7 @@ from dovetail.ports.clock import Clock
 from dovetail.ports.cluster import Deletion, Listing, ListOptions, Patch, WatchEvent
 from dovetail.ports.errors import Invalid
 from dovetail.sim.cloud.boot import CloudNodeController, InstanceBoot
-from dovetail.sim.cloud.client import CloudClient
+from dovetail.sim.cloud.provider import CloudClient
 from dovetail.sim.cloud.service import CloudOptions, SimulatedCloud
 from dovetail.sim.event_log import LogEntry
 from dovetail.sim.instance_failures import InstanceFailures
@@ -34,14 +34,13 @@ from dovetail.sim.kubernetes.garbage_collector import OwnerCollector, PodCollect
 from dovetail.sim.kubernetes.jobs import Jobs
 from dovetail.sim.kubernetes.kinds import resource_of, resource_of_plain
 from dovetail.sim.kubernetes.kubelet import Kubelet, KubeletTiming
-from dovetail.sim.kubernetes.listing import view
 from dovetail.sim.kubernetes.merge_patch import Plain
 from dovetail.sim.kubernetes.node_lifecycle import NodeLifecycle, TaintEviction
 from dovetail.sim.kubernetes.pdb_controller import PdbController
 from dovetail.sim.kubernetes.scheduler import SimulatedScheduler
 from dovetail.sim.kubernetes.selectors import Selects, field_selector, label_selector
 from dovetail.sim.kubernetes.store import ObjectVersion, Store
-from dovetail.sim.kubernetes.watch import WatchStream, WatchTerms
+from dovetail.sim.kubernetes.watch import WatchStream, WatchTerms, view
 from dovetail.sim.virtual_loop import EPOCH, VirtualClock, pause
 
 T = TypeVar("T", bound=KubeObject)

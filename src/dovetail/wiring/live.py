@@ -18,8 +18,7 @@ from uuid import uuid4
 from dovetail.controllers.cluster_state import ClusterState
 from dovetail.controllers.instance_types import find_catalogs
 from dovetail.controllers.one_shot_snapshot import list_snapshot
-from dovetail.kube.cluster_access import find_access
-from dovetail.kube.connect import connect
+from dovetail.kube.cluster_access import connect, find_access
 from dovetail.kube.token_review import open_reviewer
 from dovetail.kube.transport import TransportLimits
 from dovetail.model.kube_object import Key

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from dovetail.cloud.kwok.catalog import select_catalog
 from dovetail.cloud.kwok.interruptions import StagedInterruptions
 from dovetail.cloud.kwok.node import build_node
-from dovetail.cloud.kwok.nodeclass_watch import NodeClassWatch
-from dovetail.cloud.kwok.provider import KwokProvider
+from dovetail.cloud.kwok.provider import KwokProvider, NodeClassWatch
 from dovetail.model.labels import HOSTNAME
 from dovetail.model.nodeclaim import NodeClaim
 from dovetail.ports.clock import Clock
@@ -19,8 +18,7 @@ from dovetail.ports.metrics import Metrics, NoMetrics
 from dovetail.settings import Settings
 
 if TYPE_CHECKING:
-    from dovetail.sim.cloud.client import CloudClient
-    from dovetail.sim.cloud.provider import SimulatedProvider
+    from dovetail.sim.cloud.provider import CloudClient, SimulatedProvider
 
 
 class ProviderUnusable(CloudError):
@@ -82,8 +80,8 @@ def find_supply(
 
 def simulated(cloud: "CloudClient", kwok: KwokProvider) -> "SimulatedProvider[KwokProvider]":
     """Instances of the simulated cloud, chosen and described as those of the kwok provider."""
-    from dovetail.sim.cloud.instances import LaunchRequest  # noqa: PLC0415 - only where there is a simulated cloud
     from dovetail.sim.cloud.provider import SimulatedProvider  # noqa: PLC0415 - as above
+    from dovetail.sim.cloud.service import LaunchRequest  # noqa: PLC0415 - only where there is a simulated cloud
 
     async def choose(claim: NodeClaim) -> LaunchRequest:
         choice, node_class = await kwok.choose(claim)

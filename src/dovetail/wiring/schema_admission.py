@@ -14,9 +14,8 @@ from typing import Any
 
 import msgspec
 
-from dovetail.manifest.defaults import pruned, with_defaults
 from dovetail.manifest.schema import KINDS, Schema, Scope, schema_of
-from dovetail.manifest.schema_check import examine
+from dovetail.manifest.schema_check import examine, pruned, with_defaults
 from dovetail.manifest.validation import scope_of
 from dovetail.model.kube_object import Fault
 from dovetail.ports.errors import Invalid

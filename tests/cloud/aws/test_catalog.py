@@ -6,9 +6,9 @@ import pytest
 from msgspec.structs import replace
 
 from dovetail.cloud.aws import labels
-from dovetail.cloud.aws.catalog.refresh import keep_fresh
-from dovetail.cloud.aws.catalog.static_tables import shipped_prices
-from dovetail.cloud.aws.catalog.unavailable_offerings import OfferingKey
+from dovetail.cloud.aws.catalog.catalog import keep_fresh
+from dovetail.cloud.aws.catalog.ec2_instance_type import shipped_prices
+from dovetail.cloud.aws.catalog.offerings import OfferingKey
 from dovetail.cloud.aws.clients import AwsError
 from dovetail.model.kinds import EC2_NODE_CLASS
 from dovetail.model.kube_object import Key, ObjectMeta

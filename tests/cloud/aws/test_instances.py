@@ -6,8 +6,7 @@ import pytest
 
 from cloud.aws.account import NOON
 from cloud.aws.claims import ON_DEMAND, SPOT, asked_for, launched_as, types
-from dovetail.cloud.aws.batching import Batched, BatchWindow, chunks
-from dovetail.cloud.aws.clients import AwsError
+from dovetail.cloud.aws.clients import AwsError, Batched, BatchWindow, chunks
 from dovetail.cloud.aws.instances import instance_id
 from dovetail.model.nodeclaim import NodeClaim, NodeClaimStatus
 from dovetail.ports.errors import InstanceNotFound

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cloud.aws.account import Hands
-from dovetail.cloud.aws.catalog.unavailable_offerings import LIFETIME, OfferingKey, UnavailableOfferings
-from dovetail.cloud.aws.ttl_cache import TtlCache
+from dovetail.cloud.aws.catalog.offerings import LIFETIME, OfferingKey, UnavailableOfferings
+from dovetail.cloud.aws.clients import TtlCache
 
 
 def counting():

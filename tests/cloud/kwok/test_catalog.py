@@ -6,12 +6,13 @@ from hypothesis import strategies as st
 
 from dovetail.cloud.kwok.catalog import (
     CATALOGS,
+    ZONES,
     InstanceTypesInvalid,
     generic_catalog,
     load_instance_types,
+    realistic_catalog,
     select_catalog,
 )
-from dovetail.cloud.kwok.catalog.realistic import ZONES, realistic_catalog
 from dovetail.model.labels import ARCH, CAPACITY_TYPE, ON_DEMAND, SPOT, ZONE
 
 

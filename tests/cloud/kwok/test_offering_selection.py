@@ -3,8 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cloud.kwok.claims import claim, instance_type, requirement
-from dovetail.cloud.kwok.availability import Availability, Shortage
-from dovetail.cloud.kwok.offering_selection import SelectedOffering, find_cheapest
+from dovetail.cloud.kwok.offering_selection import Availability, SelectedOffering, Shortage, find_cheapest
 from dovetail.model.labels import ARCH, CAPACITY_TYPE, INSTANCE_TYPE, WELL_KNOWN, ZONE
 
 ZONES = ("a", "b", "c")

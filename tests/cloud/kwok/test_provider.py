@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from cloud.kwok.claims import CLASS_REF, claim, instance_type, requirement
 from cloud.planned_faults import PlannedFaults
-from dovetail.cloud.kwok.availability import Shortage
 from dovetail.cloud.kwok.catalog import realistic_catalog
+from dovetail.cloud.kwok.offering_selection import Shortage
 from dovetail.cloud.kwok.provider import KwokProvider
 from dovetail.model.duration import Duration
 from dovetail.model.kinds import KWOK_NODE_CLASS, NODE, NODE_CLAIM

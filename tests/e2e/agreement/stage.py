@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from random import SystemRandom
 
 from dovetail.controllers.cluster_state import ClusterState
-from dovetail.kube.connect import connect
+from dovetail.kube.cluster_access import connect
 from e2e.agreement.disks import volume
 from e2e.agreement.words import DRIVER, NAMESPACES, PRIORITIES, RUNTIME, RUNTIME_OVERHEAD
 from e2e.controlplane.api import eventually

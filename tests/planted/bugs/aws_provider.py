@@ -52,7 +52,7 @@ BUGS = (
     Bug(
         id="shortages-never-end",
         says="A shortage that is over is not noticed: the version of the shortages stays the same.",
-        file="cloud/aws/catalog/unavailable_offerings.py",
+        file="cloud/aws/catalog/offerings.py",
         before="        self._version += bool(over)\n",
         after="",
         tests=("tests/cloud/aws/test_catalog.py", "tests/cloud/aws/test_refusals.py"),

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dovetail.cli.view.printing import counted, short_name, short_names
-from dovetail.cloud.kwok.labels import PRICE
+from dovetail.cloud.kwok.node import PRICE
 from dovetail.core.disruption.events import BLOCKED
 from dovetail.model import kinds
 from dovetail.model.kube_object import Key

@@ -7,7 +7,7 @@ neither NodePools nor kwok classes are left out, and so told.
 from dataclasses import dataclass
 from typing import Any
 
-from dovetail.cloud.kwok.labels import GROUP, NODE_CLASS_KIND
+from dovetail.cloud.kwok.node import GROUP, NODE_CLASS_KIND
 from dovetail.manifest.documents import Document, read_documents
 from dovetail.manifest.validation import faults_of
 

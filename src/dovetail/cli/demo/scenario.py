@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import yaml
 
-from dovetail.cloud.kwok.labels import NODE_CLASS_KIND
+from dovetail.cloud.kwok.node import NODE_CLASS_KIND
 from dovetail.sim.scenario.document import Scenario, read_scenario
 from dovetail.sim.scenario.parsing import Stretch
 

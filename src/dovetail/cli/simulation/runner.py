@@ -2,6 +2,11 @@
 
 A run is a function of its scenario and nothing else: the same scenario and seed give the same report, in this process,
 in another, or on another machine. How long it took is told beside the report, never in it.
+
+What the pods of a story could not have cost less than, from look to look.
+
+Pods may be on whatever can be bought at the time, and on whatever runs although it can be bought no more: a NodePool
+that allowed it has changed or is gone, it is sold out, or it came with a snapshot. So no story is below its floor.
 """
 
 import asyncio
@@ -10,30 +15,53 @@ import logging
 import signal
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from dovetail.cli.simulation.cost_floor import SimulationFloor
 from dovetail.cli.simulation.report import Report, Sample, report_of
 from dovetail.cloud.kwok.catalog.instance_types_file import InstanceTypesInvalid
+from dovetail.core.cost_floor.discontinued_types import is_sold, kind_of, with_past
+from dovetail.core.cost_floor.floor import BoundUnavailable, Floor
 from dovetail.manifest.snapshot_file import read_snapshot_file
 from dovetail.model import kinds
+from dovetail.model.pod import Pod
+from dovetail.ports.cloud import CloudProvider
 from dovetail.settings import Settings, read_settings
 from dovetail.sim.kubernetes.kubelet import KubeletTiming
 from dovetail.sim.scenario.document import Scenario
 from dovetail.sim.scenario.from_snapshot import adopt
 from dovetail.sim.scenario.generate import GeneratedNode, generate
 from dovetail.sim.scenario.materialize import stand
-from dovetail.sim.scenario.meter import HOUR, Meter
+from dovetail.sim.scenario.meter import HOUR, BilledInstance, Meter
 from dovetail.sim.scenario.player import Player
 from dovetail.sim.scenario.trace import Arrival
 from dovetail.sim.virtual_loop import run
 from dovetail.sim.world import WorldOptions
 from dovetail.wiring.embedded import Embedded, embedded
+
+
+class SimulationFloor:
+    """The floor of what pods can cost, looked up with the pools and prices of the moment."""
+
+    def __init__(self, state: Any, provider: CloudProvider) -> None:
+        self._state = state
+        self._provider = provider
+
+    async def of(self, pods: Sequence[tuple[Pod, float]], machines: Iterable[BilledInstance]) -> float | None:
+        """Dollars an hour for pods that were there for a share of the time, as were these machines."""
+        pools = {key.name: pool for key, pool in sorted(self._state.nodepools.items.items())}
+        catalogs = {name: await self._provider.instance_types(pool) for name, pool in pools.items()}
+        kinds = {(each.pool, kind_of(each)): each for each in machines}  # many machines, few kinds
+        past = [each for each in kinds.values() if not is_sold(each, pools, catalogs)]
+        try:
+            return Floor(*with_past(pools, catalogs, past)).on_average(pods)
+        except BoundUnavailable:
+            return None
+
 
 _UNHEARD = logging.NullHandler()
 """What the controllers log in a story is no news to who runs it."""

@@ -4,7 +4,7 @@ import difflib
 from collections.abc import Iterable
 from typing import Any
 
-from dovetail.manifest.unknown_fields import DROPPED
+from dovetail.manifest.schema_check import DROPPED
 from dovetail.manifest.validation import faults_of
 from dovetail.model.kube_object import Fault
 from dovetail.settings import knobs, read_settings

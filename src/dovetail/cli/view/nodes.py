@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dovetail.cli.view.printing import short_name
-from dovetail.cloud.kwok.labels import PRICE
+from dovetail.cloud.kwok.node import PRICE
 from dovetail.core.lifecycle.node_stage import stage_of
 from dovetail.model.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
 from dovetail.model.resources import CPU, MEMORY

@@ -3,6 +3,8 @@
 What is asked one by one is gathered and asked together; ids are asked for through a filter, so that one that is gone
 spoils nothing. The list is what the cluster's own tags mark. What was seen last is kept for questions that bear to be
 answered a little late; nothing that ends an instance relies on it.
+
+Instances as the rest of the program sees them: labels, capacity, and what they were made from.
 """
 
 import re
@@ -11,11 +13,26 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from dovetail.cloud.aws.batching import Batched, chunks
-from dovetail.cloud.aws.clients import AwsClients, AwsError
-from dovetail.cloud.aws.labels import CLAIM_UID_TAG, CLUSTER_NAME_TAG, NODE_CLASS_TAG, NODEPOOL_TAG, PROVIDER_PREFIX
+from dovetail.cloud.aws.clients import AwsClients, AwsError, Batched, chunks
+from dovetail.cloud.aws.labels import (
+    CLAIM_UID_TAG,
+    CLASS_HASH,
+    CLASS_HASH_VERSION,
+    CLUSTER_NAME_TAG,
+    EFA,
+    INSTANCE_PROFILE_NAME,
+    INSTANCE_TENANCY,
+    NODE_CLASS_TAG,
+    NODEPOOL_TAG,
+    PROVIDER_PREFIX,
+)
+from dovetail.cloud.aws.nodeclass_hash import HASH_VERSION, stamped_hash
 from dovetail.cloud.aws.resolve.selector_terms import Filter, named
-from dovetail.model.labels import ON_DEMAND, RESERVED, SPOT
+from dovetail.model.catalog import Instance, InstanceType, Offering
+from dovetail.model.ec2nodeclass import EC2NodeClass
+from dovetail.model.labels import CAPACITY_TYPE, INSTANCE_TYPE, NODEPOOL, ON_DEMAND, RESERVED, SPOT, ZONE
+from dovetail.model.nodeclaim import NodeClaim
+from dovetail.model.resources import Resources
 
 _MOST_VALUES = 200  # that a filter takes
 _PAGE = {"PageSize": 1000}
@@ -199,3 +216,61 @@ def _groups(said: Mapping[str, Any]) -> Iterator[str]:
     ]
     for group in listed:
         yield group["GroupId"]
+
+
+def seen(instance: Ec2Instance) -> Instance:
+    """An instance as EC2 tells of it: what it could do for pods is not asked."""
+    return Instance(
+        provider_id=instance.provider_id,
+        labels=_own_labels(instance),
+        capacity={},
+        allocatable={},
+        annotations={},
+        image_id=instance.image_id,
+        terminating=instance.terminating,
+        launched_at=instance.launched_at,
+    )
+
+
+def launched(
+    instance: Ec2Instance, types: Iterable[InstanceType], node_class: EC2NodeClass, claim: NodeClaim
+) -> Instance:
+    """The instance of a claim. It is stamped with what it was made from, also if the class has changed since."""
+    mine = next((each for each in types if each.name == instance.instance_type), None)
+    if mine is None:
+        return seen(instance)
+    offering = next((each for each in mine.offerings if _is_sold_as(each, instance)), None)
+    settled = offering.requirements.labels() if offering is not None else {}
+    unasked = () if EFA in claim.spec.resources.requests or node_class.spec.network_interfaces else (EFA,)
+    return Instance(
+        provider_id=instance.provider_id,
+        labels={**mine.requirements.labels(), **settled, **_own_labels(instance)},
+        capacity=_without(mine.capacity, unasked),
+        allocatable=_without(mine.allocatable, unasked),
+        annotations={
+            CLASS_HASH: instance.tags.get(CLASS_HASH) or stamped_hash(node_class),
+            CLASS_HASH_VERSION: HASH_VERSION,
+            INSTANCE_PROFILE_NAME: node_class.status.instance_profile,
+        },
+        image_id=instance.image_id,
+        launched_at=instance.launched_at,
+    )
+
+
+def _own_labels(instance: Ec2Instance) -> dict[str, str]:
+    pool = instance.tags.get(NODEPOOL_TAG, "")
+    own = {
+        INSTANCE_TYPE: instance.instance_type,
+        ZONE: instance.zone,
+        CAPACITY_TYPE: instance.capacity_type,
+        INSTANCE_TENANCY: instance.tenancy,
+    }
+    return {**own, **({NODEPOOL: pool} if pool else {})}
+
+
+def _is_sold_as(offering: Offering, instance: Ec2Instance) -> bool:
+    return (offering.zone, offering.capacity_type) == (instance.zone, instance.capacity_type)
+
+
+def _without(amounts: Resources, names: Iterable[str]) -> Resources:
+    return {name: amount for name, amount in amounts.items() if name not in names}

@@ -12,32 +12,25 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from dovetail.cloud.aws.batching import Batched, BatchWindow
-from dovetail.cloud.aws.catalog.capacity import Margins
-from dovetail.cloud.aws.catalog.catalog import InstanceTypeCatalog
-from dovetail.cloud.aws.catalog.observed_memory import ObservedMemory
-from dovetail.cloud.aws.catalog.offerings import OfferingScope
+from dovetail.cloud.aws.catalog.capacity import Margins, ObservedMemory
+from dovetail.cloud.aws.catalog.catalog import InstanceTypeCatalog, keep_fresh
+from dovetail.cloud.aws.catalog.offerings import OfferingKey, OfferingScope, UnavailableOfferings
 from dovetail.cloud.aws.catalog.pricing import Prices
-from dovetail.cloud.aws.catalog.refresh import keep_fresh
-from dovetail.cloud.aws.catalog.unavailable_offerings import OfferingKey, UnavailableOfferings
-from dovetail.cloud.aws.clients import AwsClients
+from dovetail.cloud.aws.clients import AwsClients, Batched, BatchWindow
 from dovetail.cloud.aws.drift import CAPACITY_RESERVATION_DRIFT, DriftUnknown, resolved_drift, state_of, static_drift
-from dovetail.cloud.aws.eks_cluster import EksCluster
-from dovetail.cloud.aws.expired_reservations import ExpiredReservations
-from dovetail.cloud.aws.instances import Instances, instance_id
+from dovetail.cloud.aws.eks_cluster import EksCluster, ZonalShifts
+from dovetail.cloud.aws.instances import Instances, instance_id, launched, seen
 from dovetail.cloud.aws.labels import INSTANCE_LABELS, NODE_CLASS_LABEL, OFFERING_LABELS
 from dovetail.cloud.aws.launch.dry_run import LaunchDryRun, worth_trying
-from dovetail.cloud.aws.launch.instance_mapping import launched, seen
 from dovetail.cloud.aws.launch.launch_options import Option
 from dovetail.cloud.aws.launch.launch_templates import LaunchTemplates
 from dovetail.cloud.aws.launch.launcher import LaunchDependencies, Launcher
 from dovetail.cloud.aws.nodeclass_status import Ec2NodeClassReconciler, Resolvers
 from dovetail.cloud.aws.resolve.amis import Amis
-from dovetail.cloud.aws.resolve.capacity_reservations import CapacityReservations
+from dovetail.cloud.aws.resolve.capacity_reservations import CapacityReservations, ExpiredReservations
 from dovetail.cloud.aws.resolve.instance_profiles import InstanceProfiles
 from dovetail.cloud.aws.resolve.security_groups import SecurityGroups
 from dovetail.cloud.aws.resolve.subnets import Subnets
-from dovetail.cloud.aws.zonal_shift import ZonalShifts
 from dovetail.model.catalog import Instance, InstanceType
 from dovetail.model.conditions import AWAITING, READY, find
 from dovetail.model.ec2nodeclass import GROUP, NODE_CLASS_KIND, EC2NodeClass

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dovetail.cloud.kwok.labels import INSTANCE_CPU, INSTANCE_FAMILY, INSTANCE_MEMORY, INSTANCE_SIZE
+from dovetail.cloud.kwok.node import INSTANCE_CPU, INSTANCE_FAMILY, INSTANCE_MEMORY, INSTANCE_SIZE
 from dovetail.model.catalog import InstanceType, Offering
 from dovetail.model.labels import ARCH, CAPACITY_TYPE, INSTANCE_TYPE, NODEPOOL, OS, WELL_KNOWN, ZONE
 from dovetail.model.quantity import Quantity

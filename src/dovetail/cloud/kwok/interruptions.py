@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from datetime import timedelta
 
-from dovetail.cloud.kwok.labels import PROVIDER_PREFIX
+from dovetail.cloud.kwok.node import PROVIDER_PREFIX
 from dovetail.model.kinds import NODE
 from dovetail.model.kube_object import Key
 from dovetail.model.labels import INTERRUPT

@@ -2,11 +2,12 @@
 
 The node's name follows from its NodeClaim, so whoever launches for the same claim again finds the same node. Unlike
 Karpenter's kwok, capacity is that of the instance type and not what the claim happened to ask for.
+
+Names that Karpenter's kwok provider and KWOK itself put on nodes.
 """
 
 import hashlib
 
-from dovetail.cloud.kwok.labels import FAKE, FAKE_NODE, PARTITION, PRICE, PROVIDER_PREFIX
 from dovetail.cloud.kwok.offering_selection import SelectedOffering
 from dovetail.model.catalog import Instance
 from dovetail.model.kube_object import ObjectMeta
@@ -15,6 +16,23 @@ from dovetail.model.node import Node, NodeSpec, NodeStatus
 from dovetail.model.nodeclaim import NodeClaim
 from dovetail.model.requirement import Requirement
 from dovetail.model.taints import UNREGISTERED_TAINT
+
+GROUP = "karpenter.kwok.sh"
+NODE_CLASS_KIND = "KWOKNodeClass"
+
+INSTANCE_SIZE = "karpenter.kwok.sh/instance-size"
+INSTANCE_FAMILY = "karpenter.kwok.sh/instance-family"
+INSTANCE_CPU = "karpenter.kwok.sh/instance-cpu"
+INSTANCE_MEMORY = "karpenter.kwok.sh/instance-memory"
+INSTANCE_LABELS = frozenset({INSTANCE_SIZE, INSTANCE_FAMILY, INSTANCE_CPU, INSTANCE_MEMORY})
+
+FAKE_NODE = "kwok.x-k8s.io/node"  # a label and an annotation: KWOK looks after nodes that carry it
+FAKE = "fake"
+PARTITION = "kwok-partition"
+PRICE = "eks-node-viewer/instance-price"
+
+PROVIDER_PREFIX = "kwok://"
+
 
 _LONGEST_NAME = 253
 _LONGEST_LABEL = 63

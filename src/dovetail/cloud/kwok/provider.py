@@ -4,20 +4,32 @@ Launching creates a Node, terminating deletes it; KWOK, or the embedded world, p
 `dovetail.sh/instance=lost` has no instance any more: that is how the loss of a machine is staged. Everything that
 matters is in the cluster: a launch that is repeated after a crash finds its Node by name, and one that was still
 waiting for its registration delay is made again by `recover` from what the NodeClaim says.
+
+KWOKNodeClasses need no care: they are watched, so that NodePools hear at once of theirs, and nothing is done.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from operator import is_
+from typing import Any
 
-from dovetail.cloud.kwok.availability import Availability, Shortage
 from dovetail.cloud.kwok.delayed_registration import DelayedRegistrations
-from dovetail.cloud.kwok.labels import FAKE_NODE, GROUP, INSTANCE_LABELS, NODE_CLASS_KIND, PROVIDER_PREFIX
-from dovetail.cloud.kwok.node import build_node, instance_of, is_lost, node_name, provider_id
-from dovetail.cloud.kwok.offering_selection import SelectedOffering, find_cheapest
+from dovetail.cloud.kwok.node import (
+    FAKE_NODE,
+    GROUP,
+    INSTANCE_LABELS,
+    NODE_CLASS_KIND,
+    PROVIDER_PREFIX,
+    build_node,
+    instance_of,
+    is_lost,
+    node_name,
+    provider_id,
+)
+from dovetail.cloud.kwok.offering_selection import Availability, SelectedOffering, Shortage, find_cheapest
 from dovetail.model.catalog import Instance, InstanceType
 from dovetail.model.conditions import READY, find
-from dovetail.model.kinds import KWOK_NODE_CLASS, NODE, NODE_CLAIM
+from dovetail.model.kinds import KWOK_NODE_CLASS, NODE, NODE_CLAIM, Kind
 from dovetail.model.kube_object import Condition, Key, UnreadableObject
 from dovetail.model.kwoknodeclass import KWOKNodeClass
 from dovetail.model.labels import CAPACITY_TYPE, INSTANCE_TYPE, WELL_KNOWN, ZONE
@@ -26,7 +38,7 @@ from dovetail.model.nodeclaim import REGISTERED, NodeClaim
 from dovetail.model.nodepool import NodeClassRef, NodePool
 from dovetail.model.repair import KWOK, ProviderRepairPolicy
 from dovetail.ports.clock import Clock
-from dovetail.ports.cloud import NodeClassState
+from dovetail.ports.cloud import Kept, NodeClassState
 from dovetail.ports.cluster import Cluster, Deletion
 from dovetail.ports.errors import AlreadyExists, InstanceNotFound, InsufficientCapacity, NodeClassNotReady, NotFound
 
@@ -261,3 +273,20 @@ def _unreadable_instances(unreadable: Sequence[UnreadableObject]) -> Sequence[In
         for each in unreadable
         if FAKE_NODE in each.metadata.labels
     ]
+
+
+class NodeClassWatch:
+    """A keeper with nothing to keep."""
+
+    @property
+    def node_class_kind(self) -> Kind[Any]:
+        """What it watches."""
+        return KWOK_NODE_CLASS
+
+    def definition(self, node_class: KWOKNodeClass) -> object:  # noqa: ARG002 - no instance drifts
+        """Nothing is judged by it."""
+        return None
+
+    async def keep(self, node_class: KWOKNodeClass, claims: Sequence[NodeClaim]) -> Kept:  # noqa: ARG002 - as said above
+        """There is nothing to do, now or later."""
+        return Kept(None)

@@ -21,8 +21,7 @@ from dovetail.model.resources import Resources
 from dovetail.model.taints import UNREGISTERED_TAINT
 from dovetail.ports.cluster import Deletion
 from dovetail.ports.errors import ApiError, InstanceNotFound
-from dovetail.sim.cloud.instances import InstanceRecord, LaunchRequest
-from dovetail.sim.cloud.service import PROVIDER_PREFIX, SimulatedCloud
+from dovetail.sim.cloud.service import PROVIDER_PREFIX, InstanceRecord, LaunchRequest, SimulatedCloud
 from dovetail.sim.kubernetes.api_server import ApiServer
 from dovetail.sim.kubernetes.controller import SimulatedController
 from dovetail.sim.kubernetes.kinds import NODE, NODE_CLAIM

@@ -30,8 +30,14 @@ from dovetail.sim.kubernetes.kinds import (
 )
 from dovetail.sim.kubernetes.merge_patch import Plain, merge_patch, with_meta
 from dovetail.sim.kubernetes.store import ObjectVersion, Store
-from dovetail.sim.kubernetes.validation.check import check_change, check_new, check_status, decode_new
-from dovetail.sim.kubernetes.validation.identity import check_identity, check_type
+from dovetail.sim.kubernetes.validation.check import (
+    check_change,
+    check_identity,
+    check_new,
+    check_status,
+    check_type,
+    decode_new,
+)
 
 Validator = Callable[[Resource, Plain | None, Plain], Plain]
 """Hook for custom kinds: old (None on creation) and new object; gives the object with defaults, or raises `Invalid`.

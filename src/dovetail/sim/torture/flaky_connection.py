@@ -18,7 +18,7 @@ from dovetail.model.kube_object import Key, KubeObject
 from dovetail.model.pod import Pod
 from dovetail.ports.cluster import EVERYTHING, GRACEFULLY, Deletion, Listing, ListOptions, Patch, WatchEvent
 from dovetail.ports.errors import Gone, Unavailable
-from dovetail.sim.cloud.client import CloudClient
+from dovetail.sim.cloud.provider import CloudClient
 from dovetail.sim.torture.fault_injector import FaultInjector, Lifeline, Line
 from dovetail.sim.world import World
 

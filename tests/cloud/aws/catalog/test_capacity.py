@@ -11,10 +11,8 @@ import pytest
 
 from dovetail.cloud.aws import labels
 from dovetail.cloud.aws.catalog.capacity import Margins, capacity_of, overhead_of
-from dovetail.cloud.aws.catalog.ec2_instance_type import read_machine
+from dovetail.cloud.aws.catalog.ec2_instance_type import facts_by_type, read_machine, requirements_of
 from dovetail.cloud.aws.catalog.kubelet_overhead import NodeClassShape, shape_of
-from dovetail.cloud.aws.catalog.requirements import requirements_of
-from dovetail.cloud.aws.catalog.static_tables import facts_by_type
 from dovetail.manifest.validation import read
 from dovetail.model.catalog import InstanceType
 from dovetail.model.labels import CAPACITY_TYPE, NODEPOOL, WELL_KNOWN, ZONE

@@ -6,7 +6,7 @@ import pytest
 
 from cloud.aws.interruption.events import spot
 from cloud.aws.living import alive, ec2_pool
-from dovetail.cloud.aws.catalog.unavailable_offerings import OfferingKey
+from dovetail.cloud.aws.catalog.offerings import OfferingKey
 from dovetail.model.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
 from stories import deployment
 

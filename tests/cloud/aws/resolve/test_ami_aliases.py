@@ -2,8 +2,7 @@
 
 import pytest
 
-from dovetail.cloud.aws.resolve.ami_aliases import aliased_images
-from dovetail.cloud.aws.resolve.amis import image_for
+from dovetail.cloud.aws.resolve.amis import aliased_images, image_for
 from dovetail.model.ec2nodeclass import AMISelectorTerm, ResolvedAMI
 from dovetail.model.requirement import Requirement
 from dovetail.model.requirements import Requirements

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from cloud.aws.account import NOON
 from cloud.aws.proxy import product
 from dovetail.cloud.aws.catalog.pricing import _pricing_region, _read_product
-from dovetail.cloud.aws.resolve.ami_aliases import AliasedAmi
-from dovetail.cloud.aws.resolve.amis import Ami, _best
+from dovetail.cloud.aws.resolve.amis import AliasedAmi, Ami, _best
 from dovetail.cloud.aws.resolve.selector_terms import requests
 from dovetail.model.ec2nodeclass import SecurityGroupSelectorTerm as Term
 

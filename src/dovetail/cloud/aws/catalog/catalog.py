@@ -3,24 +3,22 @@
 What does not depend on the moment (labels, capacity, overhead) is worked out once for each shape of class; offerings
 are worked out again whenever prices, subnets or images change; a shortage, or a node that turns out to have another
 memory, changes only the type it is about.
+
+When something is asked for again: twelve hours after it was told, and sooner, but later each time, if it was not.
 """
 
 import asyncio
 import logging
 from collections import OrderedDict, defaultdict
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dovetail.cloud.aws.catalog.capacity import Margins, capacity_of, overhead_of
-from dovetail.cloud.aws.catalog.ec2_instance_type import Ec2InstanceType, read_machine
+from dovetail.cloud.aws.catalog.capacity import Margins, ObservedMemory, capacity_of, overhead_of
+from dovetail.cloud.aws.catalog.ec2_instance_type import Ec2InstanceType, facts_by_type, read_machine, requirements_of
 from dovetail.cloud.aws.catalog.kubelet_overhead import NodeClassShape, shape_of
-from dovetail.cloud.aws.catalog.observed_memory import ObservedMemory
-from dovetail.cloud.aws.catalog.offerings import Offerings, OfferingScope, without_shortages
+from dovetail.cloud.aws.catalog.offerings import Offerings, OfferingScope, UnavailableOfferings, without_shortages
 from dovetail.cloud.aws.catalog.pricing import Prices
-from dovetail.cloud.aws.catalog.requirements import requirements_of
-from dovetail.cloud.aws.catalog.static_tables import facts_by_type
-from dovetail.cloud.aws.catalog.unavailable_offerings import UnavailableOfferings
 from dovetail.cloud.aws.clients import AwsClients
 from dovetail.cloud.aws.labels import OFFERING_LABELS
 from dovetail.cloud.aws.resolve.amis import image_for
@@ -182,3 +180,26 @@ def _keep(kept: OrderedDict[Any, Any], key: Any, value: Any) -> None:
     kept[key] = value
     while len(kept) > _KEPT:
         kept.popitem(last=False)
+
+
+REFRESH_SECONDS = 12 * 3600.0
+RETRY_SECONDS = 60.0
+
+
+async def keep_fresh(what: str, refresh: Callable[[], Awaitable[None]]) -> None:
+    """Refresh until cancelled. A failure costs no more than a question, however long it lasts."""
+    wait = RETRY_SECONDS
+    while True:
+        try:
+            await refresh()
+        except AssertionError:
+            raise
+        except Exception as error:  # noqa: BLE001 - AWS may answer anything; what was known before still serves
+            log.warning(
+                "not refreshed",
+                extra={"what": what, "error": str(error) or type(error).__name__, "retry_seconds": wait},
+            )
+            delay, wait = wait, min(wait * 2, REFRESH_SECONDS)
+        else:
+            delay, wait = REFRESH_SECONDS, RETRY_SECONDS
+        await asyncio.sleep(delay)

@@ -1,11 +1,64 @@
-"""An instance type as EC2 describes it, reduced to what nodes are planned by."""
+"""An instance type as EC2 describes it, reduced to what nodes are planned by.
 
-from collections.abc import Mapping
+Shipped tables: what EC2's API does not tell of an instance type, and prices for when nobody can be asked.
+
+`facts` has the baseline network bandwidth and how many branch interfaces a trunk takes, which only documentation and
+the VPC CNI publish. `prices` are on-demand prices by region. `renewing` writes the prices anew.
+
+The labels a node of an instance type will carry, as requirements: every well-known one, absent ones included.
+"""
+
+import gzip
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
+from importlib import resources
 from typing import Any
 
-from dovetail.cloud.aws.catalog.static_tables import UNKNOWN, InstanceTypeFacts
+from dovetail.cloud.aws import labels
+from dovetail.cloud.aws.catalog.kubelet_overhead import NodeClassShape
+from dovetail.model.labels import ARCH, INSTANCE_TYPE, NODEPOOL, OS, REGION, WELL_KNOWN, WINDOWS_BUILD
 from dovetail.model.quantity import Quantity
+from dovetail.model.requirement import DOES_NOT_EXIST, IN, Requirement
+
+FALLBACK_REGION = "us-east-1"
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceTypeFacts:
+    """What is published about an instance type outside the API; None where nothing is."""
+
+    network_mbps: int | None = None
+    branch_interfaces: int | None = None
+
+
+UNKNOWN = InstanceTypeFacts()
+
+
+@cache
+def facts_by_type() -> Mapping[str, InstanceTypeFacts]:
+    """By instance type."""
+    return {
+        name: InstanceTypeFacts(said.get("mbps"), said.get("branches"))
+        for name, said in _table("facts.json.gz").items()
+    }
+
+
+def shipped_prices(region: str) -> Mapping[str, float]:
+    """On-demand prices per hour by instance type; those of one well-known region if this one is not in the table."""
+    table = _table("prices.json.gz")
+    prices: Mapping[str, float] = table.get(region) or table[FALLBACK_REGION]
+    return prices
+
+
+@cache
+def _table(name: str) -> dict[str, Any]:
+    packed = resources.files("dovetail.cloud.aws.catalog").joinpath(name).read_bytes()
+    table: dict[str, Any] = json.loads(gzip.decompress(packed))
+    return table
+
 
 Described = Mapping[str, Any]
 _ARCHITECTURES = {"x86_64": "amd64", "arm64": "arm64"}
@@ -128,3 +181,86 @@ def _accelerators(said: Described) -> tuple[Device, ...]:
 
 def _kebab(text: str) -> str:
     return text.lower().replace(" ", "-")
+
+
+WINDOWS_BUILDS = {"Windows2019": "10.0.17763", "Windows2022": "10.0.20348", "Windows2025": "10.0.26100"}
+TENANCIES = ("default", "dedicated")
+_NAME = re.compile(r"(?P<category>[a-z]+)(?:-[0-9]+tb)?(?P<generation>[0-9]+)")
+
+
+def requirements_of(ec2_type: Ec2InstanceType, shape: NodeClassShape, region: str) -> tuple[Requirement, ...]:
+    """What the machine is, apart from what its offerings say."""
+    values = {**_system(ec2_type, shape, region), **_figures(ec2_type), **_device_requirements(ec2_type)}
+    named = {key: (value,) for key, value in values.items() if value}
+    known = [Requirement.of(key, IN, listed) for key, listed in named.items()]
+    known.append(Requirement.of(labels.INSTANCE_TENANCY, IN, TENANCIES))
+    return (*known, *absent(each.key for each in known))
+
+
+def absent(spoken_of: Iterable[str]) -> Iterator[Requirement]:
+    """Labels a machine does not have. Those its offerings settle, and the pool, are left to others."""
+    mine = (WELL_KNOWN - {NODEPOOL} | labels.INSTANCE_LABELS) - set(spoken_of)
+    for key in sorted(mine):
+        if key not in _SETTLED_BY_OFFERINGS:
+            yield Requirement.of(key, DOES_NOT_EXIST)
+
+
+_SETTLED_BY_OFFERINGS = frozenset({"topology.kubernetes.io/zone", "karpenter.sh/capacity-type"})
+
+
+def _system(ec2_type: Ec2InstanceType, shape: NodeClassShape, region: str) -> dict[str, str]:
+    return {
+        INSTANCE_TYPE: ec2_type.name,
+        ARCH: ec2_type.architecture,
+        OS: "windows" if shape.windows else "linux",
+        WINDOWS_BUILD: WINDOWS_BUILDS.get(shape.family, ""),
+        REGION: region,
+    }
+
+
+def _figures(ec2_type: Ec2InstanceType) -> dict[str, str]:
+    name = _NAME.match(ec2_type.name)
+    return {
+        labels.INSTANCE_CATEGORY: name["category"] if name else "",
+        labels.INSTANCE_GENERATION: name["generation"] if name else "",
+        labels.INSTANCE_FAMILY: ec2_type.family,
+        labels.INSTANCE_SIZE: ec2_type.size,
+        labels.INSTANCE_CPU: str(ec2_type.vcpus),
+        labels.INSTANCE_CPU_MANUFACTURER: ec2_type.cpu_manufacturer,
+        labels.INSTANCE_CPU_CLOCK: _number(ec2_type.clock_mhz),
+        labels.INSTANCE_MEMORY: str(ec2_type.memory_mib),
+        labels.INSTANCE_EBS_BANDWIDTH: _number(ec2_type.ebs_mbps),
+        labels.INSTANCE_NETWORK_BANDWIDTH: _number(ec2_type.facts.network_mbps),
+        labels.INSTANCE_LOCAL_NVME: _number(ec2_type.nvme_gb),
+        labels.INSTANCE_HYPERVISOR: ec2_type.hypervisor,
+        labels.INSTANCE_ENCRYPTION_IN_TRANSIT: str(ec2_type.encryption_in_transit).lower(),
+        labels.INSTANCE_FLEX: str("-flex" in ec2_type.family).lower(),
+    }
+
+
+def _device_requirements(ec2_type: Ec2InstanceType) -> dict[str, str]:
+    said: dict[str, str] = {}
+    if ec2_type.gpus:
+        gpu = ec2_type.gpus[0]
+        said |= {
+            labels.INSTANCE_GPU_NAME: gpu.name,
+            labels.INSTANCE_GPU_MANUFACTURER: gpu.manufacturer,
+            labels.INSTANCE_GPU_COUNT: str(_total(ec2_type.gpus)),
+            labels.INSTANCE_GPU_MEMORY: str(gpu.memory_mib),
+        }
+    if ec2_type.accelerators:
+        accelerator = ec2_type.accelerators[0]
+        said |= {
+            labels.INSTANCE_ACCELERATOR_NAME: accelerator.name,
+            labels.INSTANCE_ACCELERATOR_MANUFACTURER: accelerator.manufacturer,
+            labels.INSTANCE_ACCELERATOR_COUNT: str(_total(ec2_type.accelerators)),
+        }
+    return said
+
+
+def _total(devices: tuple[Device, ...]) -> int:
+    return sum(each.count for each in devices)
+
+
+def _number(value: int | None) -> str:
+    return "" if value is None else str(value)

@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterator, Mapping
 from datetime import datetime
 
-from dovetail.cloud.aws.catalog.static_tables import shipped_prices
+from dovetail.cloud.aws.catalog.ec2_instance_type import shipped_prices
 from dovetail.cloud.aws.clients import AwsClients
 from dovetail.ports.clock import Clock
 

@@ -1,8 +1,7 @@
 """Which sources of warnings there are on AWS: status checks and ends of capacity blocks always, the queue if named."""
 
-from dovetail.cloud.aws.interruption.capacity_blocks import EndingCapacityBlocks
 from dovetail.cloud.aws.interruption.sqs import SqsQueue
-from dovetail.cloud.aws.interruption.status_checks import StatusChecks
+from dovetail.cloud.aws.interruption.status_checks import EndingCapacityBlocks, StatusChecks
 from dovetail.cloud.aws.provider import AwsParts
 from dovetail.ports.interruption import InterruptionSource
 from dovetail.ports.metrics import Metrics

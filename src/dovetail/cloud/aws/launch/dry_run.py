@@ -14,11 +14,10 @@ from typing import Any
 
 import msgspec
 
-from dovetail.cloud.aws.clients import NO_CREDENTIALS, UNREACHABLE, AwsClients, AwsError
+from dovetail.cloud.aws.clients import NO_CREDENTIALS, UNREACHABLE, AwsClients, AwsError, TtlCache
 from dovetail.cloud.aws.launch.launch_options import FleetPurchase, Option
-from dovetail.cloud.aws.launch.launch_template_data import image_of
+from dovetail.cloud.aws.launch.launch_templates import image_of
 from dovetail.cloud.aws.launch.launcher import FleetLaunch, Launcher
-from dovetail.cloud.aws.ttl_cache import TtlCache
 from dovetail.model.catalog import InstanceType, Offering
 from dovetail.model.conditions import ConditionVerdict
 from dovetail.model.ec2nodeclass import VALIDATION_SUCCEEDED, EC2NodeClass

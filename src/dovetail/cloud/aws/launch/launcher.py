@@ -4,28 +4,49 @@ Before anything is asked for, instances that carry the claim's uid are looked fo
 uid and the number of the try, and only a try that is known to have launched nothing is followed by the next: whoever
 starts over, in this process or the next, is given the answers of the tries before. If EC2 has seen the token with other
 words, somebody asked before us, and the instance has a minute to appear before that try counts as failed.
+
+Which subnet of each zone the next instance goes to: the one with most free addresses, launches under way included.
+
+EC2 tells of free addresses a minute late. What a launch is going to take is remembered until then.
 """
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 from dovetail.cloud.aws import labels
-from dovetail.cloud.aws.catalog.unavailable_offerings import UnavailableOfferings
+from dovetail.cloud.aws.catalog.offerings import UnavailableOfferings
 from dovetail.cloud.aws.clients import AwsClients, AwsError
 from dovetail.cloud.aws.eks_cluster import EksCluster
 from dovetail.cloud.aws.instances import Ec2Instance, Instances
-from dovetail.cloud.aws.launch.fleet import FleetInstance, FleetRequest, bought, errors_of, fleet_request, tags_of
-from dovetail.cloud.aws.launch.launch_errors import SHORTAGES, FleetError, judge, reason_of, remember
+from dovetail.cloud.aws.launch.fleet import (
+    SHORTAGES,
+    FleetError,
+    FleetInstance,
+    FleetRequest,
+    bought,
+    errors_of,
+    fleet_request,
+    judge,
+    reason_of,
+    remember,
+    tags_of,
+)
 from dovetail.cloud.aws.launch.launch_options import FleetPurchase, plan_purchase
-from dovetail.cloud.aws.launch.launch_template_data import Start, image_of, template_data, tenancy_of
-from dovetail.cloud.aws.launch.launch_templates import LaunchTemplates, is_gone, template
-from dovetail.cloud.aws.launch.subnet_selection import SubnetSelection
+from dovetail.cloud.aws.launch.launch_templates import (
+    LaunchTemplates,
+    Start,
+    image_of,
+    is_gone,
+    template,
+    template_data,
+    tenancy_of,
+)
 from dovetail.cloud.aws.launch.userdata import boot_of
 from dovetail.cloud.aws.nodeclass_hash import stamped_hash
-from dovetail.cloud.aws.resolve.subnets import Subnets
+from dovetail.cloud.aws.resolve.subnets import LIFETIME, Subnet, Subnets
 from dovetail.model.catalog import InstanceType
 from dovetail.model.ec2nodeclass import EC2NodeClass
 from dovetail.model.labels import WELL_KNOWN
@@ -33,6 +54,44 @@ from dovetail.model.nodeclaim import NodeClaim
 from dovetail.model.resources import PODS
 from dovetail.ports.clock import Clock
 from dovetail.ports.errors import InsufficientCapacity, LaunchFailed
+
+
+class SubnetSelection:
+    """Addresses spoken for."""
+
+    def __init__(self, clock: Clock, unavailable: UnavailableOfferings) -> None:
+        self._clock = clock
+        self._unavailable = unavailable
+        self._taken: list[tuple[datetime, str, int]] = []
+
+    def choose(self, subnets: Iterable[Subnet]) -> Mapping[str, str]:
+        """One subnet for each zone, by zone; those that were full a moment ago are left out."""
+        self._sweep()
+        chosen: dict[str, Subnet] = {}
+        for subnet in sorted(subnets, key=lambda each: (-self._left(each), each.id)):
+            if not self._unavailable.covers_subnet(subnet.id):
+                chosen.setdefault(subnet.zone, subnet)
+        return {zone: subnet.id for zone, subnet in chosen.items()}
+
+    def take(self, subnet_ids: Sequence[str], count: int) -> datetime:
+        """A launch may land in any of these; the answer gives them back."""
+        now = self._clock.now()
+        self._taken.extend((now + LIFETIME, each, count) for each in subnet_ids)
+        return now + LIFETIME
+
+    def give_back(self, until: datetime, subnet_ids: Iterable[str], count: int) -> None:
+        """It did not land in these."""
+        for each in subnet_ids:
+            if (until, each, count) in self._taken:
+                self._taken.remove((until, each, count))
+
+    def _left(self, subnet: Subnet) -> int:
+        return subnet.free_addresses - sum(count for _, id_, count in self._taken if id_ == subnet.id)
+
+    def _sweep(self) -> None:
+        now = self._clock.now()
+        self._taken = [each for each in self._taken if each[0] > now]
+
 
 SETTLING = timedelta(minutes=1)
 """How long an instance may take to appear in EC2's own lists."""

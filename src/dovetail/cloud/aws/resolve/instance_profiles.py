@@ -10,9 +10,8 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from dovetail.cloud.aws.clients import AwsClients, AwsError
+from dovetail.cloud.aws.clients import AwsClients, AwsError, TtlCache
 from dovetail.cloud.aws.labels import CLUSTER_NAME_TAG, NODE_CLASS_TAG, cluster_tag
-from dovetail.cloud.aws.ttl_cache import TtlCache
 from dovetail.model.ec2nodeclass import EC2NodeClass
 from dovetail.ports.clock import Clock
 

@@ -2,9 +2,8 @@
 
 from datetime import timedelta
 
-from dovetail.cloud.aws.clients import AwsClients
+from dovetail.cloud.aws.clients import AwsClients, TtlCache
 from dovetail.cloud.aws.resolve.selector_terms import find, key_of, requests
-from dovetail.cloud.aws.ttl_cache import TtlCache
 from dovetail.model.ec2nodeclass import ResolvedSecurityGroup, SecurityGroupSelectorTerm
 from dovetail.ports.clock import Clock
 

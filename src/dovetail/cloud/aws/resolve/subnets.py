@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 from datetime import timedelta
 
-from dovetail.cloud.aws.clients import AwsClients
+from dovetail.cloud.aws.clients import AwsClients, TtlCache
 from dovetail.cloud.aws.resolve.selector_terms import find, key_of, requests
-from dovetail.cloud.aws.ttl_cache import TtlCache
 from dovetail.model.ec2nodeclass import ResolvedSubnet, SubnetSelectorTerm
 from dovetail.ports.clock import Clock
 

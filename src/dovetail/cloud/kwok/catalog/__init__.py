@@ -1,12 +1,126 @@
-"""What can be bought from the kwok provider: two shipped catalogues, or a file of one's own."""
+"""What can be bought from the kwok provider: two shipped catalogues, or a file of one's own.
 
-from collections.abc import Callable, Mapping
+Karpenter's own generated catalogue: 144 types by cpu, memory, system and architecture, in four zones.
+
+Names, sizes and prices are Karpenter's, so its examples can be repeated here.
+
+A catalogue that feels like a cloud: EC2 types of us-east-1 with their sizes and on-demand prices, in three zones.
+
+Names, sizes, pod limits and on-demand prices are those of EC2. Spot prices and gaps are not: a spot market moves, and a
+simulation must not. They follow from a hash of family, type and zone instead, the same on every machine:
+
+- spot costs 60 to 75 percent less: 60, up to 7 more by family, up to 5 more by type, up to 3 more by zone;
+- about one spot offering in sixteen is missing, and one on-demand offering in eight of the types with GPUs;
+- the first zone always has every type on demand, so nothing is out of reach.
+"""
+
+import csv
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from importlib import resources
+from itertools import product
 from pathlib import Path
 
-from dovetail.cloud.kwok.catalog.generic import generic_catalog
 from dovetail.cloud.kwok.catalog.instance_types_file import InstanceTypesInvalid, load_instance_types
-from dovetail.cloud.kwok.catalog.realistic import realistic_catalog
-from dovetail.model.catalog import InstanceType
+from dovetail.cloud.kwok.instance_type import InstanceTypeSpec, build, offering
+from dovetail.model.catalog import InstanceType, Offering
+from dovetail.model.labels import ON_DEMAND, REGION, SPOT
+from dovetail.model.quantity import Quantity
+from dovetail.model.requirements import Requirements
+from dovetail.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
+
+ZONES = ("us-east-1a", "us-east-1b", "us-east-1c")
+_REGION = Requirements.from_labels({REGION: "us-east-1"})
+_GPU = "nvidia.com/gpu"
+_SPOT_GAPS = 1 / 16
+_GPU_GAPS = 1 / 8
+
+
+@cache
+def realistic_catalog() -> tuple[InstanceType, ...]:
+    """The shipped types, by family."""
+    table = resources.files("dovetail.cloud.kwok.catalog").joinpath("ec2.csv").read_text(encoding="utf-8")
+    return tuple(build(_realistic_type(row)) for row in csv.DictReader(table.splitlines()))
+
+
+def _realistic_type(row: dict[str, str]) -> InstanceTypeSpec:
+    amounts = {
+        CPU: Quantity.of(row["cpu"]),
+        MEMORY: Quantity.of(f"{row['memory_mib']}Mi"),
+        PODS: Quantity.of(row["pods"]),
+        EPHEMERAL_STORAGE: Quantity.of("20Gi"),
+    }
+    if row["gpus"] != "0":
+        amounts[_GPU] = Quantity.of(row["gpus"])
+    return InstanceTypeSpec(
+        name=row["name"],
+        architecture=row["architecture"],
+        operating_systems=("linux",),
+        resources=amounts,
+        offerings=tuple(_offerings(row["name"], float(row["price_usd_per_hour"]), scarce=_GPU in amounts)),
+    )
+
+
+def _offerings(name: str, price: float, *, scarce: bool) -> Iterator[Offering]:
+    for zone in ZONES:
+        if zone == ZONES[0] or not scarce or _chance(name, zone, ON_DEMAND) >= _GPU_GAPS:
+            yield _in_region(offering(zone, ON_DEMAND, price))
+        if _chance(name, zone, SPOT) >= _SPOT_GAPS:
+            yield _in_region(offering(zone, SPOT, _spot_price(name, zone, price)))
+
+
+def _in_region(plain: Offering) -> Offering:
+    return Offering(plain.requirements.add(_REGION), plain.price)
+
+
+def _spot_price(name: str, zone: str, price: float) -> float:
+    family = name.partition(".")[0]
+    discount = 0.60 + 0.07 * _chance(family) + 0.05 * _chance(name) + 0.03 * _chance(name, zone)
+    return round(price * (1 - discount), 5)
+
+
+def _chance(*words: str) -> float:
+    """A number in [0, 1) that depends on these words alone."""
+    return int.from_bytes(hashlib.sha256("/".join(words).encode()).digest()[:6]) / (1 << 48)
+
+
+_CPUS = (1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 192, 256)
+_FAMILY_BY_MEMORY_FACTOR = {2: "c", 4: "s", 8: "m"}
+_SYSTEMS = ("linux", "windows")
+_ARCHITECTURES = ("amd64", "arm64")
+_ZONES = ("test-zone-a", "test-zone-b", "test-zone-c", "test-zone-d")
+_SPOT_SHARE = 0.7
+_GIBIBYTE = 1 << 30
+
+
+@cache
+def generic_catalog() -> tuple[InstanceType, ...]:
+    """The generated types, smallest first."""
+    combinations = product(_CPUS, _FAMILY_BY_MEMORY_FACTOR, _SYSTEMS, _ARCHITECTURES)
+    return tuple(build(_blueprint(*combination)) for combination in combinations)
+
+
+def _blueprint(cpu: int, memory_factor: int, system: str, architecture: str) -> InstanceTypeSpec:
+    gibibytes = cpu * memory_factor
+    price = 0.025 * cpu + 0.001 * (gibibytes * _GIBIBYTE) / 1e9
+    return InstanceTypeSpec(
+        name=f"{_FAMILY_BY_MEMORY_FACTOR[memory_factor]}-{cpu}x-{architecture}-{system}",
+        architecture=architecture,
+        operating_systems=(system,),
+        resources={
+            CPU: Quantity.of(str(cpu)),
+            MEMORY: Quantity.of(f"{gibibytes}Gi"),
+            PODS: Quantity.of(str(min(16 * cpu, 1024))),
+            EPHEMERAL_STORAGE: Quantity.of("20Gi"),
+        },
+        offerings=tuple(
+            offering(zone, capacity_type, price * share)
+            for zone in _ZONES
+            for capacity_type, share in ((SPOT, _SPOT_SHARE), (ON_DEMAND, 1.0))
+        ),
+    )
+
 
 __all__ = [
     "CATALOGS",

@@ -6,25 +6,82 @@ a write does not touch are shared with the version before it, so a comparison by
 
 Pods come in large numbers from few templates. What is wrong with a spec depends on the spec alone and is kept by its
 encoded form.
+
+What stays as it was created, for kinds other than pods.
+
+What a patch may not say about who an object is. A patch names the object it is for by its address alone.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from itertools import chain
+from typing import Any
 
 import msgspec
 
 from dovetail.manifest.schema_check import without_nulls
 from dovetail.model.kube_object import Fault
 from dovetail.ports.errors import Invalid
-from dovetail.sim.kubernetes.kinds import NODE, POD, Resource
+from dovetail.sim.kubernetes.kinds import CUSTOM, NODE, POD, Resource
 from dovetail.sim.kubernetes.merge_patch import Plain
 from dovetail.sim.kubernetes.validation import objects, workloads
-from dovetail.sim.kubernetes.validation.changes import change_faults
 from dovetail.sim.kubernetes.validation.metadata import CHECKED, new_metadata_faults, part_faults
-from dovetail.sim.kubernetes.validation.pods import pod_spec_faults
-from dovetail.sim.kubernetes.validation.resources import capacity_faults
+from dovetail.sim.kubernetes.validation.objects import VOLUME_SOURCES
+from dovetail.sim.kubernetes.validation.pods import capacity_faults, pod_change_faults, pod_spec_faults
 from dovetail.sim.kubernetes.validation.shapes import CONTENT, METADATA, POD_SPEC, misfit
+
+_FIXED: Mapping[str, tuple[str, ...]] = {
+    "Deployment": ("spec.selector",),
+    "ReplicaSet": ("spec.selector",),
+    "DaemonSet": ("spec.selector",),
+    "StatefulSet": ("spec.selector",),
+    "Job": ("spec.selector", "spec.template", "spec.completions"),
+    "VolumeAttachment": ("spec",),
+    "StorageClass": ("provisioner", "parameters", "reclaimPolicy", "volumeBindingMode"),
+    "PriorityClass": ("value", "preemptionPolicy"),
+}
+"""The fields of each kind that cannot change."""
+_CLAIM_CHANGES = frozenset({"resources", "volumeAttributesClassName"})
+
+
+def change_faults(kind: str, before: Plain, after: Plain) -> Iterator[Fault]:
+    """Everything that may not change and did."""
+    for path in _FIXED.get(kind, ()):
+        if _at(before, path) != _at(after, path):
+            yield Fault(path, "cannot change once the object is created")
+    old, new = before.get("spec") or {}, after.get("spec") or {}
+    if kind == "Pod" and old is not new:
+        yield from pod_change_faults(old, new)
+    elif kind == "Node" and old.get("providerID") and old["providerID"] != new.get("providerID"):
+        yield Fault("spec.providerID", f"cannot change from {old['providerID']}", new.get("providerID"))
+    elif kind == "PersistentVolume" and any(old.get(name) != new.get(name) for name in VOLUME_SOURCES):
+        yield Fault("spec.persistentvolumesource", "cannot change once the object is created")
+    elif kind == "PersistentVolumeClaim" and old != new:
+        yield from _claim_faults(old, new)
+    elif kind == "ConfigMap" and before.get("immutable"):
+        yield from _immutable_faults(before, after)
+
+
+def _at(plain: Plain, path: str) -> object:
+    head, _, rest = path.partition(".")
+    value = plain.get(head)
+    return value if not rest or not isinstance(value, dict) else _at(value, rest)
+
+
+def _claim_faults(before: Plain, after: Plain) -> Iterator[Fault]:
+    changed = {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
+    free = _CLAIM_CHANGES if before.get("volumeName") else _CLAIM_CHANGES | {"volumeName"}
+    if changed - free:
+        yield Fault("spec", f"cannot change {', '.join(sorted(changed - free))} once the claim is created")
+
+
+def _immutable_faults(before: Plain, after: Plain) -> Iterator[Fault]:
+    if not after.get("immutable"):
+        yield Fault("immutable", "cannot be taken back")
+    for name in ("data", "binaryData"):
+        if before.get(name) != after.get(name):
+            yield Fault(name, "cannot change while immutable is set")
+
 
 MOST_STORED_BYTES = 1536 * 1024
 """What etcd takes; the API server itself takes more."""
@@ -168,3 +225,24 @@ def _refuse(resource: Resource, plain: Plain, faults: Iterable[Fault]) -> None:
     if found:
         name = plain["metadata"].get("name", "")
         raise Invalid(f"{resource[1]} {name} is invalid: {'; '.join(map(str, found))}", found)
+
+
+_FIXED_BY_PATCH = ("uid", "deletionTimestamp", "deletionGracePeriodSeconds")
+
+
+def check_identity(resource: Resource, meta: Plain, asked: Plain | None) -> None:
+    """Refuse a patch of the metadata that would make it another object. What else the server owns is ignored."""
+    if asked is None or any(asked.get(name, meta.get(name)) != meta.get(name) for name in ("name", "namespace")):
+        raise Invalid(f"{resource[1]} {meta['name']}: name and namespace do not match those in the address")
+    for name in _FIXED_BY_PATCH:
+        if asked.get(name) is not None and asked[name] != meta.get(name):
+            fault = Fault(f"metadata.{name}", "cannot change", asked[name])
+            raise Invalid(f"{resource[1]} {meta['name']} is invalid: {fault}", (fault,))
+
+
+def check_type(resource: Resource, plain: Plain, asked: Mapping[str, Any]) -> None:
+    """Refuse a patch that would make it an object of another kind. Custom kinds are written in several versions."""
+    same_version = resource in CUSTOM or asked.get("apiVersion", plain["apiVersion"]) == plain["apiVersion"]
+    if asked.get("kind", plain["kind"]) != plain["kind"] or not same_version:
+        problem = f"is for {plain['apiVersion']} {plain['kind']}"
+        raise Invalid(f"{resource[1]}: the patch {problem}", (Fault("patch", problem),))

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from dovetail.model.kube_object import Fault
 from dovetail.model.quantity import Quantity
 from dovetail.sim.kubernetes.merge_patch import Plain
-from dovetail.sim.kubernetes.validation.names import choice_faults, is_key, is_subdomain, is_value
-from dovetail.sim.kubernetes.validation.placement import EFFECTS
-from dovetail.sim.kubernetes.validation.selection import node_selector_faults, selector_faults
+from dovetail.sim.kubernetes.validation.metadata import choice_faults, is_key, is_subdomain, is_value
+from dovetail.sim.kubernetes.validation.placement import EFFECTS, node_selector_faults, selector_faults
 
 _DATA_KEY = re.compile(r"[-._a-zA-Z0-9]{1,253}")
 _MOST_DATA = 1024 * 1024

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 from dovetail.model.kube_object import Fault
 from dovetail.sim.kubernetes.merge_patch import Plain
-from dovetail.sim.kubernetes.validation.names import choice_faults
+from dovetail.sim.kubernetes.validation.metadata import choice_faults
+from dovetail.sim.kubernetes.validation.placement import selector_faults
 from dovetail.sim.kubernetes.validation.pods import template_faults
-from dovetail.sim.kubernetes.validation.selection import selector_faults
 
 _ALWAYS = frozenset({"Always"})
 _TO_AN_END = frozenset({"OnFailure", "Never"})

@@ -6,7 +6,7 @@ pod that a call of the controllers made is told apart (`pod_stopped`): who made 
 
 from typing import ClassVar
 
-from dovetail.sim.cloud.instances import InstanceRecord
+from dovetail.sim.cloud.service import InstanceRecord
 from dovetail.sim.kubernetes.kinds import LEASE, NODE_CLAIM, POD
 from dovetail.sim.kubernetes.store import ObjectVersion, StoreChange
 from dovetail.sim.torture.invariants.objects import ClaimView, NodeView

@@ -3,7 +3,7 @@
 That none is left over in the end is judged once nothing fails any more (`rest`).
 """
 
-from dovetail.sim.cloud.instances import InstanceRecord
+from dovetail.sim.cloud.service import InstanceRecord
 from dovetail.sim.torture.invariants.base import Invariant
 
 
