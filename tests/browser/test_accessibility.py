@@ -4,12 +4,12 @@ import gzip
 from pathlib import Path
 
 import pytest
-from dashboard.test_door import EVE, Registry
 
 from acceptance.fleet import LEAVING, cluster, running, shielded, worker
 from builders import nodepool
 from cli.test_explain_repair import unhealthy
 from dashboard.pages import page_served
+from dashboard.test_auth import EVE, Registry
 from dovetail.ports.ledger import LedgerAction
 from observe.test_ledger import ended, entry, writing
 from observe.test_ledger_considered import considered

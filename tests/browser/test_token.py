@@ -1,8 +1,7 @@
 """A browser without the token sees a form and nothing of the cluster; with it, the page."""
 
-from dashboard.test_door import DANA, EVE, Registry
-
 from acceptance.fleet import cluster, worker
+from dashboard.test_auth import DANA, EVE, Registry
 
 TOKEN = "correct-horse-battery-staple"
 DENIED = ("401", "403")

@@ -31,9 +31,10 @@ from dovetail.core.disruption.pass_context import PassContext as Pass
 from dovetail.core.disruption.planner import Plan, plan_pass
 from dovetail.core.disruption.simulation_cache import SimulationCache
 from dovetail.core.disruption.validation import VALIDATED, revalidate
+from dovetail.core.wording import message
 from dovetail.model.catalog import InstanceType
 from dovetail.model.reason import Reason
-from dovetail.model.refusal import Refusal
+from dovetail.model.refusal import Refusal, RefusalCode
 from dovetail.model.snapshot import Snapshot
 from dovetail.model.unreadable_objects import UnreadableIndex
 from dovetail.ports.ledger import NoLedger
@@ -188,7 +189,9 @@ class DisruptionController:
                 break
             if isinstance(checked, Refusal):
                 count_rejected(self._context.metrics, command, checked)
-                log.info("command rejected", extra={"what": str(command), "why": checked.message})
+                log.info(
+                    "command rejected", extra={"what": str(command), "code": str(checked.code), "why": message(checked)}
+                )
                 self._telling.rejected(command, checked)
                 continue
             kept = not isinstance(self._context.ledger, NoLedger)
@@ -211,7 +214,8 @@ class DisruptionController:
         unread = UnreadableIndex(self._context.state.hidden.unread())
         found = (unread.of(each.node.node, each.claim) or unread.everywhere for each in command.candidates)
         bad = next((each for each in found if each is not None), None)
-        return Refusal("Unreadable", f"node/{command.candidates[0].name}", str(bad)) if bad is not None else None
+        about = command.candidates[0].ref
+        return Refusal(RefusalCode.UNREADABLE, about, detail=str(bad)) if bad is not None else None
 
     async def _pass(self) -> Pass:
         return Pass(await self._snapshot(), self._gates, self._backing_off(), self._simulations, self._book)

@@ -21,7 +21,7 @@ from dovetail.core.disruption.pass_context import Gates, PassContext
 from dovetail.core.disruption.simulation_cache import SimulationCache
 from dovetail.core.failure import attempt
 from dovetail.model.reason import Reason
-from dovetail.model.refusal import Refusal
+from dovetail.model.refusal import ObjectRef, Refusal, RefusalCode
 from dovetail.model.snapshot import Snapshot
 
 
@@ -97,10 +97,10 @@ def consider(method: Method, context: PassContext) -> Proposal:
         if name in known:
             refusal = known[name]
         else:
-            refusal = attempt(f"node/{candidate.name}", partial(method.refusal, candidate, context))
+            refusal = attempt(candidate.ref, partial(method.refusal, candidate, context))
             known[name] = refusal
         if refusal is None and awaited:
-            refusal = attempt(f"node/{candidate.name}", partial(expecting, method, candidate, context))
+            refusal = attempt(candidate.ref, partial(expecting, method, candidate, context))
         if refusal is None:
             interesting.append(candidate)
         else:
@@ -111,7 +111,7 @@ def consider(method: Method, context: PassContext) -> Proposal:
 
 def _propose(method: Method, candidates: Sequence[Candidate], context: PassContext) -> Proposal:
     """What a method proposes. If it breaks, pools are asked one by one: one at which it breaks is left alone."""
-    proposal = attempt("", partial(method.propose, candidates, context))
+    proposal = attempt(ObjectRef("", ""), partial(method.propose, candidates, context))
     if isinstance(proposal, Proposal):
         return proposal
     commands: tuple[Command, ...] = ()
@@ -119,9 +119,9 @@ def _propose(method: Method, candidates: Sequence[Candidate], context: PassConte
     for pool in sorted({each.pool.name for each in candidates}):
         own = [each for each in candidates if each.pool.name == pool]
         if commands:
-            refusals += _refused(own, Refusal("NextPass", "", "another nodepool goes first"))
+            refusals += _refused(own, Refusal(RefusalCode.NEXT_PASS, ObjectRef("", ""), nodepool=pool))
             continue
-        alone = attempt("", partial(method.propose, own, context))
+        alone = attempt(ObjectRef("nodepool", pool), partial(method.propose, own, context))
         if isinstance(alone, Proposal):
             commands = alone.commands
             refusals += alone.refusals
@@ -132,4 +132,4 @@ def _propose(method: Method, candidates: Sequence[Candidate], context: PassConte
 
 def _refused(candidates: Iterable[Candidate], refusal: Refusal) -> list[Refusal]:
     """The same refusal for each of some nodes."""
-    return [msgspec.structs.replace(refusal, about=f"node/{each.name}") for each in candidates]
+    return [msgspec.structs.replace(refusal, object=each.ref) for each in candidates]

@@ -25,7 +25,7 @@ def _hash(template: NodeClaimTemplate) -> str:
     metadata, spec = template.metadata, template.spec
     ref = spec.node_class_ref
     # As written in the template alone: `disruption.expireAfter` says something else and is behaviour, not template.
-    expiry = spec.expire_after.span if spec.expire_after is not None else DEFAULT_EXPIRE_AFTER
+    expiry = (spec.expire_after or DEFAULT_EXPIRE_AFTER).span
     grace = spec.termination_grace_period
     parts = {
         "labels": dict(metadata.labels),

@@ -19,7 +19,7 @@ from dovetail.core.disruption.pass_context import PassContext
 from dovetail.core.disruption.replacement_launch import replacement_refusal
 from dovetail.core.scheduling.removal import Bounds
 from dovetail.model.reason import Reason
-from dovetail.model.refusal import Refusal
+from dovetail.model.refusal import Refusal, RefusalCode
 
 MOST_AT_ONCE = 100
 
@@ -50,8 +50,7 @@ class MultiNode:
         chosen = {each.name for each in command.candidates} if command is not None else set()
         for each in ordered:
             if refusals[each.name] is None and each.name not in chosen:
-                why = "no set of nodes it could go with needs at most one cheaper node"
-                refusals[each.name] = Refusal("NoSet", f"node/{each.name}", why)
+                refusals[each.name] = Refusal(RefusalCode.NO_SET, each.ref)
         said = tuple(refusal for name, refusal in refusals.items() if refusal is not None and name not in chosen)
         return Proposal((command,) if command is not None else (), said)
 
@@ -77,7 +76,7 @@ class MultiNode:
         replacements = []
         for draft in outcome.drafts:
             narrowed = narrow_to_cheaper(candidates, draft, context)
-            if isinstance(narrowed, str):
+            if isinstance(narrowed, Refusal):
                 return None
             replacements.append(narrowed)
         if stall_refusal(candidates, context, len(replacements)) is not None:
