@@ -120,7 +120,7 @@ def check_complete(plan: PassPlan, snapshot: Snapshot) -> None:
     """Every method has a command or a refusal for every managed node."""
     managed = {node.name for node in snapshot.nodes if node.managed}
     for method, refusals in plan.refusals_by_method.items():
-        answered = {refusal.about.removeprefix("node/") for refusal in refusals}
+        answered = {refusal.object.name for refusal in refusals}
         answered |= {each.name for command in plan.commands_by_method[method] for each in command.candidates}
         assert answered == managed, f"{method} left {len(managed - answered)} nodes without an answer"
 

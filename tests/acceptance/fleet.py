@@ -122,7 +122,7 @@ def taken(found, *arguments):
 def said(found, method, name, *arguments):
     """What a method has against a node."""
     plan = plan_disruption(found, *arguments, thorough=True)
-    return next(each for each in plan.refusals_by_method[method] if each.about == f"node/{name}")
+    return next(each for each in plan.refusals_by_method[method] if str(each.object) == f"node/{name}")
 
 
 def candidate_names(found, *, eventual=False):
@@ -134,7 +134,7 @@ def candidate_names(found, *, eventual=False):
 def why_not(found, name="a", *, eventual=False):
     """Why a node is no candidate."""
     _, refusals = PassContext(found).candidates(eventual=eventual)
-    return next(each for each in refusals if each.about == f"node/{name}")
+    return next(each for each in refusals if str(each.object) == f"node/{name}")
 
 
 def drifted(name, *pods, since=timedelta(hours=2), **fields):

@@ -7,15 +7,22 @@ import pytest
 from acceptance.fleet import cluster, drifted, free, planned, running, said, taken, worker
 from acceptance.test_candidates import marked
 from builders import LARGE, NOON, node, nodepool, stamped
+from dovetail.core import wording
 from dovetail.core.disruption.budgets import NodeCounts, allowance, count_nodes
+from dovetail.core.disruption.next_wakeup import next_turn
 from dovetail.core.disruption.pass_context import PassContext
-from dovetail.model.nodepool_budgets import read_budgets
+from dovetail.core.disruption.planner import plan_pass
+from dovetail.core.explain.budget_calendar import draw_calendar
+from dovetail.core.explain.node import explain_node
+from dovetail.core.explain.nodepool import explain_pool
+from dovetail.model import nodepool as nodepools
 from dovetail.model.reason import VOLUNTARY, Reason
 from dovetail.model.snapshot import ClusterNode
 
 TEN = "abcdefghij"
 REASONS = sorted(VOLUNTARY)
 HOUR = timedelta(hours=1)
+NIGHTLY = {"budgets": [{"nodes": "0", "schedule": "0 0 * * *", "duration": "8h"}]}
 
 
 def going(name):
@@ -200,7 +207,28 @@ def test_a_budget_that_cannot_be_read_blocks_its_pool_for_every_reason_and_no_ot
         assert verdict.fault
     refusal = said(found, "emptiness", "a")
     assert refusal.code == "BudgetUnreadable"
-    assert "blocked" in refusal.message
+    assert "blocked" in wording.message(refusal)
+
+
+def test_budgets_are_parsed_once_whoever_asks_for_them(monkeypatch):
+    """By the pass, the explanations and the calendar alike; an unreadable one is a value like the others."""
+    parsed = []
+    real = nodepools.parse_budget
+    monkeypatch.setattr(nodepools, "parse_budget", lambda spec: parsed.append(spec) or real(spec))
+    pools = [nodepool("bad", disruption={"budgets": [{"nodes": "some"}]}), nodepool("good", disruption=NIGHTLY)]
+    found = cluster(worker("a", pool="bad"), worker("b", pool="good"), pools=pools)
+    for _ in range(2):
+        context = PassContext(found)
+        plan_pass(context, thorough=True)
+        next_turn(found, {})
+        for each in found.nodes:
+            explain_node(each, context)
+        for pool in found.nodepools.values():
+            explain_pool(pool, context)
+            draw_calendar(pool, 10, NOON, 48)
+    assert sorted(str(spec.nodes) for spec in parsed) == ["0", "some"]
+    (bad,) = found.nodepools["bad"].budgets
+    assert (bad.limit(1000), bad.reasons, bad.in_force(NOON), bool(bad.fault)) == (0, VOLUNTARY, True, True)
 
 
 def test_an_empty_list_is_no_ceiling_and_an_absent_one_is_ten_percent():
@@ -211,7 +239,7 @@ def test_an_empty_list_is_no_ceiling_and_an_absent_one_is_ten_percent():
 def test_action_controls_add_their_budgets_to_the_list():
     controls = {"Drift": {"budgets": [{"nodes": "1"}]}, "All": {"budgets": [{"nodes": "4"}]}}
     pool = nodepool(disruption={"budgets": [{"nodes": "8"}], "actionControls": controls})
-    assert len(read_budgets(pool)) == 3
+    assert len(pool.budgets) == 3
     counts = NodeCounts(total=10, disrupting=0)
     assert allowance(pool, Reason.DRIFTED, counts, NOON).limit == 1
     assert allowance(pool, Reason.EXPIRED, counts, NOON).limit == 4
@@ -220,4 +248,4 @@ def test_action_controls_add_their_budgets_to_the_list():
 def test_the_refusal_names_the_budget_that_binds():
     pool = nodepool(disruption={"budgets": [{"nodes": "80%"}, {"nodes": "1", "action": "Emptiness"}]})
     refusal = said(cluster(worker("a"), worker("b"), pools=[pool]), "emptiness", "b")
-    assert refusal.message == "budget '1' of nodepool default allows 1 for Empty: 0 in use, 1 ahead of it"
+    assert wording.message(refusal) == "budget '1' of nodepool default allows 1 for Empty: 0 in use, 1 ahead of it"

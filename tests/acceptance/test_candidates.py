@@ -19,6 +19,7 @@ from acceptance.fleet import (
     worker,
 )
 from builders import NOON, node, stamped
+from dovetail.core import wording
 from dovetail.model.command import RECORD_ANNOTATION, CommandRecord, write_record
 from dovetail.model.reason import Reason
 from dovetail.model.snapshot import ClusterNode
@@ -32,7 +33,7 @@ ANNOTATED = {"annotations": {DO_NOT_DISRUPT: "true"}}
 def test_a_do_not_disrupt_pod_of_any_kind_keeps_its_node(kind):
     held = owned("x", "a", *KINDS[kind], metadata=ANNOTATED)
     refusal = why_not(cluster(worker("a", held)))
-    assert (refusal.code, refusal.message) == (
+    assert (refusal.code, wording.message(refusal)) == (
         "DoNotDisruptPod",
         'pod has "karpenter.sh/do-not-disrupt" annotation (Pod=default/x)',
     )
@@ -53,8 +54,8 @@ def test_budgets_alone_yield_to_an_eventual_method_on_a_claim_that_bounds_its_dr
 def test_a_zero_allowance_budget_is_named_with_its_pod():
     refusal = why_not(cluster(worker("a", running("x", "a")), pdbs=[pdb("web")]))
     assert refusal.code == "PodDisruptionBudget"
-    assert "pdb prevents pod evictions (PodDisruptionBudget=[default/web])" in refusal.message
-    assert "default/x" in refusal.message
+    assert "pdb prevents pod evictions (PodDisruptionBudget=[default/web])" in wording.message(refusal)
+    assert "default/x" in wording.message(refusal)
 
 
 def test_do_not_disrupt_on_a_terminating_pod_does_not_count():
@@ -69,7 +70,7 @@ def test_do_not_disrupt_on_a_pod_that_has_ended_does_not_count(status):
 
 def test_do_not_disrupt_true_on_the_node_keeps_it_with_the_documented_words():
     refusal = why_not(cluster(worker("a", metadata=ANNOTATED)))
-    assert refusal.message == 'disruption is blocked through the "karpenter.sh/do-not-disrupt" annotation'
+    assert wording.message(refusal) == 'disruption is blocked through the "karpenter.sh/do-not-disrupt" annotation'
 
 
 @pytest.mark.parametrize("value", ["false", "True", "1h", ""])
@@ -79,9 +80,9 @@ def test_only_exactly_true_protects_a_node(value):
 
 def test_two_budgets_on_one_pod_block_whatever_they_allow_and_both_are_named():
     refusal = why_not(cluster(worker("a", running("x", "a")), pdbs=[pdb("one", 1), pdb("two", 1)]))
-    assert "eviction does not support multiple PDBs" in refusal.message
-    assert "default/one" in refusal.message
-    assert "default/two" in refusal.message
+    assert "eviction does not support multiple PDBs" in wording.message(refusal)
+    assert "default/one" in wording.message(refusal)
+    assert "default/two" in wording.message(refusal)
 
 
 @pytest.mark.parametrize("spec", [{"maxUnavailable": 0}, {"maxUnavailable": "0%"}, {"minAvailable": "100%"}])
@@ -141,7 +142,7 @@ def marked(name, command="c1", *pods, replacements=0):
 
 def test_a_node_that_a_command_is_taking_is_refused():
     refusal = why_not(cluster(marked("a")))
-    assert (refusal.code, refusal.message) == (
+    assert (refusal.code, wording.message(refusal)) == (
         "AlreadyDisrupting",
         "candidate is already being disrupted (Command=c1)",
     )
@@ -149,11 +150,11 @@ def test_a_node_that_a_command_is_taking_is_refused():
 
 def test_a_node_without_pool_label_is_refused_and_told():
     found = worker("a", pool="", without=("karpenter.sh/nodepool",))
-    assert why_not(cluster(found)).message == "node doesn't have required label (label=karpenter.sh/nodepool)"
+    assert wording.message(why_not(cluster(found))) == "node doesn't have required label (label=karpenter.sh/nodepool)"
 
 
 def test_a_node_of_a_pool_that_does_not_exist_is_refused_and_told():
-    assert why_not(cluster(worker("a", pool="lost"))).message == "NodePool not found (NodePool=lost)"
+    assert wording.message(why_not(cluster(worker("a", pool="lost")))) == "NodePool not found (NodePool=lost)"
 
 
 @pytest.mark.parametrize("label", NODE_LABELS)

@@ -7,6 +7,7 @@ import pytest
 
 from acceptance.fleet import ON_DEMAND, cluster, drifted, free, owned, planned, running, said, taken, worker
 from builders import LARGE, NOON, node, pod, stamped
+from dovetail.core import wording
 from dovetail.core.disruption.planner import plan_disruption
 from dovetail.model.snapshot import ClusterNode
 from dovetail.settings import DecisionOptions
@@ -95,7 +96,7 @@ def test_a_pod_with_no_other_place_is_named():
     found = fixed(worker("a", pinned, labels={"disk": "rare"}), worker("b"))
     refusal = said(found, "single-node", "a")
     assert refusal.code == "Unschedulable"
-    assert "default/x" in refusal.message
+    assert "default/x" in wording.message(refusal)
 
 
 def test_a_pool_whose_types_cannot_be_had_blocks_nothing():
@@ -139,7 +140,7 @@ def test_when_empty_leaves_nodes_with_pods_alone_and_says_so(policy):
     found = fixed(*pair, pools=[free(consolidationPolicy=policy)])
     assert taken(found) == []
     for method in ("multi-node", "single-node"):
-        assert said(found, method, "a").message == (
+        assert wording.message(said(found, method, "a")) == (
             'NodePool "default" has consolidation policy WhenEmpty, but node is not empty'
         )
 
@@ -147,7 +148,7 @@ def test_when_empty_leaves_nodes_with_pods_alone_and_says_so(policy):
 def test_never_is_said_by_all_three_methods():
     found = fixed(worker("a", running("x", "a")), pools=[free(consolidateAfter="Never")])
     for method in ("emptiness", "multi-node", "single-node"):
-        assert said(found, method, "a").message == 'NodePool "default" has consolidation disabled'
+        assert wording.message(said(found, method, "a")) == 'NodePool "default" has consolidation disabled'
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from acceptance.fleet import TERMINATION, candidate_names, cluster, running, why_not, worker
 from builders import NOON, pod, stamped
+from dovetail.core import wording
 from dovetail.core.provisioning.eligible_pods import displaced_pods
 from dovetail.core.provisioning.plan import plan_provisioning
 
@@ -12,8 +13,8 @@ def test_nothing_is_bought_for_a_pod_that_asks_for_devices_and_it_is_told_why():
     plan = plan_provisioning(cluster(pods=[pod("x", **CLAIMS)]))
     assert not plan.launches
     (refusal,) = plan.refusals
-    assert refusal.about == "pod/default/x"
-    assert "Dynamic Resource Allocation" in refusal.message
+    assert str(refusal.object) == "pod/default/x"
+    assert "Dynamic Resource Allocation" in wording.message(refusal)
 
 
 def test_nothing_is_bought_ahead_for_one_whose_node_is_going():
@@ -27,7 +28,7 @@ def test_its_node_is_no_candidate_unless_the_claim_bounds_its_drain_and_the_meth
     held = running("x", "a", **CLAIMS)
     refusal = why_not(cluster(worker("a", held)))
     assert (refusal.code, refusal.permanent) == ("UnknownDevices", True)
-    assert "(Pod=default/x)" in refusal.message
+    assert "(Pod=default/x)" in wording.message(refusal)
     bounded = cluster(worker("a", held, claim=TERMINATION))
     assert candidate_names(bounded, eventual=True) == ["a"]
     assert candidate_names(bounded) == []

@@ -19,6 +19,7 @@ from acceptance.fleet import (
     worker,
 )
 from builders import LARGE, NOON, pod, stamped
+from dovetail.core import wording
 from dovetail.core.disruption.command import Decision
 from dovetail.core.disruption.planner import plan_disruption
 
@@ -65,7 +66,7 @@ def test_a_node_that_never_was_initialised_has_no_clock_to_run_out(status):
 def test_never_means_never():
     found = cluster(worker("a"), pools=[free(consolidateAfter="Never")])
     assert taken(found) == []
-    assert said(found, "emptiness", "a").message == 'NodePool "default" has consolidation disabled'
+    assert wording.message(said(found, "emptiness", "a")) == 'NodePool "default" has consolidation disabled'
 
 
 @pytest.mark.parametrize(("value", "names"), [("true", []), ("false", ["a"])])

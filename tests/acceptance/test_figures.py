@@ -86,7 +86,7 @@ def test_no_search_is_cut_short_and_no_node_goes_unseen():
     plan = plan_pass(PassContext(found), thorough=True)
     for method in METHODS:
         taken = {each.name for command in plan.commands_by_method[method.name] for each in command.candidates}
-        refused = {each.about.removeprefix("node/") for each in plan.refusals_by_method[method.name]}
+        refused = {each.object.name for each in plan.refusals_by_method[method.name]}
         assert taken | refused == {each.name for each in nodes}
 
 

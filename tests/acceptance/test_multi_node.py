@@ -4,6 +4,7 @@ import pytest
 
 from acceptance.fleet import ON_DEMAND, SPOT, cluster, free, planned, running, said, worker
 from builders import HUGE, LARGE, SMALL, instance_type
+from dovetail.core import wording
 from dovetail.core.disruption.command import Decision
 from dovetail.core.disruption.planner import plan_disruption
 from dovetail.settings import DecisionOptions
@@ -119,7 +120,7 @@ def test_a_command_takes_at_most_a_hundred_nodes(number):
 
 def test_the_nodes_beyond_a_hundred_wait_for_the_next_pass():
     refusal = said(crowd(101), "multi-node", "n100")
-    assert (refusal.code, refusal.message) == (
+    assert (refusal.code, wording.message(refusal)) == (
         "NextPass",
         "multi-node consolidation considers 100 nodes a pass, and others come first",
     )

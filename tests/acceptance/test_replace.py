@@ -6,6 +6,7 @@ import pytest
 
 from acceptance.fleet import ON_DEMAND, SPOT, cluster, free, planned, running, said, shielded, taken, worker
 from builders import HUGE, LARGE, SMALL, ZONES, instance_type
+from dovetail.core import wording
 from dovetail.core.disruption.planner import plan_disruption
 from dovetail.model.catalog import Offering
 from dovetail.model.labels import CAPACITY_TYPE, ZONE
@@ -58,7 +59,7 @@ def test_spot_to_spot_with_fourteen_cheaper_types_stays_and_says_so():
     found = cluster(worker("a", running("x", "a"), sold="spot"), pools=SPOTS, types=(LARGE, *preference_levels(14)))
     assert taken(found, GATE) == []
     refusal = said(found, "single-node", "a", GATE)
-    assert refusal.message == (
+    assert wording.message(refusal) == (
         "SpotToSpotConsolidation requires 15 cheaper instance type options than the current candidate to consolidate, "
         "got 14"
     )
@@ -69,7 +70,7 @@ def test_spot_to_spot_without_the_gate_stays_and_says_so():
     assert taken(found) == []
     refusal = said(found, "single-node", "a")
     assert refusal.code == "CantReplace"
-    assert refusal.message == "SpotToSpotConsolidation is disabled, can't replace a spot node with a spot node"
+    assert wording.message(refusal) == "SpotToSpotConsolidation is disabled, can't replace a spot node with a spot node"
 
 
 def test_a_node_that_already_is_among_the_fifteen_cheapest_stays():

@@ -4,6 +4,7 @@ from datetime import timedelta
 
 from acceptance.fleet import cluster, drifted, free, planned, running, said, worker
 from builders import HUGE, LARGE, SMALL
+from dovetail.core import wording
 from dovetail.core.disruption.pass_context import PassContext
 from dovetail.core.disruption.planner import plan_disruption
 from dovetail.core.scheduling.removal import Bounds
@@ -31,7 +32,7 @@ def test_pods_that_would_go_to_a_node_that_is_not_initialized_are_an_error_and_n
     found = cluster(drifted("a", *pods), starting("b"), pools=never(), types=(LARGE,))
     assert planned(found) == []
     refusal = said(found, "drift", "a")
-    assert (refusal.code, "node b" in refusal.message) == ("DestinationNotInitialized", True)
+    assert (refusal.code, "node b" in wording.message(refusal)) == ("DestinationNotInitialized", True)
 
 
 def test_one_such_pod_among_others_is_enough():
@@ -58,7 +59,7 @@ def test_a_replacement_left_by_a_command_that_has_ended_stops_others_in_its_pool
     left = starting("b", full, claim=replacing("ended"))
     found = cluster(drifted("a", running("p", "a", cpu="3")), left, pools=never(), types=(LARGE,))
     refusal = said(found, "drift", "a")
-    assert (refusal.code, "node b" in refusal.message) == ("ReplacementNotInitialized", True)
+    assert (refusal.code, "node b" in wording.message(refusal)) == ("ReplacementNotInitialized", True)
     assert planned(found) == []
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from acceptance.fleet import cluster, drifted, free, running, said, taken, worker
 from builders import LARGE, NOON, SMALL, nodepool, stamped
+from dovetail.core import wording
 from dovetail.core.disruption.budgets import NodeCounts, allowance
 from dovetail.core.disruption.delays import consolidation_wait, drift_wait, emptiness_wait, expiration_wait
 from dovetail.model.reason import VOLUNTARY, Reason
@@ -43,7 +44,7 @@ def test_approach_a_as_written_without_a_duration_blocks_the_pool_and_says_why()
     written = {"budgets": [{"schedule": "0 0 1 * *", "action": "Drift", "nodes": 15}, {"nodes": 10}]}
     found = cluster(worker("a"), pools=[nodepool(disruption=written)])
     assert taken(found) == []
-    assert "'schedule' must be set with 'duration'" in said(found, "emptiness", "a").message
+    assert "'schedule' must be set with 'duration'" in wording.message(said(found, "emptiness", "a"))
 
 
 def test_approach_a_no_action_is_all_actions():
@@ -143,9 +144,8 @@ def test_both_spellings_of_the_controls_at_once_are_refused():
 def test_a_cluster_that_would_consolidate_waits_for_the_control():
     nodes = worker("a", running("x", "a"), status={"lastPodEventTime": stamped(NOON - timedelta(minutes=10))})
     pools = [free(actionControls={"Consolidation": {"disruptAfter": "30m"}})]
-    assert (
-        "until 2026-01-05T12:20:00Z"
-        in said(cluster(nodes, pools=pools, types=(SMALL, LARGE)), "single-node", "a").message
+    assert "until 2026-01-05T12:20:00Z" in wording.message(
+        said(cluster(nodes, pools=pools, types=(SMALL, LARGE)), "single-node", "a")
     )
 
 
@@ -224,7 +224,9 @@ def test_approach_b_a_budget_under_an_action_that_names_another_blocks_the_pool(
     written = {"actionControls": {"Drift": {"budgets": [{"nodes": 5, **inside}]}}}
     found = cluster(worker("a"), pools=[nodepool(disruption=written)])
     assert taken(found) == []
-    assert "actionControls.Drift: budgets under an action are for that action" in said(found, "emptiness", "a").message
+    assert "actionControls.Drift: budgets under an action are for that action" in wording.message(
+        said(found, "emptiness", "a")
+    )
 
 
 @pytest.mark.parametrize(

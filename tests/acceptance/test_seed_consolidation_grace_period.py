@@ -8,6 +8,7 @@ import pytest
 
 from acceptance.fleet import ON_DEMAND, cluster, drifted, free, planned, running, said, taken, worker
 from builders import LARGE, nodepool, pod, stamped
+from dovetail.core import wording
 from dovetail.core.disruption.delays import grace_wait
 from dovetail.core.disruption.planner import plan_disruption
 from dovetail.core.provisioning.eligible_pods import usable_pools
@@ -37,7 +38,10 @@ def timeline(minutes, event, *d_pods):
 def test_timeline_at_1_minute_30_consolidation_sees_a_b_and_c_alone():
     found = timeline(1.5, T0 + MINUTE, running("pd", "d"))
     assert planned(found) == []
-    assert said(found, "single-node", "d").message == "inside its consolidationGracePeriod until 2026-01-05T12:31:00Z"
+    assert (
+        wording.message(said(found, "single-node", "d"))
+        == "inside its consolidationGracePeriod until 2026-01-05T12:31:00Z"
+    )
     assert {said(found, "single-node", name).code for name in "abc"} <= {"CantReplace", "Unschedulable"}
 
 

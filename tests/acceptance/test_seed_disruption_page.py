@@ -21,6 +21,7 @@ from acceptance.fleet import (
     worker,
 )
 from builders import LARGE, NOON, SMALL, instance_type, nodepool
+from dovetail.core import wording
 from dovetail.core.disruption.budgets import NodeCounts, allowance
 from dovetail.core.disruption.drift import drift_reason
 from dovetail.core.disruption.methods import METHODS
@@ -154,8 +155,8 @@ def test_events_say_why_a_node_is_not_consolidated():
     """pdb default/inflate-pdb prevents pod evictions; can't replace with a lower-priced node."""
     held = cluster(worker("a", running("x", "a")), pdbs=[pdb("inflate-pdb")], pools=FIXED)
     full = cluster(worker("a", running("x", "a", cpu="3800m")), pools=FIXED, types=(LARGE,))
-    assert "default/inflate-pdb" in said(held, "single-node", "a").message
-    assert said(full, "single-node", "a").message.startswith("Can't replace with a cheaper node")
+    assert "default/inflate-pdb" in wording.message(said(held, "single-node", "a"))
+    assert wording.message(said(full, "single-node", "a")).startswith("Can't replace with a cheaper node")
 
 
 def preference_levels(number):

@@ -5,9 +5,10 @@ from datetime import timedelta
 
 from acceptance.fleet import LEAVING, ON_DEMAND, cluster, drifted, free, owned, planned, running, worker
 from builders import LARGE, NOON, SMALL
+from dovetail.core import wording
 from dovetail.core.disruption.methods import METHODS
 from dovetail.core.disruption.pass_context import PassContext
-from dovetail.core.disruption.planner import plan_disruption, plan_pass
+from dovetail.core.disruption.planner import MOST_SINGLE_NODES, plan_disruption, plan_pass
 from dovetail.core.explain.node import explain_node
 from dovetail.model.reason import Reason
 
@@ -53,12 +54,19 @@ def test_a_plan_has_every_command_that_starts_together():
         assert (view.command, view.after) == (plan.commands["abcdef".index(node.name)], "")
 
 
+def test_a_node_beyond_those_that_start_together_could_go_later():
+    plan = plan_disruption(oversized(*"abcdefghijk"))
+    assert len(plan.commands) == MOST_SINGLE_NODES == 10
+    (refusal,) = plan.refusals_by_method["single-node"]
+    assert (str(refusal.object), refusal.code) == ("node/k", "NotTheBest")
+
+
 def test_commands_that_start_together_share_the_budget():
     plan = plan_disruption(oversized(*"abc", budgets=[{"nodes": "2"}]))
     assert [command.candidates[0].name for command in plan.commands] == ["a", "b"]
     (refusal,) = plan.refusals_by_method["single-node"]
-    assert refusal.about == "node/c"
-    assert refusal.message == "budget '2' of nodepool default allows 2 for Underutilized: 2 in use"
+    assert refusal.object.name == "c"
+    assert wording.message(refusal) == "budget '2' of nodepool default allows 2 for Underutilized: 2 in use"
 
 
 def test_a_proposal_that_would_fail_its_validation_is_no_command():
@@ -68,7 +76,7 @@ def test_a_proposal_that_would_fail_its_validation_is_no_command():
     plan = plan_disruption(found, thorough=True)
     assert plan.commands == plan.commands_by_method["single-node"] == ()
     (refusal,) = plan.refusals_by_method["single-node"]
-    assert (refusal.about, refusal.code) == ("node/a", "ConsolidationRejected")
+    assert (str(refusal.object), refusal.code) == ("node/a", "BudgetsChanged")
     assert plan.wakeup_at == NOON
 
 
@@ -78,4 +86,6 @@ def test_a_node_that_drops_out_at_the_validation_is_told():
     empty = cluster(worker("a"), worker("b"), pools=[free(budgets=[{"nodes": "2"}, tight])])
     plan = plan_disruption(replace(empty, at=NOON - timedelta(seconds=10)))
     assert [[each.name for each in command.candidates] for command in plan.commands] == [["a"]]
-    assert [each.about for each in plan.refusals_by_method["emptiness"]] == ["node/b"]
+    (refusal,) = plan.refusals_by_method["emptiness"]
+    assert (str(refusal.object), refusal.code) == ("node/b", "CandidatesChanged")
+    assert wording.message(refusal) == "churn: may not go with the others when they are validated"

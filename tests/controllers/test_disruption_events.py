@@ -15,7 +15,8 @@ from dovetail.controllers.disruption_events import REMIND, RENAME, DisruptionEve
 from dovetail.core.disruption.pass_context import PassContext as Pass
 from dovetail.core.disruption.planner import plan_pass
 from dovetail.core.disruption.validation import revalidate
-from dovetail.model.refusal import Refusal
+from dovetail.model.kube_object import Key
+from dovetail.model.refusal import Refusal, RefusalCode, node_ref
 from dovetail.model.snapshot import ClusterNode
 
 SOURCE = Path(dovetail.__file__).parent
@@ -225,7 +226,8 @@ def test_which_pod_has_no_other_place_is_told_once_in_a_while():
     look = Pass(cluster(worker("a", running("x", "a"))))
 
     def stands(pod):
-        telling.refused("single-node", [Refusal("Unschedulable", "node/a", f"{pod} has no other place")], look)
+        refusal = Refusal(RefusalCode.UNSCHEDULABLE, node_ref("a"), pod=Key("default", pod))
+        telling.refused("single-node", [refusal], look)
         return len(listener.notices)
 
     assert stands("x") == 2, "one on the node, one on its claim"

@@ -10,20 +10,24 @@ from builders import nodepool
 from dovetail.controllers.ledger_evidence import NAMED, weighed, weighed_pods
 from dovetail.core.disruption.pass_context import PassContext
 from dovetail.core.disruption.planner import plan_pass
-from dovetail.core.provisioning.eligible_pods import NOT_FOR_US
-from dovetail.model.refusal import Refusal
+from dovetail.model.kube_object import Key
+from dovetail.model.refusal import Refusal, RefusalCode, node_ref, pod_ref
 
 NOBODY = SimpleNamespace(replacements=(), candidates=())
 KINDS = st.dictionaries(
     st.sampled_from(["expiration", "drift", "emptiness"]),
     st.dictionaries(
-        st.sampled_from(["Never", "Waiting", "Budget", "Pdb"]), st.sampled_from([1, 3, 60, 250]), max_size=4
+        st.sampled_from(["Static", "NoSet", "Nominated", "NotDrifted"]), st.sampled_from([1, 3, 60, 250]), max_size=4
     ),
 )
 
 
 def said(codes):
-    return [Refusal(code, f"node/{code}-{number}", "no") for code, count in codes.items() for number in range(count)]
+    return [
+        Refusal(RefusalCode(code), node_ref(f"{code}-{number}"))
+        for code, count in codes.items()
+        for number in range(count)
+    ]
 
 
 @given(KINDS)
@@ -60,7 +64,10 @@ def test_a_command_says_what_it_uses_of_its_budget_after_those_before_it():
 
 
 def test_pods_that_are_none_of_our_business_are_not_counted():
-    refusals = [Refusal(NOT_FOR_US, "pod/a/b", "another scheduler"), Refusal("NoRoom", "pod/shop/web", "too large")]
+    refusals = [
+        Refusal(RefusalCode.CONFIGURED_ELSEWHERE, pod_ref(Key("a", "b"))),
+        Refusal(RefusalCode.UNSCHEDULABLE, pod_ref(Key("shop", "web")), detail="too large"),
+    ]
     found = weighed_pods(refusals)
-    assert [(each.code, each.nodes) for each in found.counts] == [("NoRoom", 1)]
+    assert [(each.code, each.nodes) for each in found.counts] == [("Unschedulable", 1)]
     assert found.refusals[0].node == "shop/web"

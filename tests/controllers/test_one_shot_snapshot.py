@@ -6,6 +6,7 @@ import logging
 import pytest
 
 from dovetail.controllers.one_shot_snapshot import list_snapshot
+from dovetail.core import wording
 from dovetail.core.disruption.planner import plan_disruption
 from dovetail.model.kinds import NODE_POOL
 from dovetail.model.snapshot_builder import INVENTORY, ClusterObjects, build_snapshot
@@ -105,7 +106,7 @@ def test_a_plan_leaves_the_node_of_a_pod_nobody_can_read_alone():
         assert not plan.commands
         (refusal,) = plan.refusals_by_method["emptiness"]
         assert refusal.code == "Unreadable"
-        assert "Pod default/odd" in refusal.message
+        assert "Pod default/odd" in wording.message(refusal)
 
     pool = node_pool(disruption={"consolidateAfter": "0s"})
     live(story, node_class(), pool, deployment(replicas=3))

@@ -249,7 +249,7 @@ REF = NodeClassRef(group="karpenter.kwok.sh", kind="KWOKNodeClass", name="defaul
 
 def test_a_pool_from_the_server_is_validated_as_a_value():
     assert validate_nodepool(made(Disruption(), REF)) == ()
-    never = BudgetSpec(schedule="0 0 30 2 *", duration=read(budgeted(window()))[1].budgets[0].duration)
+    never = BudgetSpec(schedule="0 0 30 2 *", duration=read(budgeted(window()))[1].budget_specs[0].duration)
     [fault] = validate_nodepool(made(Disruption(budgets=(never,)), REF))
     assert "can never fire" in fault.problem
 

@@ -7,6 +7,7 @@ import pytest
 
 from acceptance.fleet import DO_NOT_DISRUPT, cluster, free, running, said, worker
 from builders import NOON, stamped
+from dovetail.core import wording
 from dovetail.core.disruption.events import refused
 from dovetail.core.disruption.pass_context import PassContext
 from dovetail.core.explain.node import explain_node
@@ -33,8 +34,8 @@ def test_the_longest_protection_is_named_in_refusal_event_and_explanation(order)
     found = cluster(worker("a", *map(protected, order)))
     refusal = said(found, "single-node", "a")
     assert refusal.until == NOON + 5 * HOUR
-    assert "default/for-5h" in refusal.message
-    assert refused("single-node", refusal, found.nodes[0])[1].endswith("- until 2026-01-05T17:00:00Z")
+    assert "default/for-5h" in wording.message(refusal)
+    assert refused("single-node", refusal)[1].endswith("- until 2026-01-05T17:00:00Z")
     view = single_node(found)
     assert [each.until for each in view.obstacles] == [NOON + hours * HOUR for hours in (5, 4, 3)]
     assert view.lifts_at == NOON + 5 * HOUR
@@ -45,7 +46,7 @@ def test_a_protection_without_end_is_the_longest_of_all(order):
     found = cluster(worker("a", *map(protected, order)))
     refusal = said(found, "single-node", "a")
     assert (refusal.until, refusal.permanent) == (None, True)
-    assert "default/for-true" in refusal.message
+    assert "default/for-true" in wording.message(refusal)
     assert single_node(found).obstacles[0].permanent
 
 
@@ -89,7 +90,7 @@ def test_the_window_that_puts_it_off_is_named_with_its_end():
     view = lifting(shut("30 12 * * *", "90m"))
     assert [each.code for each in view.obstacles] == ["DoNotDisruptPod", "Budget"]
     put_off = view.obstacles[1]
-    assert put_off.message == "budget 2 of 2 ('0') will be in force by then and allows 0 of 1 nodes"
+    assert wording.obstacle(put_off) == "budget 2 of 2 ('0') will be in force by then and allows 0 of 1 nodes"
     assert (put_off.until, put_off.permanent) == (NOON + 2 * HOUR, False)
 
 
@@ -103,7 +104,7 @@ def test_windows_that_take_turns_for_ever_leave_no_instant_to_name():
     """One is open by day, the other by night."""
     view = lifting(shut("0 13 * * *", "12h"), shut("0 1 * * *", "12h", nodes="0%"), value="2h")
     assert view.lifts_at is None
-    assert [each.until for each in view.obstacles if "by then" in each.message] == [None, None]
+    assert [each.until for each in view.obstacles if "by then" in wording.obstacle(each)] == [None, None]
 
 
 def test_a_node_that_nothing_else_holds_is_not_held_by_a_window_to_come():

@@ -16,7 +16,7 @@ from dovetail.controllers import (
 from dovetail.controllers.cluster_state import ClusterState
 from dovetail.controllers.commit_check import CommitCheck
 from dovetail.controllers.context import ControllerContext
-from dovetail.core.disruption import candidates, command_progress, pass_context, recheck
+from dovetail.core.disruption import candidates, command_progress, pass_context
 from dovetail.core.disruption.backoff import FailedCommands
 from dovetail.core.disruption.budgets import BudgetAllowance
 from dovetail.core.disruption.delays import OVER
@@ -30,7 +30,7 @@ from dovetail.model.do_not_disrupt import UNPROTECTED, protection
 from dovetail.model.kinds import NODE, POD
 from dovetail.model.labels import DO_NOT_DISRUPT
 from dovetail.model.nodepool import NodePool
-from dovetail.model.refusal import Refusal
+from dovetail.model.refusal import Refusal, RefusalCode, node_ref
 from dovetail.model.snapshot import ClusterNode
 from dovetail.ports.cluster import Listing, Patch
 from dovetail.runtime.leader_election import LeaderElection
@@ -160,7 +160,8 @@ def commands_are_not_checked_again(patch):
 
 def commands_that_are_taken_back_start_again_at_once(patch):
     async def always(_, state, *__):
-        return {claim.name: Refusal("Budget", claim.name, "planted", permanent=True) for claim in state.candidates}
+        code = RefusalCode.DO_NOT_DISRUPT_NODE
+        return {claim.name: Refusal(code, node_ref(claim.name), permanent=True) for claim in state.candidates}
 
     patch.setattr(commit_check.CommitCheck, "find_obstacles", always)
     patch.setattr(disruption_queue, "after_failure", lambda _, now: FailedCommands(1, now))
@@ -216,7 +217,6 @@ def unreadable_protection_protects_nothing(patch):
 
 def protection_of_nodes_is_ignored(patch):
     patch.setattr(candidates, "DO_NOT_DISRUPT", "-")
-    patch.setattr(recheck, "DO_NOT_DISRUPT", "-")
 
 
 def pods_are_forced_only_at_the_deadline(patch):

@@ -42,7 +42,7 @@ def test_the_pods_of_nodes_that_a_preference_keeps_are_told(caplog, prefers):
         return life.events("PreferencePreventsConsolidation")
 
     first = deployment("first", 2, cpu="100m", memory="100Mi", affinity=apart("first", required=True))
-    with caplog.at_level("INFO"):
+    with caplog.at_level("INFO", "dovetail"):
         told = live(story, node_class(), pool(), first, settings=ACTING)
     names = {event.involved_object.name for event in told if event.involved_object.kind == "Pod"}
     assert names == ({"web-0", "web-1"} if prefers else set())

@@ -109,12 +109,7 @@ def _from_manifest(name: str, source: str, nodes: int | None) -> Measured:
 
 def _first_share(pool: "NodePool") -> str:
     """The first percentage among the budgets in use, as it is written; empty if there is none."""
-    from dovetail.model.nodepool_budgets import read_budgets
-
-    try:
-        return next((str(each.spec.nodes) for each in read_budgets(pool) if each.percent is not None), "")
-    except ValueError:
-        return ""  # the calendar says what is wrong
+    return next((str(each.spec.nodes) for each in pool.budgets if each.percent is not None), "")
 
 
 def _pools_in(source: str) -> "dict[str, NodePool]":

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 from dovetail.controllers.context import ControllerContext
 from dovetail.controllers.metrics.deletions import count_removal
+from dovetail.core.wording import message
 from dovetail.model.command import CommandRecord, CommandState
 from dovetail.model.kinds import NODE, NODE_CLAIM
 from dovetail.model.nodeclaim import INITIALIZED, NodeClaim
@@ -19,8 +20,8 @@ def tell_waiting(context: ControllerContext, state: CommandState) -> None:
     """The command waits for its replacements."""
     for claim in state.replacements:
         if not claim.has(INITIALIZED):
-            message = "Waiting on readiness to continue disruption"
-            notice = Notice(NODE_CLAIM, claim, "DisruptionWaitingReadiness", message, decision=state.record.id)
+            said = "Waiting on readiness to continue disruption"
+            notice = Notice(NODE_CLAIM, claim, "DisruptionWaitingReadiness", said, decision=state.record.id)
             context.recorder.publish(notice)
 
 
@@ -31,21 +32,20 @@ def tell_kept(context: ControllerContext, state: CommandState, obstacles: Mappin
         if refusal is None:
             continue
         for node in context.state.nodes_of(claim):
-            message = (
-                f"Disruption for {state.record.reason} was taken back before the node was deleted: {refusal.message}"
-            )
-            context.recorder.publish(Notice(NODE, node, "DisruptionBlocked", message, decision=state.record.id))
+            taken_back = f"Disruption for {state.record.reason} was taken back before the node was deleted"
+            said = f"{taken_back}: {message(refusal)}"
+            context.recorder.publish(Notice(NODE, node, "DisruptionBlocked", said, decision=state.record.id))
 
 
 def tell_going(context: ControllerContext, claim: NodeClaim, record: CommandRecord) -> None:
     """The node is deleted."""
     nodes = context.state.nodes_of(claim)
     count_removal(context, claim, record.reason)
-    message = f"Disrupting NodeClaim: {record.reason}"
-    context.recorder.publish(Notice(NODE_CLAIM, claim, "DisruptionTerminating", message, decision=record.id))
+    said = f"Disrupting NodeClaim: {record.reason}"
+    context.recorder.publish(Notice(NODE_CLAIM, claim, "DisruptionTerminating", said, decision=record.id))
     for node in nodes:
-        message = f"Disrupting Node: {record.reason}"
-        context.recorder.publish(Notice(NODE, node, "DisruptionTerminating", message, decision=record.id))
+        said = f"Disrupting Node: {record.reason}"
+        context.recorder.publish(Notice(NODE, node, "DisruptionTerminating", said, decision=record.id))
 
 
 def note_overtaken(context: ControllerContext, state: CommandState, why: str) -> None:

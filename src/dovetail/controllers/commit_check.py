@@ -18,7 +18,7 @@ from dovetail.model.kinds import CONFIG_MAP, NODE, NODE_POOL, POD, POD_DISRUPTIO
 from dovetail.model.node import Node
 from dovetail.model.nodeclaim import NodeClaim
 from dovetail.model.pod import Pod
-from dovetail.model.refusal import Refusal
+from dovetail.model.refusal import Refusal, RefusalCode, node_ref
 from dovetail.model.snapshot import ClusterNode, Snapshot
 from dovetail.model.unreadable_objects import completed, unread
 from dovetail.ports.cluster import Listing
@@ -58,7 +58,8 @@ class CommitCheck:
         for claim in state.candidates:
             for node in context.state.nodes_of(claim):
                 for bad in fresh[node.name][1].unreadable if node.name in fresh else ():
-                    found[claim.name] = Refusal("Unreadable", f"node/{node.name}", str(unread(POD, bad)))
+                    odd = str(unread(POD, bad))
+                    found[claim.name] = Refusal(RefusalCode.UNREADABLE, node_ref(node.name), detail=odd)
         return found
 
     async def is_unused(self, claim: NodeClaim) -> bool:

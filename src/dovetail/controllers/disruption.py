@@ -26,8 +26,9 @@ from dovetail.core.disruption.pass_context import PassContext as Pass
 from dovetail.core.disruption.planner import VALIDATION_DELAY, MethodPlan, Planner, plan_methods
 from dovetail.core.disruption.validation import VALIDATED, revalidate
 from dovetail.core.failure import attempt
+from dovetail.core.wording import message
 from dovetail.model.catalog import InstanceType
-from dovetail.model.refusal import Refusal
+from dovetail.model.refusal import Refusal, RefusalCode
 from dovetail.model.snapshot import Snapshot
 from dovetail.model.unreadable_objects import UnreadableIndex
 from dovetail.ports.ledger import NoLedger
@@ -161,7 +162,9 @@ class DisruptionController:
                 break
             if isinstance(checked, Refusal):
                 count_rejected(self._context.metrics, command, checked)
-                log.info("command rejected", extra={"what": str(command), "why": checked.message})
+                log.info(
+                    "command rejected", extra={"what": str(command), "code": str(checked.code), "why": message(checked)}
+                )
                 self._telling.rejected(command, checked)
                 continue
             kept = not isinstance(self._context.ledger, NoLedger)
@@ -177,15 +180,15 @@ class DisruptionController:
             return hidden
         if command.reason not in VALIDATED:
             return command
-        about = f"node/{command.candidates[0].name}"
-        return attempt(about, partial(revalidate, command, await self._pass(), started))
+        return attempt(command.candidates[0].ref, partial(revalidate, command, await self._pass(), started))
 
     def _hidden(self, command: Command) -> Refusal | None:
         """Whether an object that became unreadable since concerns one of its nodes."""
         unread = UnreadableIndex(self._context.state.hidden.unread())
         found = (unread.of(each.node.node, each.claim) or unread.everywhere for each in command.candidates)
         bad = next((each for each in found if each is not None), None)
-        return Refusal("Unreadable", f"node/{command.candidates[0].name}", str(bad)) if bad is not None else None
+        about = command.candidates[0].ref
+        return Refusal(RefusalCode.UNREADABLE, about, detail=str(bad)) if bad is not None else None
 
     async def _pass(self) -> Pass:
         failed = {slot: failed.until for slot, failed in self._executor.failed.items()}

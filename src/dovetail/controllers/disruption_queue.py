@@ -167,9 +167,8 @@ class DisruptionQueue:
         state = running_commands(self._concerned.values()).get(command)
         if state is None:
             if self._forget(command):
-                self._context.ledger.close(
-                    command, self._ending(DecisionOutcome.FAILED, "nothing of it is left on any node")
-                )
+                ending = self._ending(DecisionOutcome.FAILED, "nothing of it is left on any node")
+                self._context.ledger.close(command, ending)
             self._ended.discard(command)
             return None
         ours, verdict = command in self._planned, self._judge(state)

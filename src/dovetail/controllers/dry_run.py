@@ -22,12 +22,14 @@ from dovetail.controllers.nodeclaim_conditions import NodeClaimConditionsControl
 from dovetail.controllers.nodepools import NodePoolController
 from dovetail.core.disruption.pass_context import PassContext as Pass
 from dovetail.core.disruption.planner import PassPlan, Planner, plan_pass
+from dovetail.core.explain.node import deciding_refusal, refusals_by_node
 from dovetail.core.lifecycle.expiration import expires_at
 from dovetail.core.lifecycle.repair import RepairTerms, find_unhealthy_conditions, read_breaker
-from dovetail.core.provisioning.eligible_pods import NOT_FOR_US
 from dovetail.core.provisioning.plan import ProvisioningPlan, plan_provisioning
+from dovetail.core.wording import message
 from dovetail.model.nodeclaim import NodeClaim
 from dovetail.model.reason import Reason
+from dovetail.model.refusal import RefusalCode
 from dovetail.model.snapshot import ClusterNode, Snapshot
 from dovetail.ports.ledger import DecisionOutcome, LedgerAction, LedgerEnding, LedgerEntry, LedgerNode
 from dovetail.runtime.concurrency import guarded
@@ -141,13 +143,12 @@ def _launches(plan: ProvisioningPlan, snapshot: Snapshot) -> Iterator[DryRunAdvi
         )
         yield DryRunAdvice("would launch a node", f"{launch.claim.nodepool_name} {','.join(pods)}", facts, entry)
     for refusal in plan.refusals:
-        if refusal.code != NOT_FOR_US:
-            facts = {"pod": refusal.about.removeprefix("pod/"), "why": refusal.message}
-            yield DryRunAdvice("would launch nothing for a pod", f"{refusal.about} {refusal.message}", facts)
+        if refusal.code is not RefusalCode.CONFIGURED_ELSEWHERE:
+            facts = {"pod": str(refusal.object.key), "why": message(refusal)}
+            yield DryRunAdvice("would launch nothing for a pod", f"{refusal.object} {facts['why']}", facts)
     for refusal in plan.pool_refusals:
-        yield DryRunAdvice(
-            "nodepool cannot make nodes", str(refusal), {"nodepool": refusal.about, "why": refusal.message}
-        )
+        facts = {"nodepool": refusal.object.name, "why": message(refusal)}
+        yield DryRunAdvice("nodepool cannot make nodes", f"{refusal.object} {facts['why']}", facts)
 
 
 def _commands(plan: PassPlan, look: Pass) -> Iterator[DryRunAdvice]:
@@ -226,13 +227,9 @@ def advise_removal(claim: NodeClaim, at: datetime, reason: str, why: str) -> Dry
 
 
 def _summary(plan: PassPlan, snapshot: Snapshot) -> DryRunAdvice:
-    """How many nodes stay as they are, by what each method said first of them."""
+    """How many nodes stay as they are, by what decides about each of them."""
     going = {each.name for command in plan.commands for each in command.candidates}
-    codes: dict[str, str] = {}
-    for refusals in plan.refusals_by_method.values():
-        for refusal in refusals:
-            codes.setdefault(refusal.about.removeprefix("node/"), refusal.code)
-    left = Counter(code for name, code in codes.items() if name not in going)
+    left = Counter(str(deciding_refusal(why, name).code) for name, why in refusals_by_node(plan).items())
     facts = {
         "nodepools": len(snapshot.nodepools),
         "nodes": sum(1 for node in snapshot.nodes if node.managed),

@@ -9,7 +9,6 @@ from collections.abc import Iterable
 
 from dovetail.controllers.context import ControllerContext
 from dovetail.core.provisioning.launch_backoff import (
-    BACKING_OFF,
     BACKOFF_ANNOTATION,
     FailedLaunch,
     LaunchBackoff,
@@ -23,6 +22,7 @@ from dovetail.model.kinds import NODE_POOL
 from dovetail.model.kube_object import Key
 from dovetail.model.nodeclaim import NodeClaim
 from dovetail.model.nodepool import NodePool
+from dovetail.model.refusal import RefusalCode
 from dovetail.ports.cluster import Notice, Patch
 from dovetail.ports.errors import Conflict, WorldError
 
@@ -73,7 +73,7 @@ async def _write(context: ControllerContext, pool: NodePool, failures: list[Fail
     for backoff, failure in new.values():
         context.metrics.count("dovetail_launches_failed_total", nodepool=pool.name, cause=str(failure.cause))
         if backoff.until > now:
-            context.recorder.publish(Notice(NODE_POOL, pool, BACKING_OFF, _told(backoff), warning=True))
+            context.recorder.publish(Notice(NODE_POOL, pool, RefusalCode.LAUNCH_BACKOFF, _told(backoff), warning=True))
 
 
 def _told(backoff: LaunchBackoff) -> str:

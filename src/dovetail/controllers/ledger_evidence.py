@@ -11,10 +11,10 @@ from itertools import chain, islice, zip_longest
 
 from dovetail.core.disruption.command import Command, cheapest
 from dovetail.core.disruption.pass_context import PassContext as Pass
-from dovetail.core.provisioning.eligible_pods import NOT_FOR_US
 from dovetail.core.scheduling.draft import Draft
+from dovetail.core.wording import message
 from dovetail.model.nodeclaim import NodeClaim
-from dovetail.model.refusal import Refusal
+from dovetail.model.refusal import Refusal, RefusalCode
 from dovetail.ports.ledger import BudgetUse, Considered, PlannedPurchase, Refused, RefusedFor
 
 NAMED = 200  # refusals
@@ -37,7 +37,9 @@ def weighed(command: Command, refusals: Refusals, look: Pass, before: Iterable[C
 
 def weighed_pods(refusals: Sequence[Refusal]) -> Considered:
     """Which pods nothing is launched for: the same for every launch of one pass."""
-    counts, named = _left_alone({LAUNCH: [each for each in refusals if each.code != NOT_FOR_US]})
+    counts, named = _left_alone(
+        {LAUNCH: [each for each in refusals if each.code is not RefusalCode.CONFIGURED_ELSEWHERE]}
+    )
     return Considered(counts=counts, refusals=named)
 
 
@@ -64,11 +66,11 @@ def _budgets(command: Command, look: Pass, before: Iterable[Command]) -> Iterabl
 
 
 def _left_alone(refusals: Refusals) -> tuple[tuple[RefusedFor, ...], tuple[Refused, ...]]:
-    kinds: dict[tuple[str, str], list[Refusal]] = {}
+    kinds: dict[tuple[str, RefusalCode], list[Refusal]] = {}
     for method, said in refusals.items():
         for each in said:
             kinds.setdefault((method, each.code), []).append(each)
-    counts = tuple(RefusedFor(method=method, code=code, nodes=len(said)) for (method, code), said in kinds.items())
+    counts = tuple(RefusedFor(method=method, code=str(code), nodes=len(said)) for (method, code), said in kinds.items())
     in_turn = chain.from_iterable(
         zip_longest(*([(method, each) for each in said[:NAMED]] for (method, _), said in kinds.items()))
     )
@@ -81,9 +83,9 @@ def _left_alone(refusals: Refusals) -> tuple[tuple[RefusedFor, ...], tuple[Refus
 def _refused(method: str, refusal: Refusal) -> Refused:
     return Refused(
         method=method,
-        code=refusal.code,
-        node=refusal.about.partition("/")[2] or refusal.about,
-        message=refusal.message,
+        code=str(refusal.code),
+        node=str(refusal.object.key),
+        message=message(refusal),
         until=refusal.until,
         permanent=refusal.permanent,
     )

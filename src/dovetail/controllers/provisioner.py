@@ -18,15 +18,16 @@ from dovetail.controllers.ledger_entries import launch_entry, launch_id
 from dovetail.controllers.ledger_evidence import weighed_launch, weighed_pods
 from dovetail.controllers.metrics.disruption import count_created
 from dovetail.core.lifecycle.termination_deadline import read_deadline
-from dovetail.core.provisioning.eligible_pods import AHEAD, NOT_FOR_US
+from dovetail.core.provisioning.eligible_pods import AHEAD
 from dovetail.core.provisioning.plan import PlannedLaunch, ProvisioningPlan, plan_provisioning
 from dovetail.core.scheduling.pod_index import PodIndex
+from dovetail.core.wording import message
 from dovetail.model.instants import subtract
 from dovetail.model.kinds import NODE_POOL, POD
-from dovetail.model.kube_object import Key
 from dovetail.model.nodeclaim import NodeClaim
 from dovetail.model.nodepool import NodePool
 from dovetail.model.pod import Pod
+from dovetail.model.refusal import RefusalCode
 from dovetail.ports.cluster import Notice
 from dovetail.ports.errors import WorldError
 from dovetail.ports.ledger import Considered
@@ -182,7 +183,7 @@ class Provisioner:
 
     def _measure(self, plan: ProvisioningPlan, seconds: float) -> None:
         metrics = self._context.metrics
-        ignored = sum(refusal.code == NOT_FOR_US for refusal in plan.refusals)
+        ignored = sum(refusal.code is RefusalCode.CONFIGURED_ELSEWHERE for refusal in plan.refusals)
         placed = len(plan.node_by_pod) + sum(len(launch.pods) for launch in plan.launches)
         metrics.observe("karpenter_scheduler_scheduling_duration_seconds", seconds, controller="provisioner")
         metrics.show(
@@ -207,16 +208,15 @@ class Provisioner:
             if pod is not None and pod.provisionable:
                 self._nominate(pod, f"node/{where}")
         for refusal in plan.refusals:
-            namespace, _, name = refusal.about.removeprefix("pod/").partition("/")
-            pod = state.pods.items.get(Key(namespace, name))
-            if pod is not None and refusal.code != NOT_FOR_US:
-                message = f"Failed to schedule pod, {refusal.message}"
-                notice = Notice(POD, pod, "FailedScheduling", message, warning=True, dedupe=(pod.metadata.uid,))
+            pod = state.pods.items.get(refusal.object.key)
+            if pod is not None and refusal.code is not RefusalCode.CONFIGURED_ELSEWHERE:
+                said = f"Failed to schedule pod, {message(refusal)}"
+                notice = Notice(POD, pod, "FailedScheduling", said, warning=True, dedupe=(pod.metadata.uid,))
                 recorder.publish(notice)
         for refusal in plan.pool_refusals:
-            pool = state.pool(refusal.about)
+            pool = state.pool(refusal.object.name)
             if pool is not None:
-                recorder.publish(Notice(NODE_POOL, pool, refusal.code, refusal.message, warning=True))
+                recorder.publish(Notice(NODE_POOL, pool, str(refusal.code), message(refusal), warning=True))
 
 
 def _end_of(claim: NodeClaim | None) -> datetime | None:

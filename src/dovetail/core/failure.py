@@ -8,14 +8,13 @@ from collections.abc import Callable, Sequence
 from pathlib import PurePath
 from typing import TypeVar
 
-from dovetail.model.refusal import Refusal
+from dovetail.model.refusal import ObjectRef, Refusal, RefusalCode
 
-INTERNAL_ERROR = "InternalError"
 R = TypeVar("R")
 T = TypeVar("T")
 
 
-def attempt(about: str, judge: Callable[[], R]) -> R | Refusal:
+def attempt(about: ObjectRef, judge: Callable[[], R]) -> R | Refusal:
     """What `judge` returns; if it breaks, the refusal that says so."""
     try:
         return judge()
@@ -25,9 +24,9 @@ def attempt(about: str, judge: Callable[[], R]) -> R | Refusal:
         return internal_error(about, error)
 
 
-def internal_error(about: str, error: Exception) -> Refusal:
+def internal_error(about: ObjectRef, error: Exception) -> Refusal:
     """The refusal for an object at which an error was met."""
-    return Refusal(INTERNAL_ERROR, about, f"an internal error keeps it as it is: {_words(error)}", permanent=True)
+    return Refusal(RefusalCode.INTERNAL_ERROR, about, permanent=True, detail=_words(error))
 
 
 def _words(error: Exception) -> str:

@@ -1,21 +1,14 @@
-"""What PodDisruptionBudgets say about a pod: may it be evicted now, and if not, will that ever change?"""
+"""What holds a pod on its node: PodDisruptionBudgets and the do-not-disrupt annotation, as refusals."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from dovetail.model.cluster_objects import PodDisruptionBudget
 from dovetail.model.conditions import find
+from dovetail.model.do_not_disrupt import Protection
 from dovetail.model.pod import Pod
+from dovetail.model.refusal import ObjectRef, Refusal, RefusalCode, pod_ref
 from dovetail.model.taints import DISRUPTED_TAINT, DISRUPTION_TAINT, tolerates
 from dovetail.model.unreadable_objects import UNREADABLE
-
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    """Budgets that stand against an eviction. `permanent`: waiting will not help, somebody has to change something."""
-
-    message: str
-    permanent: bool
 
 
 def tolerates_disruption(pod: Pod) -> bool:
@@ -34,7 +27,7 @@ def matching(pod: Pod, budgets: Iterable[PodDisruptionBudget]) -> list[PodDisrup
     ]
 
 
-def find_block(pod: Pod, budgets: Iterable[PodDisruptionBudget]) -> Block | None:
+def find_block(pod: Pod, budgets: Iterable[PodDisruptionBudget]) -> Refusal | None:
     """Why the eviction API would refuse this pod now, or None."""
     if not pod.active or pod.mirror or tolerates_disruption(pod):
         return None
@@ -42,20 +35,26 @@ def find_block(pod: Pod, budgets: Iterable[PodDisruptionBudget]) -> Block | None
     for budget in found:
         fault = unreadable_fault(budget)
         if fault:
-            message = (
-                f"pdb cannot be read, so it is taken to allow nothing (PodDisruptionBudget=[{budget.key}]: {fault})"
-            )
-            return Block(message, permanent=True)
+            return _block(pod, (budget,), permanent=True, fault=fault)
     if len(found) > 1:
-        names = " ".join(sorted(str(budget.key) for budget in found))
-        return Block(f"eviction does not support multiple PDBs (PodDisruptionBudget(s)=[{names}])", permanent=True)
+        return _block(pod, found, permanent=True)
     for budget in found:
         if budget.spec.unhealthy_pod_eviction_policy == "AlwaysAllow" and _unready(pod):
             continue
         if budget.status.disruptions_allowed <= 0:
-            message = f"pdb prevents pod evictions (PodDisruptionBudget=[{budget.key}])"
-            return Block(message, permanent=never_allows(budget))
+            return _block(pod, (budget,), permanent=never_allows(budget))
     return None
+
+
+def _block(pod: Pod, pdbs: Iterable[PodDisruptionBudget], *, permanent: bool, fault: str = "") -> Refusal:
+    code, names = RefusalCode.POD_DISRUPTION_BUDGET, tuple(sorted((pdb.key for pdb in pdbs), key=str))
+    return Refusal(code, pod_ref(pod.key), permanent=permanent, pod=pod.key, pdbs=names, detail=fault)
+
+
+def protection_refusal(about: ObjectRef, pod: Pod, protected: Protection) -> Refusal:
+    """The refusal of a pod that do-not-disrupt protects now."""
+    until = protected.until
+    return Refusal(RefusalCode.DO_NOT_DISRUPT_POD, about, until, until is None, pod=pod.key, detail=protected.fault)
 
 
 def unreadable_fault(budget: PodDisruptionBudget) -> str:

@@ -12,37 +12,40 @@ from dovetail.core.explain.drain import DrainView, PodState, explain_drain
 from dovetail.core.explain.repair import RepairView, explain_repair
 from dovetail.core.lifecycle.node_stage import stage_of
 from dovetail.core.lifecycle.repair import RepairTerms
+from dovetail.core.wording import message
 from dovetail.dashboard.node_summary import Plain, stamp
-from dovetail.model.command import REPLACES_ANNOTATION, CommandRecord, read_record
+from dovetail.model.command import REPLACES_ANNOTATION, read_record
 from dovetail.model.instants import FIRST_INSTANT
 from dovetail.model.nodeclaim import INITIALIZED
-from dovetail.model.snapshot import Snapshot
+from dovetail.model.refusal import Refusal, RefusalCode, node_ref
+from dovetail.model.snapshot import ClusterNode, Snapshot
 
-NEW = {"Launching": "waits for its instance", "Registering": "waits for its node to register"}
-UNMANAGED: Plain = {
-    "because": "no NodeClaim belongs to it: somebody else's node",
-    "code": "Unmanaged",
-    "until": None,
-    "permanent": True,
-}
+NEW = {"Launching": "instance", "Registering": "node to register"}
 
 
 def waits_in(plan: Mapping[str, Any], snapshot: Snapshot, terms: RepairTerms) -> dict[str, Plain]:
     """What each node waits for, by name."""
     waits, coming = said_in(plan), _coming(snapshot)
     for each in snapshot.nodes:
-        stage = stage_of(each)
-        if stage == "Draining":
-            waits[each.name] = _drain(explain_drain(each, snapshot.pdbs, snapshot.at))
-        elif each.claim is not None and (record := read_record(each.claim)) is not None:
-            waits[each.name] = _marked(record, coming[record.id])
-        elif (ailing := explain_repair(each, snapshot, terms)) is not None:
-            waits[each.name] = _repair(ailing)
-        elif stage in NEW:
-            waits[each.name] = {"because": NEW[stage], "code": "Coming", "until": None, "permanent": False}
-        elif not each.managed:
-            waits.setdefault(each.name, UNMANAGED)
+        refusal = _own_wait(each, snapshot, terms, coming)
+        if refusal is not None:
+            waits[each.name] = _plain(refusal)
     return waits
+
+
+def _own_wait(each: ClusterNode, snapshot: Snapshot, terms: RepairTerms, coming: Counter[str]) -> Refusal | None:
+    """What a node waits for whatever a plan says of it."""
+    stage = stage_of(each)
+    if stage == "Draining":
+        return _drain(explain_drain(each, snapshot.pdbs, snapshot.at))
+    if each.claim is not None and (record := read_record(each.claim)) is not None:
+        code, number = RefusalCode.DISRUPTING, coming[record.id]
+        return Refusal(code, node_ref(each.name), reason=record.reason, command=record.id, count=number)
+    if (ailing := explain_repair(each, snapshot, terms)) is not None:
+        return _repair(each.name, ailing)
+    if stage in NEW:
+        return Refusal(RefusalCode.COMING, node_ref(each.name), detail=NEW[stage])
+    return None if each.managed else Refusal(RefusalCode.UNMANAGED, node_ref(each.name), permanent=True)
 
 
 def _coming(snapshot: Snapshot) -> Counter[str]:
@@ -51,25 +54,10 @@ def _coming(snapshot: Snapshot) -> Counter[str]:
     return Counter(claim.metadata.annotations.get(REPLACES_ANNOTATION, "") for claim in claims)
 
 
-def _marked(record: CommandRecord, coming: int) -> Plain:
-    """A node that goes as soon as whatever replaces it is there."""
-    number = f"{coming} replacement{'s' * (coming != 1)}"
-    waits = f"waits for {number} to be ready" if coming else "is about to go"
-    because = f"{record.reason}: {waits} (command {record.id})"
-    return {"because": because, "code": "Disrupting", "until": None, "permanent": False}
-
-
 def said_in(plan: Mapping[str, Any]) -> dict[str, Plain]:
     """What a plan says of each node: that it goes, or what stands in the way."""
-    said: dict[str, Plain] = {}
-    for left in plan["leftAlone"]:
-        codes = [each["code"] for each in left["why"].values() if each["message"] == left["because"]]
-        said[left["node"]] = {
-            "because": left["because"],
-            "code": codes[0] if codes else "",
-            "until": left["until"],
-            "permanent": left["permanent"],
-        }
+    shown = ("because", "code", "until", "permanent")
+    said: dict[str, Plain] = {left["node"]: {key: left[key] for key in shown} for left in plan["leftAlone"]}
     for command in plan["commands"]:
         verb = "replaced" if command["replacements"] else "deleted"
         for name in command["nodes"]:
@@ -77,31 +65,29 @@ def said_in(plan: Mapping[str, Any]) -> dict[str, Plain]:
     return said
 
 
-def _drain(told: DrainView) -> Plain:
+def _plain(refusal: Refusal) -> Plain:
+    return {
+        "because": message(refusal),
+        "code": str(refusal.code),
+        "until": stamp(refusal.until),
+        "permanent": refusal.permanent,
+    }
+
+
+def _drain(told: DrainView) -> Refusal:
     """The pod that holds it up most; else how many have to go; else what comes after the pods."""
+    code, about = RefusalCode.DRAINING, node_ref(told.node.name)
     held = [each for each in told.waiting if each.state in (PodState.PROTECTED, PodState.BLOCKED)]
     held.sort(key=lambda each: each.until or FIRST_INSTANT, reverse=True)
     worst = next(iter([*told.stuck, *held]), None)
-    if worst is not None:
-        stuck = "drain is stuck" if worst.permanent else "drain waits"
-        because = f"{stuck}: {worst.pod.key} {worst.state}: {worst.why}"
-        return {"because": because, "code": "Draining", "until": stamp(worst.until), "permanent": worst.permanent}
-    number = len(told.waiting)
-    left = f"{number} pod{'s' * (number != 1)} to go" if number else told.step or "every pod is gone"
-    return {"because": f"draining: {left}", "code": "Draining", "until": stamp(told.deadline), "permanent": False}
+    if worst is None:
+        return Refusal(code, about, told.deadline, count=len(told.waiting), detail=told.step)
+    pod, state = worst.pod.key, str(worst.state)
+    return Refusal(code, about, worst.until, worst.permanent, pod=pod, setting=state, cause=worst.refusal)
 
 
-def _repair(told: RepairView) -> Plain:
+def _repair(node: str, told: RepairView) -> Refusal:
     condition = told.unhealthy_conditions[0].condition
-    ails = f"{condition.type} is {condition.status}"
-    if told.off:
-        return {"because": f"{ails}, not repaired: {told.off}", "code": "Unhealthy", "until": None, "permanent": True}
-    if told.breaker.open:
-        waits = f"{ails}, repair waits: too many nodes of its pool are unhealthy"
-        return {"because": waits, "code": "Unhealthy", "until": None, "permanent": False}
-    return {
-        "because": f"{ails}: repaired unless it recovers",
-        "code": "Unhealthy",
-        "until": stamp(told.due_at),
-        "permanent": False,
-    }
+    ails, off = f"{condition.type} is {condition.status}", told.off
+    until = None if told.breaker.open else told.due_at
+    return Refusal(RefusalCode.UNHEALTHY, node_ref(node), until, permanent=bool(off), setting=ails, detail=off)

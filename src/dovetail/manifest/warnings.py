@@ -11,7 +11,6 @@ from dovetail.model.budget import Budget
 from dovetail.model.kube_object import Fault
 from dovetail.model.labels import CAPACITY_TYPE, CAPACITY_TYPES, DO_NOT_DISRUPT
 from dovetail.model.nodepool import NodePool
-from dovetail.model.nodepool_budgets import read_budgets
 from dovetail.model.reason import Reason
 from dovetail.model.repair import STATEMENTS_BY_GROUP, policies_without_effect
 
@@ -43,10 +42,9 @@ def _budget_advice(pool: NodePool) -> Iterator[Fault]:
             _BUDGETS, "is empty, so nothing limits how many nodes are away at once", None, "leave it out for 10%"
         )
         return
-    budgets = read_budgets(pool)
     reasons_by_worry: dict[Fault, list[Reason]] = {}
     for reason in _reasons_at_work(pool):
-        worry = _worry([each for each in budgets if reason in each.reasons])
+        worry = _worry([each for each in pool.budgets if reason in each.reasons])
         if worry is not None:
             reasons_by_worry.setdefault(worry, []).append(reason)
     for worry, reasons in reasons_by_worry.items():

@@ -1,6 +1,7 @@
 """A budget as written, and as understood: how many nodes, for which reasons, in which windows of time.
 
-A budget that cannot be understood raises `ValueError`; whoever holds it must then block its NodePool (fail closed).
+`NodePool.budgets` parses the budgets of a pool once. One that cannot be understood becomes a `Budget` with a `fault`,
+which allows nothing for any reason at any time (fail closed): no reader has to handle an error.
 """
 
 from dataclasses import dataclass
@@ -68,6 +69,7 @@ class Budget:
     reasons: frozenset[Reason]
     window: BudgetWindow | None
     path: str = ""  # where it stands in the NodePool
+    fault: str = ""  # why nothing is allowed although nobody wrote that
 
     def governs(self, reason: Reason, now: datetime) -> bool:
         """Whether this budget is in force for `reason` at `now`."""
@@ -92,8 +94,14 @@ class Budget:
         return -(-total * (self.percent or 0) // 100)
 
 
+def unreadable_budget(fault: str) -> Budget:
+    """Stands for the budgets of a NodePool that cannot be understood: it blocks the pool for every reason."""
+    spec = BudgetSpec(nodes="0")
+    return Budget(spec=spec, count=0, percent=None, reasons=VOLUNTARY, window=None, fault=fault)
+
+
 def parse_budget(spec: BudgetSpec) -> Budget:
-    """Understand one budget."""
+    """Understand one budget; ValueError says what is wrong with it."""
     text = str(spec.nodes)
     percent = int(text[:-1]) if text.endswith("%") and text[:-1].isdigit() else None
     if percent is None and not text.isdigit():

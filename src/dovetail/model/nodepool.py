@@ -2,25 +2,31 @@
 
 One model for both versions of the API: every field of either spelling is here as written, and the properties say what
 they mean together. Objects are assumed to have passed the schema; what the schema cannot say is checked by readers.
+
+Which budgets of a NodePool govern which reason: the lists of `actionControls` come first. A reason is governed by the
+list of the most specific entry that has one, and by no other entry. `spec.disruption.budgets` is a ceiling for every
+reason, entries or not. Only the default list, 10 %, is no ceiling: it governs the reasons that no entry governs.
+Whether an entry governs a reason depends on what is written, not on whether one of its windows is open.
 """
 
-from collections.abc import Mapping
-from datetime import timedelta
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import lru_cache
 
 import msgspec
 
-from dovetail.model.budget import DEFAULT_BUDGETS, BudgetSpec
-from dovetail.model.duration import Delay, Duration
+from dovetail.model.budget import DEFAULT_BUDGETS, Budget, BudgetSpec, parse_budget, read_action, unreadable_budget
+from dovetail.model.cached import lazy
+from dovetail.model.duration import NEVER, Delay, Duration
 from dovetail.model.kube_object import ApiStruct, Condition, KubeObject
 from dovetail.model.pod import NodeSelectorRequirement
 from dovetail.model.quantity import Quantity
-from dovetail.model.reason import Action
+from dovetail.model.reason import ACTIONS_BY_REASON, VOLUNTARY, Action, Reason
 from dovetail.model.requirement import Requirement
 from dovetail.model.requirements import Requirements
 from dovetail.model.taints import Taint
 
-DEFAULT_EXPIRE_AFTER = timedelta(hours=720)
+DEFAULT_EXPIRE_AFTER = Delay.parse("720h")
 POLICY_ALIASES = {"WhenUnderutilized": "WhenEmptyOrUnderutilized"}
 
 
@@ -130,7 +136,7 @@ class NodePoolStatus(ApiStruct, frozen=True, kw_only=True):
     conditions: tuple[Condition, ...] = ()
 
 
-class NodePool(KubeObject, frozen=True, kw_only=True):
+class NodePool(KubeObject, frozen=True, kw_only=True, dict=True, gc=True):  # `dict` keeps what is `lazy`
     """A NodePool."""
 
     spec: NodePoolSpec = NodePoolSpec()
@@ -175,7 +181,7 @@ class NodePool(KubeObject, frozen=True, kw_only=True):
         written = self.spec.template.spec.expire_after
         if written is not None:
             return written
-        return Delay.parse("Never") if self.soft_expiration else Delay.parse("720h")
+        return NEVER if self.soft_expiration else DEFAULT_EXPIRE_AFTER
 
     @property
     def soft_expiration(self) -> bool:
@@ -195,9 +201,17 @@ class NodePool(KubeObject, frozen=True, kw_only=True):
         disruption = self.spec.disruption
         return disruption.action_controls or disruption.generic_per_action_controls or {}
 
+    @lazy
+    def budgets(self) -> tuple[Budget, ...]:
+        """Every budget with the reasons it governs, if any; one that blocks if any of them cannot be understood."""
+        try:
+            return tuple(budget for budget in _read_budgets(self) if budget.reasons)
+        except ValueError as error:
+            return (unreadable_budget(str(error)),)
+
     @property
-    def budgets(self) -> tuple[BudgetSpec, ...]:
-        """The budgets of the pool; absent means the default, explicitly empty means none."""
+    def budget_specs(self) -> tuple[BudgetSpec, ...]:
+        """The budgets of `spec.disruption` as written; absent means the default, explicitly empty means none."""
         written = self.spec.disruption.budgets
         return DEFAULT_BUDGETS if written is None else written
 
@@ -208,3 +222,46 @@ def read_requirements(written: tuple[NodeSelectorRequirement, ...]) -> Requireme
     return Requirements.of(
         Requirement.of(entry.key, entry.operator, entry.values, entry.min_values) for entry in written
     )
+
+
+def _read_budgets(pool: NodePool) -> Iterator[Budget]:
+    disruption = pool.spec.disruption
+    if disruption.action_controls is not None and disruption.generic_per_action_controls is not None:
+        twice = "'actionControls' and 'genericPerActionControls' are two spellings of one thing; keep one"
+        raise ValueError(f"spec.disruption: {twice}")
+    governing = {reason: _governing_action(pool, reason) for reason in VOLUNTARY}
+    left = frozenset(reason for reason, action in governing.items() if action is None)
+    default = pool.budget_specs == DEFAULT_BUDGETS
+    yield from _read(pool.budget_specs, "spec.disruption", left if default else VOLUNTARY)
+    path = f"spec.disruption.{'actionControls' if disruption.action_controls else 'genericPerActionControls'}"
+    for written, entry in sorted(pool.action_controls.items()):
+        try:
+            action = read_action(written)
+            _check_entry(entry)
+        except ValueError as error:
+            raise ValueError(f"{path}.{written}: {error}") from None
+        reasons = frozenset(reason for reason, governed_by in governing.items() if governed_by == action)
+        yield from _read(entry.budgets or (), f"{path}.{written}", reasons)
+
+
+def _governing_action(pool: NodePool, reason: Reason) -> Action | None:
+    """The most specific entry with a list of budgets, be it empty, that speaks for a reason."""
+    entries = pool.action_controls
+    return next(
+        (each for each in ACTIONS_BY_REASON[reason] if each in entries and entries[each].budgets is not None), None
+    )
+
+
+def _read(written: Iterable[BudgetSpec], path: str, governed: frozenset[Reason]) -> Iterator[Budget]:
+    for number, spec in enumerate(written):
+        try:
+            budget = parse_budget(spec)
+        except ValueError as error:
+            raise ValueError(f"{path}.budgets[{number}]: {error}") from None
+        yield replace(budget, reasons=budget.reasons & governed, path=f"{path}.budgets[{number}]")
+
+
+def _check_entry(entry: ActionControls) -> None:
+    """Budgets under an action are for that action alone: one that names another would govern nothing."""
+    if any(spec.action is not None or spec.reasons is not None for spec in entry.budgets or ()):
+        raise ValueError("budgets under an action are for that action; leave out 'action' and 'reasons'")

@@ -1,22 +1,160 @@
-"""An expected "no" as a value: it becomes the event, the metric label, the log line and the row in `explain`."""
+"""An expected "no" as data: a code, the object it is about, and the evidence.
+
+A `Refusal` is produced once, where the decision is made. Events, metrics, logs, `explain`, `plan`, the page and the
+ledger all use that value; `core.wording` turns it into text. Nothing compares texts: code and evidence say it all.
+
+Every code may use any of the evidence fields; which ones it fills is visible in its words. A field that is empty was
+not part of the decision.
+"""
 
 from datetime import datetime
+from enum import StrEnum
 
 import msgspec
 
+from dovetail.model.kube_object import Key
+from dovetail.model.reason import Reason
 
-class Refusal(msgspec.Struct, frozen=True, gc=False):
-    """Why something was not done. `code` is stable and short; `message` is for people.
 
-    `until`: it lifts by itself then. `permanent`: it never does, somebody has to change something. Neither: it may any
-    time.
-    """
+class RefusalCode(StrEnum):
+    """Why something is not done. The values are labels of metrics and part of JSON output: they do not change."""
 
-    code: str
-    about: str
-    message: str
-    until: datetime | None = None
-    permanent: bool = False
+    # The state of the node itself, whichever method looks at it.
+    UNREADABLE = "Unreadable"
+    INTERNAL_ERROR = "InternalError"
+    UNMANAGED = "Unmanaged"
+    ALREADY_DISRUPTING = "AlreadyDisrupting"
+    REPLACEMENT = "Replacement"
+    NODE_MISSING = "NodeMissing"
+    NOT_INITIALIZED = "NotInitialized"
+    DELETING = "Deleting"
+    NOMINATED = "Nominated"
+    DO_NOT_DISRUPT_NODE = "DoNotDisruptNode"
+    NO_NODE_POOL = "NoNodePool"
+    NODE_POOL_MISSING = "NodePoolMissing"
+    PAUSED = "Paused"
+    # Pods of the node.
+    DO_NOT_DISRUPT_POD = "DoNotDisruptPod"
+    UNKNOWN_DEVICES = "UnknownDevices"
+    POD_DISRUPTION_BUDGET = "PodDisruptionBudget"
+    UNPLANNED_POD = "UnplannedPod"
+    EXPECTING = "Expecting"
+    # The method has no use for the node, or not yet.
+    WAITING = "Waiting"
+    NEVER = "Never"
+    STATIC = "Static"
+    GATE_CLOSED = "GateClosed"
+    NOT_DRIFTED = "NotDrifted"
+    DRIFT_NOT_FIXED = "DriftNotFixed"
+    EMPTY = "Empty"
+    NOT_EMPTY = "NotEmpty"
+    CONSOLIDATION_DISABLED = "ConsolidationDisabled"
+    POLICY_WHEN_EMPTY = "PolicyWhenEmpty"
+    INSTANCE_TYPE_UNKNOWN = "InstanceTypeUnknown"
+    LABEL_MISSING = "LabelMissing"
+    # Budgets.
+    BUDGET = "Budget"
+    BUDGET_UNREADABLE = "BudgetUnreadable"
+    BACKING_OFF = "BackingOff"
+    # The simulation.
+    UNSCHEDULABLE = "Unschedulable"
+    CANT_REPLACE = "CantReplace"
+    NOT_BALANCED = "NotBalanced"
+    PREFERENCE = "Preference"
+    DRAIN_WOULD_STALL = "DrainWouldStall"
+    LAUNCH_BACKOFF = "LaunchBackoff"
+    REPLACEMENT_NOT_INITIALIZED = "ReplacementNotInitialized"
+    DESTINATION_NOT_INITIALIZED = "DestinationNotInitialized"
+    # Other nodes come first.
+    ANOTHER_FIRST = "AnotherFirst"
+    NEXT_PASS = "NextPass"  # noqa: S105 - not a password
+    NO_SET = "NoSet"
+    NOT_THE_BEST = "NotTheBest"
+    # A command that no longer holds at the second look.
+    CANDIDATES_CHANGED = "CandidatesChanged"
+    BUDGETS_CHANGED = "BudgetsChanged"
+    SIMULATION_CHANGED = "SimulationChanged"
+    # What a node that is on its way in or out waits for.
+    COMING = "Coming"
+    DISRUPTING = "Disrupting"
+    DRAINING = "Draining"
+    UNHEALTHY = "Unhealthy"
+    # Provisioning.
+    CONFIGURED_ELSEWHERE = "ConfiguredElsewhere"
+    INVALID_POD = "InvalidPod"
+    NO_COMPATIBLE_INSTANCE_TYPES = "NoCompatibleInstanceTypes"
+
+
+GRACE_PERIOD = "consolidationGracePeriod"
+RESOURCE_CLAIMS = "resourceClaims"
+SPOT_TO_SPOT = "SpotToSpotConsolidation"
+"""Settings that change the words of a code: see `Refusal.setting`."""
+
+
+class ObjectRef(msgspec.Struct, frozen=True, gc=False):
+    """A Kubernetes object by kind (`node`, `nodeclaim`, `nodepool`, `pod`) and name; `namespace` for pods only."""
+
+    kind: str
+    name: str
+    namespace: str = ""
+
+    @property
+    def key(self) -> Key:
+        """Namespace and name."""
+        return Key(self.namespace, self.name)
 
     def __str__(self) -> str:
-        return f"{self.about}: {self.message}"
+        return f"{self.kind}/{self.key}"
+
+
+def node_ref(name: str) -> ObjectRef:
+    """A node."""
+    return ObjectRef("node", name)
+
+
+def nodepool_ref(name: str) -> ObjectRef:
+    """A NodePool."""
+    return ObjectRef("nodepool", name)
+
+
+def pod_ref(key: Key) -> ObjectRef:
+    """A pod."""
+    return ObjectRef("pod", key.name, key.namespace)
+
+
+class SpentBudget(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """A disruption budget of a NodePool that leaves nothing."""
+
+    nodes: str | int  # as it is written: 5, "10%"
+    limit: int
+    disrupting: int  # nodes that are disrupted already
+    ahead: int = 0  # nodes the same pass takes first
+    number: int = 0  # its place among the `of` budgets of the pool; 0 where only the tightest is known
+    of: int = 0
+    total: int = 0  # nodes of the pool
+    later: bool = False  # it is not in force yet, but will be once everything else has lifted
+
+
+class Refusal(msgspec.Struct, frozen=True, gc=False):
+    """Why something was not done.
+
+    `until`: it lifts by itself then. `permanent`: it never does, somebody has to change something. Neither: it may at
+    any time. The rest is evidence and is passed by name.
+    """
+
+    code: RefusalCode
+    object: ObjectRef
+    until: datetime | None = None
+    permanent: bool = False
+    nodepool: str = ""
+    pod: Key | None = None
+    pdbs: tuple[Key, ...] = ()  # PodDisruptionBudgets
+    other: ObjectRef | None = None  # another node it depends on
+    reason: Reason | None = None  # of the disruption that is refused
+    budget: SpentBudget | None = None
+    limits: str = ""  # the NodePool limits that block a new node, with their figures
+    command: str = ""  # the id of a running command
+    setting: str = ""  # the field, label, annotation or feature gate that decides
+    count: int = 0  # of what the code speaks of: pods, instance types, launches
+    detail: str = ""  # text from elsewhere: a decoding problem, an exception, what the solver found
+    cause: "Refusal | None" = None

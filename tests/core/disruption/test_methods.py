@@ -6,6 +6,7 @@ import pytest
 
 from acceptance.fleet import cluster, worker
 from builders import LARGE, NOON, SMALL, build, node, nodepool, pod, stamped
+from dovetail.core import wording
 from dovetail.core.disruption.budgets import NodeCounts, allowance
 from dovetail.core.disruption.disruption_cost import disruption_cost, eviction_cost
 from dovetail.core.disruption.methods import METHODS
@@ -26,7 +27,7 @@ def chosen(plan):
 
 
 def said(plan, method, name):
-    return next(each for each in plan.refusals_by_method[method] if each.about == f"node/{name}")
+    return next(each for each in plan.refusals_by_method[method] if str(each.object) == f"node/{name}")
 
 
 def pdb(name="web", allowed=0, **fields):
@@ -51,9 +52,8 @@ def test_a_budget_bounds_how_many_go_and_the_rest_are_told():
     pool = nodepool(disruption={"budgets": [{"nodes": "1"}]})
     plan = plan_disruption(cluster(worker("a"), worker("b"), pools=[pool]))
     assert chosen(plan) == [("emptiness", ["a"])]
-    assert (
-        "budget '1' of nodepool default allows 1 for Empty: 0 in use, 1 ahead of it"
-        in said(plan, "emptiness", "b").message
+    assert "budget '1' of nodepool default allows 1 for Empty: 0 in use, 1 ahead of it" in wording.message(
+        said(plan, "emptiness", "b")
     )
 
 
@@ -95,7 +95,7 @@ def test_a_budget_of_pods_that_allows_nothing_keeps_the_node_and_annotations_are
     both = plan_disruption(cluster(worker("a", plain, held), pdbs=[pdb()]))
     assert said(both, "single-node", "a").code == "DoNotDisruptPod"
     two = plan_disruption(cluster(worker("a", plain), pdbs=[pdb("one", 1), pdb("two", 1)]))
-    assert "multiple PDBs" in said(two, "single-node", "a").message
+    assert "multiple PDBs" in wording.message(said(two, "single-node", "a"))
 
 
 def test_a_node_whose_pods_fit_elsewhere_goes():
@@ -139,9 +139,9 @@ def test_spot_is_replaced_by_spot_only_behind_its_gate_and_with_enough_choice():
         disruption={"budgets": [{"nodes": "100%"}]},
     )
     lone = cluster(worker("a", pod("x", on="a"), sold="spot"), pools=[only_spot])
-    assert "SpotToSpotConsolidation is disabled" in said(plan_disruption(lone), "single-node", "a").message
+    assert "SpotToSpotConsolidation is disabled" in wording.message(said(plan_disruption(lone), "single-node", "a"))
     gated = plan_disruption(lone, DecisionOptions(spot_to_spot=True))
-    assert "requires 15 cheaper instance type options" in said(gated, "single-node", "a").message
+    assert "requires 15 cheaper instance type options" in wording.message(said(gated, "single-node", "a"))
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_a_settling_node_is_neither_source_nor_destination():
         cluster(worker("a", pod("x", on="a", cpu="3")), busy, pools=[open_pool, settle], types=(LARGE,))
     )
     assert plan.commands == ()
-    assert said(plan, "single-node", "b").message.endswith("until 2026-01-05T12:20:00Z")
+    assert wording.message(said(plan, "single-node", "b")).endswith("until 2026-01-05T12:20:00Z")
     later = {"lastPodEventTime": stamped(NOON - timedelta(minutes=30))}
     quiet = worker("b", pod("y", on="b"), pool="settling", status=later)
     moved = plan_disruption(
@@ -187,7 +187,7 @@ def test_soft_expiration_comes_first_replaces_first_and_respects_protection():
     plan = plan_disruption(cluster(due, young, pools=[pool]), thorough=True)
     assert plan.commands[0].method == "expiration"
     assert plan.commands[0].reason == Reason.EXPIRED
-    assert "until 2026-01-05T23:00:00Z" in said(plan, "expiration", "b").message
+    assert "until 2026-01-05T23:00:00Z" in wording.message(said(plan, "expiration", "b"))
     shielded = worker("a", pod("x", on="a", metadata={"name": "x", **PROTECTED}))
     assert plan_disruption(cluster(shielded, pools=[pool])).commands == ()
 
@@ -224,7 +224,7 @@ def test_every_managed_node_ends_in_a_command_or_with_a_refusal():
     for method in METHODS:
         proposal = consider(method, context)
         taken = {each.name for command in proposal.commands for each in command.candidates}
-        told = [each.about.removeprefix("node/") for each in proposal.refusals]
+        told = [each.object.name for each in proposal.refusals]
         assert sorted([*taken, *told]) == ["a", "b", "c", "d"], method.name
 
 

@@ -23,7 +23,7 @@ from dovetail.core.disruption.pass_context import PassContext
 from dovetail.core.disruption.recheck import find_obstacles, worth_waiting
 from dovetail.model.command import RECORD_ANNOTATION, CommandRecord, CommandState, write_record
 from dovetail.model.reason import Reason
-from dovetail.model.refusal import Refusal
+from dovetail.model.refusal import Refusal, RefusalCode, node_ref
 from dovetail.model.snapshot import ClusterNode
 
 TOLERANT = {"tolerations": [{"operator": "Exists"}]}
@@ -153,5 +153,5 @@ def test_a_committed_command_counts_whenever_it_started():
 )
 def test_a_command_waits_only_for_what_others_use_up_and_not_for_ever(code, permanent, replacements, minutes, waits):
     state = CommandState(record(replacements=replacements, started_at=NOON - timedelta(minutes=minutes)), (), ())
-    found = {"a": Refusal(code, "node/a", "", permanent=permanent)}
+    found = {"a": Refusal(RefusalCode(code), node_ref("a"), permanent=permanent)}
     assert worth_waiting(state, found, NOON) is waits

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from builders import LARGE, NOON, claim, node, nodepool, pod
+from dovetail.core import wording
 from dovetail.core.disruption.planner import plan_disruption
 from dovetail.core.failure import find_culprits
 from dovetail.core.provisioning.plan import plan_provisioning
@@ -92,7 +93,7 @@ def test_what_cannot_be_read_is_left_alone_with_its_node_and_nothing_else(bad, l
     found = cluster(bad)
     assert going(found) == left
     plan = plan_disruption(found, thorough=True)
-    told = {each.about for each in plan.refusals_by_method["emptiness"] if each.code == "Unreadable"}
+    told = {str(each.object) for each in plan.refusals_by_method["emptiness"] if each.code == "Unreadable"}
     assert told == {f"node/{name}" for name in {"a", "b"} - left}
 
 
@@ -100,7 +101,7 @@ def test_a_pool_that_cannot_be_read_holds_its_nodes_and_says_so():
     found = cluster(changed(NODE_POOL, nodepool(), spec={"disruption": {"budgets": 5}}))
     (first, *_) = plan_disruption(found).refusals_by_method["emptiness"]
     assert (first.code, first.permanent) == ("Unreadable", True)
-    assert "NodePool default cannot be read" in first.message
+    assert "NodePool default cannot be read" in wording.message(first)
 
 
 @pytest.mark.parametrize("bad", [BAD_CLAIM, BAD_NODE], ids=["claim", "node"])
@@ -146,9 +147,9 @@ def test_an_error_at_one_node_is_a_refusal_of_that_node():
     found = replace(found, nodes=(broken, second))
     plan = plan_disruption(found)
     assert {each.name for command in plan.commands for each in command.candidates} == {"b"}
-    (refusal,) = [each for each in plan.refusals_by_method["emptiness"] if each.about == "node/a"]
+    (refusal,) = [each for each in plan.refusals_by_method["emptiness"] if str(each.object) == "node/a"]
     assert refusal.code == "InternalError"
-    assert "RuntimeError at test_unreadable_objects.py" in refusal.message
+    assert "RuntimeError at test_unreadable_objects.py" in wording.message(refusal)
 
 
 def test_an_error_at_one_pod_is_a_refusal_of_that_pod():
@@ -158,7 +159,7 @@ def test_an_error_at_one_pod_is_a_refusal_of_that_pod():
     plan = plan_provisioning(replace(cluster(names=""), unbound_pods=tuple(pods)))
     assert sum(len(launch.pods) for launch in plan.launches) == 8
     (refusal,) = plan.refusals
-    assert (refusal.code, refusal.about) == ("InternalError", "pod/default/pod-4")
+    assert (refusal.code, str(refusal.object)) == ("InternalError", "pod/default/pod-4")
 
 
 def test_an_assertion_is_never_taken_for_the_fault_of_an_object():

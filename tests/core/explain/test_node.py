@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from acceptance.fleet import ON_DEMAND, cluster, drifted, free, pdb, running, shielded, worker
 from builders import NOON, claim, node, nodepool, pod, stamped
+from dovetail.core import wording
 from dovetail.core.disruption.pass_context import PassContext
 from dovetail.core.disruption.planner import plan_disruption
 from dovetail.core.explain import budget_calendar
@@ -44,7 +45,7 @@ def budgets(*written):
 def test_a_protected_pod_is_named_with_the_instant_its_protection_ends():
     held = shielded("build-7", "a", "3h", metadata={**BORN, "annotations": {"karpenter.sh/do-not-disrupt": "3h"}})
     (obstacle,) = views(cluster(worker("a", held)))["single-node"].obstacles
-    assert obstacle.message == "protected by pod default/build-7"
+    assert wording.obstacle(obstacle) == "protected by pod default/build-7"
     assert obstacle.until == NOON + 2 * HOUR
     assert not obstacle.permanent
 
@@ -54,7 +55,7 @@ def test_protection_without_end_is_permanent_and_an_unreadable_one_says_so():
     first, second = views(cluster(worker("a", always, odd)))["single-node"].obstacles
     assert first.permanent
     assert second.permanent
-    assert "cannot be understood: 'soon'" in second.message
+    assert "cannot be understood: 'soon'" in wording.obstacle(second)
 
 
 def test_a_pdb_is_told_apart_transient_or_permanent():
@@ -81,7 +82,7 @@ def test_everything_is_told_in_order_and_all_of_it_lifts_at_the_latest_instant()
         ("Waiting", NOON + 2 * HOUR),
         ("Budget", NOON + HOUR),
     ]
-    assert view.obstacles[3].message.startswith("budget 2 of 2 ('0') in force allows 0 of 1 nodes")
+    assert wording.obstacle(view.obstacles[3]).startswith("budget 2 of 2 ('0') in force allows 0 of 1 nodes")
     assert view.lifts_at == NOON + 2 * HOUR
 
 
@@ -123,13 +124,13 @@ def test_a_clock_that_has_not_started_is_not_called_endless():
     coming = ClusterNode(None, claim("a", age=HOUR, status={"conditions": []}))
     emptiness = views(cluster(coming, pools=[free(consolidateAfter="1h")]))["emptiness"]
     assert [(each.code, each.permanent) for each in emptiness.obstacles] == [("NodeMissing", False), ("Waiting", False)]
-    assert "has not started" in emptiness.obstacles[1].message
+    assert "has not started" in wording.obstacle(emptiness.obstacles[1])
 
 
 @pytest.mark.parametrize(("pods", "words"), [(1, "1 pod runs on it"), (2, "2 pods run on it")])
 def test_pods_are_counted_in_plain_words(pods, words):
     node_of = worker("a", *(running(f"x{number}", "a") for number in range(pods)))
-    assert words in views(cluster(node_of))["emptiness"].obstacles[0].message
+    assert words in wording.obstacle(views(cluster(node_of))["emptiness"].obstacles[0])
 
 
 def test_a_node_nothing_stands_against_has_its_command_and_later_methods_know_who_acts_first():
@@ -164,13 +165,13 @@ def test_where_a_drain_is_bounded_drift_waits_for_protected_pods_and_not_for_bud
 def test_without_any_expiration_a_node_never_expires():
     (obstacle,) = views(cluster(worker("a")))["expiration"].obstacles
     assert obstacle.permanent
-    assert obstacle.message.startswith("never expires")
+    assert wording.obstacle(obstacle).startswith("never expires")
 
 
 def test_hard_expiration_is_told_with_its_instant_and_no_budget_stands_in_its_way():
     hard = worker("a", age=20 * HOUR, claim={"spec": {"expireAfter": "24h"}})
     (obstacle,) = views(cluster(hard, pools=[budgets({"nodes": "0"})]))["expiration"].obstacles
-    assert obstacle.message == "not expired: hard at 24h, budgets do not apply"
+    assert wording.obstacle(obstacle) == "not expired: hard at 24h, budgets do not apply"
     assert (obstacle.code, obstacle.until) == ("Never", NOON + 4 * HOUR)
 
 
@@ -180,7 +181,9 @@ def test_every_method_either_takes_a_node_or_has_an_obstacle_as_the_plan_has_a_r
     plan = plan_disruption(found, thorough=True)
     for asked in found.nodes:
         for method, view in views(found, asked.name).items():
-            refused = [each.code for each in plan.refusals_by_method[method] if each.about == f"node/{asked.name}"]
+            refused = [
+                each.code for each in plan.refusals_by_method[method] if str(each.object) == f"node/{asked.name}"
+            ]
             assert bool(view.obstacles) == bool(refused)
             assert (view.command is None) == bool(view.obstacles)
             assert not refused or refused[0] in codes(view)
@@ -359,7 +362,7 @@ def test_what_nobody_can_read_holds_every_node_and_is_told_first():
             assert view.command is None
             assert codes(view)[0] == "Unreadable"
             assert view.obstacles[0].permanent
-            assert "shop/web-1" in view.obstacles[0].message
+            assert "shop/web-1" in wording.obstacle(view.obstacles[0])
     assert "shop/web-1" in told_of(found, "x").unreadable
     assert "shop/web-1" in explain_pool(found.nodepools["default"], PassContext(found)).unreadable
 

@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 
 from builders import NOON, UNSCHEDULABLE, build, claim, node, nodepool, pod, snapshot, stamped
+from dovetail.core import wording
 from dovetail.core.provisioning.drain_deadlock import PATIENCE
 from dovetail.core.provisioning.plan import plan_provisioning
 from dovetail.model.kinds import POD_DISRUPTION_BUDGET
@@ -199,8 +200,10 @@ def test_hostname_spread_does_not_wait_for_the_going_node():
 
 def test_who_cannot_be_helped_is_told_what_the_scheduler_sees():
     found = plan([web("new", spread())], *uneven(), pool=nodepool(limits={"nodes": "0"}))
-    refusal = next(each for each in found.refusals if each.about == "pod/default/new")
-    assert "1 node(s) didn't match pod topology spread constraints, 1 node(s) were on their way out" in refusal.message
+    refusal = next(each for each in found.refusals if str(each.object) == "pod/default/new")
+    assert "1 node(s) didn't match pod topology spread constraints, 1 node(s) were on their way out" in wording.message(
+        refusal
+    )
     assert "new" not in [key.name for key, _ in found.node_by_pod]
 
 
@@ -211,7 +214,7 @@ def test_limits_hold_for_both_looks_together():
     assert bought_for(plan(both, *uneven())) == [["elsewhere"], ["new"]]
     one = plan(both, *uneven(), pool=nodepool(limits={"nodes": "1"}))
     assert bought_for(one) == [["elsewhere"]]
-    assert [each.about for each in one.refusals] == ["pod/default/new"]
+    assert [str(each.object) for each in one.refusals] == ["pod/default/new"]
 
 
 def _term(key):

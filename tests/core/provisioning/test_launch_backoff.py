@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from acceptance.fleet import cluster, drifted, free, owned, said, worker
 from builders import LARGE, NOON, nodepool, pod, snapshot
+from dovetail.core import wording
 from dovetail.core.provisioning.launch_backoff import (
     BACKOFF_ANNOTATION,
     LAUNCHED_FOR,
@@ -116,15 +117,15 @@ def test_a_node_that_cannot_take_the_pod_it_was_launched_for_holds_the_next_laun
     [failure], [refusal] = plan.failures, plan.refusals
     assert (failure.kind, failure.cause) == (KIND, LaunchFailureCause.NOT_FITTING)
     assert (refusal.code, refusal.until) == ("LaunchBackoff", NOON + MINUTE)
-    assert "node n was launched for it and cannot take it" in refusal.message
-    assert "quarantine" in refusal.message
+    assert "node n was launched for it and cannot take it" in wording.message(refusal)
+    assert "quarantine" in wording.message(refusal)
 
 
 def test_daemons_that_take_more_than_expected_are_no_pods_of_others():
     daemon = owned("agent", "n", "DaemonSet", cpu="3", spec={"tolerations": [{"operator": "Exists"}]})
     plan = plan_provisioning(snapshot([WAITING], [launched("n", daemon)], [nodepool()]))
     assert (plan.launches, [each.cause for each in plan.failures]) == ((), [LaunchFailureCause.NOT_FITTING])
-    assert "Insufficient cpu" in plan.refusals[0].message
+    assert "Insufficient cpu" in wording.message(plan.refusals[0])
 
 
 def test_what_is_on_record_holds_until_its_time_and_not_longer():

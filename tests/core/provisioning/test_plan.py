@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders import HUGE, LARGE, SMALL, claim, daemon_set, node, nodepool, pod, snapshot
+from dovetail.core import wording
 from dovetail.core.provisioning.plan import plan_provisioning
 from dovetail.model.labels import CAPACITY_TYPE, INSTANCE_TYPE, NODEPOOL, ZONE
 from dovetail.model.nodeclaim import NodeClaim
@@ -84,14 +85,14 @@ def test_heavier_pools_are_tried_first_and_ties_go_to_the_end_of_the_alphabet():
 def test_pools_that_are_not_ready_or_static_make_no_nodes(unusable):
     plan = plan_provisioning(snapshot([pod()], pools=[unusable]))
     assert plan.launches == ()
-    assert "no NodePool can make nodes now" in plan.refusals[0].message
+    assert "no NodePool can make nodes now" in wording.message(plan.refusals[0])
 
 
 def test_untolerated_taints_keep_pods_off_a_pool():
     tainted = nodepool(template={"taints": [{"key": "team", "value": "ml", "effect": "NoSchedule"}]})
     plan = plan_provisioning(snapshot([pod()], pools=[tainted]))
     assert plan.launches == ()
-    assert "did not tolerate taint team=ml:NoSchedule" in plan.refusals[0].message
+    assert "did not tolerate taint team=ml:NoSchedule" in wording.message(plan.refusals[0])
 
 
 def test_limits_hold_within_one_run():
@@ -99,7 +100,7 @@ def test_limits_hold_within_one_run():
     plan = plan_provisioning(snapshot([pod(f"p{n}", cpu="4") for n in range(5)], pools=[pool]))
     assert len(plan.launches) == 2
     assert len(plan.refusals) == 3
-    assert "exceed limits" in plan.refusals[0].message
+    assert "exceed limits" in wording.message(plan.refusals[0])
 
 
 def test_node_limits_hold_within_one_run():
@@ -120,7 +121,7 @@ def test_a_pod_that_fits_nowhere_is_told_why():
     tainted = node("t", taints=[{"key": "gpu", "effect": "NoSchedule"}])
     nodes = [*existing, ClusterNode(tainted, None)]
     plan = plan_provisioning(snapshot([pod(cpu="64")], nodes=nodes, pools=[nodepool()]))
-    message = plan.refusals[0].message
+    message = wording.message(plan.refusals[0])
     assert "0/3 nodes are available: 2 Insufficient cpu, 1 node(s) had untolerated taint {gpu:NoSchedule}" in message
     assert "nodepool default: no instance type has enough resources" in message
 
@@ -158,7 +159,7 @@ def test_a_claim_that_is_not_launched_counts_against_limits_as_the_largest_it_ma
     pool = nodepool(limits={"cpu": "6"}, template={"requirements": [_only("m.large")]})
     plan = plan_provisioning(snapshot([pod(cpu="3")], nodes=[starting], pools=[pool]))
     assert plan.launches == ()
-    assert "exceed limits" in plan.refusals[0].message
+    assert "exceed limits" in wording.message(plan.refusals[0])
 
 
 def _only(name: str) -> dict[str, object]:
@@ -176,7 +177,7 @@ def test_law_every_pod_is_placed_once_or_refused_and_nothing_is_overfilled(wante
     plan = plan_provisioning(snapshot(pods, nodes=nodes, pools=[nodepool()]))
     launched = [each.key for launch in plan.launches for each in launch.pods]
     on_nodes = [key for key, _ in plan.node_by_pod]
-    refused = [refusal.about.removeprefix("pod/default/") for refusal in plan.refusals]
+    refused = [refusal.object.name for refusal in plan.refusals]
     placed = [key.name for key in (*launched, *on_nodes)] + refused
     assert sorted(placed) == sorted(each.name for each in pods)
     by_name = {each.name: each for each in (SMALL, LARGE, HUGE)}

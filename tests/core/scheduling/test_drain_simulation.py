@@ -4,6 +4,7 @@ import pytest
 
 from acceptance.fleet import ON_DEMAND, cluster, free, worker
 from builders import HUGE, LARGE, SMALL, build, pod
+from dovetail.core import wording
 from dovetail.core.disruption.in_flight import look_ahead
 from dovetail.core.disruption.methods import METHODS
 from dovetail.core.disruption.pass_context import PassContext
@@ -59,9 +60,9 @@ def gone(found):
 def test_a_node_whose_second_pod_waits_for_its_first_and_the_first_for_the_node_stays():
     found = plan(spread())
     assert gone(found) == []
-    refusal = next(each for each in found.refusals_by_method["single-node"] if each.about == "node/small")
+    refusal = next(each for each in found.refusals_by_method["single-node"] if str(each.object) == "node/small")
     assert refusal.code == "DrainWouldStall"
-    assert refusal.message == (
+    assert wording.message(refusal) == (
         "the drain would not end: default/small-0, once evicted, has no place before a drained node is gone, and until "
         "it runs its budget keeps the others there (PodDisruptionBudget=[default/web])"
     )

@@ -4,6 +4,7 @@ import pytest
 
 from acceptance.fleet import ON_DEMAND, cluster, free, planned, running, worker
 from builders import HUGE, LARGE, SMALL, nodepool, pod, snapshot
+from dovetail.core import wording
 from dovetail.core.disruption.planner import plan_disruption
 from dovetail.core.provisioning.plan import plan_provisioning
 
@@ -33,13 +34,13 @@ def test_drift_in_a_pool_at_its_limit(limits, acts):
 
 def refusal(found, method, about="node/a"):
     plan = plan_disruption(found)
-    return next(each for each in plan.refusals_by_method[method] if each.about == about)
+    return next(each for each in plan.refusals_by_method[method] if str(each.object) == about)
 
 
 def test_a_limit_that_blocks_drift_is_named():
     nodes = [drifted(name, running(f"p-{name}", name, cpu="3")) for name in "ab"]
     said = refusal(cluster(*nodes, pools=[only_zone_a(limits={"cpu": "7"})], types=(LARGE, HUGE)), "drift")
-    assert said.message == (
+    assert wording.message(said) == (
         "not all pods would schedule, default/p-a has no other place because limits block a new node "
         "(nodepool default: cpu limit 7, 4 used, at least 4 needed)"
     )
@@ -48,7 +49,7 @@ def test_a_limit_that_blocks_drift_is_named():
 def test_a_pod_that_has_no_place_anyway_does_not_blame_limits():
     nodes = [drifted(name, running(f"p-{name}", name, cpu="3")) for name in "ab"]
     said = refusal(cluster(*nodes, pools=[only_zone_a(limits={"cpu": "7"})], types=(SMALL,)), "drift")
-    assert "limit" not in said.message
+    assert "limit" not in wording.message(said)
 
 
 def test_consolidation_replaces_in_a_pool_at_its_limit_and_names_it_beyond():
@@ -62,7 +63,7 @@ def test_consolidation_replaces_in_a_pool_at_its_limit_and_names_it_beyond():
     assert planned(cluster(*nodes, pools=[pool("20")], types=TYPES))
     beyond = cluster(*nodes, pools=[pool("19")], types=TYPES)
     assert not planned(beyond)
-    assert "cpu limit 19, 16 used, at least 4 needed" in refusal(beyond, "single-node").message
+    assert "cpu limit 19, 16 used, at least 4 needed" in wording.message(refusal(beyond, "single-node"))
 
 
 def test_what_is_smaller_may_replace_what_is_larger_although_the_pool_is_beyond_its_limit():
@@ -74,7 +75,7 @@ def test_what_is_smaller_may_replace_what_is_larger_although_the_pool_is_beyond_
 def said_of(cpu, limits, *nodes):
     waiting = pod("new", cpu=cpu)
     (said,) = plan_provisioning(snapshot([waiting], nodes, [nodepool(limits=limits)], TYPES)).refusals
-    return said.message
+    return wording.message(said)
 
 
 def test_pending_pods_are_told_which_limit_keeps_a_node_from_being_launched():

@@ -3,6 +3,7 @@
 import pytest
 
 from builders import ZONES, claim, node, nodepool, pod, snapshot
+from dovetail.core import wording
 from dovetail.core.scheduling.solver import solve
 from dovetail.model.kube_object import Key
 from dovetail.model.labels import CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, ZONE
@@ -95,7 +96,7 @@ def test_pods_that_keep_apart_get_a_node_each():
 def test_others_keep_their_distance_too():
     existing_nodes = [node_row("a", "zone-a", web("hermit", on="a", spec=far()))]
     answer = solve(snapshot(nodes=existing_nodes), [web("plain")], [])
-    assert "didn't match pod anti-affinity rules" in answer.refusals[Key("default", "plain")].message
+    assert "didn't match pod anti-affinity rules" in wording.message(answer.refusals[Key("default", "plain")])
 
 
 def test_the_first_of_its_kind_may_go_anywhere_and_the_others_follow():
@@ -134,13 +135,13 @@ def test_min_values_keep_a_claim_flexible():
     pool = nodepool(template={"requirements": wanted})
     answer = solve(snapshot(pools=[pool]), [pod("fits-two", cpu="4"), pod("fits-one", cpu="8")], [pool])
     assert [draft.type_names for draft in answer.drafts] == [{"m.large", "m.huge"}]
-    assert "minValues" in answer.refusals[Key("default", "fits-one")].message
+    assert "minValues" in wording.message(answer.refusals[Key("default", "fits-one")])
 
 
 def test_a_cordoned_node_takes_nobody():
     cordoned = ClusterNode(node("a", spec={"unschedulable": True}), None)
     answer = solve(snapshot(nodes=[cordoned]), [pod()], [])
-    assert "1 node(s) were unschedulable" in answer.refusals[Key("default", "web")].message
+    assert "1 node(s) were unschedulable" in wording.message(answer.refusals[Key("default", "web")])
 
 
 @pytest.mark.parametrize(("operator", "there"), [("In", "two"), ("NotIn", "one")])
@@ -176,4 +177,4 @@ def test_a_claim_that_may_still_become_anything_takes_only_pods_that_suit_all_of
 
 def test_the_closest_type_is_named_when_none_is_large_enough():
     answer = solve(snapshot(pools=[nodepool()]), [pod(cpu="20")], [nodepool()])
-    assert "closest: m.huge is short of 4000m cpu" in answer.refusals[Key("default", "web")].message
+    assert "closest: m.huge is short of 4000m cpu" in wording.message(answer.refusals[Key("default", "web")])

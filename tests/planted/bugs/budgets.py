@@ -46,17 +46,17 @@ BUGS = (
     Bug(
         id="unreadable-budget-opens",
         says="A NodePool with a budget that cannot be read has no limit at all.",
-        file="core/disruption/budgets.py",
-        before="return BudgetAllowance(limit=0, disrupting=counts.disrupting, fault=str(error))",
-        after="return BudgetAllowance(limit=None, disrupting=counts.disrupting, fault=str(error))",
+        file="model/nodepool.py",
+        before="return (unreadable_budget(str(error)),)",
+        after="return ()",
         tests=("tests/acceptance/test_unreadable_budget.py",),
     ),
     Bug(
         id="reasons-ignored",
         says="A budget for one reason limits every reason.",
         file="core/disruption/budgets.py",
-        before="[budget for budget in budgets if budget.governs(reason, now)]",
-        after="[budget for budget in budgets if budget.in_force(now)]",
+        before="[budget for budget in pool.budgets if budget.governs(reason, now)]",
+        after="[budget for budget in pool.budgets if budget.in_force(now)]",
         tests=("tests/acceptance/test_budgets.py",),
     ),
     Bug(

@@ -39,7 +39,7 @@ BUGS = (
         id="bounded-drain-ignores-protection",
         says="Drift takes nodes with protected pods where a terminationGracePeriod bounds the drain.",
         file="core/disruption/candidates.py",
-        before='    return not bounded or block.code == "DoNotDisruptPod"\n',
+        before="    return not bounded or block.code == RefusalCode.DO_NOT_DISRUPT_POD\n",
         after="    return not bounded\n",
         tests=("tests/acceptance/test_drift.py", "tests/acceptance/test_candidates.py"),
     ),

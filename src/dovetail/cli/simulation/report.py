@@ -29,7 +29,7 @@ def report_of(
     scenario: Scenario, meter: Meter, samples: Sequence[Sample], missed: Sequence[str], pools: Iterable[NodePool]
 ) -> Report:
     """Everything a reader wants to know, ready for JSON; `pools` as they are at the end."""
-    budgets = {pool.name: [_written(each) for each in pool.budgets] for pool in pools}
+    budgets = {pool.name: [_written(each) for each in pool.budget_specs] for pool in pools}
     days = -int(-scenario.lasts.seconds // DAY)
     floor = _floor_by_day(samples, days)
     total_floor = None if floor is None else sum(floor)

@@ -8,8 +8,9 @@ from rich.console import Console
 from rich.text import Text
 
 from dovetail.cli.view.history import decision_document
-from dovetail.cli.view.plan import UNCONCERNED
-from dovetail.cli.view.printing import counted, moment, plain_table, print_document, worth
+from dovetail.cli.view.plan import lasts
+from dovetail.cli.view.printing import counted, plain_table, print_document, worth
+from dovetail.core.explain.node import UNCONCERNED
 from dovetail.observe.ledger_query import LedgerDecision
 
 Plain = Mapping[str, Any]
@@ -99,7 +100,7 @@ def _draw_refusals(console: Console, told: Plain, *, everything: bool) -> None:
         table = plain_table("", "", "")
         table.show_header = False
         for each in shown:
-            table.add_row(Text(f"    {each['node']}"), _lasts(each, now), each["message"])
+            table.add_row(Text(f"    {each['node']}"), lasts(each, now), each["message"])
         if shown:
             console.print(table)
     if untold:
@@ -109,12 +110,6 @@ def _draw_refusals(console: Console, told: Plain, *, everything: bool) -> None:
 
 def _tells(refusal: Plain) -> bool:
     return refusal["code"] not in UNCONCERNED
-
-
-def _lasts(refusal: Plain, now: datetime) -> Text:
-    if refusal["until"] is not None:
-        return Text(f"until {moment(datetime.fromisoformat(refusal['until']), now)}", style="yellow")
-    return Text("permanent", style="red") if refusal["permanent"] else Text("may change", style="dim")
 
 
 def _instant(written: str) -> str:

@@ -11,6 +11,7 @@ from rich.text import Text
 from dovetail.cli.view.printing import counted, moment, plain_table, stamp
 from dovetail.core.explain.drain import DrainView, PodState, PodView
 from dovetail.core.scheduling.solver import Placement
+from dovetail.core.wording import message
 from dovetail.model.kube_object import Key
 
 _COLOURS = {"stuck": "red", "slow": "yellow", "moving": "green"}
@@ -120,4 +121,4 @@ def _homes(homes: Placement) -> Iterator[tuple[Key, str, str, str]]:
     bought = {pod: draft.pool_name for draft in homes.drafts for pod in draft.pod_keys}
     for pod in sorted({*homes.node_by_pod, *bought, *homes.refusals}):
         refusal = homes.refusals.get(pod)
-        yield pod, homes.node_by_pod.get(pod, ""), bought.get(pod, ""), refusal.message if refusal is not None else ""
+        yield pod, homes.node_by_pod.get(pod, ""), bought.get(pod, ""), message(refusal) if refusal is not None else ""

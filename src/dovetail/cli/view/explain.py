@@ -7,16 +7,19 @@ from rich.console import Console
 from rich.text import Text
 
 from dovetail.cli.view.drain import drain_document, draw_drain
+from dovetail.cli.view.plan import refusal_document
 from dovetail.cli.view.printing import counted, moment, plain_table, print_document, stamp, worth
 from dovetail.cli.view.repair import draw_repair, repair_document
 from dovetail.core.disruption.command import HOURS_PER_MONTH
 from dovetail.core.explain.budget_calendar import ACTION_BY_REASON
-from dovetail.core.explain.node import MethodView, NodeExplanation, Obstacle
+from dovetail.core.explain.node import MethodView, NodeExplanation
 from dovetail.core.explain.nodepool import BudgetView, PoolExplanation
 from dovetail.core.explain.pod import PodExplanation
 from dovetail.core.pdbs import never_allows
+from dovetail.core.wording import message, obstacle
 from dovetail.model.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
 from dovetail.model.reason import VOLUNTARY, Reason
+from dovetail.model.refusal import Refusal
 
 
 def print_node(told: NodeExplanation, output: str) -> None:
@@ -41,15 +44,7 @@ def _method_document(view: MethodView) -> dict[str, Any]:
     return {
         "method": view.method,
         "reason": str(view.reason),
-        "obstacles": [
-            {
-                "code": each.code,
-                "message": each.message,
-                "until": stamp(each.until) if each.until is not None else None,
-                "permanent": each.permanent,
-            }
-            for each in view.obstacles
-        ],
+        "obstacles": [refusal_document(each, obstacle) for each in view.obstacles],
         "command": str(command) if command is not None else None,
         "after": view.after or None,
         "liftsAt": stamp(view.lifts_at) if view.lifts_at is not None else None,
@@ -75,7 +70,7 @@ def _node_text(console: Console, told: NodeExplanation) -> None:
         if view.command is not None:
             _would_go(console, view)
         for number, each in enumerate(view.obstacles, start=1):
-            console.print(Text.assemble(f"  {number}. {each.message}", lifting(each, told.at)))
+            console.print(Text.assemble(f"  {number}. {obstacle(each)}", lifting(each, told.at)))
         if view.lifts_at is not None and len(view.obstacles) > 1:
             console.print(f"  All of it lifts by {moment(view.lifts_at, told.at)}.", style="green")
 
@@ -89,11 +84,11 @@ def _would_go(console: Console, view: MethodView) -> None:
     console.print(f"{bought}, {worth(command.saving * HOURS_PER_MONTH)}", style="green")
 
 
-def lifting(obstacle: Obstacle, now: datetime) -> tuple[str, str]:
+def lifting(refusal: Refusal, now: datetime) -> tuple[str, str]:
     """When an obstacle lifts, and the colour of that."""
-    if obstacle.until is not None:
-        return f" until {moment(obstacle.until, now)}", "yellow"
-    return (" (permanent: somebody has to change it)", "red") if obstacle.permanent else (" (may change)", "dim")
+    if refusal.until is not None:
+        return f" until {moment(refusal.until, now)}", "yellow"
+    return (" (permanent: somebody has to change it)", "red") if refusal.permanent else (" (may change)", "dim")
 
 
 def print_pool(told: PoolExplanation, output: str) -> None:
@@ -229,7 +224,7 @@ def pod_document(told: PodExplanation) -> dict[str, Any]:
             for each in told.pdbs
         ],
         "evictionRefused": (
-            {"message": told.block.message, "permanent": told.block.permanent} if told.block is not None else None
+            {"message": message(told.block), "permanent": told.block.permanent} if told.block is not None else None
         ),
         "unreadable": told.unreadable or None,
     }
@@ -248,7 +243,7 @@ def _pod_text(console: Console, told: PodExplanation) -> None:
         console.print(f"PodDisruptionBudget {each.key} allows {counted(allowed, 'eviction')} now{never}")
     if told.block is not None:
         lasting = "permanent: somebody has to change it" if told.block.permanent else "may change"
-        console.print(f"Eviction would be refused: {told.block.message} ({lasting})", style="red")
+        console.print(f"Eviction would be refused: {message(told.block)} ({lasting})", style="red")
     elif told.pod.active and told.node is not None:
         console.print("Eviction would be allowed now.", style="green")
     if told.unreadable and told.node is not None:

@@ -1,7 +1,7 @@
 """A plan as people and scripts read it."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -13,26 +13,13 @@ from dovetail.cli.view.printing import counted, moment, plain_table, print_docum
 from dovetail.core.disruption.command import HOURS_PER_MONTH, Command
 from dovetail.core.disruption.delays import budgets_apply
 from dovetail.core.disruption.events import unreadable_consequence
-from dovetail.core.disruption.methods import METHODS
 from dovetail.core.disruption.planner import PassPlan
+from dovetail.core.explain.node import deciding_refusal, refusals_by_node
+from dovetail.core.wording import message
 from dovetail.model.refusal import Refusal
 from dovetail.model.snapshot import Snapshot
 
 _NO_EDGE = 1000  # wide enough for any table
-UNCONCERNED = frozenset(
-    {
-        "Never",
-        "NotDrifted",
-        "NotEmpty",
-        "Empty",
-        "Static",
-        "GateClosed",
-        "NoSet",
-        "ConsolidationDisabled",
-        "PolicyWhenEmpty",
-    }
-)
-"""What a method says of nodes that are none of its business: less telling than what another says."""
 
 
 def print_plan(plan: PassPlan, snapshot: Snapshot, output: str) -> None:
@@ -101,39 +88,23 @@ def _budgets(plan: PassPlan, snapshot: Snapshot) -> Iterable[dict[str, Any]]:
 def _left_alone(plan: PassPlan, names: set[str]) -> Iterable[dict[str, Any]]:
     """Every node that stays, with what each method has against it."""
     taken = {each.name for command in plan.commands for each in command.candidates}
-    said: dict[str, dict[str, Refusal]] = {name: {} for name in sorted(names - taken)}
-    for method, refusals in plan.refusals_by_method.items():
-        for refusal in refusals:
-            name = refusal.about.removeprefix("node/")
-            if name in said:
-                said[name][method] = refusal
-    for name, why in said.items():
-        telling = _most_telling(why)
-        yield {
-            "node": name,
-            "because": telling.message,
-            **_lasting(telling),
-            "why": {
-                method: {"code": each.code, "message": each.message, **_lasting(each)} for method, each in why.items()
-            },
-        }
+    refused = refusals_by_node(plan)
+    for name in sorted(names - taken):
+        why = refused.get(name, {})
+        deciding = refusal_document(deciding_refusal(why, name))
+        because = {"because": deciding.pop("message")}
+        said = {method: refusal_document(each) for method, each in why.items()}
+        yield {"node": name, **because, **deciding, "why": said}
 
 
-def _lasting(refusal: Refusal) -> dict[str, Any]:
-    """Whether waiting helps, and until when."""
-    return {"until": stamp(refusal.until) if refusal.until is not None else None, "permanent": refusal.permanent}
-
-
-def _most_telling(why: Mapping[str, Refusal]) -> Refusal:
-    """What the first method says that could have taken the node; else what it still waits for; else the last word."""
-    # What a set of nodes lacks says less of one of them than what it lacks itself.
-    methods = sorted((method.name for method in METHODS), key=lambda name: name == "multi-node")
-    ordered = [(name, why[name]) for name in methods if name in why]
-    if not ordered:
-        return Refusal("AnotherFirst", "", "another command goes first")
-    concerned = [said for _, said in ordered if said.code not in UNCONCERNED and said.code != "Waiting"]
-    waiting = [said for name, said in ordered if said.code == "Waiting" and name != "expiration"]
-    return (concerned or waiting or [ordered[-1][1]])[0]
+def refusal_document(refusal: Refusal, words: Callable[[Refusal], str] = message) -> dict[str, Any]:
+    """One refusal as plain data: its code and words, whether waiting helps, and until when."""
+    return {
+        "code": str(refusal.code),
+        "message": words(refusal),
+        "until": stamp(refusal.until) if refusal.until is not None else None,
+        "permanent": refusal.permanent,
+    }
 
 
 def draw_plan(console: Console, document: Mapping[str, Any]) -> None:
@@ -198,11 +169,12 @@ def _spent(budget: Mapping[str, Any]) -> str:
 def _left_alone_table(nodes: Iterable[Mapping[str, Any]], now: datetime) -> Table:
     table = plain_table("LEFT ALONE", "LASTS", "BECAUSE")
     for each in nodes:
-        table.add_row(each["node"], _lasts(each, now), each["because"])
+        table.add_row(each["node"], lasts(each, now), each["because"])
     return table
 
 
-def _lasts(left: Mapping[str, Any], now: datetime) -> Text:
+def lasts(left: Mapping[str, Any], now: datetime) -> Text:
+    """Until when a refusal stands, as people read it."""
     if left["until"] is not None:
         return Text(f"until {moment(datetime.fromisoformat(left['until']), now)}", style="yellow")
     return Text("permanent", style="red") if left["permanent"] else Text("may change", style="dim")

@@ -14,7 +14,7 @@ from dovetail.model.labels import CAPACITY_TYPE, MIN_VALUES_RELAXED
 from dovetail.model.nodeclaim import NodeClaim
 from dovetail.model.nodepool import NodePool
 from dovetail.model.reason import Reason
-from dovetail.model.refusal import Refusal
+from dovetail.model.refusal import Refusal, RefusalCode
 from dovetail.model.snapshot import ClusterNode, Snapshot
 from dovetail.ports.metrics import Metrics
 
@@ -76,7 +76,7 @@ def count_started(metrics: Metrics, command: Command, context: Pass) -> None:
 
 def count_rejected(metrics: Metrics, command: Command, refusal: Refusal) -> None:
     """A command did not hold when looked at again. What the simulation found anew does not count."""
-    if "scheduling:" not in refusal.message:
+    if refusal.code is not RefusalCode.SIMULATION_CHANGED:
         metrics.count(
             "karpenter_voluntary_disruption_failed_validations_total",
             len(command.candidates),
@@ -96,7 +96,7 @@ def _decision(decision: str, reason: Reason, method: str) -> dict[str, str]:
     return {"decision": decision, "reason": reason.lower(), "consolidation_type": kind}
 
 
-_CODE, _ABOUT = attrgetter("code"), attrgetter("about")
+_CODE, _NAME = attrgetter("code"), attrgetter("object.name")
 
 
 class DisruptionMetrics:
@@ -121,15 +121,15 @@ class DisruptionMetrics:
         )
         self._eligible[method.reason.lower()] = plan.eligible
         self._refusals[method.name] = Counter(map(_CODE, plan.refusals))
-        taken = {f"node/{each.name}" for command in plan.commands for each in command.candidates}
-        seen = taken.union(map(_ABOUT, plan.refusals))
+        taken = {each.name for command in plan.commands for each in command.candidates}
+        seen = taken.union(map(_NAME, plan.refusals))
         self._unevaluated[method.name] = len(self._managed_of(context.snapshot) - seen)
         self._show()
 
     def _managed_of(self, snapshot: Snapshot) -> frozenset[str]:
-        """What refusals call the managed nodes; the same for all methods of a pass."""
+        """The names of the managed nodes; the same for all methods of a pass."""
         if self._managed[0] is not snapshot.nodes:
-            names = frozenset([f"node/{node.name}" for node in snapshot.nodes if node.managed])
+            names = frozenset([node.name for node in snapshot.nodes if node.managed])
             self._managed = snapshot.nodes, names
         return self._managed[1]
 

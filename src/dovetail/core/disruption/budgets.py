@@ -10,8 +10,8 @@ from datetime import datetime
 
 from dovetail.model.budget import Budget
 from dovetail.model.nodepool import NodePool
-from dovetail.model.nodepool_budgets import read_budgets
 from dovetail.model.reason import Reason
+from dovetail.model.refusal import ObjectRef, Refusal, RefusalCode, SpentBudget
 from dovetail.model.snapshot import ClusterNode
 
 
@@ -30,7 +30,11 @@ class BudgetAllowance:
     limit: int | None  # None: no budget is in force
     disrupting: int
     bound_by: Budget | None = None
-    fault: str = ""  # why nothing is allowed although no budget says so
+
+    @property
+    def fault(self) -> str:
+        """Why nothing is allowed although no budget says so; empty if one does."""
+        return self.bound_by.fault if self.bound_by is not None else ""
 
     def permits(self, nodes: int = 1) -> bool:
         """Whether that many more nodes may go."""
@@ -50,14 +54,23 @@ def count_nodes(nodes: Iterable[ClusterNode]) -> NodeCounts:
 
 def allowance(pool: NodePool, reason: Reason, counts: NodeCounts, now: datetime) -> BudgetAllowance:
     """Find the tightest budget in force for `reason` and say what it leaves."""
-    try:
-        budgets = read_budgets(pool)
-    except ValueError as error:
-        return BudgetAllowance(limit=0, disrupting=counts.disrupting, fault=str(error))
-    in_force = [budget for budget in budgets if budget.governs(reason, now)]
+    in_force = [budget for budget in pool.budgets if budget.governs(reason, now)]
     tightest = min(in_force, key=lambda budget: budget.limit(counts.total), default=None)
     return BudgetAllowance(
         limit=tightest.limit(counts.total) if tightest is not None else None,
         disrupting=counts.disrupting,
         bound_by=tightest,
     )
+
+
+def budget_refusal(pool: ObjectRef, reason: Reason, allowed: BudgetAllowance, now: datetime, ahead: int = 0) -> Refusal:
+    """Why one more node of a pool may not go, `ahead` being those that the same pass takes first."""
+    if allowed.fault:
+        code = RefusalCode.BUDGET_UNREADABLE
+        return Refusal(code, pool, permanent=True, nodepool=pool.name, reason=reason, detail=allowed.fault)
+    assert allowed.bound_by is not None and allowed.limit is not None, "only a budget refuses"  # noqa: PT018
+    closes_at = allowed.bound_by.closes_at(now)
+    nodes, limit = allowed.bound_by.spec.nodes, allowed.limit
+    spent = SpentBudget(nodes=nodes, limit=limit, disrupting=allowed.disrupting, ahead=ahead)
+    permanent = limit == 0 and closes_at is None
+    return Refusal(RefusalCode.BUDGET, pool, closes_at, permanent, nodepool=pool.name, reason=reason, budget=spent)

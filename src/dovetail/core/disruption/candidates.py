@@ -8,19 +8,21 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
+import msgspec
+
 from dovetail.core.disruption.candidate_cache import CandidateCache, NodeFacts
 from dovetail.core.disruption.disruption_cost import BASE_COST, lifetime_left
 from dovetail.core.failure import internal_error
-from dovetail.core.pdbs import find_block
+from dovetail.core.pdbs import find_block, protection_refusal
 from dovetail.model.cached import lazy
 from dovetail.model.catalog import InstanceType
 from dovetail.model.command import REPLACES_ANNOTATION
 from dovetail.model.do_not_disrupt import longest_first, protection
-from dovetail.model.labels import CAPACITY_TYPE, DO_NOT_DISRUPT, INSTANCE_TYPE, NODEPOOL, ZONE
+from dovetail.model.labels import CAPACITY_TYPE, DO_NOT_DISRUPT, INSTANCE_TYPE, ZONE
 from dovetail.model.nodeclaim import NodeClaim
 from dovetail.model.nodepool import NodePool
 from dovetail.model.pod import Pod
-from dovetail.model.refusal import Refusal
+from dovetail.model.refusal import ObjectRef, Refusal, RefusalCode, node_ref
 from dovetail.model.snapshot import ClusterNode, Snapshot
 
 
@@ -42,6 +44,11 @@ class Candidate:
     def name(self) -> str:
         """The node's name."""
         return self.node.name
+
+    @lazy
+    def ref(self) -> ObjectRef:
+        """The node, as refusals name it."""
+        return node_ref(self.node.name)
 
     @lazy
     def order(self) -> tuple[float, str]:
@@ -101,7 +108,7 @@ def find_candidates(
         except AssertionError:
             raise
         except Exception as error:  # noqa: BLE001 - whatever it is, it concerns this node alone
-            judged = internal_error(f"node/{node.name}", error)
+            judged = internal_error(node_ref(node.name), error)
         if isinstance(judged, Refusal):
             refusals.append(judged)
         else:
@@ -118,48 +125,52 @@ def node_refusals(node: ClusterNode, snapshot: Snapshot) -> Iterator[Refusal]:
     """Everything the node itself has against being disrupted, in the order it is looked at."""
     claim = node.claim
     assert claim is not None, "only managed nodes are asked"
-    about = f"node/{node.name}"
+    about = node_ref(node.name)
     bad = snapshot.unread_on(node) or snapshot.unread.everywhere
     if bad is not None:
-        yield Refusal("Unreadable", about, f"{bad}: correct or delete it", permanent=True)
+        yield Refusal(RefusalCode.UNREADABLE, about, permanent=True, detail=str(bad))
     record = node.record
     if record is not None and not claim.deleting:
-        yield Refusal("AlreadyDisrupting", about, f"candidate is already being disrupted (Command={record.id})")
+        yield Refusal(RefusalCode.ALREADY_DISRUPTING, about, command=record.id)
     replaced = claim.metadata.annotations.get(REPLACES_ANNOTATION, "")
     if replaced in snapshot.running_commands:
-        yield Refusal("Replacement", about, f"it replaces nodes that are still going (Command={replaced})")
+        yield Refusal(RefusalCode.REPLACEMENT, about, command=replaced)
     if node.node is None:
-        yield Refusal("NodeMissing", about, "nodeclaim does not have an associated node")
+        yield Refusal(RefusalCode.NODE_MISSING, about)
     elif not node.initialized:
-        yield Refusal("NotInitialized", about, "node isn't initialized")
+        yield Refusal(RefusalCode.NOT_INITIALIZED, about)
     if node.deleting or (node.node is not None and node.node.deleting):
-        yield Refusal("Deleting", about, "node is deleting or marked for deletion")
+        yield Refusal(RefusalCode.DELETING, about)
     if node.name in snapshot.nominated:
-        yield Refusal("Nominated", about, "node is nominated for a pending pod")
-    if node.node is not None and node.node.metadata.annotations.get(DO_NOT_DISRUPT) == "true":
-        why = f'disruption is blocked through the "{DO_NOT_DISRUPT}" annotation'
-        yield Refusal("DoNotDisruptNode", about, why, permanent=True)
+        yield Refusal(RefusalCode.NOMINATED, about)
+    if is_protected(node):
+        yield Refusal(RefusalCode.DO_NOT_DISRUPT_NODE, about, permanent=True)
     yield from _pool_refusals(node, snapshot, about)
 
 
-def _pool_refusals(node: ClusterNode, snapshot: Snapshot, about: str) -> Iterator[Refusal]:
-    if not node.nodepool_name:
-        why = f"node doesn't have required label (label={NODEPOOL})"
-        yield Refusal("NoNodePool", about, why, permanent=True)
-    elif node.nodepool_name in snapshot.unread.pools:
-        why = f"{snapshot.unread.pools[node.nodepool_name]}: correct it"
-        yield Refusal("Unreadable", about, why, permanent=True)
-    elif node.nodepool_name not in snapshot.nodepools or node.nodepool_name not in snapshot.catalogs:
-        why = f"NodePool not found (NodePool={node.nodepool_name})"
-        yield Refusal("NodePoolMissing", about, why, permanent=True)
-    paused = snapshot.pause_of(node.nodepool_name)
+def is_protected(node: ClusterNode) -> bool:
+    """Whether the Node carries the do-not-disrupt annotation."""
+    return node.node is not None and node.node.metadata.annotations.get(DO_NOT_DISRUPT) == "true"
+
+
+def _pool_refusals(node: ClusterNode, snapshot: Snapshot, about: ObjectRef) -> Iterator[Refusal]:
+    pool = node.nodepool_name
+    if not pool:
+        yield Refusal(RefusalCode.NO_NODE_POOL, about, permanent=True)
+    elif pool in snapshot.unread.pools:
+        bad = str(snapshot.unread.pools[pool])
+        yield Refusal(RefusalCode.UNREADABLE, about, permanent=True, nodepool=pool, detail=bad)
+    elif pool not in snapshot.nodepools or pool not in snapshot.catalogs:
+        yield Refusal(RefusalCode.NODE_POOL_MISSING, about, permanent=True, nodepool=pool)
+    paused = snapshot.pause_of(pool)
     if paused is not None:
-        yield Refusal("Paused", about, str(paused), paused.until, permanent=paused.until is None)
+        until, by = paused.until, paused.by
+        yield Refusal(RefusalCode.PAUSED, about, until, until is None, setting=by, detail=paused.fault)
 
 
 def stands(block: Refusal, *, bounded: bool) -> bool:
     """Whether what a pod has against a disruption counts, where a claim may bound its own drain."""
-    return not bounded or block.code == "DoNotDisruptPod"
+    return not bounded or block.code == RefusalCode.DO_NOT_DISRUPT_POD
 
 
 def pod_blocks(node: ClusterNode, snapshot: Snapshot) -> list[Refusal]:
@@ -174,15 +185,15 @@ def _facts(node: ClusterNode, snapshot: Snapshot) -> NodeFacts:
 
 
 def _blocks(facts: NodeFacts, snapshot: Snapshot) -> list[Refusal]:
-    about = f"node/{facts.node.name}"
-    blocks = []
-    for pod, protected in longest_first(facts.annotated, snapshot.at):
-        why = f'pod has "{DO_NOT_DISRUPT}" annotation (Pod={pod.key})'
-        blocks.append(Refusal("DoNotDisruptPod", about, why, protected.until, permanent=protected.until is None))
-    for pod in facts.annotated:
-        if pod.spec.resource_claims and pod.reschedulable:
-            why = f"pod asks for devices by resourceClaims, which no simulation here knows (Pod={pod.key})"
-            blocks.append(Refusal("UnknownDevices", about, why, permanent=True))
+    about = node_ref(facts.node.name)
+    blocks = [
+        protection_refusal(about, pod, protected) for pod, protected in longest_first(facts.annotated, snapshot.at)
+    ]
+    blocks += [
+        Refusal(RefusalCode.UNKNOWN_DEVICES, about, permanent=True, pod=pod.key)
+        for pod in facts.annotated
+        if pod.spec.resource_claims and pod.reschedulable
+    ]
     for pod, guards in facts.guarded:
         if len(guards) == 1 and snapshot.pdbs[guards[0]].status.disruptions_allowed > 0:
             continue
@@ -190,8 +201,7 @@ def _blocks(facts: NodeFacts, snapshot: Snapshot) -> list[Refusal]:
             continue
         block = find_block(pod, [snapshot.pdbs[each] for each in guards])
         if block is not None:
-            words = f"{block.message} for pod {pod.key}"
-            blocks.append(Refusal("PodDisruptionBudget", about, words, permanent=block.permanent))
+            blocks.append(msgspec.structs.replace(block, object=about))
     return blocks
 
 

@@ -13,7 +13,7 @@ from dovetail.core.disruption.pass_context import PassContext
 from dovetail.core.scheduling.drain_simulation import EvictionPermits
 from dovetail.core.scheduling.removal import Bounds
 from dovetail.model.kube_object import Key
-from dovetail.model.refusal import Refusal
+from dovetail.model.refusal import Refusal, RefusalCode
 
 
 def stall_refusal(candidates: Sequence[Candidate], context: PassContext, replacements: int) -> Refusal | None:
@@ -26,12 +26,8 @@ def stall_refusal(candidates: Sequence[Candidate], context: PassContext, replace
     pod = removal_simulation.stalled([removal_simulation.row(each.name) for each in candidates], permits, bounds)
     if pod is None:
         return None
-    names = " ".join(str(budget.key) for budget in context.budgets_of(pod))
-    why = (
-        f"the drain would not end: {pod.key}, once evicted, has no place before a drained node is gone, and until it "
-        f"runs its budget keeps the others there (PodDisruptionBudget=[{names}])"
-    )
-    return Refusal("DrainWouldStall", f"node/{candidates[0].name}", why)
+    pdbs = tuple(budget.key for budget in context.budgets_of(pod))
+    return Refusal(RefusalCode.DRAIN_WOULD_STALL, candidates[0].ref, pod=pod.key, pdbs=pdbs)
 
 
 def _permits(candidates: Sequence[Candidate], context: PassContext) -> EvictionPermits:

@@ -18,11 +18,10 @@ from dovetail.model.kube_object import ApiStruct
 from dovetail.model.labels import NODE_CLASS_STATE
 from dovetail.model.nodeclaim import NodeClaim
 from dovetail.model.nodepool import NodePool
-from dovetail.model.refusal import Refusal
+from dovetail.model.refusal import ObjectRef, Refusal, RefusalCode, node_ref
 from dovetail.model.snapshot import ClusterNode, Snapshot
 
 ANNOTATION = "dovetail.sh/drift-replacement"
-CODE = "DriftNotFixed"
 
 Loops = Mapping[tuple[str, str], ClusterNode]
 """By NodePool and reason of drift: a node that was launched to end that drift and has it as well."""
@@ -56,20 +55,13 @@ def find_loops(snapshot: Snapshot) -> Loops:
     return loops
 
 
-def loop_message(pool: str, reason: str, node: ClusterNode) -> str:
-    """What people are told about a loop."""
-    return (
-        f"drift of nodepool {pool} for {reason} is stopped: node {node.name} was launched to replace a node drifted "
-        f"for {reason} and is drifted for the same reason. Change the NodePool or its node class"
-    )
-
-
-def loop_refusal(name: str, pool: str, reason: str, loops: Loops) -> Refusal | None:
-    """Why a node that drifted for `reason` is not replaced, or None."""
+def loop_refusal(about: ObjectRef, pool: str, reason: str, loops: Loops) -> Refusal | None:
+    """Why a node of the pool, or the pool itself, that drifted for `reason` is not replaced; or None."""
     found = loops.get((pool, reason))
     if found is None:
         return None
-    return Refusal(CODE, f"node/{name}", loop_message(pool, reason, found), permanent=True)
+    code, other = RefusalCode.DRIFT_NOT_FIXED, node_ref(found.name)
+    return Refusal(code, about, permanent=True, nodepool=pool, other=other, detail=reason)
 
 
 def _launched_for(reason: str, pool: NodePool) -> DriftReplacement:

@@ -8,12 +8,10 @@ from collections.abc import Sequence
 
 from dovetail.core.disruption.balanced_policy import THRESHOLD, Balance
 from dovetail.core.disruption.command import Command
-from dovetail.core.failure import INTERNAL_ERROR
+from dovetail.core.wording import message, sentence
 from dovetail.model.kinds import DAEMON_SET, NODE, NODE_CLAIM, POD, POD_DISRUPTION_BUDGET
-from dovetail.model.labels import INSTANCE_TYPE
 from dovetail.model.reason import Reason
-from dovetail.model.refusal import Refusal
-from dovetail.model.snapshot import ClusterNode
+from dovetail.model.refusal import Refusal, RefusalCode
 from dovetail.model.unreadable_objects import UnreadableEntry
 
 BLOCKED = "DisruptionBlocked"
@@ -27,49 +25,46 @@ APPROVED = "ConsolidationApproved"
 _SHOWN = 3
 _OF_THE_NODE = frozenset(
     {
-        "Unreadable",
-        INTERNAL_ERROR,
-        "NodeMissing",
-        "NotInitialized",
-        "Deleting",
-        "Nominated",
-        "DoNotDisruptNode",
-        "NoNodePool",
-        "NodePoolMissing",
+        RefusalCode.UNREADABLE,
+        RefusalCode.INTERNAL_ERROR,
+        RefusalCode.NODE_MISSING,
+        RefusalCode.NOT_INITIALIZED,
+        RefusalCode.DELETING,
+        RefusalCode.NOMINATED,
+        RefusalCode.DO_NOT_DISRUPT_NODE,
+        RefusalCode.NO_NODE_POOL,
+        RefusalCode.NODE_POOL_MISSING,
     }
 )
-_OF_PODS = frozenset({"DoNotDisruptPod", "PodDisruptionBudget", "UnknownDevices"})
+_OF_PODS = frozenset({RefusalCode.DO_NOT_DISRUPT_POD, RefusalCode.POD_DISRUPTION_BUDGET, RefusalCode.UNKNOWN_DEVICES})
 _BLOCKING = _OF_THE_NODE | _OF_PODS
 _OF_CONSOLIDATION = frozenset(
     {
-        "ConsolidationDisabled",
-        "PolicyWhenEmpty",
-        "LabelMissing",
-        "InstanceTypeUnknown",
-        "CantReplace",
-        "Unschedulable",
-        "DrainWouldStall",
+        RefusalCode.CONSOLIDATION_DISABLED,
+        RefusalCode.POLICY_WHEN_EMPTY,
+        RefusalCode.LABEL_MISSING,
+        RefusalCode.INSTANCE_TYPE_UNKNOWN,
+        RefusalCode.CANT_REPLACE,
+        RefusalCode.UNSCHEDULABLE,
+        RefusalCode.DRAIN_WOULD_STALL,
     }
 )
-_OF_REPLACEMENTS = frozenset({"ReplacementNotInitialized", "DriftNotFixed"})
+_OF_REPLACEMENTS = frozenset({RefusalCode.REPLACEMENT_NOT_INITIALIZED, RefusalCode.DRIFT_NOT_FIXED})
 TOLD = _BLOCKING | _OF_CONSOLIDATION | _OF_REPLACEMENTS
 """Codes of refusals that are told on nodes; the others are nobody's concern, or told on their NodePool."""
 _CONSOLIDATION = frozenset({"emptiness", "multi-node", "single-node"})
 
 
-def refused(method: str, refusal: Refusal, node: ClusterNode) -> tuple[str, str] | None:
-    """Reason and message of the event for a refusal; None for what is nobody's concern, or told elsewhere."""
-    if refusal.code in _BLOCKING:
-        return BLOCKED, _capital(refusal.message) + _lasting(refusal)
-    if refusal.code == "Unschedulable" and method not in _CONSOLIDATION:
-        return BLOCKED, _capital(refusal.message)
-    if refusal.code in _OF_REPLACEMENTS:
-        return UNCONSOLIDATABLE if method in _CONSOLIDATION else BLOCKED, _capital(refusal.message)
-    if refusal.code == "InstanceTypeUnknown":
-        return UNCONSOLIDATABLE, f'Instance Type "{node.labels.get(INSTANCE_TYPE, "")}" not found'
-    if refusal.code in _OF_CONSOLIDATION:
-        return UNCONSOLIDATABLE, _capital(refusal.message)
-    return None
+def refused(method: str, refusal: Refusal) -> tuple[str, str]:
+    """Reason and message of the event for a refusal whose code is one of `TOLD`."""
+    code = refusal.code
+    if code in _BLOCKING:
+        return BLOCKED, sentence(message(refusal)) + _lasting(refusal)
+    if code is RefusalCode.INSTANCE_TYPE_UNKNOWN:
+        return UNCONSOLIDATABLE, f'Instance Type "{refusal.detail}" not found'
+    blocks = code in _OF_REPLACEMENTS or code is RefusalCode.UNSCHEDULABLE
+    reason = BLOCKED if blocks and method not in _CONSOLIDATION else UNCONSOLIDATABLE
+    return reason, sentence(message(refusal))
 
 
 def blocking_budget(reason: Reason) -> str:
@@ -141,7 +136,3 @@ def _lasting(refusal: Refusal) -> str:
     if refusal.permanent:
         return " - permanent: waiting will not help, somebody has to change it"
     return " - may change" if refusal.code in _OF_PODS else ""
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]

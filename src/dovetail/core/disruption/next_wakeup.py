@@ -13,7 +13,6 @@ from dovetail.core.provisioning.launch_backoff import in_force
 from dovetail.model.do_not_disrupt import protection
 from dovetail.model.nodeclaim import NodeClaim
 from dovetail.model.nodepool import NodePool
-from dovetail.model.nodepool_budgets import read_budgets
 from dovetail.model.reason import Reason
 from dovetail.model.snapshot import ClusterNode, Snapshot
 
@@ -39,11 +38,7 @@ def next_turn(snapshot: Snapshot, backing_off: Mapping[tuple[str, Reason], datet
 
 def _edges(pool: NodePool, now: datetime) -> Iterator[datetime]:
     """When a budget's window opens or closes."""
-    try:
-        budgets = read_budgets(pool)
-    except ValueError:
-        return  # blocked until somebody writes it anew
-    for budget in budgets:
+    for budget in pool.budgets:
         edge = budget.closes_at(now) or budget.opens_at(now)
         if edge is not None:
             yield edge

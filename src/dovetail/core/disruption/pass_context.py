@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 
-from dovetail.core.disruption.budgets import BudgetAllowance, NodeCounts, allowance, count_nodes
+import msgspec
+
+from dovetail.core.disruption.budgets import BudgetAllowance, NodeCounts, allowance, budget_refusal, count_nodes
 from dovetail.core.disruption.candidate_cache import CandidateCache
 from dovetail.core.disruption.candidates import Candidate, find_candidates, node_price
 from dovetail.core.disruption.delays import consolidation_window, has_grace
@@ -18,6 +20,8 @@ from dovetail.core.provisioning.eligible_pods import displaced_pods, provisionab
 from dovetail.core.provisioning.launch_backoff import Backoffs, in_force
 from dovetail.core.scheduling.existing_nodes import still_standing
 from dovetail.core.scheduling.removal_simulation import RemovalSimulation
+from dovetail.core.wording import message
+from dovetail.model.budget import unreadable_budget
 from dovetail.model.cached import lazy
 from dovetail.model.cluster_objects import PodDisruptionBudget
 from dovetail.model.instants import subtract
@@ -25,7 +29,7 @@ from dovetail.model.kube_object import Key
 from dovetail.model.labels import INSTANCE_TYPE
 from dovetail.model.pod import Pod
 from dovetail.model.reason import Reason
-from dovetail.model.refusal import Refusal
+from dovetail.model.refusal import Refusal, RefusalCode, nodepool_ref
 from dovetail.model.snapshot import ClusterNode, Snapshot
 from dovetail.settings import DecisionOptions
 
@@ -70,10 +74,17 @@ class PassContext:
 
     def _allow(self, pool: str, reason: Reason) -> BudgetAllowance:
         found, counts = self.snapshot.nodepools[pool], self.counts(pool)
-        allowed = attempt(pool, partial(allowance, found, reason, counts, self.snapshot.at))
+        allowed = attempt(nodepool_ref(pool), partial(allowance, found, reason, counts, self.snapshot.at))
         if isinstance(allowed, Refusal):
-            return BudgetAllowance(limit=0, disrupting=counts.disrupting, fault=allowed.message)
+            return BudgetAllowance(limit=0, disrupting=counts.disrupting, bound_by=unreadable_budget(message(allowed)))
         return allowed
+
+    def back_off_refusal(self, pool: str, reason: Reason) -> Refusal | None:
+        """Why a pool is left alone after commands that failed, or None."""
+        until = self.backing_off.get((pool, reason))
+        if until is None or self.snapshot.at >= until:
+            return None
+        return Refusal(RefusalCode.BACKING_OFF, nodepool_ref(pool), until, nodepool=pool)
 
     def counts(self, pool: str) -> NodeCounts:
         """The nodes of a pool as its budgets count them."""
@@ -204,27 +215,15 @@ class BudgetTracker:
         if pool not in self._against:
             self._against[pool] = self._weigh(pool)
         found = self._against[pool]
-        if found is None:
-            return None
-        return Refusal(found.code, f"node/{candidate.name}", found.message, found.until, found.permanent)
+        return msgspec.structs.replace(found, object=candidate.ref) if found is not None else None
 
     def _weigh(self, pool: str) -> Refusal | None:
         """What is against one more node of a pool, whichever it is."""
-        until = self._context.backing_off.get((pool, self._reason))
-        if until is not None and self._context.snapshot.at < until:
-            why = f"replacements for nodepool {pool} failed; tried again at {until:%Y-%m-%dT%H:%M:%SZ}"
-            return Refusal("BackingOff", pool, why, until)
+        backing_off = self._context.back_off_refusal(pool, self._reason)
         allowed, ahead = self._context.allowance(pool, self._reason), self._spent.get(pool, 0)
-        if allowed.permits(ahead + 1):
-            return None
-        if allowed.fault:
-            why = f"nodepool {pool} has a budget that cannot be understood, so nothing is disrupted: {allowed.fault}"
-            return Refusal("BudgetUnreadable", pool, why, permanent=True)
-        nodes = allowed.bound_by.spec.nodes if allowed.bound_by is not None else ""
-        use = f"{allowed.disrupting} in use" + (f", {ahead} ahead of it" if ahead else "")
-        why = f"budget {nodes!r} of nodepool {pool} allows {allowed.limit} for {self._reason}: {use}"
-        closing = allowed.bound_by.closes_at(self._context.snapshot.at) if allowed.bound_by is not None else None
-        return Refusal("Budget", pool, why, closing, permanent=allowed.limit == 0 and closing is None)
+        if backing_off is not None or allowed.permits(ahead + 1):
+            return backing_off
+        return budget_refusal(nodepool_ref(pool), self._reason, allowed, self._context.snapshot.at, ahead)
 
     def spend(self, candidate: Candidate) -> None:
         """One more node of this pool goes."""

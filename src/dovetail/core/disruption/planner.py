@@ -26,14 +26,14 @@ from dovetail.core.disruption.command import Command
 from dovetail.core.disruption.in_flight import crowded, look_ahead
 from dovetail.core.disruption.methods import METHODS
 from dovetail.core.disruption.methods.base import Method, Proposal, expecting
-from dovetail.core.disruption.methods.single_node import NOT_THE_BEST, SingleNode
+from dovetail.core.disruption.methods.single_node import SingleNode
 from dovetail.core.disruption.pass_context import PassContext
 from dovetail.core.disruption.simulation_cache import SimulationCache
-from dovetail.core.disruption.validation import REJECTED, VALIDATED, revalidate
+from dovetail.core.disruption.validation import VALIDATED, revalidate
 from dovetail.core.failure import attempt
 from dovetail.model.instants import add
 from dovetail.model.reason import Reason
-from dovetail.model.refusal import Refusal
+from dovetail.model.refusal import ObjectRef, Refusal, RefusalCode
 from dovetail.model.snapshot import Snapshot
 from dovetail.settings import DecisionOptions
 
@@ -161,12 +161,12 @@ def _plan_further(plan: MethodPlan, context: PassContext) -> Iterator[MethodPlan
 
 def _merge(plan: MethodPlan, further: Proposal) -> tuple[Refusal, ...]:
     """Why nodes stay: a node that could have gone before learns what further proposals have against it."""
-    latest = {refusal.about: refusal for refusal in further.refusals}
-    going = {f"node/{each.name}" for command in further.commands for each in command.candidates}
+    latest = {refusal.object: refusal for refusal in further.refusals}
+    going = {each.ref for command in further.commands for each in command.candidates}
     return tuple(
-        latest.get(each.about, each) if each.code == NOT_THE_BEST else each
+        latest.get(each.object, each) if each.code is RefusalCode.NOT_THE_BEST else each
         for each in plan.refusals
-        if each.about not in going
+        if each.object not in going
     )
 
 
@@ -175,14 +175,15 @@ def _validate(plan: MethodPlan, context: PassContext) -> MethodPlan:
     held: list[Command] = []
     refusals = list(plan.refusals)
     for command in plan.commands:
-        checked = attempt("", partial(revalidate, command, context, tuple(held)))
+        about = command.candidates[0].ref
+        checked = attempt(about, partial(revalidate, command, context, tuple(held)))
         if isinstance(checked, Refusal):
             refusals += _refused(command.candidates, checked)
             continue
         held.append(checked)
         names = {each.name for each in checked.candidates}
         dropped = [each for each in command.candidates if each.name not in names]
-        refusals += _refused(dropped, Refusal(REJECTED, "", "may not go with the others when they are validated"))
+        refusals += _refused(dropped, Refusal(RefusalCode.CANDIDATES_CHANGED, about))
     return replace(plan, commands=tuple(held), refusals=tuple(refusals))
 
 
@@ -193,9 +194,9 @@ def consider(method: Method, context: PassContext) -> Proposal:
     said = list(refusals)
     awaited = bool(context.waiting)
     for candidate in candidates:
-        refusal = attempt(f"node/{candidate.name}", partial(method.refusal, candidate, context))
+        refusal = attempt(candidate.ref, partial(method.refusal, candidate, context))
         if refusal is None and awaited:
-            refusal = attempt(f"node/{candidate.name}", partial(expecting, method, candidate, context))
+            refusal = attempt(candidate.ref, partial(expecting, method, candidate, context))
         if refusal is None:
             interesting.append(candidate)
         else:
@@ -206,7 +207,7 @@ def consider(method: Method, context: PassContext) -> Proposal:
 
 def _propose(method: Method, candidates: Sequence[Candidate], context: PassContext) -> Proposal:
     """What a method proposes. If it breaks, pools are asked one by one: one at which it breaks is left alone."""
-    proposal = attempt("", partial(method.propose, candidates, context))
+    proposal = attempt(ObjectRef("", ""), partial(method.propose, candidates, context))
     if isinstance(proposal, Proposal):
         return proposal
     commands: tuple[Command, ...] = ()
@@ -214,9 +215,9 @@ def _propose(method: Method, candidates: Sequence[Candidate], context: PassConte
     for pool in sorted({each.pool.name for each in candidates}):
         own = [each for each in candidates if each.pool.name == pool]
         if commands:
-            refusals += _refused(own, Refusal("NextPass", "", "another nodepool goes first"))
+            refusals += _refused(own, Refusal(RefusalCode.NEXT_PASS, ObjectRef("", ""), nodepool=pool))
             continue
-        alone = attempt("", partial(method.propose, own, context))
+        alone = attempt(ObjectRef("nodepool", pool), partial(method.propose, own, context))
         if isinstance(alone, Proposal):
             commands = alone.commands
             refusals += alone.refusals
@@ -227,4 +228,4 @@ def _propose(method: Method, candidates: Sequence[Candidate], context: PassConte
 
 def _refused(candidates: Iterable[Candidate], refusal: Refusal) -> list[Refusal]:
     """The same refusal for each of some nodes."""
-    return [msgspec.structs.replace(refusal, about=f"node/{each.name}") for each in candidates]
+    return [msgspec.structs.replace(refusal, object=each.ref) for each in candidates]

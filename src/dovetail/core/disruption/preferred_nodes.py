@@ -13,9 +13,9 @@ from dovetail.core.disruption.methods.single_node import could_go
 from dovetail.core.disruption.pass_context import PassContext
 from dovetail.core.scheduling.preferences import preferences
 from dovetail.model.pod import Pod
-from dovetail.model.refusal import Refusal
+from dovetail.model.refusal import Refusal, RefusalCode, node_ref
 
-PREVENTED = frozenset({"CantReplace", "Unschedulable"})
+PREVENTED = frozenset({RefusalCode.CANT_REPLACE, RefusalCode.UNSCHEDULABLE})
 """What single-node consolidation says of a node when its simulation finds no better place for the pods."""
 _KINDS = {"far": "anti-affinity", "spread": "topology spread", "near": "affinity", "nodes": "node affinity"}
 _SPREADING = frozenset({"anti-affinity", "topology spread"})
@@ -29,16 +29,18 @@ class PreferenceBlocker:
     pod: Pod
     kinds: tuple[str, ...]
 
-    def __str__(self) -> str:
-        held = " and ".join(f"a preferred {kind}" for kind in self.kinds)
-        return f"pod {self.pod.key} has {held} which prevents consolidation of node {self.node}"
+    @property
+    def refusal(self) -> Refusal:
+        """Why the node stays."""
+        held = " and a preferred ".join(self.kinds)
+        return Refusal(RefusalCode.PREFERENCE, node_ref(self.node), pod=self.pod.key, detail=held)
 
 
 def find_preferring(refusals: Iterable[Refusal], context: PassContext) -> list[PreferenceBlocker]:
     """Those of the refused nodes that stay because of preferences alone."""
     if not context.options.respect_preferences:
         return []
-    names = {each.about.removeprefix("node/") for each in refusals if each.code in PREVENTED}
+    names = {each.object.name for each in refusals if each.code in PREVENTED}
     candidates = context.candidates(eventual=False)[0] if names else []
     found = [(each, _prefers(each)) for each in candidates if each.name in names]
     asked = [(each, held) for each, held in found if held is not None]

@@ -12,22 +12,24 @@ from dataclasses import replace
 from datetime import datetime
 from functools import partial
 
-from dovetail.core.disruption.budgets import NodeCounts, allowance
-from dovetail.core.disruption.candidates import build_candidate, pod_blocks, stands
+import msgspec
+
+from dovetail.core.disruption.budgets import NodeCounts, allowance, budget_refusal
+from dovetail.core.disruption.candidates import build_candidate, is_protected, pod_blocks, stands
 from dovetail.core.disruption.command_progress import overdue
 from dovetail.core.disruption.methods import METHODS
 from dovetail.core.disruption.methods.base import Method
 from dovetail.core.disruption.pass_context import PassContext
 from dovetail.core.failure import attempt
 from dovetail.core.pdbs import tolerates_disruption
+from dovetail.core.wording import message
 from dovetail.model.command import CommandRecord, CommandState
-from dovetail.model.labels import DO_NOT_DISRUPT
 from dovetail.model.nodepool import NodePool
 from dovetail.model.reason import Reason
-from dovetail.model.refusal import Refusal
+from dovetail.model.refusal import ObjectRef, Refusal, RefusalCode, node_ref, nodepool_ref
 from dovetail.model.snapshot import ClusterNode, Snapshot
 
-_PASSING = frozenset({"PodDisruptionBudget", "Budget"})
+_PASSING = frozenset({RefusalCode.POD_DISRUPTION_BUDGET, RefusalCode.BUDGET})
 """Obstacles that usually pass by themselves."""
 
 
@@ -41,13 +43,14 @@ def find_obstacles(
     claims = {claim.name for claim in state.candidates}
     nodes = [node for node in context.snapshot.nodes if node.claim is not None and node.claim.name in claims]
     if state.record.replacements and state.record.reason == Reason.UNDERUTILIZED and not any(map(_has_pods, nodes)):
-        why = "empty by now: no replacement is needed"
-        return {claim.name: Refusal("Empty", f"node/{claim.status.node_name}", why) for claim in state.candidates}
+        names = {claim.name: claim.status.node_name for claim in state.candidates}
+        id_ = state.record.id
+        return {name: Refusal(RefusalCode.EMPTY, node_ref(node), command=id_) for name, node in names.items()}
     found = _without_node(state, nodes)
     budget = _BudgetCheck(state.record, claims, context.snapshot)
     for node in nodes:
         assert node.claim is not None
-        refusal = attempt(f"node/{node.name}", partial(_node_obstacle, node, context, state.record))
+        refusal = attempt(node_ref(node.name), partial(_node_obstacle, node, context, state.record))
         refusal = refusal or _unplanned_pod(node, planned_pods) or budget.take(node)
         if refusal is not None:
             found[node.claim.name] = refusal
@@ -56,10 +59,10 @@ def find_obstacles(
 
 def _without_node(state: CommandState, nodes: Collection[ClusterNode]) -> dict[str, Refusal]:
     """The candidates of which nobody can say what runs there: two NodeClaims for one instance count as none."""
-    why = "its node is not known: another NodeClaim has the same provider id, or it was deleted meanwhile"
     known = {node.claim.name for node in nodes if node.claim is not None}
     names = (claim.name for claim in state.candidates if claim.name not in known)
-    return {name: Refusal("NodeMissing", f"nodeclaim/{name}", why, permanent=True) for name in names}
+    code = RefusalCode.NODE_MISSING
+    return {name: Refusal(code, ObjectRef("nodeclaim", name), permanent=True) for name in names}
 
 
 def _has_pods(node: ClusterNode) -> bool:
@@ -67,14 +70,13 @@ def _has_pods(node: ClusterNode) -> bool:
 
 
 def _node_obstacle(node: ClusterNode, context: PassContext, record: CommandRecord) -> Refusal | None:
-    about = f"node/{node.name}"
-    if node.node is not None and node.node.metadata.annotations.get(DO_NOT_DISRUPT) == "true":
-        why = f'disruption is blocked through the "{DO_NOT_DISRUPT}" annotation'
-        return Refusal("DoNotDisruptNode", about, why, permanent=True)
+    about = node_ref(node.name)
+    if is_protected(node):
+        return Refusal(RefusalCode.DO_NOT_DISRUPT_NODE, about, permanent=True)
     snapshot = context.snapshot
     bad = snapshot.unread_on(node) or snapshot.unread.everywhere or snapshot.unread.pools.get(node.nodepool_name)
     if bad is not None:
-        return Refusal("Unreadable", about, str(bad), permanent=True)
+        return Refusal(RefusalCode.UNREADABLE, about, permanent=True, detail=str(bad))
     if node.nodepool_name not in context.snapshot.nodepools:
         return None  # the NodePool was deleted: its nodes go whatever the command does
     method = next((each for each in METHODS if each.name == record.method), None)
@@ -92,7 +94,9 @@ def _no_longer_wanted(node: ClusterNode, context: PassContext, method: Method, r
     Consolidation that waits for a replacement does not start its quiet period over because a pod finished meanwhile,
     and a node that became empty may go with the others.
     """
-    ignored = {"Empty"} | ({"Waiting"} if record.replacements and method.gives_way else set())
+    ignored = {RefusalCode.EMPTY}
+    if record.replacements and method.gives_way:
+        ignored.add(RefusalCode.WAITING)
     refusals = method.refusals(build_candidate(node, context.snapshot), context)
     return next((each for each in refusals if each.code not in ignored), None)
 
@@ -101,8 +105,7 @@ def _unplanned_pod(node: ClusterNode, planned: Collection[str] | None) -> Refusa
     """A pod the drain would evict and the command was not planned with. The disruption taint keeps others away."""
     for pod in node.pods if planned is not None else ():
         if pod.reschedulable and not tolerates_disruption(pod) and pod.metadata.uid not in (planned or ()):
-            why = f"pod {pod.key} was bound to it after the command was planned"
-            return Refusal("UnplannedPod", f"node/{node.name}", why)
+            return Refusal(RefusalCode.UNPLANNED_POD, node_ref(node.name), pod=pod.key)
     return None
 
 
@@ -130,10 +133,10 @@ class _BudgetCheck:
         if allowed.permits():
             self._taken[pool.name] += 1
             return None
-        nodes = f"budget {allowed.bound_by.spec.nodes!r}" if allowed.bound_by is not None else "the budget"
-        why = f"{nodes} of nodepool {pool.name} allows {allowed.limit} for {self._record.reason} by now"
-        why += f": {allowed.fault}" if allowed.fault else f", {counts.disrupting} in use"
-        return Refusal("Budget", f"node/{node.name}", why, permanent=allowed.limit == 0)
+        refusal = budget_refusal(nodepool_ref(pool.name), self._record.reason, allowed, self._snapshot.at)
+        # A budget of zero is not waited for, even if its window closes: see `worth_waiting`.
+        lasting = {"until": None, "permanent": allowed.limit == 0}
+        return msgspec.structs.replace(refusal, object=node_ref(node.name), command=self._record.id, **lasting)
 
     def _others(self, pool: NodePool) -> NodeCounts:
         """The nodes of a pool as its budgets count them, this command's own left out of those under way."""
@@ -164,5 +167,5 @@ def worth_waiting(state: CommandState, obstacles: Mapping[str, Refusal], now: da
 
 def describe(obstacles: Mapping[str, Refusal]) -> str:
     """Why a command is taken back, in one line."""
-    first, *others = (f"{each.about.partition('/')[2]}: {each.message}" for each in obstacles.values())
+    first, *others = (f"{each.object.key}: {message(each)}" for each in obstacles.values())
     return first + (f" (and {len(others)} more)" if others else "")

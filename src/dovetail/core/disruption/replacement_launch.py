@@ -19,18 +19,15 @@ import msgspec
 from dovetail.core.disruption.candidates import Candidate
 from dovetail.core.disruption.command import Command
 from dovetail.core.disruption.pass_context import PassContext
-from dovetail.core.provisioning.launch_backoff import BACKING_OFF, on_record, refusal_message, with_kinds
+from dovetail.core.provisioning.launch_backoff import backoff_refusal, on_record, with_kinds
 from dovetail.core.provisioning.nodeclaim_template import claim_for
 from dovetail.core.scheduling.draft import Draft
 from dovetail.core.scheduling.removal import Bounds
 from dovetail.model.command import REPLACES_ANNOTATION
 from dovetail.model.conditions import find
 from dovetail.model.nodeclaim import INITIALIZED, NodeClaim
-from dovetail.model.refusal import Refusal
+from dovetail.model.refusal import ObjectRef, Refusal, RefusalCode, node_ref
 from dovetail.model.snapshot import ClusterNode, Snapshot
-
-LEFT_OVER = "ReplacementNotInitialized"
-STARTING = "DestinationNotInitialized"
 
 
 def replacement_refusal(
@@ -44,24 +41,17 @@ def replacement_refusal(
     """Why `drafts` may not be launched to replace the candidates now, or None. `bounds` are those of the simulation."""
     if not drafts:
         return None
-    about = f"node/{candidates[0].name}"
+    about = candidates[0].ref
     waiting = _backing_off(drafts, about, context)
     if waiting is not None:
         return waiting
     pools = {draft.template.pool.name for draft in drafts}
     left_over = next((node for node in context.unfinished_replacements if node.nodepool_name in pools), None)
     if left_over is not None:
-        why = (
-            f"{_named(left_over)}, launched as a replacement before, is not initialized{_awaited(left_over)}: nothing "
-            f"more is launched for nodepool {left_over.nodepool_name} until it initializes or is deleted"
-        )
-        return Refusal(LEFT_OVER, about, why)
+        return _unready(RefusalCode.REPLACEMENT_NOT_INITIALIZED, about, left_over)
     removal_simulation = context.removal_simulation(consolidating=consolidating)
     starting = removal_simulation.starting_place([removal_simulation.row(each.name) for each in candidates], bounds)
-    if starting is not None:
-        why = f"its pods would be scheduled to {_named(starting)}, which is not initialized yet{_awaited(starting)}"
-        return Refusal(STARTING, about, why)
-    return None
+    return _unready(RefusalCode.DESTINATION_NOT_INITIALIZED, about, starting) if starting is not None else None
 
 
 def replacement_claims(command: Command, id_: str, snapshot: Snapshot) -> list[NodeClaim]:
@@ -75,20 +65,18 @@ def _marked(claim: NodeClaim, marks: Mapping[str, str]) -> NodeClaim:
     return msgspec.structs.replace(claim, metadata=msgspec.structs.replace(claim.metadata, annotations=annotations))
 
 
-def _backing_off(drafts: Sequence[Draft], about: str, context: PassContext) -> Refusal | None:
+def _backing_off(drafts: Sequence[Draft], about: ObjectRef, context: PassContext) -> Refusal | None:
     for draft in drafts if context.launch_backoffs else ():
         for _, kind in with_kinds(draft):
             backoff = context.launch_backoffs.get((draft.pool_name, kind))
             if backoff is not None:
-                return Refusal(BACKING_OFF, about, refusal_message(draft.pool_name, backoff), backoff.until)
+                return backoff_refusal(about, draft.pool_name, backoff)
     return None
 
 
-def _named(node: ClusterNode) -> str:
-    return f"node {node.name}" if node.node is not None else f"nodeclaim {node.name}"
-
-
-def _awaited(node: ClusterNode) -> str:
-    """What its initialization waits for, as its NodeClaim says."""
+def _unready(code: RefusalCode, about: ObjectRef, node: ClusterNode) -> Refusal:
+    """A node that has not initialized, with what its NodeClaim says that it waits for."""
     said = find(node.claim.status.conditions, INITIALIZED) if node.claim is not None else None
-    return f" ({said.message})" if said is not None and said.message else ""
+    other = node_ref(node.name) if node.node is not None else ObjectRef("nodeclaim", node.name)
+    awaited = said.message if said is not None else ""
+    return Refusal(code, about, nodepool=node.nodepool_name, other=other, detail=awaited)

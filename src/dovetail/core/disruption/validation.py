@@ -18,11 +18,10 @@ from dovetail.core.disruption.pass_context import PassContext
 from dovetail.core.disruption.replacement_launch import replacement_refusal
 from dovetail.core.scheduling.removal import Bounds
 from dovetail.model.reason import Reason
-from dovetail.model.refusal import Refusal
+from dovetail.model.refusal import Refusal, RefusalCode
 
 VALIDATED = frozenset({Reason.EMPTY, Reason.UNDERUTILIZED})
 """The reasons whose commands are looked at twice."""
-REJECTED = "ConsolidationRejected"
 SMALLEST_SET = 2
 """Nodes that a set is left with if it goes on without some; fewer are for another method to look at."""
 
@@ -34,7 +33,7 @@ def revalidate(command: Command, context: PassContext, before: Collection[Comman
     if isinstance(checked, Refusal) or _sees_to_its_own(checked, look):
         return checked
     if crowded(look_ahead(context, (*before, checked)), look):
-        return _gone(command, "scheduling: once it is under way a pod is left without a place")
+        return _gone(command, RefusalCode.SIMULATION_CHANGED, "once it is under way a pod is left without a place")
     return checked
 
 
@@ -55,7 +54,7 @@ def _looked_at(command: Command, context: PassContext) -> Command | Refusal:
         allowed = _within_budget(survivors, method, context)
         if allowed:
             return Command(command.method, command.reason, tuple(allowed))
-        return _gone(command, "churn: no candidate is empty any more")
+        return _gone(command, RefusalCode.CANDIDATES_CHANGED, "no candidate is empty any more")
     allowed = _within_budget(survivors, method, context)
     if len(allowed) == len(command.candidates):
         return _simulated_again(command, allowed, context)
@@ -64,8 +63,8 @@ def _looked_at(command: Command, context: PassContext) -> Command | Refusal:
         if isinstance(smaller, Command) and approves(smaller, context):
             return smaller
     if len(survivors) != len(command.candidates):
-        return _gone(command, "churn: a candidate is no longer eligible")
-    return _gone(command, "budget: it no longer allows all candidates")
+        return _gone(command, RefusalCode.CANDIDATES_CHANGED, "a candidate is no longer eligible")
+    return _gone(command, RefusalCode.BUDGETS_CHANGED, "it no longer allows all candidates")
 
 
 def _survivors(command: Command, method: Method, context: PassContext) -> list[Candidate]:
@@ -86,17 +85,17 @@ def _simulated_again(command: Command, survivors: list[Candidate], context: Pass
     bounds = Bounds(below=ceiling, most_drafts=int(ceiling > 0))
     outcome = removal_simulation.remove_together([removal_simulation.row(each.name) for each in survivors], bounds)
     if outcome.blocker is not None or len(outcome.drafts) != len(command.replacements):
-        return _gone(command, "scheduling: the simulation produced new results")
+        return _gone(command, RefusalCode.SIMULATION_CHANGED, "the simulation produced new results")
     for planned, fresh in zip(command.replacements, outcome.drafts, strict=True):
         if not planned.type_names <= fresh.type_names:
-            return _gone(command, "scheduling: the replacement could be something else by now")
+            return _gone(command, RefusalCode.SIMULATION_CHANGED, "the replacement could be something else by now")
     hindrance = stall_refusal(survivors, context, len(command.replacements)) or replacement_refusal(
         survivors, command.replacements, bounds, context, consolidating=True
     )
     if hindrance is not None:
-        return _gone(command, f"scheduling: {hindrance.message}")
+        return Refusal(RefusalCode.SIMULATION_CHANGED, command.candidates[0].ref, cause=hindrance)
     return Command(command.method, command.reason, tuple(survivors), command.replacements)
 
 
-def _gone(command: Command, why: str) -> Refusal:
-    return Refusal(REJECTED, f"node/{command.candidates[0].name}", why)
+def _gone(command: Command, code: RefusalCode, why: str) -> Refusal:
+    return Refusal(code, command.candidates[0].ref, detail=why)

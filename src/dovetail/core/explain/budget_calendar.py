@@ -9,7 +9,6 @@ from dovetail.core.disruption.delays import expiration_without_budgets
 from dovetail.model.budget import Budget, BudgetWindow
 from dovetail.model.instants import add, subtract
 from dovetail.model.nodepool import NodePool
-from dovetail.model.nodepool_budgets import read_budgets
 from dovetail.model.reason import Action, Reason
 
 HOUR = timedelta(hours=1)
@@ -50,11 +49,7 @@ def draw_calendar(pool: NodePool, total: int, start: datetime, hours: int) -> Ca
     note = expiration_without_budgets(pool)
     without = {Action.EXPIRATION: note} if note else {}
     actions = {reason: action for reason, action in ACTION_BY_REASON.items() if action not in without}
-    try:
-        budgets = read_budgets(pool)
-    except ValueError as error:
-        nothing = (Allowed(0, 0),) * hours
-        return Calendar(start, total, dict.fromkeys(actions.values(), nothing), str(error), without)
+    budgets = pool.budgets
     known: dict[tuple[_Pattern, ...], dict[Reason, Allowed]] = {}
     drawn = []
     for hour in (add(start, HOUR * number) for number in range(hours)):
@@ -63,7 +58,7 @@ def draw_calendar(pool: NodePool, total: int, start: datetime, hours: int) -> Ca
             known[patterns] = _hour(budgets, patterns, total)
         drawn.append(known[patterns])
     by_action = {action: tuple(each[reason] for each in drawn) for reason, action in actions.items()}
-    return Calendar(start, total, by_action, without_budgets=without)
+    return Calendar(start, total, by_action, next((each.fault for each in budgets), ""), without)
 
 
 class _Pattern(NamedTuple):

@@ -11,15 +11,17 @@ from enum import StrEnum
 
 from dovetail.core.lifecycle.drain import DrainPlan, Tier, grace_of, left_alone, plan_drain, tier_of
 from dovetail.core.lifecycle.termination_deadline import read_deadline
-from dovetail.core.pdbs import find_block, matching
+from dovetail.core.pdbs import find_block, matching, protection_refusal
 from dovetail.core.provisioning.eligible_pods import usable_pools
 from dovetail.core.scheduling.solver import Placement, solve
+from dovetail.core.wording import drain_words
 from dovetail.model.cluster_objects import PodDisruptionBudget
 from dovetail.model.conditions import find
 from dovetail.model.do_not_disrupt import protection
 from dovetail.model.instants import add, seconds, subtract
 from dovetail.model.nodeclaim import DRAINED, INSTANCE_TERMINATING, VOLUMES_DETACHED
 from dovetail.model.pod import Pod
+from dovetail.model.refusal import Refusal, pod_ref
 from dovetail.model.snapshot import ClusterNode, Snapshot
 from dovetail.settings import DecisionOptions
 
@@ -48,6 +50,7 @@ class PodView:
     since: datetime | None = None
     until: datetime | None = None
     permanent: bool = False
+    refusal: Refusal | None = None  # of the eviction, where something holds the pod
 
     @property
     def tier(self) -> Tier:
@@ -129,27 +132,23 @@ def _pod_view(pod: Pod, drain: DrainPlan, pdbs: Sequence[PodDisruptionBudget], i
         return PodView(pod, PodState.STOPPING, "was told to stop", since=told_at, until=ends_at)
     protected = protection(pod, instants.now)
     if protected.active and not drain.evicts_protected:
-        return _protected(pod, protected.until, protected.fault, instants)
+        return _held(pod, PodState.PROTECTED, protection_refusal(pod_ref(pod.key), pod, protected), instants)
     reasons = (NOT_PROTECTED if protected.active else "", "" if pod.metadata.owner_references else ALONE)
     why = "; ".join(filter(None, reasons))
-    return _blocked(pod, pdbs, instants) or PodView(pod, PodState.NEXT if pod in drain.evict else PodState.LATER, why)
-
-
-def _protected(pod: Pod, until: datetime | None, fault: str, instants: _Instants) -> PodView:
-    why = "protected by karpenter.sh/do-not-disrupt"
-    why += f", which cannot be understood: {fault}" if fault else ""
-    ends = [instant for instant in (until, instants.forced_at(pod)) if instant is not None]
-    return PodView(pod, PodState.PROTECTED, why, instants.since, min(ends, default=None), permanent=not ends)
-
-
-def _blocked(pod: Pod, pdbs: Sequence[PodDisruptionBudget], instants: _Instants) -> PodView | None:
     block = find_block(pod, pdbs)
-    if block is None:
-        return None
-    forced_at = instants.forced_at(pod)
-    since = blocked_since(pod, pdbs, instants.since)
-    permanent = block.permanent and forced_at is None
-    return PodView(pod, PodState.BLOCKED, block.message, since, forced_at, permanent=permanent)
+    if block is not None:
+        held = _held(pod, PodState.BLOCKED, block, instants)
+        return replace(held, since=blocked_since(pod, pdbs, instants.since))
+    return PodView(pod, PodState.NEXT if pod in drain.evict else PodState.LATER, why)
+
+
+def _held(pod: Pod, state: PodState, refusal: Refusal, instants: _Instants) -> PodView:
+    """A pod that is not evicted now. The deadline of the drain ends what nothing else ends."""
+    ends = [instant for instant in (refusal.until, instants.forced_at(pod)) if instant is not None]
+    permanent = refusal.permanent and not ends
+    return PodView(
+        pod, state, drain_words(refusal), instants.since, min(ends, default=None), permanent, refusal=refusal
+    )
 
 
 def blocked_since(pod: Pod, pdbs: Iterable[PodDisruptionBudget], began_at: datetime | None) -> datetime | None:

@@ -4,16 +4,18 @@ Asks the same functions the planner asks, so an explanation cannot disagree with
 planner stops at the first no. Decides nothing.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from dovetail.core.disruption.budgets import BudgetAllowance, NodeCounts, count_nodes
+from dovetail.core.disruption.budgets import BudgetAllowance, NodeCounts, budget_refusal, count_nodes
 from dovetail.core.disruption.candidates import Candidate, build_candidate, node_refusals, pod_blocks, stands
 from dovetail.core.disruption.command import Command
 from dovetail.core.disruption.delays import budgets_apply
 from dovetail.core.disruption.methods import METHODS
 from dovetail.core.disruption.methods.base import Method, expecting
+from dovetail.core.disruption.methods.expiration import Expiration
+from dovetail.core.disruption.methods.multi_node import MultiNode
 from dovetail.core.disruption.methods.single_node import SingleNode
 from dovetail.core.disruption.pass_context import PassContext
 from dovetail.core.disruption.planner import PassPlan, plan_pass
@@ -21,29 +23,39 @@ from dovetail.core.disruption.preferred_nodes import find_preferring
 from dovetail.core.explain.drain import DrainView, explain_drain
 from dovetail.core.explain.repair import RepairView
 from dovetail.model.budget import Budget
-from dovetail.model.do_not_disrupt import longest_first
 from dovetail.model.nodepool import NodePool
-from dovetail.model.nodepool_budgets import read_budgets
 from dovetail.model.reason import Reason
-from dovetail.model.refusal import Refusal
-from dovetail.model.snapshot import ClusterNode, Snapshot
+from dovetail.model.refusal import Refusal, RefusalCode, SpentBudget, node_ref, nodepool_ref
+from dovetail.model.snapshot import ClusterNode
 
-_OF_OTHERS = frozenset({"NextPass", "NoSet", "NotTheBest"})
+_OF_OTHERS = frozenset({RefusalCode.NEXT_PASS, RefusalCode.NO_SET, RefusalCode.NOT_THE_BEST})
 """What a method says because of other nodes; asked about one node alone, it has no meaning."""
 MOST_WINDOWS = 2_000
 """So many windows that close one after the other are followed; if one is still open then, no instant is named."""
-_OWN_STATE = frozenset({"AlreadyDisrupting", "Deleting", "NodeMissing", "NotInitialized", "Unreadable"})
+_OWN_STATE = frozenset(
+    {
+        RefusalCode.ALREADY_DISRUPTING,
+        RefusalCode.DELETING,
+        RefusalCode.NODE_MISSING,
+        RefusalCode.NOT_INITIALIZED,
+        RefusalCode.UNREADABLE,
+    }
+)
 """What is wrong with the node itself, so that a simulation of it would tell nothing."""
-
-
-@dataclass(frozen=True, slots=True)
-class Obstacle:
-    """One thing in the way. `until`: it lifts by itself then; `permanent`: it never does; neither: it may any time."""
-
-    code: str
-    message: str
-    until: datetime | None = None
-    permanent: bool = False
+UNCONCERNED = frozenset(
+    {
+        RefusalCode.NEVER,
+        RefusalCode.NOT_DRIFTED,
+        RefusalCode.NOT_EMPTY,
+        RefusalCode.EMPTY,
+        RefusalCode.STATIC,
+        RefusalCode.GATE_CLOSED,
+        RefusalCode.NO_SET,
+        RefusalCode.CONSOLIDATION_DISABLED,
+        RefusalCode.POLICY_WHEN_EMPTY,
+    }
+)
+"""What a method says of nodes that are none of its business: less telling than what another says."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +64,7 @@ class MethodView:
 
     method: str
     reason: Reason
-    obstacles: tuple[Obstacle, ...] = ()
+    obstacles: tuple[Refusal, ...] = ()
     command: Command | None = None
     after: str = ""  # the method that acts first in this pass, so that this one has to wait for the next
 
@@ -81,7 +93,7 @@ def explain_node(node: ClusterNode, context: PassContext, plan: PassPlan | None 
     going = node.deleting or (node.node is not None and node.node.deleting)
     draining = explain_drain(node, snapshot.pdbs, snapshot.at) if going else None
     if node.claim is None:
-        unmanaged = Obstacle("Unmanaged", "no NodeClaim belongs to it: somebody else's node", permanent=True)
+        unmanaged = Refusal(RefusalCode.UNMANAGED, node_ref(node.name), permanent=True)
         views = [MethodView(method.name, method.reason, (unmanaged,)) for method in METHODS]
     else:
         views = [_look(node, method, context, plan) for method in METHODS]
@@ -97,10 +109,9 @@ def _look(node: ClusterNode, method: Method, context: PassContext, plan: PassPla
     obstacles = list(_obstacles(node, method, context))
     if not obstacles:
         refusals = plan.refusals_by_method[method.name]
-        said = (each for each in refusals if each.about == f"node/{node.name}")
-        obstacles = [_from_refusal(refusal) for refusal in said]
+        obstacles = [each for each in refusals if each.object == node_ref(node.name)]
     if method.name == SingleNode.name:
-        obstacles += _preferences(node, obstacles, context)
+        obstacles += [each.refusal for each in find_preferring(obstacles, context)]
     view = MethodView(method.name, method.reason, tuple(obstacles))
     pool = context.snapshot.nodepools.get(node.nodepool_name)
     if view.lifts_at is None or pool is None or not budgets_apply(pool, method.reason):
@@ -108,76 +119,59 @@ def _look(node: ClusterNode, method: Method, context: PassContext, plan: PassPla
     return replace(view, obstacles=(*obstacles, *_opening_meanwhile(pool, method.reason, view.lifts_at, context)))
 
 
-def _preferences(node: ClusterNode, obstacles: list[Obstacle], context: PassContext) -> list[Obstacle]:
-    """Whether what the simulation says comes from preferences alone."""
-    said = (Refusal(each.code, f"node/{node.name}", each.message) for each in obstacles)
-    return [Obstacle("Preference", str(each)) for each in find_preferring(said, context)]
-
-
-def _obstacles(node: ClusterNode, method: Method, context: PassContext) -> Iterator[Obstacle]:
+def _obstacles(node: ClusterNode, method: Method, context: PassContext) -> Iterator[Refusal]:
     """What holds everything, then what the node says, its pods, the method, and the budgets; at last what the
     simulation says without them.
     """
     snapshot = context.snapshot
     assert node.claim is not None
     own = tuple(node_refusals(node, snapshot))
-    yield from map(_from_refusal, own)
+    yield from own
     bounded = method.eventual and node.claim.spec.termination_grace_period is not None
-    yield from _of_pods(node, snapshot, bounded=bounded)
+    yield from (block for block in pod_blocks(node, snapshot) if stands(block, bounded=bounded))
     if node.nodepool_name not in snapshot.nodepools or node.nodepool_name not in snapshot.catalogs:
         return
     candidate = build_candidate(node, snapshot)
     expected = expecting(method, candidate, context)
     disinterest = (*method.refusals(candidate, context), *((expected,) if expected is not None else ()))
-    yield from map(_from_refusal, disinterest)
+    yield from disinterest
     if budgets_apply(candidate.pool, method.reason):
         yield from budget_obstacles(candidate.pool, method.reason, context)
     if not any(each.until is None for each in disinterest) and _OWN_STATE.isdisjoint(each.code for each in own):
         yield from _simulated(candidate, method, context)
 
 
-def _simulated(candidate: Candidate, method: Method, context: PassContext) -> Iterator[Obstacle]:
+def _simulated(candidate: Candidate, method: Method, context: PassContext) -> Iterator[Refusal]:
     """What would still be in the way if all else had lifted, found by asking the method about this node alone."""
     pools = context.snapshot.nodepools
     unlimited = {(pool, method.reason): BudgetAllowance(limit=None, disrupting=0) for pool in pools}
     alone = replace(context, backing_off={}, _allowances=unlimited)
     for refusal in method.propose([candidate], alone).refusals:
         if refusal.code not in _OF_OTHERS:
-            yield _from_refusal(refusal)
+            yield refusal
 
 
-def _of_pods(node: ClusterNode, snapshot: Snapshot, *, bounded: bool) -> Iterator[Obstacle]:
-    for pod, protected in longest_first(node.pods, snapshot.at):
-        fault = f", whose annotation cannot be understood: {protected.fault}" if protected.fault else ""
-        message = f"protected by pod {pod.key}{fault}"
-        yield Obstacle("DoNotDisruptPod", message, protected.until, permanent=protected.until is None)
-    for block in pod_blocks(node, snapshot):
-        if block.code != "DoNotDisruptPod" and stands(block, bounded=bounded):
-            yield _from_refusal(block)
-
-
-def budget_obstacles(pool: NodePool, reason: Reason, context: PassContext) -> Iterator[Obstacle]:
+def budget_obstacles(pool: NodePool, reason: Reason, context: PassContext) -> Iterator[Refusal]:
     """Every budget in force that leaves nothing for a reason, and the back-off after commands that failed."""
     now = context.snapshot.at
-    until = context.backing_off.get((pool.name, reason))
-    if until is not None and now < until:
-        yield Obstacle("BackingOff", f"replacements for nodepool {pool.name} failed", until)
+    backing_off = context.back_off_refusal(pool.name, reason)
+    if backing_off is not None:
+        yield backing_off
     allowed = context.allowance(pool.name, reason)
     if allowed.fault:
-        why = f"nodepool {pool.name} has a budget that cannot be understood, so nothing is disrupted: {allowed.fault}"
-        yield Obstacle("BudgetUnreadable", why, permanent=True)
+        yield budget_refusal(nodepool_ref(pool.name), reason, allowed, now)
         return
     counts = count_nodes(context.snapshot.nodes_by_pool.get(pool.name, ()))
-    budgets = read_budgets(pool)
-    for number, budget in enumerate(budgets, start=1):
+    for number, budget in enumerate(pool.budgets, start=1):
         counted = max(counts.total, 1)  # a node that does not count yet will, before it could go
         if budget.governs(reason, now) and counts.disrupting >= budget.limit(counted):
-            yield _spent(budget, (number, len(budgets)), counts, now)
+            closes_at, spent = budget.closes_at(now), _named(budget, (number, len(pool.budgets)), counts)
+            yield _spent(pool, spent, closes_at, permanent=closes_at is None and spent.limit == 0)
 
 
-def _opening_meanwhile(pool: NodePool, reason: Reason, lifts_at: datetime, context: PassContext) -> Iterator[Obstacle]:
+def _opening_meanwhile(pool: NodePool, reason: Reason, lifts_at: datetime, context: PassContext) -> Iterator[Refusal]:
     """Budgets of zero in force when all else has lifted, until when no such budget is; one after the other."""
-    counts, budgets = count_nodes(context.snapshot.nodes_by_pool.get(pool.name, ())), read_budgets(pool)
+    counts, budgets = count_nodes(context.snapshot.nodes_by_pool.get(pool.name, ())), pool.budgets
     shut = {each: place for place, each in enumerate(budgets, start=1) if each.limit(max(counts.total, 1)) == 0}
     closing: dict[Budget, datetime | None] = {}
     for _ in range(MOST_WINDOWS):
@@ -191,22 +185,46 @@ def _opening_meanwhile(pool: NodePool, reason: Reason, lifts_at: datetime, conte
     else:
         closing = dict.fromkeys(closing)
     for budget, until in closing.items():
-        name = f"budget {shut[budget]} of {len(budgets)} ({budget.spec.nodes!r})"
-        message = f"{name} will be in force by then and allows 0 of {counts.total} nodes"
-        yield Obstacle("Budget", message, until)
+        yield _spent(pool, _named(budget, (shut[budget], len(budgets)), counts, later=True), until)
 
 
-def _spent(budget: Budget, place: tuple[int, int], counts: NodeCounts, now: datetime) -> Obstacle:
-    limit = budget.limit(counts.total)
-    use = f", {counts.disrupting} in use" if counts.disrupting else ""
-    number, among = place
-    message = f"budget {number} of {among} ({budget.spec.nodes!r}) in force allows {limit} of {counts.total} nodes{use}"
-    closing = budget.closes_at(now)
-    return Obstacle("Budget", message, closing, permanent=limit == 0 and closing is None)
+def _named(budget: Budget, place: tuple[int, int], counts: NodeCounts, *, later: bool = False) -> SpentBudget:
+    """A budget that leaves nothing, by its place among those of its pool."""
+    return SpentBudget(
+        nodes=budget.spec.nodes,
+        limit=budget.limit(counts.total),
+        disrupting=counts.disrupting,
+        number=place[0],
+        of=place[1],
+        total=counts.total,
+        later=later,
+    )
 
 
-def _from_refusal(refusal: Refusal) -> Obstacle:
-    """Its words without the instant, which stands beside them."""
-    instant = f" until {refusal.until:%Y-%m-%dT%H:%M:%SZ}" if refusal.until is not None else ""
-    words = refusal.message.removesuffix(instant) if instant else refusal.message
-    return Obstacle(refusal.code, words, refusal.until, refusal.permanent)
+def _spent(pool: NodePool, spent: SpentBudget, until: datetime | None, *, permanent: bool = False) -> Refusal:
+    return Refusal(RefusalCode.BUDGET, nodepool_ref(pool.name), until, permanent, nodepool=pool.name, budget=spent)
+
+
+def refusals_by_node(plan: PassPlan) -> dict[str, dict[str, Refusal]]:
+    """What each method has against each node that no command of the plan takes, by node and method."""
+    taken = {each.name for command in plan.commands for each in command.candidates}
+    found: dict[str, dict[str, Refusal]] = {}
+    for method, refusals in plan.refusals_by_method.items():
+        for refusal in refusals:
+            if refusal.object.name not in taken:
+                found.setdefault(refusal.object.name, {})[method] = refusal
+    return found
+
+
+def deciding_refusal(why: Mapping[str, Refusal], node: str) -> Refusal:
+    """The one to show where there is room for one: of the first method that could have taken the node; else what it
+    still waits for; else what the last method says.
+    """
+    # What a set of nodes lacks says less of one of them than what it lacks itself.
+    methods = sorted((method.name for method in METHODS), key=lambda name: name == MultiNode.name)
+    ordered = [(name, why[name]) for name in methods if name in why]
+    if not ordered:
+        return Refusal(RefusalCode.ANOTHER_FIRST, node_ref(node))
+    waits = [said for name, said in ordered if said.code is RefusalCode.WAITING and name != Expiration.name]
+    concerned = [said for _, said in ordered if said.code not in UNCONCERNED and said.code is not RefusalCode.WAITING]
+    return (concerned or waits or [ordered[-1][1]])[0]

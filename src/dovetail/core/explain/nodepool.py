@@ -10,7 +10,6 @@ from dovetail.core.disruption.pass_context import PassContext
 from dovetail.core.explain.budget_calendar import ACTION_BY_REASON
 from dovetail.model.budget import Budget
 from dovetail.model.nodepool import NodePool
-from dovetail.model.nodepool_budgets import read_budgets
 from dovetail.model.quantity import Quantity
 from dovetail.model.reason import Reason
 from dovetail.model.snapshot import ClusterNode, Snapshot
@@ -95,7 +94,7 @@ def _views(pool: NodePool, total: int, now: datetime) -> list[BudgetView]:
             closes_at=budget.closes_at(now),
             opens_at=budget.opens_at(now),
         )
-        for number, budget in enumerate(read_budgets(pool), start=1)
+        for number, budget in enumerate(pool.budgets, start=1)
     ]
 
 

@@ -4,12 +4,14 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from dovetail.core.disruption.pass_context import PassContext
-from dovetail.core.pdbs import Block, find_block, matching
+from dovetail.core.pdbs import find_block, matching
 from dovetail.core.provisioning.plan import plan_provisioning
+from dovetail.core.wording import message
 from dovetail.model.cluster_objects import PodDisruptionBudget
 from dovetail.model.do_not_disrupt import Protection, protection
 from dovetail.model.kube_object import Key
 from dovetail.model.pod import Pod
+from dovetail.model.refusal import Refusal, pod_ref
 from dovetail.model.snapshot import ClusterNode, Snapshot
 
 
@@ -23,7 +25,7 @@ class PodExplanation:
     waits: str
     protection: Protection
     pdbs: tuple[PodDisruptionBudget, ...]
-    block: Block | None
+    block: Refusal | None
     unreadable: str = ""  # an object that cannot be read, because of which its node is not disrupted
 
 
@@ -75,6 +77,6 @@ def _what_is_planned(pod: Pod, context: PassContext) -> str:
         if any(each.key == pod.key for each in launch.pods):
             return f"a node of nodepool {launch.claim.nodepool_name} would be launched for it"
     for refusal in plan.refusals:
-        if refusal.about == f"pod/{pod.key}":
-            return refusal.message
+        if refusal.object == pod_ref(pod.key):
+            return message(refusal)
     return "nothing is known about it"

@@ -20,7 +20,7 @@ def template_hash(pool: NodePool) -> str:
     metadata, spec = pool.spec.template.metadata, pool.spec.template.spec
     ref = spec.node_class_ref
     # As written in the template alone: `disruption.expireAfter` says something else and is behaviour, not template.
-    expiry = spec.expire_after.span if spec.expire_after is not None else DEFAULT_EXPIRE_AFTER
+    expiry = (spec.expire_after or DEFAULT_EXPIRE_AFTER).span
     grace = spec.termination_grace_period
     parts = {
         "labels": dict(metadata.labels),

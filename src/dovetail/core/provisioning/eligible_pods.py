@@ -14,13 +14,10 @@ from dovetail.model.do_not_disrupt import protection
 from dovetail.model.labels import CAPACITY_TYPE, CAPACITY_TYPES, NODEPOOL, is_restricted
 from dovetail.model.nodepool import NodePool
 from dovetail.model.pod import NodeSelectorRequirement, Pod
-from dovetail.model.refusal import Refusal
+from dovetail.model.refusal import RESOURCE_CLAIMS, Refusal, RefusalCode, pod_ref
 from dovetail.model.requirement import Requirement
 from dovetail.model.snapshot import ClusterNode, Snapshot
 
-NOT_FOR_US = "ConfiguredElsewhere"
-INVALID = "InvalidPod"
-UNKNOWN_DEVICES = "it asks for devices by resourceClaims (Dynamic Resource Allocation), which no simulation here knows"
 AHEAD = timedelta(minutes=5)
 
 
@@ -30,7 +27,7 @@ def provisionable_pods(snapshot: Snapshot) -> tuple[list[Pod], list[Refusal]]:
     refusals: list[Refusal] = []
     for pod in snapshot.unbound_pods:
         if pod.provisionable:
-            refusal = attempt(f"pod/{pod.key}", partial(find_refusal, pod))
+            refusal = attempt(pod_ref(pod.key), partial(find_refusal, pod))
             if refusal is None:
                 pods.append(pod)
             else:
@@ -91,16 +88,16 @@ def _ends_soon(node: ClusterNode, snapshot: Snapshot) -> bool:
 
 def find_refusal(pod: Pod) -> Refusal | None:
     """Why no node can be brought for this pod, whatever there is to buy."""
-    about = f"pod/{pod.key}"
+    about = pod_ref(pod.key)
     if pod.spec.resource_claims:
-        return Refusal(INVALID, about, UNKNOWN_DEVICES)
+        return Refusal(RefusalCode.INVALID_POD, about, setting=RESOURCE_CLAIMS)
     for expressions in _alternatives(pod):
         for expression in expressions:
             if expression.key == NODEPOOL and expression.operator == "DoesNotExist":
-                return Refusal(NOT_FOR_US, about, "configured to not run on a node of a NodePool")
+                return Refusal(RefusalCode.CONFIGURED_ELSEWHERE, about)
             problem = _expression_problem(expression)
             if problem:
-                return Refusal(INVALID, about, problem)
+                return Refusal(RefusalCode.INVALID_POD, about, detail=problem)
     return None
 
 

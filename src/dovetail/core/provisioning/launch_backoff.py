@@ -28,12 +28,12 @@ from dovetail.model.nodeclaim import NodeClaim
 from dovetail.model.nodepool import NodePool
 from dovetail.model.pod import Pod
 from dovetail.model.pod_requests import spec_requests
+from dovetail.model.refusal import ObjectRef, Refusal, RefusalCode
 from dovetail.model.snapshot import Snapshot
 
 BACKOFF_ANNOTATION = "dovetail.sh/launch-backoff"
 LAUNCHED_FOR = "dovetail.sh/launched-for"
 LAUNCHED_UNDER = "dovetail.sh/launched-under"
-BACKING_OFF = "LaunchBackoff"
 FORGOTTEN_AFTER = timedelta(hours=1)
 """A failure that follows the end of the wait by more than this is counted as the first one."""
 MOST_KEPT = 400
@@ -230,8 +230,7 @@ def state_of(pool: NodePool) -> str:
     return f"{pool.metadata.generation}.{pool.status.node_class_observed_generation}"
 
 
-def refusal_message(pool: str, backoff: LaunchBackoff) -> str:
-    """Why nothing is launched for a pod now."""
-    until = f"{backoff.until:%Y-%m-%dT%H:%M:%SZ}"
-    times = f"{backoff.failures} launch{'es' * (backoff.failures > 1)} did not help"
-    return f"nodepool {pool} launches no node for it before {until}, {times}: {backoff.why}"
+def backoff_refusal(about: ObjectRef, pool: str, backoff: LaunchBackoff) -> Refusal:
+    """Why a NodePool launches nothing for a pod, or in place of a node, now."""
+    code, failures = RefusalCode.LAUNCH_BACKOFF, backoff.failures
+    return Refusal(code, about, backoff.until, nodepool=pool, count=failures, detail=backoff.why)

@@ -8,12 +8,11 @@ from dovetail.core.failure import find_culprits, internal_error
 from dovetail.core.provisioning.drain_deadlock import revise
 from dovetail.core.provisioning.eligible_pods import displaced_pods, provisionable_pods, usable_pools
 from dovetail.core.provisioning.launch_backoff import (
-    BACKING_OFF,
     Backoffs,
     FailedLaunch,
     after_failure,
+    backoff_refusal,
     on_record,
-    refusal_message,
     with_kinds,
 )
 from dovetail.core.provisioning.launch_failures import find_failures
@@ -27,7 +26,7 @@ from dovetail.model.kube_object import Key
 from dovetail.model.nodeclaim import NodeClaim
 from dovetail.model.nodepool import NodePool
 from dovetail.model.pod import Pod
-from dovetail.model.refusal import Refusal
+from dovetail.model.refusal import Refusal, RefusalCode, nodepool_ref, pod_ref
 from dovetail.model.snapshot import Snapshot
 
 
@@ -65,7 +64,7 @@ def plan_provisioning(
         raise
     except Exception:  # noqa: BLE001 - one of the pods may be the cause: the others are planned for
         broken = find_culprits(waiting, plan)
-        invalid += [internal_error(f"pod/{pod.key}", error) for pod, error in broken]
+        invalid += [internal_error(pod_ref(pod.key), error) for pod, error in broken]
         keys = {pod.key for pod, _ in broken}
         planned = plan([pod for pod in waiting if pod.key not in keys])
     return replace(planned, refusals=(*invalid, *planned.refusals))
@@ -134,8 +133,7 @@ class _BackingOff:
                 backoff = self.on_record.get((draft.pool_name, kind))
                 if backoff is not None and backoff.until > self._snapshot.at:
                     held.add(pod.key)
-                    why = refusal_message(draft.pool_name, backoff)
-                    self.refusals[pod.key] = Refusal(BACKING_OFF, f"pod/{pod.key}", why, backoff.until)
+                    self.refusals[pod.key] = backoff_refusal(pod_ref(pod.key), draft.pool_name, backoff)
         return held
 
     def _count(self, failure: FailedLaunch) -> None:
@@ -155,5 +153,4 @@ def _without_types(snapshot: Snapshot, pools: Sequence[NodePool]) -> Iterator[Re
     """Pools whose requirements leave nothing to buy."""
     for pool in pools:
         if not any(True for _ in fitting_types(snapshot.catalogs[pool.name], pool.requirements, snapshot.well_known)):
-            why = "NodePool requirements filtered out all compatible available instance types"
-            yield Refusal("NoCompatibleInstanceTypes", pool.name, why)
+            yield Refusal(RefusalCode.NO_COMPATIBLE_INSTANCE_TYPES, nodepool_ref(pool.name))

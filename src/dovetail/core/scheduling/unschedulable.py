@@ -17,7 +17,7 @@ from dovetail.core.scheduling.pod_shapes import PodShape
 from dovetail.core.scheduling.topology_domains import AllowedDomains
 from dovetail.model.pod import Pod
 from dovetail.model.quantity import Quantity
-from dovetail.model.refusal import Refusal
+from dovetail.model.refusal import Refusal, RefusalCode, pod_ref
 from dovetail.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY
 from dovetail.model.taints import untolerated
 
@@ -36,7 +36,7 @@ class UnschedulableExplanation:
         """Why this pod has no place."""
         if shape not in self._known:
             self._known[shape] = self._why(shape)
-        return Refusal("Unschedulable", f"pod/{pod.key}", self._known[shape])
+        return Refusal(RefusalCode.UNSCHEDULABLE, pod_ref(pod.key), detail=self._known[shape])
 
     def _why(self, shape: PodShape) -> str:
         if shape.volumes.problem:

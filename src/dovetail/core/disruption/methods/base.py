@@ -9,7 +9,7 @@ from dovetail.core.disruption.command import Command
 from dovetail.core.disruption.delays import DelayState
 from dovetail.core.disruption.pass_context import PassContext
 from dovetail.model.reason import Reason
-from dovetail.model.refusal import Refusal
+from dovetail.model.refusal import Refusal, RefusalCode
 
 
 @dataclass(frozen=True)
@@ -45,22 +45,14 @@ class Method(Protocol):
 def expecting(method: Method, candidate: Candidate, context: PassContext) -> Refusal | None:
     """Whether a method gives way to pods that need a place and will run on a node."""
     if method.gives_way and context.expects_pods(candidate.name):
-        return Refusal("Expecting", f"node/{candidate.name}", "pods that need a place will run on it")
+        return Refusal(RefusalCode.EXPECTING, candidate.ref)
     return None
 
 
-def limited_by(limits: str) -> str:
-    """The end of a sentence that names the limits in the way, if there are any."""
-    return f" because limits block a new node ({limits})" if limits else ""
-
-
-def waiting(candidate: Candidate, what: str, wait: DelayState) -> Refusal | None:
+def waiting(candidate: Candidate, reason: Reason, wait: DelayState, *, setting: str = "") -> Refusal | None:
     """The refusal of a clock that has not run out, with the instant it does."""
     if wait.over:
         return None
-    about = f"node/{candidate.name}"
-    if not wait.started:
-        return Refusal("Waiting", about, f"{what}, and its clock has not started")
-    if wait.until is None:
-        return Refusal("Never", about, f"{what}, which never ends", permanent=True)
-    return Refusal("Waiting", about, f"{what} until {wait.until:%Y-%m-%dT%H:%M:%SZ}", wait.until)
+    never = wait.started and wait.until is None
+    code = RefusalCode.NEVER if never else RefusalCode.WAITING
+    return Refusal(code, candidate.ref, wait.until, permanent=never, reason=reason, setting=setting)

@@ -10,7 +10,8 @@ from dovetail.core.disruption.pass_context import PassContext
 from dovetail.core.scheduling.draft import Draft
 from dovetail.core.scheduling.draft_options import UNLIMITED
 from dovetail.model.labels import CAPACITY_TYPE, INSTANCE_TYPE, ON_DEMAND, RESERVED, SPOT, ZONE
-from dovetail.model.refusal import Refusal
+from dovetail.model.reason import Reason
+from dovetail.model.refusal import GRACE_PERIOD, SPOT_TO_SPOT, Refusal, RefusalCode
 
 SPOT_FLEXIBILITY = 15
 """Cheaper types a single spot node must have to choose from, or it would race to the cheapest and least available."""
@@ -19,19 +20,16 @@ SPOT_FLEXIBILITY = 15
 def disabled(candidate: Candidate) -> Refusal | None:
     """Whether the pool never consolidates."""
     after = candidate.pool.spec.disruption.consolidate_after
-    about, pool = f"node/{candidate.name}", candidate.pool.name
-    if candidate.pool.static:
-        return Refusal("Static", about, f"nodepool {pool} keeps a fixed number of nodes", permanent=True)
-    if after is not None and after.never:
-        why = f'NodePool "{pool}" has consolidation disabled'
-        return Refusal("ConsolidationDisabled", about, why, permanent=True)
+    code = RefusalCode.STATIC if candidate.pool.static else RefusalCode.CONSOLIDATION_DISABLED
+    if candidate.pool.static or (after is not None and after.never):
+        return Refusal(code, candidate.ref, permanent=True, nodepool=candidate.pool.name)
     return None
 
 
 def settling(candidate: Candidate, context: PassContext) -> Refusal | None:
     """Whether the node is still inside its consolidation grace period."""
     wait = grace_wait(candidate.pool, candidate.claim, context.snapshot.at)
-    return waiting(candidate, "inside its consolidationGracePeriod", wait)
+    return waiting(candidate, Reason.UNDERUTILIZED, wait, setting=GRACE_PERIOD)
 
 
 def consolidation_refusal(candidate: Candidate, context: PassContext) -> Refusal | None:
@@ -48,23 +46,23 @@ def _refusal(candidate: Candidate, context: PassContext) -> Refusal | None:
 
 def consolidation_refusals(candidate: Candidate, context: PassContext) -> Iterator[Refusal]:
     """Everything consolidation has against a node, in the order it is looked at."""
-    about, pool = f"node/{candidate.name}", candidate.pool
+    about, pool = candidate.ref, candidate.pool
     off = disabled(candidate)
     if off is not None:
         yield off
     if candidate.instance_type is None:
-        yield Refusal("InstanceTypeUnknown", about, "its instance type is not in the catalogue", permanent=True)
+        named = candidate.node.labels.get(INSTANCE_TYPE, "")
+        yield Refusal(RefusalCode.INSTANCE_TYPE_UNKNOWN, about, permanent=True, detail=named)
     for label, value in ((CAPACITY_TYPE, candidate.capacity_type), (ZONE, candidate.zone)):
         if not value:
-            yield Refusal("LabelMissing", about, f'Node does not have label "{label}"', permanent=True)
+            yield Refusal(RefusalCode.LABEL_MISSING, about, permanent=True, setting=label)
     if candidate.empty:
-        yield Refusal("Empty", about, "empty: emptiness takes care of it")
+        yield Refusal(RefusalCode.EMPTY, about)
         return
     if pool.consolidation_policy == "WhenEmpty":
-        why = f'NodePool "{pool.name}" has consolidation policy WhenEmpty, but node is not empty'
-        yield Refusal("PolicyWhenEmpty", about, why, permanent=True)
+        yield Refusal(RefusalCode.POLICY_WHEN_EMPTY, about, permanent=True, nodepool=pool.name)
     wait = consolidation_wait(pool, candidate.claim, context.snapshot.at)
-    restless = waiting(candidate, "inside its consolidateAfter window", wait) if off is None else None
+    restless = waiting(candidate, Reason.UNDERUTILIZED, wait) if off is None else None
     if restless is not None:
         yield restless
     grace = settling(candidate, context)
@@ -72,20 +70,23 @@ def consolidation_refusals(candidate: Candidate, context: PassContext) -> Iterat
         yield grace
 
 
-CANT_REPLACE = "Can't replace with a cheaper node"
+def cant_replace(candidate: Candidate, *, setting: str = "", count: int = 0) -> Refusal:
+    """There is no cheaper node; or there is none that `setting` accepts."""
+    needed = str(SPOT_FLEXIBILITY) if count else ""
+    return Refusal(RefusalCode.CANT_REPLACE, candidate.ref, setting=setting, count=count, detail=needed)
 
 
-def narrow_to_cheaper(candidates: Sequence[Candidate], draft: Draft, context: PassContext) -> Draft | str:
+def narrow_to_cheaper(candidates: Sequence[Candidate], draft: Draft, context: PassContext) -> Draft | Refusal:
     """The replacement, narrowed to what is surely cheaper, or why there is none."""
     all_spot = all(each.capacity_type == SPOT for each in candidates)
     possible = draft.possible(CAPACITY_TYPE)
     if all_spot and SPOT in possible:
         paid = _cheaper(_within(draft, CAPACITY_TYPE, (RESERVED,)), candidates) if RESERVED in possible else None
         return paid or _spot_to_spot(candidates, draft, context)
-    return _cheaper(_as_launched(draft), candidates) or CANT_REPLACE
+    return _cheaper(_as_launched(draft), candidates) or cant_replace(candidates[0])
 
 
-def saving(candidate: Candidate, draft: Draft) -> float | str | None:
+def saving(candidate: Candidate, draft: Draft) -> float | Refusal | None:
     """What `narrow_to_cheaper` would save on one candidate, or why it is not; None if only that itself can tell."""
     possible = draft.possible(CAPACITY_TYPE)
     if draft.options.diversity or (candidate.capacity_type == SPOT and SPOT in possible):
@@ -93,21 +94,20 @@ def saving(candidate: Candidate, draft: Draft) -> float | str | None:
     launched = _as_launched(draft)
     left = launched.options.left(launched.total, launched.below, launched.ports)
     first = next(_surely_cheaper(launched, left, price_ceiling((candidate,))), None)
-    return CANT_REPLACE if first is None else candidate.price - float(launched.options.prices[first])
+    return cant_replace(candidate) if first is None else candidate.price - float(launched.options.prices[first])
 
 
-def _spot_to_spot(candidates: Sequence[Candidate], draft: Draft, context: PassContext) -> Draft | str:
+def _spot_to_spot(candidates: Sequence[Candidate], draft: Draft, context: PassContext) -> Draft | Refusal:
     if not context.options.spot_to_spot:
-        return "SpotToSpotConsolidation is disabled, can't replace a spot node with a spot node"
+        return cant_replace(candidates[0], setting=SPOT_TO_SPOT)
     cheaper = _cheaper(_within(draft, CAPACITY_TYPE, (SPOT,)), candidates)
     if cheaper is None:
-        return CANT_REPLACE
+        return cant_replace(candidates[0])
     if len(candidates) > 1:
         return cheaper
     names = [choice.type.name for choice in cheaper.choices]
     if len(names) < SPOT_FLEXIBILITY:
-        why = f"requires {SPOT_FLEXIBILITY} cheaper instance type options than the current candidate to consolidate"
-        return f"SpotToSpotConsolidation {why}, got {len(names)}"
+        return cant_replace(candidates[0], setting=SPOT_TO_SPOT, count=len(names))
     lengths = range(SPOT_FLEXIBILITY, len(names))
     number = bisect_left(lengths, 1, key=lambda each: len(_cheapest(cheaper, names, each).choices))
     return _cheapest(cheaper, names, SPOT_FLEXIBILITY + number)

@@ -14,7 +14,7 @@ from dovetail.core.disruption.pass_context import PassContext
 from dovetail.model.conditions import find
 from dovetail.model.nodeclaim import DRIFTED
 from dovetail.model.reason import Reason
-from dovetail.model.refusal import Refusal
+from dovetail.model.refusal import Refusal, RefusalCode
 
 
 class Drift:
@@ -31,17 +31,16 @@ class Drift:
 
     def refusals(self, candidate: Candidate, context: PassContext) -> Iterator[Refusal]:
         """Switched off, not drifted, or not drifted for long enough."""
-        about = f"node/{candidate.name}"
+        about = candidate.ref
         if not context.options.drift:
-            yield Refusal("GateClosed", about, "the Drift feature gate is off", permanent=True)
+            yield Refusal(RefusalCode.GATE_CLOSED, about, permanent=True, setting="Drift")
         if candidate.pool.static:
-            why = f"nodepool {candidate.pool.name} keeps a fixed number of nodes"
-            yield Refusal("Static", about, why, permanent=True)
+            yield Refusal(RefusalCode.STATIC, about, permanent=True, nodepool=candidate.pool.name)
         if not drift_reason(candidate.claim, candidate.pool, context.snapshot):
-            yield Refusal("NotDrifted", about, "not drifted: it is what its NodePool asks for")
+            yield Refusal(RefusalCode.NOT_DRIFTED, about)
         elif control(candidate.pool, Reason.DRIFTED) is not None:
             wait = drift_wait(candidate.pool, candidate.claim, context.snapshot.at)
-            left_alone = waiting(candidate, "drifted, and left alone", wait)
+            left_alone = waiting(candidate, self.reason, wait)
             if left_alone is not None:
                 yield left_alone
 
@@ -58,7 +57,7 @@ class Drift:
 
 def _loop(candidate: Candidate, context: PassContext) -> Refusal | None:
     reason = drift_reason(candidate.claim, candidate.pool, context.snapshot)
-    return loop_refusal(candidate.name, candidate.pool.name, reason, context.drift_loops)
+    return loop_refusal(candidate.ref, candidate.pool.name, reason, context.drift_loops)
 
 
 def _annotated(command: Command, context: PassContext) -> Command:

@@ -9,7 +9,7 @@ from dovetail.core.disruption.methods.base import Proposal, waiting
 from dovetail.core.disruption.methods.consolidation import disabled, settling
 from dovetail.core.disruption.pass_context import PassContext
 from dovetail.model.reason import Reason
-from dovetail.model.refusal import Refusal
+from dovetail.model.refusal import Refusal, RefusalCode
 
 
 class Emptiness:
@@ -30,11 +30,9 @@ class Emptiness:
         if off is not None:
             yield off
         if not candidate.empty:
-            number = len(candidate.pods_to_reschedule)
-            run = "1 pod runs" if number == 1 else f"{number} pods run"
-            yield Refusal("NotEmpty", f"node/{candidate.name}", f"not empty: {run} on it")
+            yield Refusal(RefusalCode.NOT_EMPTY, candidate.ref, count=len(candidate.pods_to_reschedule))
         wait = emptiness_wait(candidate.pool, candidate.claim, context.snapshot.at)
-        left_alone = waiting(candidate, "empty, and left alone", wait) if candidate.empty and off is None else None
+        left_alone = waiting(candidate, self.reason, wait) if candidate.empty and off is None else None
         if left_alone is not None:
             yield left_alone
         grace = settling(candidate, context)

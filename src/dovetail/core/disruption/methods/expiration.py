@@ -9,7 +9,7 @@ from dovetail.core.disruption.methods.replacement import propose_replacing
 from dovetail.core.disruption.pass_context import PassContext
 from dovetail.core.lifecycle.expiration import expires_at
 from dovetail.model.reason import Reason
-from dovetail.model.refusal import Refusal
+from dovetail.model.refusal import Refusal, RefusalCode
 
 
 class Expiration:
@@ -26,7 +26,7 @@ class Expiration:
         wait = expiration_wait(pool, candidate.claim, context.snapshot.at)
         if wait.never and wait.started:
             return _without_budgets(candidate)
-        return waiting(candidate, "not expired: its lifetime runs", wait)
+        return waiting(candidate, self.reason, wait)
 
     def refusals(self, candidate: Candidate, context: PassContext) -> Iterator[Refusal]:
         """There is only the one clock."""
@@ -42,11 +42,9 @@ class Expiration:
 
 def _without_budgets(candidate: Candidate) -> Refusal:
     """A node that is not replaced because of its age: it is deleted at an age, or it never expires."""
-    pool, about = candidate.pool, f"node/{candidate.name}"
-    due_at = expires_at(candidate.claim)
+    pool, due_at = candidate.pool, expires_at(candidate.claim)
     if due_at is not None:
-        why = f"not expired: hard at {candidate.claim.spec.expire_after}, budgets do not apply"
-        return Refusal("Never", about, f"{why} until {due_at:%Y-%m-%dT%H:%M:%SZ}", due_at)
-    says = "Never for" if pool.spec.disruption.expire_after is not None else "no"
-    why = f"never expires: nodepool {pool.name} sets {says} expireAfter under disruption"
-    return Refusal("Never", about, why, permanent=True)
+        return Refusal(RefusalCode.NEVER, candidate.ref, due_at, setting=str(candidate.claim.spec.expire_after))
+    written = pool.spec.disruption.expire_after  # Never, or nothing at all
+    setting = str(written) if written is not None else ""
+    return Refusal(RefusalCode.NEVER, candidate.ref, permanent=True, nodepool=pool.name, setting=setting)

@@ -19,12 +19,10 @@ from dovetail.core.disruption.pass_context import PassContext
 from dovetail.core.disruption.replacement_launch import replacement_refusal
 from dovetail.core.scheduling.removal import Bounds
 from dovetail.model.reason import Reason
-from dovetail.model.refusal import Refusal
+from dovetail.model.refusal import Refusal, RefusalCode
 
 MOST_AT_ONCE = 100
 """Nodes that one command considers, as in Karpenter."""
-TOO_MANY = f"multi-node consolidation considers {MOST_AT_ONCE} nodes a pass, and others come first"
-NO_SET = "no set of nodes it could go with needs at most one cheaper node"
 
 
 class MultiNode:
@@ -52,8 +50,9 @@ class MultiNode:
         command = self._longest(allowed[:MOST_AT_ONCE], context)
         chosen = {each.name for each in command.candidates} if command is not None else set()
         for place, each in enumerate(allowed):
-            code, why = ("NoSet", NO_SET) if place < MOST_AT_ONCE else ("NextPass", TOO_MANY)
-            refusals[each.name] = Refusal(code, f"node/{each.name}", why)
+            beyond = place >= MOST_AT_ONCE
+            code = RefusalCode.NEXT_PASS if beyond else RefusalCode.NO_SET
+            refusals[each.name] = Refusal(code, each.ref, count=MOST_AT_ONCE if beyond else 0)
         said = tuple(refusal for name, refusal in refusals.items() if refusal is not None and name not in chosen)
         return Proposal((command,) if command is not None else (), said)
 
@@ -79,7 +78,7 @@ class MultiNode:
         replacements = []
         for draft in outcome.drafts:
             narrowed = narrow_to_cheaper(candidates, draft, context)
-            if isinstance(narrowed, str):
+            if isinstance(narrowed, Refusal):
                 return None
             replacements.append(narrowed)
         if stall_refusal(candidates, context, len(replacements)) is not None:

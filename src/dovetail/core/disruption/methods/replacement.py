@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from dovetail.core.disruption.candidates import Candidate
 from dovetail.core.disruption.command import Command
-from dovetail.core.disruption.methods.base import Proposal, limited_by
+from dovetail.core.disruption.methods.base import Proposal
 from dovetail.core.disruption.pass_context import PassContext
 from dovetail.core.disruption.replacement_launch import replacement_refusal
 from dovetail.core.pdbs import fully_blocks
@@ -18,7 +18,7 @@ from dovetail.model.cluster_objects import PodDisruptionBudget
 from dovetail.model.do_not_disrupt import protection
 from dovetail.model.kube_object import Key
 from dovetail.model.reason import Reason
-from dovetail.model.refusal import Refusal
+from dovetail.model.refusal import Refusal, RefusalCode
 
 
 def propose_replacing(candidates: Sequence[Candidate], context: PassContext, method: str, reason: Reason) -> Proposal:
@@ -34,7 +34,7 @@ def propose_replacing(candidates: Sequence[Candidate], context: PassContext, met
             if isinstance(outcome, Refusal):
                 refusal = outcome
             elif outcome and any(command.replacements for command in commands):
-                refusal = Refusal("NextPass", f"node/{candidate.name}", "waits for what this pass buys")
+                refusal = Refusal(RefusalCode.NEXT_PASS, candidate.ref)
             else:
                 commands.append(Command(method, reason, (candidate,), outcome))
         elif refusal is None:
@@ -54,8 +54,8 @@ def _replacements(candidate: Candidate, context: PassContext) -> tuple[Draft, ..
     bounds = Bounds(staying=frozenset(_staying(candidate, context)))
     outcome = removal_simulation.remove_together([removal_simulation.row(candidate.name)], bounds)
     if outcome.blocker is not None:
-        why = f"not all pods would schedule, {outcome.blocker.key} has no other place{limited_by(outcome.limits)}"
-        return Refusal("Unschedulable", f"node/{candidate.name}", why)
+        pod, limits = outcome.blocker.key, outcome.limits
+        return Refusal(RefusalCode.UNSCHEDULABLE, candidate.ref, pod=pod, limits=limits)
     return replacement_refusal((candidate,), outcome.drafts, bounds, context, consolidating=False) or outcome.drafts
 
 

@@ -8,9 +8,9 @@ from dovetail.core.disruption.balanced_policy import BALANCED, approves
 from dovetail.core.disruption.candidates import Candidate, least_disruptive
 from dovetail.core.disruption.command import Command, cheapest
 from dovetail.core.disruption.drain_deadlock import stall_refusal
-from dovetail.core.disruption.methods.base import Proposal, limited_by
+from dovetail.core.disruption.methods.base import Proposal
 from dovetail.core.disruption.methods.consolidation import (
-    CANT_REPLACE,
+    cant_replace,
     consolidation_refusal,
     consolidation_refusals,
     narrow_to_cheaper,
@@ -22,10 +22,7 @@ from dovetail.core.scheduling.draft import Draft
 from dovetail.core.scheduling.removal import Bounds, Removal
 from dovetail.core.scheduling.removal_simulation import RemovalSimulation
 from dovetail.model.reason import Reason
-from dovetail.model.refusal import Refusal
-
-NOT_THE_BEST = "NotTheBest"
-"""The code of nodes that could go, but not before another one."""
+from dovetail.model.refusal import Refusal, RefusalCode
 
 
 class SingleNode:
@@ -57,10 +54,7 @@ class SingleNode:
             else:
                 refusals.append(found)
         best = _best(moves, refusals, context)
-        for move in moves:
-            if move is not best:
-                why = "could go, but another node saves more and comes before it"
-                refusals.append(Refusal(NOT_THE_BEST, f"node/{move.candidate.name}", why))
+        refusals += [Refusal(RefusalCode.NOT_THE_BEST, move.candidate.ref) for move in moves if move is not best]
         return Proposal((_command(best, context),) if best is not None else (), tuple(refusals))
 
 
@@ -99,7 +93,7 @@ def _move(candidate: Candidate, removal_simulation: RemovalSimulation, context: 
         return outcome
     move = Move(candidate, removal.draft, outcome)
     if candidate.pool.consolidation_policy == BALANCED and not approves(_command(move, context), context):
-        return Refusal("NotBalanced", f"node/{candidate.name}", "saves too little for the disruption it causes")
+        return Refusal(RefusalCode.NOT_BALANCED, candidate.ref)
     return move
 
 
@@ -122,19 +116,17 @@ def could_go(candidate: Candidate, context: PassContext) -> bool:
 
 def _worked_out(candidate: Candidate, removal: Removal, context: PassContext) -> float | Refusal:
     """What the removal of a node saves an hour, or why it stays."""
-    about = f"node/{candidate.name}"
     if removal.kind == "stay" and removal.blocker is not None:
-        why = f"{CANT_REPLACE}: {removal.blocker.key} has no other place{limited_by(removal.limits)}"
-        return Refusal("Unschedulable", about, why)
+        pod, limits = removal.blocker.key, removal.limits
+        return Refusal(RefusalCode.UNSCHEDULABLE, candidate.ref, pod=pod, limits=limits, reason=SingleNode.reason)
     if removal.kind == "stay":
-        return Refusal("CantReplace", about, CANT_REPLACE)
-    saved = candidate.price if removal.draft is None else _saved(candidate, removal.draft, context)
-    return Refusal("CantReplace", about, saved) if isinstance(saved, str) else saved
+        return cant_replace(candidate)
+    return candidate.price if removal.draft is None else _saved(candidate, removal.draft, context)
 
 
-def _saved(candidate: Candidate, draft: Draft, context: PassContext) -> float | str:
+def _saved(candidate: Candidate, draft: Draft, context: PassContext) -> float | Refusal:
     quick = saving(candidate, draft)
     if quick is not None:
         return quick
     narrowed = narrow_to_cheaper((candidate,), draft, context)
-    return narrowed if isinstance(narrowed, str) else candidate.price - cheapest(narrowed)
+    return narrowed if isinstance(narrowed, Refusal) else candidate.price - cheapest(narrowed)
