@@ -33,7 +33,7 @@ def rows(page):
 def test_the_problem_has_the_rows_on_the_page():
     problem = Problem(BEFORE, PENDING, [POOL])
     written = [row for row in rows(PAGE) if row[1:2] in (["node-a"], ["node-b"]) and row[0] in {"0", "1"}]
-    nodes = [(node.name, node.labels[ZONE]) for node in problem.rooms.nodes]
+    nodes = [(node.name, node.labels[ZONE]) for node in problem.existing_nodes.nodes]
     computed = [[str(row), *nodes[row], *map(str, problem.free[row])] for row in range(len(nodes))]
     assert written == computed
     assert len(problem.kinds) == 3

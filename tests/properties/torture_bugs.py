@@ -185,7 +185,7 @@ def the_grace_period_of_consolidation_is_ignored(patch):
 
 
 def destinations_inside_their_grace_period_are_used(patch):
-    patch.setattr(pass_context.PassContext, "_restless", frozenset())
+    patch.setattr(pass_context.PassContext, "_recently_active_nodes", frozenset())
 
 
 def disrupt_after_of_drift_is_ignored(patch):
