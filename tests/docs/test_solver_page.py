@@ -37,7 +37,7 @@ def test_the_problem_has_the_rows_on_the_page():
     computed = [[str(row), *nodes[row], *map(str, problem.free[row])] for row in range(len(nodes))]
     assert written == computed
     assert len(problem.kinds) == 3
-    assert len(problem.markets[0].offerings) == 6
+    assert len(problem.type_tables[0].offerings) == 6
 
 
 def test_the_pods_are_placed_as_the_page_says():
