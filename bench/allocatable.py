@@ -18,8 +18,8 @@ from dovetail.cloud.aws.catalog.capacity import Margins, capacity_of, overhead_o
 from dovetail.cloud.aws.catalog.ec2_instance_type import Ec2InstanceType, facts_by_type, read_machine
 from dovetail.cloud.aws.catalog.kubelet_overhead import NodeClassShape
 from dovetail.model.catalog import InstanceType
-from dovetail.model.quantity import Quantity
 from dovetail.model.requirements import Requirements
+from dovetail.model.resources import Quantity
 
 PUBLISHED = Path(__file__).parents[1] / "tests" / "data" / "ec2_allocatable.csv.gz"
 RESOURCES = ("cpu", "memory", "pods")

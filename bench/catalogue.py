@@ -8,9 +8,8 @@ from collections.abc import Iterator
 
 from dovetail.model.catalog import InstanceType, Offering
 from dovetail.model.labels import ARCH, CAPACITY_TYPE, INSTANCE_TYPE, ON_DEMAND, OS, SPOT, WELL_KNOWN, ZONE
-from dovetail.model.quantity import Quantity
-from dovetail.model.requirement import Requirement
-from dovetail.model.requirements import Requirements
+from dovetail.model.requirements import Requirement, Requirements
+from dovetail.model.resources import Quantity
 
 FAMILY, GENERATION, SIZE = "cloud.example/family", "cloud.example/generation", "cloud.example/size"
 KNOWN = WELL_KNOWN | {FAMILY, GENERATION, SIZE}

@@ -7,7 +7,7 @@ from decode_measure import Meter, chunks, run
 from dovetail.kube.decode import LineReader, ListPages, change_of
 from dovetail.kube.requests import ApiRequest
 from dovetail.kube.transport import DEFAULT_LIMITS
-from dovetail.manifest.interning import Interner
+from dovetail.manifest.codec import Interner
 from dovetail.model.kinds import POD
 
 WATCH = ApiRequest(method="GET", path="/api/v1/pods")

@@ -30,9 +30,8 @@ from dovetail.model.pod import (
     TopologySpreadConstraint,
     WeightedPodAffinityTerm,
 )
-from dovetail.model.quantity import Quantity
-from dovetail.model.requirement import Requirement
-from dovetail.model.requirements import Requirements
+from dovetail.model.requirements import Requirement, Requirements
+from dovetail.model.resources import Quantity
 from dovetail.model.snapshot import Snapshot
 
 AT = datetime(2026, 1, 5, 12, tzinfo=UTC)

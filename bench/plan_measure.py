@@ -30,9 +30,8 @@ from dovetail.model.kube_object import Condition, LabelSelector, ObjectMeta
 from dovetail.model.labels import ARCH, CAPACITY_TYPE, DO_NOT_DISRUPT, NODEPOOL, ZONE
 from dovetail.model.nodeclaim import DRIFTED, INITIALIZED, LAUNCHED, REGISTERED
 from dovetail.model.nodepool import Disruption, NodePool
-from dovetail.model.pod import Pod
-from dovetail.model.pod_requests import spec_requests
-from dovetail.model.quantity import ZERO, Quantity
+from dovetail.model.pod import Pod, spec_requests
+from dovetail.model.resources import ZERO, Quantity
 from dovetail.model.snapshot import ClusterNode, Snapshot
 from sweep_measure import peak_mb, sweep_once
 from workloads import DEDICATED, workloads

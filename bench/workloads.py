@@ -23,7 +23,7 @@ from dovetail.model.pod import (
     ResourceRequirements,
     TopologySpreadConstraint,
 )
-from dovetail.model.quantity import Quantity
+from dovetail.model.resources import Quantity
 from dovetail.model.taints import Taint, Toleration
 
 DEDICATED = "dedicated"

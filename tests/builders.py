@@ -14,9 +14,8 @@ from dovetail.model.node import Node
 from dovetail.model.nodeclaim import NodeClaim
 from dovetail.model.nodepool import NodePool
 from dovetail.model.pod import Pod
-from dovetail.model.quantity import Quantity
-from dovetail.model.requirement import Requirement
-from dovetail.model.requirements import Requirements
+from dovetail.model.requirements import Requirement, Requirements
+from dovetail.model.resources import Quantity
 from dovetail.model.snapshot import ClusterNode, Snapshot
 
 NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)

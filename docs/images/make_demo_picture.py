@@ -10,8 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from dovetail.cli.demo.pacing import Pacer
-from dovetail.cli.demo.run import DemoOptions, Stage, run_demo
+from dovetail.cli.demo.run import DemoOptions, Pacer, Stage, run_demo
 from dovetail.cli.demo.scenario import demo_scenario
 from dovetail.cli.view.demo_screen import screen
 from dovetail.cli.view.plan import plan_document

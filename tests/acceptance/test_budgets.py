@@ -9,8 +9,7 @@ from acceptance.test_candidates import marked
 from builders import LARGE, NOON, node, nodepool, stamped
 from dovetail.core import wording
 from dovetail.core.disruption.budgets import NodeCounts, allowance, count_nodes
-from dovetail.core.disruption.next_wakeup import next_turn
-from dovetail.core.disruption.pass_context import PassContext
+from dovetail.core.disruption.pass_context import PassContext, next_turn
 from dovetail.core.disruption.planner import plan_pass
 from dovetail.core.explain.budget_calendar import draw_calendar
 from dovetail.core.explain.node import explain_node

@@ -7,9 +7,16 @@ import pytest
 
 from acceptance.fleet import ON_DEMAND, cluster, free, running, worker
 from builders import HUGE, LARGE, NOON, SMALL, claim
-from dovetail.core.disruption.backoff import after_failure
 from dovetail.core.disruption.command import Command, Decision
-from dovetail.core.disruption.command_progress import OVERTAKEN, NextStep, abandoned, judge, running_commands, timeout
+from dovetail.core.disruption.command_progress import (
+    OVERTAKEN,
+    NextStep,
+    abandoned,
+    after_failure,
+    judge,
+    running_commands,
+    timeout,
+)
 from dovetail.core.disruption.pass_context import PassContext
 from dovetail.core.disruption.planner import plan_disruption
 from dovetail.model.command import RECORD_ANNOTATION, REPLACES_ANNOTATION, CommandRecord, CommandState, write_record

@@ -10,8 +10,7 @@ from dovetail.core import wording
 from dovetail.core.disruption.planner import plan_disruption
 from dovetail.model.catalog import Offering
 from dovetail.model.labels import CAPACITY_TYPE, ZONE
-from dovetail.model.requirement import Requirement
-from dovetail.model.requirements import Requirements
+from dovetail.model.requirements import Requirement, Requirements
 from dovetail.settings import DecisionOptions
 
 GATE = DecisionOptions(spot_to_spot=True)

@@ -9,8 +9,7 @@ from typer.testing import CliRunner
 
 from dovetail.cli.app import app
 from dovetail.cli.simulation.loader import ask, load
-from dovetail.cli.simulation.parallel import run_here
-from dovetail.cli.simulation.runner import live
+from dovetail.cli.simulation.runner import live, run_here
 from dovetail.cli.simulation.variants import read_setting, read_sweep
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "scenarios"

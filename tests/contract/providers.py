@@ -25,8 +25,7 @@ from dovetail.model.nodepool import (
     NodePoolSpec,
     NodeRequirement,
 )
-from dovetail.model.quantity import Quantity
-from dovetail.model.resources import fits
+from dovetail.model.resources import Quantity, fits
 from dovetail.ports.cloud import CloudProvider
 from dovetail.ports.cluster import Cluster, Deletion
 from dovetail.ports.errors import CloudError, InstanceNotFound, InsufficientCapacity, OutcomeUnknown, WorldError

@@ -3,7 +3,7 @@
 import asyncio
 
 from builders import nodepool
-from dovetail.controllers.instance_types import find_catalogs
+from dovetail.controllers.context import find_catalogs
 from dovetail.ports.errors import NodeClassNotReady
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from acceptance.fleet import cluster, running, worker
 from builders import nodepool
-from dovetail.controllers.ledger_evidence import NAMED, weighed, weighed_pods
+from dovetail.controllers.ledger_entries import NAMED, weighed, weighed_pods
 from dovetail.core.disruption.pass_context import PassContext
 from dovetail.core.disruption.planner import plan_pass
 from dovetail.model.kube_object import Key

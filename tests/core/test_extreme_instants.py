@@ -11,18 +11,16 @@ from acceptance.fleet import cluster, drifted, free, running, shielded, worker
 from builders import NOON
 from dovetail.cli.view.budgets import calendar_document
 from dovetail.core.disruption.methods import METHODS
-from dovetail.core.disruption.next_wakeup import next_turn
-from dovetail.core.disruption.pass_context import PassContext
+from dovetail.core.disruption.pass_context import PassContext, next_turn
 from dovetail.core.disruption.planner import plan_disruption
 from dovetail.core.explain.budget_calendar import draw_calendar
 from dovetail.core.explain.drain import explain_drain
 from dovetail.core.explain.node import explain_node
 from dovetail.core.lifecycle.drain import plan_drain
 from dovetail.core.lifecycle.expiration import expires_at
-from dovetail.core.lifecycle.launch_timeout import judge_liveness
+from dovetail.core.lifecycle.registration import judge_liveness
 from dovetail.core.lifecycle.repair import find_unhealthy_conditions
-from dovetail.core.lifecycle.termination_deadline import read_deadline
-from dovetail.core.lifecycle.termination_grace_period import grace_period_patch
+from dovetail.core.lifecycle.termination import grace_period_patch, read_deadline
 from dovetail.model.instants import FIRST_INSTANT, LAST_INSTANT, add, subtract, to_utc
 from dovetail.model.kube_object import Condition
 from dovetail.model.nodepool import Repair

@@ -10,10 +10,10 @@ from builders import HUGE, LARGE, NOON, SMALL, nodepool, pod, snapshot
 from core.disruption.test_recheck import marked, record
 from dovetail.cli.view.explain import node_document
 from dovetail.cli.view.plan import plan_document
-from dovetail.controllers.ledger_evidence import weighed
+from dovetail.controllers.ledger_entries import weighed
 from dovetail.core import wording
 from dovetail.core.disruption.command import Command
-from dovetail.core.disruption.drift_loop import replacement_annotation
+from dovetail.core.disruption.drift import replacement_annotation
 from dovetail.core.disruption.events import TOLD, refused
 from dovetail.core.disruption.pass_context import PassContext
 from dovetail.core.disruption.planner import plan_disruption, plan_pass

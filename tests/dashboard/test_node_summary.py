@@ -8,8 +8,7 @@ from acceptance.fleet import cluster, running, worker
 from builders import NOON, nodepool
 from dovetail.cli.view.plan import plan_document
 from dovetail.core.disruption.planner import plan_disruption
-from dovetail.dashboard.node_detail import known, node_details
-from dovetail.dashboard.node_summary import NodeSummaries, state_of, summary_of
+from dovetail.dashboard.nodes import NodeSummaries, known, node_details, state_of, summary_of
 from dovetail.dashboard.waiting_for import said_in
 from dovetail.model.snapshot import ClusterNode
 

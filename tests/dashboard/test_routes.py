@@ -8,7 +8,7 @@ import pytest
 from acceptance.fleet import cluster, running, worker
 from dashboard.pages import page_served
 from dovetail.dashboard.address import AddressUnsafe, PageAddress
-from dovetail.dashboard.event_stream import KEPT, EventStream
+from dovetail.dashboard.published_state import KEPT, EventStream
 
 TOKEN = "correct-horse-battery-staple"
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 from dovetail.cloud.kwok.catalog import select_catalog
 from dovetail.model.duration import Duration
-from dovetail.model.quantity import ZERO, Quantity
+from dovetail.model.resources import ZERO, Quantity
 from e2e.controlplane.stack import ControlPlane
 from e2e.watching import Change, Plain
 

@@ -10,8 +10,7 @@ import pytest
 from contract.environment import Environment
 from contract.suite import CASES, title
 from dovetail.kube.cluster_access import connect
-from dovetail.kube.requests import ApiRequest
-from dovetail.kube.status import error_of, read_status
+from dovetail.kube.requests import ApiRequest, error_of, read_status
 from dovetail.manifest.crd import RESOURCES, crd_yaml
 from e2e.controlplane.api import eventually
 from e2e.controlplane.slate import wipe

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from dovetail.kube.cluster_access import connect, in_cluster, open_cluster
-from dovetail.kube.exec_plugin import VERSIONS
+from dovetail.kube.credentials import VERSIONS
 from dovetail.kube.transport import TransportLimits
 from dovetail.model.cluster_objects import Lease, LeaseSpec
 from dovetail.model.kinds import LEASE, NAMESPACE, NODE, POD

@@ -24,8 +24,8 @@ from dovetail.model.kinds import Kind
 from dovetail.model.kube_object import Key
 from dovetail.ports import errors
 from dovetail.ports.cluster import Deletion, ListOptions, Patch, WatchEvent
-from dovetail.sim.kubernetes.eviction import evict
 from dovetail.sim.kubernetes.kinds import resource_of
+from dovetail.sim.kubernetes.pdb_controller import evict
 from dovetail.sim.kubernetes.watch import WatchStream, WatchTerms
 from dovetail.sim.world import World, _selects
 

@@ -8,19 +8,18 @@ from tempfile import TemporaryDirectory
 
 from dovetail.cli.simulation.loader import ask, load
 from dovetail.cli.simulation.variants import read_setting, read_sweep
-from dovetail.cloud.aws.interruption.messages import Malformed, read_message
+from dovetail.cloud.aws.interruption.sqs import Malformed, read_message
 from dovetail.cloud.kwok.catalog import InstanceTypesInvalid
 from dovetail.cloud.kwok.catalog.instance_types_file import load_instance_types
 from dovetail.cloud.kwok.interruptions import StagedInterruptions
 from dovetail.kube.cluster_access import read_access
+from dovetail.kube.credentials import ExecCredentialSource
 from dovetail.kube.decode import LineReader, ListPages, change_of
-from dovetail.kube.exec_plugin import ExecCredentialSource
 from dovetail.kube.kubeconfig import choose
 from dovetail.kube.kubeconfig import load as load_kubeconfig
 from dovetail.kube.requests import watch_call
-from dovetail.manifest.codec import UNDECODABLE, decode, from_plain, to_plain
+from dovetail.manifest.codec import UNDECODABLE, Interner, decode, from_plain, to_plain
 from dovetail.manifest.documents import read_documents
-from dovetail.manifest.interning import Interner
 from dovetail.manifest.validation import faults_of
 from dovetail.model.budget import parse_budget
 from dovetail.model.cron import CronSchedule
@@ -30,7 +29,7 @@ from dovetail.model.kube_object import UnreadableObject
 from dovetail.model.node import Node
 from dovetail.model.nodepool import BudgetSpec
 from dovetail.model.pause import read_pause
-from dovetail.model.quantity import Quantity
+from dovetail.model.resources import Quantity
 from dovetail.model.snapshot_builder import INVENTORY
 from dovetail.ports.cluster import ListOptions
 from dovetail.ports.errors import ApiError

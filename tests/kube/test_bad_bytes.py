@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 from builders import build
 from dovetail.kube.decode import LineReader, ListPages, change_of
-from dovetail.kube.requests import ApiRequest
-from dovetail.kube.status import error_of, read_status
+from dovetail.kube.requests import ApiRequest, error_of, read_status
 from dovetail.kube.transport import TransportLimits
-from dovetail.manifest.interning import Interner
+from dovetail.manifest.codec import Interner
 from dovetail.model.kinds import NODE, POD
 from dovetail.model.kube_object import Key, UnreadableObject
 from dovetail.ports.errors import ApiError, Corrupted, OutcomeUnknown, Throttled, Unavailable

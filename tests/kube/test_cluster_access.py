@@ -8,8 +8,8 @@ import yaml
 
 from builders import NOON
 from dovetail.kube.cluster_access import find_access, in_cluster
+from dovetail.kube.credentials import ExecCredentialSource
 from dovetail.kube.endpoint import AccessFault, Endpoint
-from dovetail.kube.exec_plugin import ExecCredentialSource
 
 
 def config(cluster=None, user=None, name="here", current="here", **more):

@@ -9,9 +9,8 @@ from datetime import timedelta
 import pytest
 
 from builders import NOON, stamped
-from dovetail.kube.credentials import Credentials
+from dovetail.kube.credentials import VERSIONS, Credentials, ExecCredentialSource
 from dovetail.kube.endpoint import Endpoint, Pem
-from dovetail.kube.exec_plugin import VERSIONS, ExecCredentialSource
 from dovetail.model.kinds import NODE
 from dovetail.model.kube_object import Key
 from dovetail.ports.errors import Denied

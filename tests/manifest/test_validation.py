@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from dovetail.manifest.codec import to_plain
-from dovetail.manifest.report import DocumentInvalid
+from dovetail.manifest.documents import DocumentInvalid
 from dovetail.manifest.validation import faults_of, read, validate_nodepool
 from dovetail.model.budget import BudgetSpec
 from dovetail.model.kinds import KWOK_NODE_CLASS, NODE_CLAIM, NODE_POOL

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dovetail.model.quantity import ZERO, Quantity
+from dovetail.model.resources import ZERO, Quantity
 
 ORACLE = Path(__file__).parents[1] / "data" / "quantity.jsonl.gz"
 NANOS = st.integers(min_value=-(10**24), max_value=10**24)

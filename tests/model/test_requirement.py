@@ -3,8 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dovetail.model import labels
-from dovetail.model.requirement import Requirement
-from dovetail.model.requirements import Requirements
+from dovetail.model.requirements import Requirement, Requirements
 
 LARGEST = (1 << 63) - 1
 VALUES = ["a", "b", "c", "-1", "0", "1", "4", "5", "05", "+5", "6", "9", "", "1.5", str(LARGEST), str(LARGEST + 1)]

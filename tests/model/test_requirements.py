@@ -3,8 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dovetail.model import labels
-from dovetail.model.requirement import Requirement
-from dovetail.model.requirements import Requirements
+from dovetail.model.requirements import Requirement, Requirements
 
 STRICT = frozenset()
 LENIENT = labels.WELL_KNOWN

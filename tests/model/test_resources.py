@@ -1,8 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dovetail.model.quantity import Quantity
-from dovetail.model.resources import CPU, MEMORY, PODS, add, fits, maximum, shortfall, subtract
+from dovetail.model.resources import CPU, MEMORY, PODS, Quantity, add, fits, maximum, shortfall, subtract
 
 LISTS = st.dictionaries(
     st.sampled_from([CPU, MEMORY, PODS, "nvidia.com/gpu"]), st.integers(-(10**12), 10**12).map(Quantity), max_size=4

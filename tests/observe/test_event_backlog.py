@@ -8,7 +8,7 @@ from builders import NOON
 from dovetail.model.kinds import NODE
 from dovetail.model.kube_object import ObjectMeta
 from dovetail.model.node import Node
-from dovetail.observe.event_backlog import EventBacklog
+from dovetail.observe.events import EventBacklog
 from dovetail.ports.cluster import Notice
 
 ABOUT = Node(metadata=ObjectMeta(name="a", uid="u-a"))

@@ -3,7 +3,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dovetail.observe.token_bucket import Rate, TokenBucket
+from dovetail.observe.events import Rate, TokenBucket
 
 NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
 

@@ -17,8 +17,8 @@ from dovetail.controllers.interruption import InterruptionController
 from dovetail.controllers.nodepools import NodePoolController
 from dovetail.core.disruption.command import cheapest
 from dovetail.core.disruption.methods import METHODS
-from dovetail.core.disruption.next_wakeup import next_turn
 from dovetail.core.disruption.pass_context import PassContext as Pass
+from dovetail.core.disruption.pass_context import next_turn
 from dovetail.core.disruption.planner import consider, plan_pass
 from dovetail.core.disruption.simulation_cache import SimulationCache
 from dovetail.core.disruption.validation import VALIDATED, revalidate
@@ -27,9 +27,9 @@ from dovetail.core.lifecycle.nodepool_status import count
 from dovetail.core.provisioning.plan import plan_provisioning
 from dovetail.core.scheduling import instance_type_table
 from dovetail.core.scheduling.nodepool_limits import limit_usage
-from dovetail.core.scheduling.pod_index import PodIndex
+from dovetail.core.scheduling.pod_shapes import PodIndex
 from dovetail.core.scheduling.removal import Bounds
-from dovetail.dashboard.node_summary import NodeSummaries
+from dovetail.dashboard.nodes import NodeSummaries
 from dovetail.manifest.codec import encode_hook
 from dovetail.model.conditions import without
 from dovetail.model.kinds import CONFIG_MAP

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations
 
 from dovetail.model.labels import HOSTNAME
-from dovetail.model.pod import NodeSelectorRequirement, Pod, PodSpec
-from dovetail.model.pod_requests import spec_requests
+from dovetail.model.pod import NodeSelectorRequirement, Pod, PodSpec, spec_requests
 from dovetail.model.resources import Resources, add, shortfall
 from dovetail.model.snapshot import ClusterNode
 from dovetail.model.taints import PREFER_NO_SCHEDULE, Taint, untolerated

@@ -19,13 +19,12 @@ from msgspec import structs
 from cloud.kwok.claims import instance_type
 from dovetail.cloud.aws.catalog.capacity import Margins, ObservedMemory
 from dovetail.cloud.aws.catalog.catalog import InstanceTypeCatalog
-from dovetail.cloud.aws.catalog.offerings import OfferingKey, OfferingScope, UnavailableOfferings
-from dovetail.cloud.aws.catalog.pricing import Prices
+from dovetail.cloud.aws.catalog.offerings import OfferingKey, OfferingScope, Prices, UnavailableOfferings
 from dovetail.cloud.kwok.offering_selection import Shortage
 from dovetail.cloud.kwok.provider import KwokProvider
 from dovetail.model.ec2nodeclass import EC2NodeClass, ResolvedAMI, ResolvedCapacityReservation
 from dovetail.model.nodepool import NodePool
-from dovetail.model.quantity import Quantity
+from dovetail.model.resources import Quantity
 
 NOON = datetime(2026, 3, 4, 12, tzinfo=UTC)
 ZONES = ("a", "b")

@@ -8,11 +8,11 @@ import pytest
 
 from builders import claim, node, pod, snapshot
 from dovetail.core.scheduling.daemon_overhead import read_daemons
-from dovetail.core.scheduling.pod_index import PodIndex
+from dovetail.core.scheduling.pod_shapes import PodIndex
 from dovetail.core.scheduling.removal import Bounds
 from dovetail.core.scheduling.removal_simulation import RemovalSimulation
 from dovetail.model.labels import INITIALIZED, REGISTERED
-from dovetail.model.quantity import Quantity
+from dovetail.model.resources import Quantity
 from dovetail.model.snapshot import ClusterNode
 from reference.clusters import random_cluster
 

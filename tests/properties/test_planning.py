@@ -14,7 +14,7 @@ from dovetail.model.kube_object import Condition
 from dovetail.model.labels import DO_NOT_DISRUPT
 from dovetail.model.nodeclaim import DRIFTED, INITIALIZED, LAUNCHED, REGISTERED
 from dovetail.model.nodepool import Disruption
-from dovetail.model.quantity import Quantity
+from dovetail.model.resources import Quantity
 from dovetail.settings import DecisionOptions
 from reference.clusters import random_cluster
 

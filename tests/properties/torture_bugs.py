@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from dovetail.cli import torture
 from dovetail.controllers import (
-    commit_check,
+    command_steps,
     disruption_queue,
     eviction_queue,
     garbage_collection,
@@ -14,15 +14,15 @@ from dovetail.controllers import (
     termination_steps,
 )
 from dovetail.controllers.cluster_state import ClusterState
-from dovetail.controllers.commit_check import CommitCheck
+from dovetail.controllers.command_steps import CommitCheck
 from dovetail.controllers.context import ControllerContext
 from dovetail.core.disruption import candidates, command_progress, pass_context
-from dovetail.core.disruption.backoff import FailedCommands
 from dovetail.core.disruption.budgets import BudgetAllowance
+from dovetail.core.disruption.command_progress import FailedCommands
 from dovetail.core.disruption.delays import OVER
 from dovetail.core.disruption.methods import consolidation, drift, emptiness, expiration
 from dovetail.core.lifecycle import drain, repair
-from dovetail.core.lifecycle.launch_timeout import Liveness
+from dovetail.core.lifecycle.registration import Liveness
 from dovetail.core.scheduling.nodepool_limits import RemainingLimits
 from dovetail.model import snapshot
 from dovetail.model.budget import Budget, BudgetWindow
@@ -35,7 +35,7 @@ from dovetail.model.snapshot import ClusterNode
 from dovetail.ports.cluster import Listing, Patch
 from dovetail.runtime.leader_election import LeaderElection
 from dovetail.sim.cloud.service import SimulatedCloud
-from dovetail.sim.kubernetes import eviction as eviction_api
+from dovetail.sim.kubernetes import pdb_controller
 
 
 def budgets_are_ignored(patch):
@@ -155,7 +155,7 @@ def commands_are_not_checked_again(patch):
     async def nothing(*_):
         return {}
 
-    patch.setattr(commit_check.CommitCheck, "find_obstacles", nothing)
+    patch.setattr(command_steps.CommitCheck, "find_obstacles", nothing)
 
 
 def commands_that_are_taken_back_start_again_at_once(patch):
@@ -163,7 +163,7 @@ def commands_that_are_taken_back_start_again_at_once(patch):
         code = RefusalCode.DO_NOT_DISRUPT_NODE
         return {claim.name: Refusal(code, node_ref(claim.name), permanent=True) for claim in state.candidates}
 
-    patch.setattr(commit_check.CommitCheck, "find_obstacles", always)
+    patch.setattr(command_steps.CommitCheck, "find_obstacles", always)
     patch.setattr(disruption_queue, "after_failure", lambda _, now: FailedCommands(1, now))
 
 
@@ -252,7 +252,7 @@ def volumes_are_torn_off(patch):
 
 
 def the_eviction_api_knows_no_budgets(patch):
-    patch.setattr(eviction_api, "budgets_of", lambda *_: [])
+    patch.setattr(pdb_controller, "budgets_of", lambda *_: [])
 
 
 def toleration_of_repair_is_ignored(patch):

@@ -16,8 +16,8 @@ from dovetail.model.labels import (
 from dovetail.model.nodeclaim import CONSOLIDATABLE, DRIFTED, INSTANCE_TERMINATING, LAUNCHED, REGISTERED
 from dovetail.model.nodeclaim import INITIALIZED as INITIALIZED_CONDITION
 from dovetail.model.pod import Container, PodStatus
-from dovetail.model.quantity import Quantity
 from dovetail.model.reason import Reason
+from dovetail.model.resources import Quantity
 from dovetail.model.taints import Toleration
 from properties.inputs import change, claim_of, edited, renamed, twin_node
 from reference.chance.catalog import TAINTS, amounts

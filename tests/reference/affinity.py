@@ -7,8 +7,7 @@ Expressions are kept apart, not merged, when a real node is looked at: that is w
 from collections.abc import Iterable, Mapping
 
 from dovetail.model.pod import NodeSelectorTerm, PodSpec
-from dovetail.model.requirement import NORMALISED_LABELS, Requirement
-from dovetail.model.requirements import Requirements
+from dovetail.model.requirements import NORMALISED_LABELS, Requirement, Requirements
 from dovetail.model.snapshot import ClusterNode
 
 Expressions = tuple[Requirement, ...]

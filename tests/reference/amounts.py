@@ -2,8 +2,7 @@
 
 from collections.abc import Iterable
 
-from dovetail.model.pod import Pod, PodSpec
-from dovetail.model.pod_requests import spec_requests
+from dovetail.model.pod import Pod, PodSpec, spec_requests
 from dovetail.model.resources import CPU, Resources
 
 Amounts = dict[str, int]

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from dovetail.model.labels import HOSTNAME, ZONE
 from dovetail.model.pod import NodeSelectorRequirement, Pod, PodAffinityTerm
-from dovetail.model.quantity import Quantity
+from dovetail.model.resources import Quantity
 from dovetail.model.snapshot import ClusterNode
 from dovetail.model.taints import PREFER_NO_SCHEDULE
 from reference.chance.dice import DRIVER, GPU

@@ -6,10 +6,8 @@ from dataclasses import replace
 from dovetail.model.catalog import InstanceType
 from dovetail.model.nodepool import NodePool
 from dovetail.model.pod import Pod
-from dovetail.model.quantity import ZERO, Quantity
-from dovetail.model.requirement import Requirement
-from dovetail.model.requirements import Requirements
-from dovetail.model.resources import NODES, Resources, maximum, subtract
+from dovetail.model.requirements import Requirement, Requirements
+from dovetail.model.resources import NODES, ZERO, Quantity, Resources, maximum, subtract
 from reference.amounts import fits, in_units, requested, requested_by, total
 from reference.daemons import daemons_of_type
 from reference.ports import ports_conflict

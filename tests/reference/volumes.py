@@ -6,8 +6,7 @@ from itertools import product
 from dovetail.model.kube_object import Key
 from dovetail.model.labels import HOSTNAME
 from dovetail.model.pod import Pod, Volume
-from dovetail.model.requirement import Requirement
-from dovetail.model.requirements import Requirements
+from dovetail.model.requirements import Requirement, Requirements
 from dovetail.model.storage import PersistentVolume, Storage, StorageClass
 from reference.affinity import Expressions, read_term
 

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from dovetail.runtime.lease_thread import LeaseThread
+from dovetail.runtime.leader_election import LeaseThread
 
 
 def aside(story):

@@ -5,8 +5,7 @@ import asyncio
 import pytest
 
 from dovetail.ports.errors import Conflict, Throttled, Unavailable
-from dovetail.runtime.backoff import RetryBackoff
-from dovetail.runtime.reconciler import Reconciler
+from dovetail.runtime.reconciler import Reconciler, RetryBackoff
 from dovetail.sim.virtual_loop import run
 
 

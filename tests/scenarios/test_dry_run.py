@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from dovetail.controllers.dry_run_interruption import DryRunInterruptions
+from dovetail.controllers.dry_run import DryRunInterruptions
 from dovetail.model.kinds import NODE_CLAIM, NODE_POOL
 from dovetail.ports.errors import Denied, NotFound
 from stories import ACTING, Life, deployment, live, node_class, pool

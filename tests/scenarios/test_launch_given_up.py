@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from dovetail.core.lifecycle.launch_timeout import LAUNCH_TIMEOUT
+from dovetail.core.lifecycle.registration import LAUNCH_TIMEOUT
 from dovetail.model.conditions import find
 from dovetail.model.kinds import NODE_CLAIM
 from dovetail.ports.errors import Conflict, Denied, InsufficientCapacity, Invalid, OutcomeUnknown, Unavailable

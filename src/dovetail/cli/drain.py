@@ -114,7 +114,7 @@ def _as_deleted(node: "ClusterNode", settings: Settings) -> "ClusterNode":
     """The node with what the controller writes on its claim when the Node is deleted first."""
     from dataclasses import replace
 
-    from dovetail.core.lifecycle.manual_deletion import mark_manual_deletion
+    from dovetail.core.lifecycle.termination import mark_manual_deletion
 
     assert node.claim is not None
     if node.deleting:

@@ -63,8 +63,7 @@ def _node(name: str, context: "PassContext", output: OutputFormat, settings: Set
     from dataclasses import replace
 
     from dovetail.cli.view.explain import print_node
-    from dovetail.core.explain.node import explain_node
-    from dovetail.core.explain.repair import explain_repair
+    from dovetail.core.explain.node import explain_node, explain_repair
     from dovetail.core.lifecycle.repair import RepairTerms
 
     nodes = context.snapshot.nodes

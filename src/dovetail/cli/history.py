@@ -67,8 +67,7 @@ def history(  # noqa: PLR0913 - one parameter an option
     """
     import os
 
-    from dovetail.cli.view.decision import print_decision
-    from dovetail.cli.view.history import print_history
+    from dovetail.cli.view.history import print_decision, print_history
     from dovetail.observe.ledger import find_place
     from dovetail.observe.ledger_query import LedgerMissing, LedgerQuery, NoSuchDecision, read_decision, read_history
 

@@ -53,8 +53,7 @@ async def _run(kubeconfig: Path | None, context: str | None, settings: Settings)
     from dovetail.observe.endpoints import PortUnusable
     from dovetail.ports.errors import Denied
     from dovetail.runtime.leader_term import TermEnd
-    from dovetail.wiring.http import endpoints
-    from dovetail.wiring.live import on_cluster, shift, standing
+    from dovetail.wiring.live import endpoints, on_cluster, shift, standing
     from dovetail.wiring.providers import ProviderUnusable
 
     log = logging.getLogger(__name__)

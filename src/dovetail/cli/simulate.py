@@ -124,9 +124,8 @@ def simulate(  # noqa: PLR0913 - one parameter an option
 def _tell(
     variants: "list[Variant]", reports: "list[Report]", html: Path | None, output: OutputFormat, *, timeline: bool
 ) -> None:
-    from dovetail.cli.simulation.comparison import as_document, compare
+    from dovetail.cli.simulation.comparison import as_document, compare, print_comparison
     from dovetail.cli.simulation.html_report import write_html
-    from dovetail.cli.view.comparison import print_comparison
     from dovetail.cli.view.simulation import print_report
 
     rows = compare(variants, reports) if len(variants) > 1 else []
@@ -182,9 +181,8 @@ def _check_writable(html: Path | None) -> None:
 
 
 def _run(source: Path, variants: "list[Variant]", trace: "tuple[Arrival, ...]", dask: str | None) -> "list[RunOutcome]":
-    from dovetail.cli.simulation.parallel import DaskUnavailable, run_here, run_on_dask
     from dovetail.cli.simulation.report import length
-    from dovetail.cli.simulation.runner import SimulationFailed, live
+    from dovetail.cli.simulation.runner import DaskUnavailable, SimulationFailed, live, run_here, run_on_dask
     from dovetail.sim.scenario.parsing import ScenarioInvalid
 
     began = time.perf_counter()

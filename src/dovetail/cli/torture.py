@@ -70,7 +70,7 @@ def launch(cluster: "Cluster", clock: "Clock", *, dry_run: bool = False) -> "Con
 def tell(story: "Trial") -> "TrialOutcome":
     """Live through one story with the real controllers."""
     from dovetail.sim.torture.runner import live_through
-    from dovetail.wiring.schema_admission import admit
+    from dovetail.wiring.embedded import admit
 
     return live_through(story, launch, admit)
 
@@ -145,7 +145,7 @@ def _show_progress(done: int, of: int, failed: int) -> None:
 
 def _short_story(outcome: "TrialOutcome") -> str:
     """The shortest story found that still breaks the invariant."""
-    from dovetail.sim.torture.shrinking import shrink
+    from dovetail.sim.torture.runner import shrink
 
     shortest = shrink(outcome, tell)
     told = "\n".join(f"broken: {each}" for each in shortest.violations)

@@ -16,8 +16,7 @@ from dovetail.cli.safe_output import echo, json_text, make_console, yaml_text
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from dovetail.manifest.documents import Document
-    from dovetail.manifest.report import Report
+    from dovetail.manifest.documents import Document, Report
     from dovetail.model.kube_object import Fault
 
 _SUFFIXES = {".yaml", ".yml", ".json"}
@@ -104,8 +103,7 @@ def _files(path: Path, unreadable: list[str]) -> "Sequence[Path | str]":
 def _check(source: str, text: str) -> Iterator[Checked]:
     from dataclasses import replace
 
-    from dovetail.manifest.documents import read_documents
-    from dovetail.manifest.report import Report
+    from dovetail.manifest.documents import Report, read_documents
     from dovetail.manifest.validation import faults_of
 
     for document in read_documents(text, source):

@@ -1,24 +1,31 @@
-"""What every controller is handed: ports, state and settings, and the few writes they share."""
+"""What every controller is handed: ports, state and settings, and the few writes they share.
+
+What each NodePool can buy, as its provider says now.
+"""
 
 import asyncio
+import logging
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from dovetail.controllers.cluster_state import ClusterState
 from dovetail.model.cached import lazy
+from dovetail.model.catalog import InstanceType
 from dovetail.model.kinds import NODE, NODE_CLAIM, POD
 from dovetail.model.node import Node
 from dovetail.model.nodeclaim import NodeClaim
+from dovetail.model.nodepool import NodePool
 from dovetail.model.pod import Pod
 from dovetail.ports.clock import Clock
 from dovetail.ports.cloud import CloudProvider, NodeClassReconciler
 from dovetail.ports.cluster import Cluster, Deletion, Listing, ListOptions, Patch, Recorder
-from dovetail.ports.errors import ApiError, NotFound, OutcomeUnknown
+from dovetail.ports.errors import ApiError, NotFound, OutcomeUnknown, WorldError
 from dovetail.ports.interruption import InterruptionSource
 from dovetail.ports.ledger import Ledger, NoLedger
 from dovetail.ports.metrics import Metrics, NoMetrics
-from dovetail.runtime.backoff import RetryBackoff
 from dovetail.runtime.concurrency import SingleFlight
+from dovetail.runtime.reconciler import RetryBackoff
 from dovetail.settings import DecisionOptions, Settings
 
 
@@ -127,3 +134,23 @@ class ControllerContext(Ports):
     def manages(self, claim: NodeClaim) -> bool:
         """Whether the claim is one of this provider's."""
         return self.cloud.supports(claim.spec.node_class_ref)
+
+
+log = logging.getLogger(__name__)
+
+
+async def find_catalogs(cloud: CloudProvider, pools: Iterable[NodePool]) -> dict[str, tuple[InstanceType, ...]]:
+    """The catalogue of each pool of this provider. One that cannot be had now is left out, and so told."""
+    catalogs: dict[str, tuple[InstanceType, ...]] = {}
+    for pool in tuple(pools):  # they may change while the provider answers
+        if not cloud.supports(pool.node_class_ref):
+            continue
+        try:
+            catalogs[pool.name] = await cloud.instance_types(pool)
+        except WorldError as error:
+            log.warning("no catalogue for nodepool", extra={"nodepool": pool.name, "error": str(error)})
+        except AssertionError:
+            raise
+        except Exception:
+            log.exception("no catalogue for nodepool", extra={"nodepool": pool.name})
+    return catalogs

@@ -14,11 +14,10 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
 
-from dovetail.controllers.context import ControllerContext
+from dovetail.controllers.context import ControllerContext, find_catalogs
 from dovetail.controllers.disruption_events import DisruptionEvents
 from dovetail.controllers.disruption_queue import DisruptionQueue
-from dovetail.controllers.instance_types import find_catalogs
-from dovetail.controllers.ledger_evidence import Refusals, weighed
+from dovetail.controllers.ledger_entries import Refusals, weighed
 from dovetail.controllers.metrics.disruption import DisruptionMetrics, count_rejected, count_started
 from dovetail.core.disruption.command import Command
 from dovetail.core.disruption.methods.single_node import SingleNode

@@ -12,7 +12,7 @@ from dovetail.controllers.context import ControllerContext
 from dovetail.core.disruption.balanced_policy import BALANCED, weigh
 from dovetail.core.disruption.command import Command
 from dovetail.core.disruption.delays import budgets_apply
-from dovetail.core.disruption.drift_loop import loop_refusal
+from dovetail.core.disruption.drift import loop_refusal
 from dovetail.core.disruption.events import (
     APPROVED,
     BLOCKED,

@@ -12,39 +12,38 @@ from dataclasses import replace
 
 import msgspec
 
-from dovetail.controllers.command_events import note_overtaken, tell_going, tell_kept, tell_waiting
-from dovetail.controllers.command_marks import mark, release
-from dovetail.controllers.commit_check import CommitCheck
-from dovetail.controllers.context import ControllerContext
-from dovetail.controllers.instance_types import find_catalogs
-from dovetail.controllers.launch_backoff import note_given_up
+from dovetail.controllers.command_steps import (
+    CommitCheck,
+    mark,
+    note_overtaken,
+    release,
+    tell_going,
+    tell_kept,
+    tell_waiting,
+)
+from dovetail.controllers.context import ControllerContext, find_catalogs
 from dovetail.controllers.ledger_entries import command_entry, find_facts, total
 from dovetail.controllers.metrics.disruption import count_created, count_failed
-from dovetail.core.disruption.backoff import FailedCommands, after_failure
+from dovetail.controllers.provisioner import note_given_up
 from dovetail.core.disruption.command import Command, cheapest
 from dovetail.core.disruption.command_progress import (
     BEING_TAKEN_BACK,
     TOO_LATE,
+    FailedCommands,
     NextStep,
     ProgressVerdict,
     abandoned,
+    after_failure,
     judge,
     names_a_command,
     overdue,
     running_commands,
 )
-from dovetail.core.disruption.recheck import describe, worth_waiting
 from dovetail.core.disruption.replacement_launch import replacement_claims
+from dovetail.core.disruption.validation import describe, worth_waiting
 from dovetail.core.lifecycle.drain import is_shut
-from dovetail.core.provisioning.limits_check import beyond_limits
-from dovetail.model.command import (
-    RECORD_ANNOTATION,
-    CommandRecord,
-    CommandState,
-    read_record,
-    taken_by,
-    write_record,
-)
+from dovetail.core.provisioning.plan import beyond_limits
+from dovetail.model.command import RECORD_ANNOTATION, CommandRecord, CommandState, read_record, taken_by, write_record
 from dovetail.model.kinds import NODE_CLAIM
 from dovetail.model.kube_object import Key
 from dovetail.model.node import Node

@@ -1,4 +1,9 @@
-"""A dry run: decides with the same core as the controllers that act, says what would be done, and does nothing.
+"""A dry run overhears warnings about instances: says which nodes would be drained ahead of them, and does nothing.
+
+Only to sources that many may listen to: a queue would hide from the controller that acts what was handed out here.
+Nothing is acknowledged. What is told again and again, such as a status check that fails for hours, is said once.
+
+A dry run: decides with the same core as the controllers that act, says what would be done, and does nothing.
 
 Conditions that the other controllers would have written are worked out and taken for granted, so that the advice on a
 cluster that was never managed is what would happen, not that nothing is ready. What stays the same is said once.
@@ -14,16 +19,16 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from dovetail.controllers.context import ControllerContext
-from dovetail.controllers.instance_types import find_catalogs
-from dovetail.controllers.ledger_entries import pod_names
-from dovetail.controllers.ledger_evidence import weighed, weighed_launch, weighed_pods
+from dovetail.controllers.context import ControllerContext, find_catalogs
+from dovetail.controllers.interruption import InterruptionController
+from dovetail.controllers.ledger_entries import pod_names, weighed, weighed_launch, weighed_pods
 from dovetail.controllers.nodeclaim_conditions import NodeClaimConditionsController
 from dovetail.controllers.nodepools import NodePoolController
 from dovetail.core.disruption.pass_context import PassContext as Pass
 from dovetail.core.disruption.planner import PassPlan, Planner, plan_pass
 from dovetail.core.explain.node import deciding_refusal, refusals_by_node
 from dovetail.core.lifecycle.expiration import expires_at
+from dovetail.core.lifecycle.interruption import drain_by, respond
 from dovetail.core.lifecycle.repair import RepairTerms, find_unhealthy_conditions, read_breaker
 from dovetail.core.provisioning.plan import ProvisioningPlan, plan_provisioning
 from dovetail.core.wording import message
@@ -31,10 +36,60 @@ from dovetail.model.nodeclaim import NodeClaim
 from dovetail.model.reason import Reason
 from dovetail.model.refusal import RefusalCode
 from dovetail.model.snapshot import ClusterNode, Snapshot
+from dovetail.ports.interruption import Interruption, InterruptionSource
 from dovetail.ports.ledger import DecisionOutcome, LedgerAction, LedgerEnding, LedgerEntry, LedgerNode
 from dovetail.runtime.concurrency import guarded
+from dovetail.runtime.reconciler import RetryBackoff
 
 log = logging.getLogger(__name__)
+REMEMBERED = 10_000
+
+
+class DryRunInterruptions:
+    """Listens where that takes nothing from anybody."""
+
+    def __init__(self, context: ControllerContext, interruptions: InterruptionController, advisor: "DryRun") -> None:
+        self._context = context
+        self._interruptions = interruptions
+        self._advisor = advisor
+        self._said: set[tuple[str, str]] = set()
+
+    async def run(self) -> None:
+        """Listen until cancelled."""
+        await self._context.state.synced()
+        async with asyncio.TaskGroup() as tasks:
+            for source in self._context.interruptions:
+                if source.shared:
+                    tasks.create_task(self._listen(source))
+
+    async def _listen(self, source: InterruptionSource) -> None:
+        backoff = RetryBackoff(first=1.0, limit=30.0)
+        while True:
+            deliveries = await guarded("interruption.receive", source.receive)
+            if deliveries is None:
+                await asyncio.sleep(backoff.next())
+                continue
+            backoff.reset()
+            for delivery in deliveries:
+                if delivery.interruption is not None:
+                    self._hear(delivery.interruption)
+
+    def _hear(self, interruption: Interruption) -> None:
+        now = self._context.clock.now()
+        response = respond(interruption.kind, rebalance=self._context.options.drain_on_rebalance)
+        for _, claim in self._interruptions.concerned(interruption) if response.acts else ():
+            same = (interruption.kind, claim.metadata.uid)
+            if claim.deleting or same in self._said:
+                continue
+            if len(self._said) >= REMEMBERED:
+                self._said.clear()
+            self._said.add(same)
+            deadline = drain_by(response, interruption.at, now)
+            until = f", to be empty by {deadline:%Y-%m-%dT%H:%M:%SZ}" if deadline is not None else ""
+            why = interruption.kind.replace("_", " ") + until
+            self._advisor.say(advise_removal(claim, now, Reason.INTERRUPTED, why))
+
+
 LOOK_SECONDS = 10.0
 REST_SECONDS = 300.0
 

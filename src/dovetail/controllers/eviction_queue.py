@@ -31,8 +31,7 @@ from dovetail.ports.errors import (
     NotFound,
     Throttled,
 )
-from dovetail.runtime.backoff import RetryBackoff
-from dovetail.runtime.reconciler import Reconciler
+from dovetail.runtime.reconciler import Reconciler, RetryBackoff
 
 log = logging.getLogger(__name__)
 FIRST_PAUSE = 0.1

@@ -6,7 +6,7 @@ from typing import Any
 
 from dovetail.controllers.context import ControllerContext
 from dovetail.controllers.ledger_entries import decision_of
-from dovetail.controllers.metrics.deletions import count_removal
+from dovetail.controllers.metrics.disruption import count_removal
 from dovetail.core.lifecycle.expiration import expires_at
 from dovetail.model.kinds import NODE, NODE_CLAIM, Kind
 from dovetail.model.kube_object import Key, KubeObject

@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 
 from dovetail.controllers.context import ControllerContext
-from dovetail.controllers.metrics.deletions import count_removal
+from dovetail.controllers.metrics.disruption import count_removal
 from dovetail.core.lifecycle.garbage_collection import (
     Holdings,
     leaked_instances,
@@ -28,8 +28,8 @@ from dovetail.model.kube_object import Key, ObjectMeta
 from dovetail.model.node import Node
 from dovetail.model.nodeclaim import NodeClaim, NodeClaimStatus
 from dovetail.ports.errors import InstanceNotFound, NotFound
-from dovetail.runtime.backoff import RetryBackoff
 from dovetail.runtime.concurrency import for_each, guarded
+from dovetail.runtime.reconciler import RetryBackoff
 
 log = logging.getLogger(__name__)
 EAGER_SECONDS = 10.0

@@ -12,9 +12,9 @@ from typing import Any
 
 from dovetail.controllers.context import ControllerContext
 from dovetail.controllers.ledger_entries import decision_of
-from dovetail.controllers.metrics.deletions import count_removal
+from dovetail.controllers.metrics.disruption import count_removal
 from dovetail.core.lifecycle.interruption import Response, drain_by, respond
-from dovetail.core.lifecycle.termination_deadline import deadline_patch
+from dovetail.core.lifecycle.termination import deadline_patch
 from dovetail.model.kinds import NODE, NODE_CLAIM, Kind
 from dovetail.model.kube_object import Key, KubeObject
 from dovetail.model.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
@@ -22,8 +22,8 @@ from dovetail.model.nodeclaim import NodeClaim
 from dovetail.ports.cluster import Notice
 from dovetail.ports.errors import NotFound, WorldError
 from dovetail.ports.interruption import Delivery, Interruption, InterruptionSource
-from dovetail.runtime.backoff import RetryBackoff
 from dovetail.runtime.concurrency import guarded
+from dovetail.runtime.reconciler import RetryBackoff
 
 log = logging.getLogger(__name__)
 IN_FLIGHT = 100  # batches of messages handled at the same time, from one source

@@ -9,18 +9,16 @@ from dovetail.controllers.cluster_state import ClusterState
 from dovetail.controllers.context import ControllerContext, Ports
 from dovetail.controllers.disruption import DisruptionController
 from dovetail.controllers.disruption_queue import DisruptionQueue
-from dovetail.controllers.dry_run import DryRun
-from dovetail.controllers.dry_run_interruption import DryRunInterruptions
+from dovetail.controllers.dry_run import DryRun, DryRunInterruptions
 from dovetail.controllers.expiration import ExpirationController
 from dovetail.controllers.garbage_collection import GarbageCollection
-from dovetail.controllers.hydration import Hydration
 from dovetail.controllers.interruption import InterruptionController
 from dovetail.controllers.ledger import LedgerController
 from dovetail.controllers.metrics.cluster import ClusterMetrics
 from dovetail.controllers.metrics.conditions import ConditionMetrics, count_reconciles
 from dovetail.controllers.node_repair import NodeRepair
 from dovetail.controllers.nodeclaim_conditions import DoNotDisruptEvents, NodeClaimConditionsController
-from dovetail.controllers.nodeclaim_lifecycle import NodeClaimLifecycle
+from dovetail.controllers.nodeclaim_lifecycle import Hydration, NodeClaimLifecycle
 from dovetail.controllers.nodeclasses import NodeClassController
 from dovetail.controllers.nodepools import NodePoolController
 from dovetail.controllers.pod_events import PodEventsController

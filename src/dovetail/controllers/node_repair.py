@@ -10,7 +10,7 @@ from typing import Any
 
 from dovetail.controllers.context import ControllerContext
 from dovetail.controllers.ledger_entries import decision_of
-from dovetail.controllers.metrics.deletions import count_removal
+from dovetail.controllers.metrics.disruption import count_removal
 from dovetail.core.lifecycle.repair import (
     Breaker,
     RepairTerms,
@@ -19,7 +19,7 @@ from dovetail.core.lifecycle.repair import (
     read_breaker,
     symptoms,
 )
-from dovetail.core.lifecycle.termination_deadline import deadline_patch
+from dovetail.core.lifecycle.termination import deadline_patch
 from dovetail.model.kinds import NODE, NODE_CLAIM, NODE_POOL, Kind
 from dovetail.model.kube_object import Key, KubeObject
 from dovetail.model.labels import CAPACITY_TYPE, NODEPOOL

@@ -2,6 +2,8 @@
 
 Every step is derived from the objects as they are, so a restart goes on where the last process stopped. The finalizer
 is on the claim before anything is launched, so no instance can be forgotten.
+
+Gives claims and nodes made by older versions the label that marks them as this provider's.
 """
 
 import logging
@@ -10,11 +12,9 @@ from typing import Any, Protocol
 import msgspec
 
 from dovetail.controllers.context import ControllerContext
-from dovetail.controllers.launch_backoff import note_given_up
-from dovetail.controllers.metrics.deletions import count_removal
-from dovetail.core.lifecycle.initialization import judge_initialization
-from dovetail.core.lifecycle.launch_timeout import judge_liveness
-from dovetail.core.lifecycle.registration import plan_registration
+from dovetail.controllers.metrics.disruption import count_removal
+from dovetail.controllers.provisioner import note_given_up
+from dovetail.core.lifecycle.registration import judge_initialization, judge_liveness, plan_registration
 from dovetail.core.merge_patches import amounts, conditions_patch, finalizer_added, missing
 from dovetail.model.catalog import Instance
 from dovetail.model.conditions import ConditionList, ConditionVerdict, find, is_unknown
@@ -259,3 +259,41 @@ def _last_message(claim: NodeClaim) -> str:
 
 def _short(message: str) -> str:
     return message if len(message) <= MESSAGE_LIMIT else message[:MESSAGE_LIMIT] + "..."
+
+
+class Hydration:
+    """Adds `<node class group>/<kind>` where it is missing."""
+
+    def __init__(self, context: ControllerContext) -> None:
+        self._context = context
+        self.reconciler: Reconciler[Key] = Reconciler("nodeclaim.hydration", self.reconcile)
+        context.state.claims.listen(self._claim_changed)
+        context.state.nodes.listen(self._node_changed)
+
+    def _claim_changed(self, before: NodeClaim | None, after: NodeClaim | None) -> None:
+        if before is None and after is not None:
+            self.reconciler.add(after.key)
+
+    def _node_changed(self, before: Node | None, after: Node | None) -> None:
+        if before is None and after is not None:
+            for claim in self._context.state.claims_of(after):
+                self.reconciler.add(claim.key)
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        await self._context.state.synced()
+        await self.reconciler.run()
+
+    async def reconcile(self, key: Key) -> float | None:
+        """Label one claim and its node."""
+        claim = self._context.state.claims.items.get(key)
+        if claim is None or claim.deleting or not self._context.manages(claim):
+            return None
+        ref = claim.spec.node_class_ref
+        wanted = {"metadata": {"labels": {ref.label: ref.name}}}
+        if ref.label not in claim.metadata.labels:
+            await self._context.patch_claim(claim, wanted)
+        for node in self._context.state.nodes_of(claim):
+            if ref.label not in node.metadata.labels:
+                await self._context.patch_node(node, wanted)
+        return None

@@ -8,7 +8,7 @@ import logging
 from dataclasses import replace
 from typing import Any
 
-from dovetail.controllers.instance_types import find_catalogs
+from dovetail.controllers.context import find_catalogs
 from dovetail.model.kinds import CONFIG_MAP, NODE_POOL, Kind
 from dovetail.model.labels import WELL_KNOWN
 from dovetail.model.pause import PAUSE, SWITCH

@@ -14,9 +14,7 @@ from dovetail.controllers.context import ControllerContext
 from dovetail.controllers.eviction_queue import EvictionQueue
 from dovetail.controllers.termination_steps import NodeTermination
 from dovetail.core.lifecycle.drain import drain_patch
-from dovetail.core.lifecycle.manual_deletion import manual_deletion_patch
-from dovetail.core.lifecycle.termination_deadline import read_deadline
-from dovetail.core.lifecycle.termination_grace_period import grace_period_patch
+from dovetail.core.lifecycle.termination import grace_period_patch, manual_deletion_patch, read_deadline
 from dovetail.core.merge_patches import finalizer_removed
 from dovetail.model.conditions import find
 from dovetail.model.instants import stamp

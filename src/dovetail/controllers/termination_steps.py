@@ -9,9 +9,16 @@ from datetime import datetime, timedelta
 
 from dovetail.controllers.context import ControllerContext
 from dovetail.controllers.eviction_queue import EvictionQueue, EvictionRequest
-from dovetail.core.lifecycle.drain import MINIMUM_DRAIN, DrainPlan, plan_drain, waiting_words
-from dovetail.core.lifecycle.termination_deadline import read_deadline
-from dovetail.core.lifecycle.volume_detachment import awaiting_words, find_attached, named
+from dovetail.core.lifecycle.drain import (
+    MINIMUM_DRAIN,
+    DrainPlan,
+    awaiting_words,
+    find_attached,
+    named,
+    plan_drain,
+    waiting_words,
+)
+from dovetail.core.lifecycle.termination import read_deadline
 from dovetail.core.merge_patches import conditions_patch
 from dovetail.model.conditions import ConditionList, ConditionVerdict, find
 from dovetail.model.instants import add

@@ -13,13 +13,11 @@ from dovetail.core.disruption.budgets import count_nodes
 from dovetail.core.disruption.pass_context import PassContext
 from dovetail.core.disruption.planner import PassPlan, Planner, plan_pass
 from dovetail.core.explain.budget_calendar import Calendar, draw_calendar
-from dovetail.core.explain.node import NodeExplanation, explain_node
+from dovetail.core.explain.node import NodeExplanation, explain_node, explain_repair
 from dovetail.core.explain.nodepool import PoolExplanation, explain_pool
 from dovetail.core.explain.pod import PodExplanation, explain_pod, find_pod
-from dovetail.core.explain.repair import explain_repair
 from dovetail.core.lifecycle.repair import RepairTerms
-from dovetail.dashboard.node_detail import node_details
-from dovetail.dashboard.node_summary import price_of, stamp
+from dovetail.dashboard.nodes import node_details, price_of, stamp
 from dovetail.dashboard.published_state import PublishedState, PublishedView
 from dovetail.dashboard.savings import add_up
 from dovetail.dashboard.waiting_for import waits_in

@@ -7,7 +7,7 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 
 from dovetail.core.cost_floor.floor import BoundUnavailable, lower_bound
-from dovetail.dashboard.node_summary import Plain, stamp
+from dovetail.dashboard.nodes import Plain, stamp
 from dovetail.dashboard.published_state import PublishedView
 from dovetail.model.snapshot import Snapshot
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 
 from dovetail.core.lifecycle.repair import RepairTerms
-from dovetail.dashboard.node_summary import NodeSummaries, Plain, planned_in, summary_of
+from dovetail.dashboard.nodes import NodeSummaries, Plain, planned_in, summary_of
 from dovetail.dashboard.published_state import PublishedState
 from dovetail.dashboard.waiting_for import waits_in
 from dovetail.model.snapshot import Snapshot

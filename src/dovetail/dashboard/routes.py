@@ -18,8 +18,7 @@ from dovetail.dashboard.address import OPEN, Handler, PageAddress
 from dovetail.dashboard.api import PageApi, Unanswerable
 from dovetail.dashboard.auth import COOKIE, AccessVerdict, Authenticator
 from dovetail.dashboard.cost_floor import CostFloorWorker
-from dovetail.dashboard.event_stream import EventStream
-from dovetail.dashboard.published_state import PublishedState
+from dovetail.dashboard.published_state import EventStream, PublishedState
 from dovetail.manifest.snapshot_file import snapshot_bytes
 
 POLICY = (

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from dovetail.core.explain.drain import DrainView, PodState, explain_drain
-from dovetail.core.explain.repair import RepairView, explain_repair
-from dovetail.core.lifecycle.node_stage import stage_of
+from dovetail.core.explain.node import RepairView, explain_repair
+from dovetail.core.lifecycle.registration import stage_of
 from dovetail.core.lifecycle.repair import RepairTerms
 from dovetail.core.wording import message
-from dovetail.dashboard.node_summary import Plain, stamp
+from dovetail.dashboard.nodes import Plain, stamp
 from dovetail.model.command import REPLACES_ANNOTATION, read_record
 from dovetail.model.instants import FIRST_INSTANT
 from dovetail.model.nodeclaim import INITIALIZED

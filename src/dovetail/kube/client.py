@@ -24,8 +24,7 @@ from dovetail.kube.requests import (
     watch_call,
 )
 from dovetail.kube.transport import Transport
-from dovetail.manifest.codec import UNDECODABLE, decode
-from dovetail.manifest.interning import Interner
+from dovetail.manifest.codec import UNDECODABLE, Interner, decode
 from dovetail.model.kinds import POD, Kind
 from dovetail.model.kube_object import Key, KubeObject, UnreadableObject
 from dovetail.model.pod import Pod

@@ -15,9 +15,17 @@ from random import Random
 from urllib.parse import quote, urlsplit
 
 from dovetail.kube.client import KubeCluster
-from dovetail.kube.credentials import Credentials, CredentialSource, Headers, StaticCredentialSource, basic, bearer
+from dovetail.kube.credentials import (
+    VERSIONS,
+    Credentials,
+    CredentialSource,
+    ExecCredentialSource,
+    Headers,
+    StaticCredentialSource,
+    basic,
+    bearer,
+)
 from dovetail.kube.endpoint import AccessFault, Endpoint, Pem
-from dovetail.kube.exec_plugin import VERSIONS, ExecCredentialSource
 from dovetail.kube.kubeconfig import (
     ClusterEntry,
     ExecEntry,

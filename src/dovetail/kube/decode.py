@@ -12,10 +12,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from dovetail.kube.requests import ApiRequest
-from dovetail.kube.status import error_of, read_status
-from dovetail.manifest.codec import UNDECODABLE, decode, no_json, parts
-from dovetail.manifest.interning import Interner
+from dovetail.kube.requests import ApiRequest, error_of, read_status
+from dovetail.manifest.codec import UNDECODABLE, Interner, decode, no_json, parts
 from dovetail.model.kinds import Kind
 from dovetail.model.kube_object import Fault, KubeObject, ObjectMeta, UnreadableObject
 from dovetail.ports.cluster import ChangeType, WatchEvent

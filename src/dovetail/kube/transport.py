@@ -26,8 +26,7 @@ from yarl import URL
 
 from dovetail.kube.credentials import Credential, Credentials
 from dovetail.kube.endpoint import ClientCertificate, Endpoint, tls_context
-from dovetail.kube.requests import ApiRequest
-from dovetail.kube.status import error_of, read_status
+from dovetail.kube.requests import ApiRequest, error_of, read_status
 from dovetail.ports.errors import ApiError, OutcomeUnknown, Unavailable
 
 

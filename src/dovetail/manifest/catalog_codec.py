@@ -15,9 +15,8 @@ from dovetail.model.catalog import InstanceType, Offering
 from dovetail.model.kube_object import ApiStruct, Fault
 from dovetail.model.nodepool import read_requirements
 from dovetail.model.pod import NodeSelectorRequirement
-from dovetail.model.quantity import Quantity
-from dovetail.model.requirement import Requirement
-from dovetail.model.requirements import Requirements
+from dovetail.model.requirements import Requirement, Requirements
+from dovetail.model.resources import Quantity
 
 Catalogs = Mapping[str, tuple[InstanceType, ...]]
 _SHAPE = "write {nodePools: [...], instanceTypes: [...]}"

@@ -1,4 +1,10 @@
-"""Bytes, or plain data, to model values and back.
+"""One copy of what many pods have in common.
+
+Replicas differ in name, node and instants; their containers, tolerations, affinities, labels and owners are equal. A
+pod just decoded, which nobody else has seen yet, gets the parts of its earlier twin. Values stay equal to what was
+decoded, spelling included; only memory changes.
+
+Bytes, or plain data, to model values and back.
 
 The real adapter and the simulated world decode through here, so both see the same values. An object that does not fit
 its model, or cannot be decoded at all, becomes an `UnreadableObject` with the path and the reason, and with what can be
@@ -19,7 +25,7 @@ decoder has failed, and not meant for text that is no JSON: where a bracket or q
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from functools import cache
 from types import NoneType, UnionType
 from typing import Any, TypeVar, Union, cast, get_args, get_origin
@@ -29,7 +35,52 @@ import msgspec
 from dovetail.model.duration import Delay, Duration
 from dovetail.model.kinds import LEASE, Kind
 from dovetail.model.kube_object import Fault, KubeObject, UnreadableObject
-from dovetail.model.quantity import Quantity
+from dovetail.model.pod import Pod
+from dovetail.model.resources import Quantity
+
+_ROOM = 1 << 15  # parts remembered; beyond, the table starts anew and the old parts live on in their pods
+_replace = msgspec.structs.force_setattr
+
+
+class Interner:
+    """Remembers parts of pods by what they say."""
+
+    def __init__(self) -> None:
+        self._known: dict[Hashable, Any] = {}
+        self._encoder = msgspec.msgpack.Encoder(enc_hook=encode_hook)
+
+    def apply(self, value: KubeObject) -> None:
+        """Give an object just decoded the parts already known. Kinds other than pods are too few to matter."""
+        if not isinstance(value, Pod):
+            return
+        if len(self._known) > _ROOM:
+            self._known = {}
+        self._share_mappings(value.metadata, "labels", "annotations")
+        self._share_mappings(value.spec, "node_selector")
+        self._share_values(value.metadata, "namespace", "owner_references")
+        self._share_values(value.spec, "tolerations")
+        self._share_encoded(value.spec, "containers", "init_containers", "affinity", "topology_spread_constraints")
+        for condition in value.status.conditions:
+            self._share_values(condition, "type", "status")
+
+    def _share_values(self, holder: msgspec.Struct, *names: str) -> None:
+        for name in names:
+            part = getattr(holder, name)
+            if part:
+                _replace(holder, name, self._known.setdefault(part, part))
+
+    def _share_mappings(self, holder: msgspec.Struct, *names: str) -> None:
+        for name in names:
+            part: Mapping[str, str] = getattr(holder, name)
+            if part:
+                _replace(holder, name, self._known.setdefault(tuple(part.items()), part))
+
+    def _share_encoded(self, holder: msgspec.Struct, *names: str) -> None:
+        for name in names:
+            part = getattr(holder, name)
+            if part:
+                _replace(holder, name, self._known.setdefault((name, self._encoder.encode(part)), part))
+
 
 UNDECODABLE = (ValueError, RecursionError)
 """What decoding may raise: errors of msgspec and bad UTF-8 are ValueErrors; nesting too deep is a RecursionError."""

@@ -3,6 +3,8 @@
 Each document of a stream is read by itself, so one that is broken does not hide the others. Scalars mean what they mean
 to kubectl: dates stay text, there are no base-60 numbers. A key that stands twice is a fault, because one of the two
 values would be lost silently. Nothing is looked up in files here.
+
+What was found in one document.
 """
 
 import json
@@ -160,3 +162,27 @@ def _broken(text: str, start: int, error: YamlInvalid) -> Fault:
 
 def _repeated(name: str, path: str) -> Fault:
     return Fault(join(path, name), "stands twice in one mapping; one of the two values would be lost", None, "keep one")
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Faults and warnings of one document. `note` says why nothing was checked, where that is so."""
+
+    kind: str = ""
+    name: str = ""
+    faults: tuple[Fault, ...] = ()
+    warnings: tuple[Fault, ...] = ()
+    note: str = ""
+
+    @property
+    def valid(self) -> bool:
+        """Whether there is no fault; warnings do not count."""
+        return not self.faults
+
+
+class DocumentInvalid(ValueError):
+    """A document that cannot become a value; the report has every fault."""
+
+    def __init__(self, report: Report) -> None:
+        super().__init__("; ".join(map(str, report.faults)) or report.note)
+        self.report = report

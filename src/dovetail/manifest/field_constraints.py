@@ -38,7 +38,7 @@ from dovetail.model.nodepool import (
     TemplateMetadata,
 )
 from dovetail.model.reason import VOLUNTARY
-from dovetail.model.requirement import OPERATORS
+from dovetail.model.requirements import OPERATORS
 from dovetail.model.taints import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, Taint
 
 Limits = Mapping[str, Any]

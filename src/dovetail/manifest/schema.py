@@ -30,7 +30,7 @@ from dovetail.manifest.status_fields import FIELDS, KWOK_VERSION, RULES
 from dovetail.model.duration import Delay, Duration
 from dovetail.model.kinds import EC2_NODE_CLASS, KWOK_NODE_CLASS, NODE_CLAIM, NODE_POOL, Kind
 from dovetail.model.kube_object import ObjectMeta
-from dovetail.model.quantity import Quantity
+from dovetail.model.resources import Quantity
 
 Schema = dict[str, Any]
 

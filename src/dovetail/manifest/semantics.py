@@ -22,7 +22,7 @@ from dovetail.model.cron import CronSchedule
 from dovetail.model.duration import parse_duration
 from dovetail.model.kube_object import Fault
 from dovetail.model.labels import CAPACITY_TYPE, CAPACITY_TYPES
-from dovetail.model.quantity import Quantity
+from dovetail.model.resources import Quantity
 
 Plain = Mapping[str, Any]
 _LONGEST_KEY = 63

@@ -6,9 +6,8 @@ from datetime import datetime
 
 from dovetail.model.cached import lazy
 from dovetail.model.labels import CAPACITY_TYPE, ZONE
-from dovetail.model.quantity import Quantity
 from dovetail.model.requirements import Requirements
-from dovetail.model.resources import MEMORY, Resources, add, subtract
+from dovetail.model.resources import MEMORY, Quantity, Resources, add, subtract
 
 
 @dataclass(frozen=True)

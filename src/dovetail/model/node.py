@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import msgspec
 
 from dovetail.model.kube_object import ApiStruct, Condition, KubeObject
-from dovetail.model.quantity import Quantity
+from dovetail.model.resources import Quantity
 from dovetail.model.taints import Taint
 
 

@@ -10,8 +10,8 @@ from dovetail.model.duration import Delay, Duration
 from dovetail.model.kube_object import ApiStruct, Condition, Instant, KubeObject
 from dovetail.model.labels import NODEPOOL
 from dovetail.model.nodepool import NodeClassRef, NodeRequirement, read_requirements
-from dovetail.model.quantity import Quantity
 from dovetail.model.requirements import Requirements
+from dovetail.model.resources import Quantity
 from dovetail.model.taints import Taint
 
 LAUNCHED = "Launched"

@@ -20,10 +20,9 @@ from dovetail.model.cached import lazy
 from dovetail.model.duration import NEVER, Delay, Duration
 from dovetail.model.kube_object import ApiStruct, Condition, KubeObject
 from dovetail.model.pod import NodeSelectorRequirement
-from dovetail.model.quantity import Quantity
 from dovetail.model.reason import ACTIONS_BY_REASON, VOLUNTARY, Action, Reason
-from dovetail.model.requirement import Requirement
-from dovetail.model.requirements import Requirements
+from dovetail.model.requirements import Requirement, Requirements
+from dovetail.model.resources import Quantity
 from dovetail.model.taints import Taint
 
 DEFAULT_EXPIRE_AFTER = Delay.parse("720h")

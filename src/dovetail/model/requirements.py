@@ -1,13 +1,212 @@
-"""Requirements of several labels at once, and whether those of a pod can be met by those of a node.
+"""One requirement on one label: the set of values it admits, and how two such sets meet.
+
+Keeps Karpenter's algebra: a set of values, or everything but a set (`complement`), with optional inclusive integer
+bounds. Unlike Karpenter, nothing is random, and excluded values survive being written beside bounds. How requirements
+of several labels work together is said in `requirements`.
+
+Requirements of several labels at once, and whether those of a pod can be met by those of a node.
 
 Keeps Karpenter's rules: adding a label twice intersects, a missing label admits everything, and a label nobody defined
 satisfies only a requirement that also accepts its absence. Answers are None, or the reason in words.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, ValuesView
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, ValuesView
 from functools import lru_cache
+from typing import NotRequired, TypedDict
 
-from dovetail.model.requirement import EXISTS, NORMALISED_LABELS, Requirement, RequirementFields
+import msgspec
+
+from dovetail.model import labels
+
+NORMALISED_LABELS = {
+    "failure-domain.beta.kubernetes.io/zone": labels.ZONE,
+    "failure-domain.beta.kubernetes.io/region": labels.REGION,
+    "beta.kubernetes.io/arch": labels.ARCH,
+    "beta.kubernetes.io/os": labels.OS,
+    "beta.kubernetes.io/instance-type": labels.INSTANCE_TYPE,
+    "topology.ebs.csi.aws.com/zone": labels.ZONE,
+}
+"""Older and provider-specific spellings, rewritten in every requirement before it is used."""
+
+IN = "In"
+NOT_IN = "NotIn"
+EXISTS = "Exists"
+DOES_NOT_EXIST = "DoesNotExist"
+BOUNDS = ("Gt", "Lt", "Gte", "Lte")
+OPERATORS = (IN, NOT_IN, EXISTS, DOES_NOT_EXIST, *BOUNDS)
+
+_LARGEST = (1 << 63) - 1
+_SHOWN_VALUES = 5
+_INTEGER = re.compile(r"[+-]?[0-9]{1,63}")  # no label value is longer
+
+
+class RequirementFields(TypedDict):
+    """A requirement as manifests spell it."""
+
+    key: str
+    operator: str
+    values: NotRequired[list[str]]
+    minValues: NotRequired[int]
+
+
+class Requirement(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The values one label may have. A missing label is a value of its own only for NotIn and DoesNotExist."""
+
+    key: str
+    complement: bool
+    values: frozenset[str] = frozenset()
+    gte: int | None = None
+    lte: int | None = None
+    min_values: int | None = None
+
+    @staticmethod
+    def of(key: str, operator: str, values: Collection[str] = (), min_values: int | None = None) -> "Requirement":
+        """Read a requirement as manifests spell it; ValueError for an unknown operator or a bound that is no number."""
+        key = NORMALISED_LABELS.get(key, key)
+        if operator in (IN, NOT_IN):
+            excluded = operator == NOT_IN
+            return Requirement(key=key, complement=excluded, values=frozenset(values), min_values=min_values)
+        if operator in (EXISTS, DOES_NOT_EXIST):
+            return Requirement(key=key, complement=operator == EXISTS, min_values=min_values)
+        if operator in BOUNDS:
+            return _bounded(key, operator, values, min_values)
+        raise ValueError(f"operator {operator!r} of requirement {key!r} is unknown; use one of {', '.join(OPERATORS)}")
+
+    @property
+    def operator(self) -> str:
+        """In, NotIn, Exists or DoesNotExist. A bounded one reads as Exists, or as NotIn if it excludes values too."""
+        if self.complement:
+            return NOT_IN if self.values else EXISTS
+        return IN if self.values else DOES_NOT_EXIST
+
+    @property
+    def tolerates_absence(self) -> bool:
+        """Whether a node without the label meets it."""
+        return self.operator in (NOT_IN, DOES_NOT_EXIST)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no value is admitted (DoesNotExist)."""
+        return not self.complement and not self.values
+
+    def has(self, value: str) -> bool:
+        """Whether the value is admitted."""
+        return (value in self.values) is not self.complement and _within(value, self.gte, self.lte)
+
+    def intersection(self, other: "Requirement") -> "Requirement":
+        """What both admit. Bounds narrow a concrete set once and are then forgotten."""
+        gte, lte = _larger(self.gte, other.gte), _smaller(self.lte, other.lte)
+        min_values = _larger(self.min_values, other.min_values)
+        if gte is not None and lte is not None and gte > lte:
+            return Requirement(key=self.key, complement=False, min_values=min_values)
+        complement = self.complement and other.complement
+        values = self._common_values(other)
+        if gte is not None or lte is not None:
+            values = frozenset(value for value in values if _within(value, gte, lte))
+        if not complement:
+            gte = lte = None
+        return Requirement(key=self.key, complement=complement, values=values, gte=gte, lte=lte, min_values=min_values)
+
+    def _common_values(self, other: "Requirement") -> frozenset[str]:
+        if self.complement and other.complement:
+            return self.values | other.values
+        if self.complement:
+            return other.values - self.values
+        return self.values - other.values if other.complement else self.values & other.values
+
+    def intersects(self, other: "Requirement") -> bool:
+        """Whether both admit a common value; two complements always do while their bounds agree."""
+        if self.complement and other.complement:
+            gte, lte = _larger(self.gte, other.gte), _smaller(self.lte, other.lte)
+            return gte is None or lte is None or gte <= lte
+        concrete, against = (other, self) if self.complement else (self, other)
+        if concrete.gte is None and concrete.lte is None and against.gte is None and against.lte is None:
+            return (
+                not concrete.values <= against.values
+                if against.complement
+                else not concrete.values.isdisjoint(against.values)
+            )
+        return any(concrete.has(value) and against.has(value) for value in concrete.values)
+
+    def any(self) -> str:
+        """One admitted value, always the same: the smallest listed, or an integer next to a bound; "" if none."""
+        if not self.complement:
+            return min(self.values, default="")
+        return next((value for value in map(str, self._integers()) if self.has(value)), "")
+
+    def _integers(self) -> Iterable[int]:
+        """One more integer than there are excluded values, so that one of them is free if any is."""
+        tries = len(self.values) + 1
+        if self.gte is None and self.lte is not None:
+            return range(self.lte, self.lte - tries, -1)
+        start = self.gte or 0
+        return range(start, start + tries)
+
+    def to_wire(self) -> list[RequirementFields]:
+        """As manifests spell it: one entry, or one for each bound and one for the values excluded beside them."""
+        entries: list[tuple[str, list[str]]] = []
+        if self.gte is not None:
+            entries.append(("Gte", [str(self.gte)]))
+        if self.lte is not None:
+            entries.append(("Lte", [str(self.lte)]))
+        if not entries or self.values:
+            entries.append((self.operator, sorted(self.values)))
+        return [self._entry(operator, values) for operator, values in entries]
+
+    def _entry(self, operator: str, values: list[str]) -> RequirementFields:
+        entry = RequirementFields(key=self.key, operator=operator)
+        if values:
+            entry["values"] = values
+        if self.min_values is not None:
+            entry["minValues"] = self.min_values
+        return entry
+
+    def __str__(self) -> str:
+        shown = f"{self.key} {self.operator}"
+        if self.values:
+            listed = sorted(self.values)
+            more = len(listed) - _SHOWN_VALUES
+            shown += f" [{' '.join(listed[:_SHOWN_VALUES])}{f' and {more} others' if more > 0 else ''}]"
+        for sign, number in ((">=", self.gte), ("<=", self.lte), ("minValues ", self.min_values)):
+            shown += "" if number is None else f" {sign}{number}"
+        return shown
+
+
+def _bounded(key: str, operator: str, values: Collection[str], min_values: int | None) -> Requirement:
+    bound = _integer(next(iter(values))) if len(values) == 1 else None
+    if bound is None:
+        raise ValueError(
+            f"requirement {key!r} with operator {operator} has the values {sorted(values)};"
+            ' it needs exactly one integer, such as ["4"]'
+        )
+    gte = {"Gt": bound + 1, "Gte": bound}.get(operator)
+    lte = {"Lt": bound - 1, "Lte": bound}.get(operator)
+    if (gte is not None and gte > _LARGEST) or (lte is not None and lte < -_LARGEST - 1):
+        return Requirement(key=key, complement=False, min_values=min_values)
+    return Requirement(key=key, complement=True, gte=gte, lte=lte, min_values=min_values)
+
+
+@lru_cache(maxsize=1 << 14)
+def _integer(value: str) -> int | None:
+    """The value as a 64-bit integer, if it is one."""
+    number = int(value) if _INTEGER.fullmatch(value) else None
+    return number if number is not None and -_LARGEST - 1 <= number <= _LARGEST else None
+
+
+def _within(value: str, gte: int | None, lte: int | None) -> bool:
+    if gte is None and lte is None:
+        return True
+    number = _integer(value)
+    return number is not None and (gte is None or number >= gte) and (lte is None or number <= lte)
+
+
+def _larger(a: int | None, b: int | None) -> int | None:
+    return b if a is None else a if b is None else max(a, b)
+
+
+def _smaller(a: int | None, b: int | None) -> int | None:
+    return b if a is None else a if b is None else min(a, b)
 
 
 class Requirements:

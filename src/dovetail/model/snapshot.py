@@ -21,12 +21,10 @@ from dovetail.model.nodeclaim import INSTANCE_TERMINATING, NodeClaim
 from dovetail.model.nodeclaim import REGISTERED as REGISTERED_CONDITION
 from dovetail.model.nodepool import NodePool
 from dovetail.model.pause import PAUSE, SWITCH, Pause, read_pause
-from dovetail.model.pod import Pod
-from dovetail.model.pod_requests import spec_requests
-from dovetail.model.quantity import Quantity
+from dovetail.model.pod import Pod, spec_requests
 from dovetail.model.repair import ProviderRepairPolicy
 from dovetail.model.requirements import Requirements
-from dovetail.model.resources import NODES, Resources, add, subtract
+from dovetail.model.resources import NODES, Quantity, Resources, add, subtract
 from dovetail.model.storage import Storage
 from dovetail.model.taints import CORDON, Taint, is_ephemeral
 from dovetail.model.unreadable_objects import UnreadableEntry, UnreadableIndex

@@ -7,7 +7,7 @@ import msgspec
 
 from dovetail.model.kube_object import ApiStruct, Key, KubeObject
 from dovetail.model.pod import NodeSelector
-from dovetail.model.quantity import Quantity
+from dovetail.model.resources import Quantity
 
 
 class PersistentVolumeClaimSpec(ApiStruct, frozen=True, kw_only=True):

@@ -1,4 +1,11 @@
-"""Notices become Kubernetes events, sparingly: never in the way of the one who has something to say.
+"""A token bucket on somebody else's clock.
+
+Notices that wait to be written: warnings before the rest, each lane in the order it was said, and never too many.
+
+When there is no room left, the oldest notice that is no warning makes way for a warning; anything else is turned away.
+A thousand nodes that go at once have about seven things to say each, and all of it fits.
+
+Notices become Kubernetes events, sparingly: never in the way of the one who has something to say.
 
 `publish` only decides and enqueues. What was said within the last two minutes is not said again, noisy reasons have a
 token bucket, and a full backlog drops what is no warning first. `run` writes in the background, one at a time, so that
@@ -9,7 +16,7 @@ instead of making another. Every notice that is not written is counted, and drop
 import asyncio
 import hashlib
 import logging
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -19,12 +26,91 @@ from dovetail.model.cluster_objects import Event, EventSource, ObjectReference
 from dovetail.model.kinds import EVENT
 from dovetail.model.kube_object import Key, ObjectMeta
 from dovetail.model.labels import DECISION
-from dovetail.observe.event_backlog import ROOM, EventBacklog
-from dovetail.observe.token_bucket import Rate, TokenBucket
 from dovetail.ports.clock import Clock
 from dovetail.ports.cluster import Cluster, Notice, Patch
 from dovetail.ports.errors import NotFound, Throttled, Unavailable, WorldError
 from dovetail.ports.metrics import Metrics, NoMetrics
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rate:
+    """How many a second in the long run, and how many at once."""
+
+    per_second: float
+    burst: int
+
+
+class TokenBucket:
+    """Starts full and refills with time. A clock that goes back refills nothing."""
+
+    def __init__(self, rate: Rate) -> None:
+        self._rate = rate
+        self._tokens = float(rate.burst)
+        self._filled_at: datetime | None = None
+
+    def take(self, now: datetime) -> bool:
+        """Take a token, if there is one."""
+        if self._filled_at is not None and now > self._filled_at:
+            gained = (now - self._filled_at).total_seconds() * self._rate.per_second
+            self._tokens = min(self._tokens + gained, float(self._rate.burst))
+        self._filled_at = now
+        if self._tokens < 1:
+            return False
+        self._tokens -= 1
+        return True
+
+
+ROOM = 8192
+
+Said = tuple[Notice, datetime]
+
+
+class EventBacklog:
+    """A bounded queue with two lanes, for one writer."""
+
+    def __init__(self, room: int = ROOM) -> None:
+        self._room = room
+        self._warnings: deque[Said] = deque()
+        self._others: deque[Said] = deque()
+        self._open = 0  # said, and neither written nor given up
+        self._news = asyncio.Event()
+        self._empty = asyncio.Event()
+        self._empty.set()
+
+    def __len__(self) -> int:
+        return len(self._warnings) + len(self._others)
+
+    def put(self, notice: Notice, at: datetime) -> Notice | None:
+        """Take a notice in; what was dropped for want of room, this one or an older one, if anything was."""
+        dropped = None
+        if len(self) >= self._room:
+            if not (notice.warning and self._others):
+                return notice
+            dropped, _ = self._others.popleft()
+            self.done()
+        (self._warnings if notice.warning else self._others).append((notice, at))
+        self._open += 1
+        self._news.set()
+        self._empty.clear()
+        return dropped
+
+    async def take(self) -> Said:
+        """The next notice to write; call `done` when that is over."""
+        while not len(self):
+            self._news.clear()
+            await self._news.wait()
+        return (self._warnings or self._others).popleft()
+
+    def done(self) -> None:
+        """One notice less is waited for."""
+        self._open -= 1
+        if not self._open:
+            self._empty.set()
+
+    async def join(self) -> None:
+        """Wait until everything is written or given up."""
+        await self._empty.wait()
+
 
 COMPONENT = "dovetail"
 _REMEMBERED = 8192  # notices; beyond, the oldest are forgotten and may be said again early

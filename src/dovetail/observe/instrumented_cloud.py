@@ -7,8 +7,7 @@ from typing import TypeVar
 from dovetail.model.catalog import Instance, InstanceType
 from dovetail.model.nodeclaim import NodeClaim
 from dovetail.model.nodepool import NodePool
-from dovetail.ports.cloud import CloudProvider
-from dovetail.ports.cloud_wrapper import CloudWrapper
+from dovetail.ports.cloud import CloudProvider, CloudWrapper
 from dovetail.ports.errors import InstanceNotFound, WorldError
 from dovetail.ports.metrics import Metrics
 

@@ -24,7 +24,7 @@ from dovetail.model.kinds import Kind
 from dovetail.model.kube_object import Key, KubeObject, UnreadableObject
 from dovetail.ports.cluster import EVERYTHING, Cluster, ListOptions, WatchEvent
 from dovetail.ports.errors import ApiError, Corrupted, Denied, Gone
-from dovetail.runtime.backoff import RetryBackoff
+from dovetail.runtime.reconciler import RetryBackoff
 from dovetail.settings import Settings
 
 log = logging.getLogger(__name__)

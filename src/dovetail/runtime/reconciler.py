@@ -1,4 +1,6 @@
-"""Work by key: each key at most once at a time, again after a while, later and later after failures.
+"""How long to wait before trying again: doubling, with a ceiling.
+
+Work by key: each key at most once at a time, again after a while, later and later after failures.
 
 A reconciler hears keys from informers and calls one function for each. What that function returns is the wait until
 the key is looked at again; None means only when something changes. A failed call is retried with back-off, and no
@@ -13,7 +15,26 @@ from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, TypeVar
 
 from dovetail.ports.errors import Conflict, WorldError
-from dovetail.runtime.backoff import RetryBackoff
+
+
+class RetryBackoff:
+    """The waits of one series of failures."""
+
+    def __init__(self, first: float, limit: float) -> None:
+        self._first = first
+        self._limit = limit
+        self._failures = 0
+
+    def next(self) -> float:
+        """The wait after one more failure, in seconds."""
+        delay = min(self._first * 2.0 ** min(self._failures, 32), self._limit)
+        self._failures += 1
+        return delay
+
+    def reset(self) -> None:
+        """It worked: start over."""
+        self._failures = 0
+
 
 log = logging.getLogger(__name__)
 Told = Callable[[str, str, float], None]

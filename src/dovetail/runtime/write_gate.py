@@ -17,8 +17,7 @@ from dovetail.model.kinds import Kind
 from dovetail.model.kube_object import Key, KubeObject
 from dovetail.model.nodeclaim import NodeClaim
 from dovetail.model.pod import Pod
-from dovetail.ports.cloud import CloudProvider
-from dovetail.ports.cloud_wrapper import CloudWrapper
+from dovetail.ports.cloud import CloudProvider, CloudWrapper
 from dovetail.ports.cluster import EVERYTHING, GRACEFULLY, Cluster, Deletion, Listing, ListOptions, Patch, WatchEvent
 from dovetail.ports.errors import OutcomeUnknown, Unavailable
 

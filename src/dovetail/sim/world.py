@@ -27,20 +27,16 @@ from dovetail.sim.instance_failures import InstanceFailures
 from dovetail.sim.kubernetes.api_server import ApiServer, Validator
 from dovetail.sim.kubernetes.attach_detach import AttachDetachController
 from dovetail.sim.kubernetes.controller import SimulatedController, Span
-from dovetail.sim.kubernetes.daemonsets import DaemonSets
-from dovetail.sim.kubernetes.deployments import Deployments, ReplicaSets
-from dovetail.sim.kubernetes.eviction import evict
 from dovetail.sim.kubernetes.garbage_collector import OwnerCollector, PodCollector
-from dovetail.sim.kubernetes.jobs import Jobs
 from dovetail.sim.kubernetes.kinds import resource_of, resource_of_plain
 from dovetail.sim.kubernetes.kubelet import Kubelet, KubeletTiming
 from dovetail.sim.kubernetes.merge_patch import Plain
 from dovetail.sim.kubernetes.node_lifecycle import NodeLifecycle, TaintEviction
-from dovetail.sim.kubernetes.pdb_controller import PdbController
+from dovetail.sim.kubernetes.pdb_controller import PdbController, evict
 from dovetail.sim.kubernetes.scheduler import SimulatedScheduler
-from dovetail.sim.kubernetes.selectors import Selects, field_selector, label_selector
 from dovetail.sim.kubernetes.store import ObjectVersion, Store
-from dovetail.sim.kubernetes.watch import WatchStream, WatchTerms, view
+from dovetail.sim.kubernetes.watch import Selects, WatchStream, WatchTerms, field_selector, label_selector, view
+from dovetail.sim.kubernetes.workload_controllers import DaemonSets, Deployments, Jobs, ReplicaSets
 from dovetail.sim.virtual_loop import EPOCH, VirtualClock, pause
 
 T = TypeVar("T", bound=KubeObject)

@@ -18,8 +18,8 @@ from dovetail.observe.metrics import PrometheusMetrics, UnseenMetrics
 from dovetail.ports.clock import Clock
 from dovetail.ports.cluster import Cluster
 from dovetail.ports.ledger import Ledger, NoLedger
-from dovetail.runtime.backoff import RetryBackoff
 from dovetail.runtime.optional_kinds import OptionalKindsCluster
+from dovetail.runtime.reconciler import RetryBackoff
 from dovetail.runtime.write_gate import GatedCloud, GatedCluster, WriteGate
 from dovetail.settings import Settings
 from dovetail.wiring.providers import SimulatedCluster, Supplier, find_supply

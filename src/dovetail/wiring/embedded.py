@@ -1,15 +1,34 @@
-"""Constructs the embedded world, with the real controllers on it."""
+"""Constructs the embedded world, with the real controllers on it.
+
+What the schema of a custom resource does on a real API server: drop unknown fields, fill in defaults, refuse.
+
+Only the schema of the CRD is asked. What `validate` knows beyond it (a schedule that never fires, a taint named twice)
+reaches a real cluster too, and the controllers have to cope with it there.
+
+Of a status only the members that changed are looked at, and of its conditions only those that changed: controllers
+write a status far more often than anything else. What the schema says of a member depends on its value alone and is
+kept by its encoded form; in that of a condition the time of the transition is left out, if it is one.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import lru_cache
+from typing import Any
 
+import msgspec
+
+from dovetail.manifest.schema import KINDS, Schema, Scope, schema_of
+from dovetail.manifest.schema_check import examine, pruned, with_defaults
+from dovetail.manifest.validation import scope_of
+from dovetail.model.kube_object import Fault
 from dovetail.observe.metrics import PrometheusMetrics, UnseenMetrics
+from dovetail.ports.errors import Invalid
 from dovetail.settings import Settings
 from dovetail.sim.world import World, WorldOptions
 from dovetail.wiring.assembly import Assembly, assemble, keeping
-from dovetail.wiring.schema_admission import admit
 
 
 @dataclass(frozen=True)
@@ -43,3 +62,107 @@ async def embedded(options: WorldOptions, settings: Settings, *, seen: bool = Tr
             await parts.supplier.aclose()
         if not running.cancelled() and running.exception() is not None:
             raise RuntimeError("the controllers stopped") from running.exception()
+
+
+Plain = dict[str, Any]
+
+
+def admit(_resource: object, before: Plain | None, after: Plain) -> Plain:
+    """The object as the API server stores it; raises with every fault."""
+    scope = scope_of(after["apiVersion"], after["kind"])
+    if scope is None:
+        return after
+    schema = schema_of(scope)
+    if before is None or before.get("spec") != after.get("spec"):
+        filled: Plain = with_defaults(schema, {**pruned(schema, after), "metadata": after["metadata"]})
+        found = examine(schema, filled) if before is None else examine(schema, filled, with_defaults(schema, before))
+        return _accepted(filled, found.faults)
+    if before.get("status") == after.get("status"):
+        return after
+    status, faults = _changed_status(scope, before.get("status") or {}, after.get("status"))
+    return _accepted({**after, "status": status}, faults)
+
+
+def _accepted(plain: Plain, faults: list[Fault]) -> Plain:
+    if faults:
+        name = plain["metadata"].get("name", "")
+        raise Invalid(f"{plain['kind']} {name} is invalid: {'; '.join(map(str, faults))}", tuple(faults))
+    return plain
+
+
+def _changed_status(scope: Scope, before: Plain, after: Any) -> tuple[Any, list[Fault]]:
+    schema = schema_of(scope)["properties"]["status"]
+    if not isinstance(after, dict):
+        return after, list(_examined(schema, after, "status"))
+    faults: list[Fault] = []
+    as_written = _DEFAULTED[scope] <= after.keys()
+    for name, value in after.items():
+        if value == before.get(name):
+            continue
+        if name == "conditions" and isinstance(value, list):
+            found, whole = _conditions(scope, before.get(name) or [], value)
+        else:
+            found, whole = _verdict(scope, name, msgspec.json.encode(value))
+        faults.extend(found)
+        as_written = as_written and whole
+    return after if as_written or faults else with_defaults(schema, pruned(schema, after)), faults
+
+
+def _conditions(scope: Scope, before: list[Any], after: list[Any]) -> tuple[tuple[Fault, ...], bool]:
+    """What is wrong with the conditions that changed, and whether they stay as they are written."""
+    faults: list[Fault] = []
+    as_written = True
+    types: list[object] = []
+    for index, condition in enumerate(after):
+        path, kind = f"status.conditions[{index}]", condition.get("type") if isinstance(condition, dict) else None
+        if condition not in before:
+            found, whole = _verdict(scope, _CONDITION, msgspec.json.encode(_timeless(condition)))
+            faults.extend(each._replace(path=each.path.replace(f"status.{_CONDITION}", path, 1)) for each in found)
+            as_written = as_written and whole
+        if kind in types:
+            faults.append(Fault(path, "is listed twice", kind, "remove one of them"))
+        types.append(kind)
+    most = schema_of(scope)["properties"]["status"]["properties"]["conditions"]["maxItems"]
+    if len(after) > most:
+        faults.append(Fault("status.conditions", f"has {len(after)} items; at most {most} are allowed"))
+    return tuple(faults), as_written
+
+
+def _timeless(condition: Any) -> Any:
+    """The condition at a fixed time, if it has a time at all."""
+    try:
+        if datetime.fromisoformat(condition["lastTransitionTime"]).tzinfo is None:
+            return condition
+    except (KeyError, TypeError, ValueError):
+        return condition
+    return {**condition, "lastTransitionTime": "2026-01-01T00:00:00Z"}
+
+
+@lru_cache(maxsize=1 << 12)
+def _verdict(scope: Scope, name: str, encoded: bytes) -> tuple[tuple[Fault, ...], bool]:
+    """What is wrong with one member of a status, and whether it stays as it is written."""
+    members = schema_of(scope)["properties"]["status"]["properties"]
+    schema = members["conditions"]["items"] if name == _CONDITION else members.get(name)
+    if schema is None:
+        return (), False
+    value = msgspec.json.decode(encoded)
+    return _examined(schema, value, f"status.{name}"), with_defaults(schema, pruned(schema, value)) == value
+
+
+def _examined(schema: Schema, value: Any, path: str) -> tuple[Fault, ...]:
+    found = examine(schema, with_defaults(schema, value)).faults
+    return tuple(each._replace(path=path if each.path in ("", "$") else _joined(path, each.path)) for each in found)
+
+
+def _joined(path: str, inner: str) -> str:
+    return f"{path}{inner}" if inner.startswith("[") else f"{path}.{inner}"
+
+
+_CONDITION = "conditions[]"
+_DEFAULTED = {
+    scope: {
+        name for name, member in schema_of(scope)["properties"]["status"]["properties"].items() if "default" in member
+    }
+    for scope in KINDS
+}
+"""Members of a status that the schema fills in."""

@@ -1,4 +1,7 @@
-"""Constructs the adapters for a real cluster, found as kubectl finds it: to run on, to look at, to act on once."""
+"""What a process serves over HTTP; not among the parts, since a simulated story serves nothing and is to start soon.
+
+Constructs the adapters for a real cluster, found as kubectl finds it: to run on, to look at, to act on once.
+"""
 
 import asyncio
 import logging
@@ -16,26 +19,44 @@ from typing import NoReturn
 from uuid import uuid4
 
 from dovetail.controllers.cluster_state import ClusterState
-from dovetail.controllers.instance_types import find_catalogs
+from dovetail.controllers.context import find_catalogs
 from dovetail.controllers.one_shot_snapshot import list_snapshot
 from dovetail.kube.cluster_access import connect, find_access
 from dovetail.kube.token_review import open_reviewer
 from dovetail.kube.transport import TransportLimits
 from dovetail.model.kube_object import Key
 from dovetail.model.snapshot import Snapshot
+from dovetail.observe.endpoints import Endpoints
 from dovetail.observe.metrics import PrometheusMetrics
 from dovetail.ports.clock import Clock
 from dovetail.ports.cloud import CloudProvider
 from dovetail.ports.cluster import Cluster
 from dovetail.ports.token_review import Reviewer
-from dovetail.runtime.leader_election import LeaderElection, LeaseHolder
+from dovetail.runtime.leader_election import LeaderElection, LeaseHolder, LeaseThread, ThreadedLeaderElection
 from dovetail.runtime.leader_term import Leadership, LeaderTerm
-from dovetail.runtime.lease_thread import LeaseThread, ThreadedLeaderElection
 from dovetail.runtime.optional_kinds import OptionalKindsCluster
 from dovetail.runtime.write_gate import WriteGate
 from dovetail.settings import Settings
 from dovetail.wiring.assembly import Assembly, assemble, keeping
 from dovetail.wiring.providers import find_supply
+
+
+def endpoints(parts: Assembly, settings: Settings) -> Endpoints:
+    """What the process serves over HTTP. It is ready once every kind it looks at has been listed, ours included."""
+
+    async def refresh() -> None:
+        leads: dict[tuple[str, ...], float] = {(settings.leader_election_name,): float(parts.gate.is_open)}
+        parts.metrics.show("leader_election_master_status", leads)
+        await parts.manager.gauges.refresh()
+
+    return Endpoints(
+        metrics_port=settings.metrics_port,
+        probe_port=settings.health_probe_port,
+        refresh=refresh,
+        render=parts.metrics.render,
+        missing=parts.missing,
+    )
+
 
 _POD_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 

@@ -107,7 +107,7 @@ def simulated(cloud: "CloudClient", kwok: KwokProvider) -> "SimulatedProvider[Kw
 
 def _aws_supply(cluster: Cluster, clock: Clock, settings: Settings, metrics: Metrics) -> Providers:
     try:
-        from dovetail.cloud.aws.interruption.sources import find_sources  # noqa: PLC0415 - see below
+        from dovetail.cloud.aws.interruption.status_checks import find_sources  # noqa: PLC0415 - see below
         from dovetail.cloud.aws.provider import AwsProvider, assemble_aws  # noqa: PLC0415 - an extra, not always there
     except ModuleNotFoundError as error:
         raise ProviderUnusable(f"the aws provider needs {error.name}; pip install dovetail[aws]") from error

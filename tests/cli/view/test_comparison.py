@@ -6,10 +6,9 @@ import pytest
 from rich.console import Console
 
 from dovetail.cli.simulation import html_report
-from dovetail.cli.simulation.comparison import FIGURES, Row, as_document, compare, short_names
+from dovetail.cli.simulation.comparison import FIGURES, Row, _comparison, as_document, compare, short_names
 from dovetail.cli.simulation.html_report import plot
 from dovetail.cli.simulation.variants import Variant
-from dovetail.cli.view.comparison import _comparison
 
 A, B = "nodepool/a.spec.disruption.consolidateAfter", "nodepool/b.spec.disruption.consolidateAfter"
 

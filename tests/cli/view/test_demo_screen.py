@@ -5,12 +5,10 @@ import io
 import pytest
 from rich.console import Console
 
-from dovetail.cli.demo.pacing import Pacer
-from dovetail.cli.demo.run import DemoOptions, run_demo
+from dovetail.cli.demo.run import DemoOptions, Pacer, Summary, run_demo
 from dovetail.cli.demo.scenario import demo_scenario
-from dovetail.cli.demo.summary import Summary
 from dovetail.cli.view.demo_screen import screen
-from dovetail.core.lifecycle.node_stage import stage_of
+from dovetail.core.lifecycle.registration import stage_of
 from dovetail.sim.scenario.meter import Meter
 
 

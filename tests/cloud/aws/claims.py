@@ -7,7 +7,7 @@ from dovetail.model.kinds import NODE_CLAIM
 from dovetail.model.kube_object import ObjectMeta
 from dovetail.model.nodeclaim import ClaimResources, NodeClaim, NodeClaimSpec, NodeClaimStatus
 from dovetail.model.nodepool import NodeClassRef, NodeRequirement
-from dovetail.model.quantity import Quantity
+from dovetail.model.resources import Quantity
 
 REF = NodeClassRef(group="karpenter.k8s.aws", kind="EC2NodeClass", name="default")
 _NUMBERS = itertools.count(1)

@@ -12,7 +12,7 @@ import yaml
 
 from cloud.aws.permissions import DEPLOY, ROOT, actions_by_method, granted, listed, policy
 from dovetail.cloud.aws import clients
-from dovetail.cloud.aws.interruption.messages import EVENTS
+from dovetail.cloud.aws.interruption.sqs import EVENTS
 
 SOURCES = sorted(Path(clients.__file__).parent.rglob("*.py"))
 IMPLIED = {

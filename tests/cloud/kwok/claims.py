@@ -1,10 +1,10 @@
 """The smallest claims and catalogues that the kwok tests need."""
 
-from dovetail.cloud.kwok.instance_type import InstanceTypeSpec, build, offering
+from dovetail.cloud.kwok.catalog.instance_types_file import InstanceTypeSpec, build, offering
 from dovetail.model.kube_object import ObjectMeta
 from dovetail.model.nodeclaim import ClaimResources, NodeClaim, NodeClaimSpec
 from dovetail.model.nodepool import NodeClassRef, NodeRequirement
-from dovetail.model.quantity import Quantity
+from dovetail.model.resources import Quantity
 
 CLASS_REF = NodeClassRef(group="karpenter.kwok.sh", kind="KWOKNodeClass", name="default")
 

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from acceptance.fleet import DO_NOT_DISRUPT, cluster, drifted, free, running, shielded, worker
 from builders import NOON, stamped
-from dovetail.core.disruption.next_wakeup import next_turn
-from dovetail.core.disruption.pass_context import PassContext
+from dovetail.core.disruption.pass_context import PassContext, next_turn
 from dovetail.core.disruption.planner import plan_methods
 from dovetail.model.reason import Reason
 from dovetail.settings import DecisionOptions

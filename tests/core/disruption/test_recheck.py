@@ -20,7 +20,7 @@ from acceptance.fleet import (
 )
 from builders import NOON
 from dovetail.core.disruption.pass_context import PassContext
-from dovetail.core.disruption.recheck import find_obstacles, worth_waiting
+from dovetail.core.disruption.validation import find_obstacles, worth_waiting
 from dovetail.model.command import RECORD_ANNOTATION, CommandRecord, CommandState, write_record
 from dovetail.model.reason import Reason
 from dovetail.model.refusal import Refusal, RefusalCode, node_ref

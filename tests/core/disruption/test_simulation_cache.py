@@ -11,8 +11,8 @@ from dovetail.core.disruption.pass_context import PassContext
 from dovetail.core.disruption.planner import Planner
 from dovetail.core.disruption.simulation_cache import SimulationCache
 from dovetail.model.command import RECORD_ANNOTATION, REPLACES_ANNOTATION, CommandRecord, write_record
-from dovetail.model.quantity import Quantity
 from dovetail.model.reason import Reason
+from dovetail.model.resources import Quantity
 from dovetail.model.snapshot import ClusterNode
 from dovetail.model.unreadable_objects import UnreadableEntry
 from dovetail.settings import DecisionOptions

@@ -6,8 +6,7 @@ import pytest
 
 from acceptance.fleet import cluster, planned, said, worker
 from builders import NOON, nodepool
-from dovetail.core.disruption.next_wakeup import next_turn
-from dovetail.core.disruption.pass_context import PassContext
+from dovetail.core.disruption.pass_context import PassContext, next_turn
 from dovetail.core.explain.budget_calendar import draw_calendar
 from dovetail.core.explain.node import explain_node
 from dovetail.core.explain.nodepool import explain_pool

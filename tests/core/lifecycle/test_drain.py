@@ -7,7 +7,9 @@ import pytest
 from builders import NOON, build, claim, node, pod, stamped
 from dovetail.core.lifecycle.drain import (
     Tier,
+    awaiting_words,
     drain_patch,
+    find_attached,
     grace_left,
     must_be_forced,
     plan_drain,
@@ -15,8 +17,7 @@ from dovetail.core.lifecycle.drain import (
     waiting_words,
 )
 from dovetail.core.lifecycle.expiration import expires_at
-from dovetail.core.lifecycle.termination_grace_period import grace_period_patch
-from dovetail.core.lifecycle.volume_detachment import awaiting_words, find_attached
+from dovetail.core.lifecycle.termination import grace_period_patch
 from dovetail.model.kinds import PERSISTENT_VOLUME_CLAIM, VOLUME_ATTACHMENT
 from dovetail.model.kube_object import Key
 from dovetail.model.snapshot import ClusterNode

@@ -5,12 +5,10 @@ from datetime import timedelta
 import pytest
 
 from builders import NOON, claim, node, nodepool, pod
-from dovetail.core.lifecycle.initialization import judge_initialization
-from dovetail.core.lifecycle.launch_timeout import judge_liveness
 from dovetail.core.lifecycle.nodepool_hash import template_hash
 from dovetail.core.lifecycle.nodepool_status import RegistrationHealth, count, judge_node_class
 from dovetail.core.lifecycle.pod_events import pod_event_at, write_at
-from dovetail.core.lifecycle.registration import plan_registration
+from dovetail.core.lifecycle.registration import judge_initialization, judge_liveness, plan_registration
 from dovetail.core.merge_patches import conditions_patch
 from dovetail.model.conditions import ConditionList, ConditionVerdict, find
 from dovetail.model.kube_object import Condition

@@ -6,7 +6,7 @@ import msgspec
 
 from acceptance.fleet import worker
 from builders import NOON, claim, instance_type, nodepool, snapshot
-from dovetail.core.provisioning.limits_check import beyond_limits
+from dovetail.core.provisioning.plan import beyond_limits
 from dovetail.core.scheduling.nodepool_limits import limit_usage
 from dovetail.model.command import RECORD_ANNOTATION, REPLACES_ANNOTATION, CommandRecord, write_record
 from dovetail.model.reason import Reason

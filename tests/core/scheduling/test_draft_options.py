@@ -11,7 +11,7 @@ from dovetail.core.scheduling.instance_type_table import build_table
 from dovetail.core.scheduling.node_affinity import Alternative
 from dovetail.core.scheduling.resource_vector import ResourceUnits
 from dovetail.model.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
-from dovetail.model.requirement import Requirement
+from dovetail.model.requirements import Requirement
 
 GIB = 2**30
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dovetail.core.scheduling.draft_queue import DraftQueue
+from dovetail.core.scheduling.placement import DraftQueue
 
 NARROW, WIDE = object(), object()
 

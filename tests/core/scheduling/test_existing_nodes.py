@@ -7,7 +7,7 @@ from core.scheduling.parts import existing
 from dovetail.core.scheduling.existing_nodes import ExistingNodes
 from dovetail.core.scheduling.node_affinity import NODE_NAME, Alternative
 from dovetail.model.labels import HOSTNAME, ZONE
-from dovetail.model.requirement import Requirement
+from dovetail.model.requirements import Requirement
 from dovetail.model.snapshot import ClusterNode
 from dovetail.model.taints import Toleration
 

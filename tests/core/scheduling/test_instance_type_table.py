@@ -7,9 +7,8 @@ from dovetail.core.scheduling.daemon_overhead import read_daemons
 from dovetail.core.scheduling.instance_type_table import Column, Sizes, build_table
 from dovetail.core.scheduling.resource_vector import ResourceUnits
 from dovetail.model.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
-from dovetail.model.quantity import Quantity
-from dovetail.model.requirement import Requirement
-from dovetail.model.requirements import Requirements
+from dovetail.model.requirements import Requirement, Requirements
+from dovetail.model.resources import Quantity
 
 UNITS = ResourceUnits(["cpu", "memory"])
 

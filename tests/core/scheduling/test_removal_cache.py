@@ -15,7 +15,7 @@ from builders import HUGE, LARGE, NOON, SMALL, build, daemon_set, instance_type,
 from dovetail.core.disruption.planner import Planner
 from dovetail.model.kinds import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, POD_DISRUPTION_BUDGET
 from dovetail.model.kube_object import Key
-from dovetail.model.quantity import Quantity
+from dovetail.model.resources import Quantity
 from dovetail.model.snapshot import ClusterNode
 from dovetail.model.storage import Storage
 

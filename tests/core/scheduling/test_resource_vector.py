@@ -3,7 +3,7 @@
 import pytest
 
 from dovetail.core.scheduling.resource_vector import MOST, ResourceUnits, exceeds
-from dovetail.model.quantity import Quantity
+from dovetail.model.resources import Quantity
 
 UNITS = ResourceUnits(["memory", "cpu", "example.com/gpu"])
 

@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dovetail.core.scheduling.pod_selectors import Selector
 from dovetail.core.scheduling.topology_counts import (
     AffinityCounts,
     AntiAffinityCounts,
@@ -12,7 +11,7 @@ from dovetail.core.scheduling.topology_counts import (
     SpreadCounts,
     TopologyCounts,
 )
-from dovetail.core.scheduling.topology_rules import AffinityRule, SpreadRule, Term
+from dovetail.core.scheduling.topology_rules import AffinityRule, Selector, SpreadRule, Term
 from dovetail.model.labels import HOSTNAME, ZONE
 
 WEB = Selector(frozenset({"default"}), (("app", "In", ("web",)),))

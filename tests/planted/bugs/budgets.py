@@ -70,7 +70,7 @@ BUGS = (
     Bug(
         id="commit-check-counts-one",
         says="The check before the commit allows each node of a command as if it were the only one.",
-        file="core/disruption/recheck.py",
+        file="core/disruption/validation.py",
         before="""\
             self._taken[pool.name] += 1
             return None

@@ -8,7 +8,7 @@ BUGS = (
     Bug(
         id="facts-old-pods",
         says="What was found out about the pods of a node is kept when the node or its pods change.",
-        file="core/disruption/candidate_cache.py",
+        file="core/disruption/candidates.py",
         before="        if known is None or (known.node is not node and known.node != node):\n",
         after="        if known is None:\n",
         tests=REMEMBERED,
@@ -16,7 +16,7 @@ BUGS = (
     Bug(
         id="facts-old-selectors",
         says="A PodDisruptionBudget with another selector still guards the pods it guarded before.",
-        file="core/disruption/candidate_cache.py",
+        file="core/disruption/candidates.py",
         before="        if selectors != self._selectors or len(self._facts)",
         after="        if len(selectors) != len(self._selectors) or len(self._facts)",
         tests=REMEMBERED,
@@ -105,7 +105,7 @@ BUGS = (
     Bug(
         id="lodgings-old-pods",
         says="What the pods of a node leave over is kept when other pods run there.",
-        file="core/scheduling/pod_index.py",
+        file="core/scheduling/pod_shapes.py",
         before="        if entry is None or (entry.node is not node and entry.node != node):\n",
         after="        if entry is None:\n",
         tests=REMEMBERED,

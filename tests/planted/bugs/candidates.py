@@ -14,7 +14,7 @@ BUGS = (
     Bug(
         id="protected-node-disrupted",
         says="do-not-disrupt on a Node does not keep it from becoming a candidate.",
-        file="core/disruption/candidate_cache.py",
+        file="core/disruption/candidates.py",
         before='    return itself.metadata.annotations.get(DO_NOT_DISRUPT) != "true" and bool(node.nodepool_name)\n',
         after="    return bool(node.nodepool_name)\n",
         tests=("tests/acceptance/test_candidates.py", "tests/acceptance/test_do_not_disrupt.py"),
@@ -22,7 +22,7 @@ BUGS = (
     Bug(
         id="timed-protection-ignored",
         says="do-not-disrupt with a duration does not protect a pod from the planner.",
-        file="core/disruption/candidate_cache.py",
+        file="core/disruption/candidates.py",
         before="if DO_NOT_DISRUPT in pod.metadata.annotations or pod.spec.resource_claims",
         after='if pod.metadata.annotations.get(DO_NOT_DISRUPT) == "true" or pod.spec.resource_claims',
         tests=("tests/acceptance/test_do_not_disrupt.py", "tests/acceptance/test_seed_do_not_disrupt_grace_period.py"),

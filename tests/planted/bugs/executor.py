@@ -67,7 +67,7 @@ BUGS = (
     Bug(
         id="later-command-goes-first",
         says="Where a budget was lowered, the command that started later is committed first.",
-        file="core/disruption/recheck.py",
+        file="core/disruption/validation.py",
         before="return (record.started_at, record.id) > (self._record.started_at, self._record.id)",
         after="return (record.started_at, record.id) < (self._record.started_at, self._record.id)",
         tests=("tests/core/disruption/test_recheck.py",),
@@ -93,7 +93,7 @@ BUGS = (
     Bug(
         id="pause-by-a-late-watch",
         says="The ConfigMap that pauses is not read from the API server before nodes are deleted.",
-        file="controllers/commit_check.py",
+        file="controllers/command_steps.py",
         before="        context.state.observe_all(CONFIG_MAP, switch)\n",
         after="",
         tests=("tests/scenarios/test_commit_check.py",),

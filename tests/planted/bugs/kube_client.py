@@ -6,7 +6,7 @@ BUGS = (
     Bug(
         id="gateway-timeout-is-a-no",
         says="A write that a gateway gave up on counts as not written.",
-        file="kube/status.py",
+        file="kube/requests.py",
         before="    return OutcomeUnknown(message) if call.writes and gave_up else Unavailable(message)\n",
         after="    return OutcomeUnknown(message) if gave_up and not call.writes else Unavailable(message)\n",
         tests=("tests/kube/test_transport.py", "tests/kube/test_client.py"),

@@ -41,9 +41,9 @@ BUGS = (
     Bug(
         id="registration-never-times-out",
         says="A NodeClaim that was launched and never registers is never given up.",
-        file="core/lifecycle/launch_timeout.py",
+        file="core/lifecycle/registration.py",
         before="""\
-    if claim.has(REGISTERED):
+    if claim.has(REGISTERED_CONDITION):
         return Liveness()
 """,
         after="""\
@@ -55,7 +55,7 @@ BUGS = (
     Bug(
         id="startup-taints-not-awaited",
         says="A node is initialized while its startup taints are still there.",
-        file="core/lifecycle/initialization.py",
+        file="core/lifecycle/registration.py",
         before="        if any(taint.matches(startup) for startup in claim.spec.startup_taints):\n",
         after="        if any(taint.matches(startup) for startup in claim.spec.taints):\n",
         tests=("tests/core/lifecycle/test_lifecycle.py",),
@@ -63,7 +63,7 @@ BUGS = (
     Bug(
         id="devices-not-awaited",
         says="A node is initialized before it has registered a resource its pods asked for.",
-        file="core/lifecycle/initialization.py",
+        file="core/lifecycle/registration.py",
         before="        if amount and not node.status.allocatable.get(name, ZERO):\n",
         after="        if amount and name in node.status.allocatable and not node.status.allocatable[name]:\n",
         tests=("tests/core/lifecycle/test_lifecycle.py",),

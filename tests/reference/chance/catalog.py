@@ -14,9 +14,8 @@ from dovetail.model.nodepool import (
     TemplateMetadata,
 )
 from dovetail.model.pod import NodeSelectorRequirement
-from dovetail.model.quantity import Quantity
-from dovetail.model.requirement import Requirement
-from dovetail.model.requirements import Requirements
+from dovetail.model.requirements import Requirement, Requirements
+from dovetail.model.resources import Quantity
 from dovetail.model.taints import Taint
 from reference.chance.dice import CPUS, FAMILY, GPU, RACK, RESERVATION, TEAM, ZONES, Dice
 

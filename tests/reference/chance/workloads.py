@@ -25,7 +25,7 @@ from dovetail.model.pod import (
     ResourceRequirements,
     Volume,
 )
-from dovetail.model.quantity import Quantity
+from dovetail.model.resources import Quantity
 from reference.chance.catalog import amounts, expression
 from reference.chance.dice import APPS, CPUS, GPU, NAMESPACES, Dice
 from reference.chance.rules import some_affinity, some_selector, some_spreads, some_term, some_tolerations

@@ -4,8 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dovetail.model.cluster_objects import PodDisruptionBudgetSpec
-from dovetail.sim.kubernetes.eviction import BudgetState
-from dovetail.sim.kubernetes.pdb_controller import count, scaled
+from dovetail.sim.kubernetes.pdb_controller import BudgetState, count, scaled
 
 AMOUNTS = st.integers(0, 50) | st.integers(0, 100).map("{}%".format)
 SPECS = st.builds(PodDisruptionBudgetSpec, min_available=AMOUNTS) | st.builds(

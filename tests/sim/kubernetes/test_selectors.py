@@ -2,7 +2,7 @@
 
 import pytest
 
-from dovetail.sim.kubernetes.selectors import field_selector, label_selector
+from dovetail.sim.kubernetes.watch import field_selector, label_selector
 
 POD = {"metadata": {"name": "web", "labels": {"app": "web", "tier": "front"}}, "spec": {"nodeName": "n1"}}
 

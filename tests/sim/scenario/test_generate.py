@@ -6,7 +6,7 @@ import pytest
 
 from builders import TYPES, nodepool
 from dovetail.model.labels import CAPACITY_TYPE
-from dovetail.model.quantity import Quantity
+from dovetail.model.resources import Quantity
 from dovetail.sim.scenario.document import Blend, Generate
 from dovetail.sim.scenario.generate import generate
 from dovetail.sim.scenario.parsing import Percent, ScenarioInvalid

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from dovetail.model.kube_object import Key, ObjectMeta, OwnerReference
 from dovetail.model.pod import Container, Pod, PodSpec, ResourceRequirements
-from dovetail.model.quantity import Quantity
+from dovetail.model.resources import Quantity
 from dovetail.sim.scenario.occupancy import Occupancy
 
 SMALL, LARGE = (

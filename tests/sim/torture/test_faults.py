@@ -14,9 +14,8 @@ from dovetail.sim.torture.fault_generator import draw_story
 from dovetail.sim.torture.fault_injector import FaultInjector, Lifeline
 from dovetail.sim.torture.flaky_connection import FlakyConnection, FlakyStream, WatchFaults
 from dovetail.sim.torture.invariants.observer import Violation
-from dovetail.sim.torture.invariants.single_leader import SingleLeader
-from dovetail.sim.torture.runner import TrialFigures, TrialOutcome
-from dovetail.sim.torture.shrinking import shrink
+from dovetail.sim.torture.invariants.writes import SingleLeader
+from dovetail.sim.torture.runner import TrialFigures, TrialOutcome, shrink
 from dovetail.sim.torture.trial import Trial, TrialPiece
 from dovetail.sim.virtual_loop import run
 from dovetail.sim.world import ApiCall, World

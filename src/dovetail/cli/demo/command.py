@@ -18,9 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from dovetail.cli.demo.decision_feed import Entry
-    from dovetail.cli.demo.pacing import Pacer
-    from dovetail.cli.demo.run import DemoOptions, Stage
-    from dovetail.cli.demo.summary import Summary
+    from dovetail.cli.demo.run import DemoOptions, Pacer, Stage, Summary
 
 _DEFAULT_SPEED = 120.0
 _PANEL = "What is simulated"
@@ -171,7 +169,7 @@ def _speed(text: str) -> float | None:
 
 
 def _nodepools(filename: str) -> tuple[dict[str, Any], ...]:
-    from dovetail.cli.demo.nodepool_file import read_nodepools
+    from dovetail.cli.demo.scenario import read_nodepools
     from dovetail.manifest.input_file import InputUnreadable, read_text
 
     if not filename:
@@ -197,8 +195,7 @@ def _run(
 ) -> "tuple[Summary, float]":
     import time
 
-    from dovetail.cli.demo.pacing import Pacer
-    from dovetail.cli.demo.run import run_demo
+    from dovetail.cli.demo.run import Pacer, run_demo
 
     pacer = Pacer(options.speed, time.monotonic, time.sleep)
 
@@ -252,7 +249,7 @@ def _silent(_: "Entry") -> None:
 
 
 def _print_summary(console: "Console", summary: "Summary", output: Output) -> None:
-    from dovetail.cli.demo.summary import NEXT_STEPS
+    from dovetail.cli.demo.run import NEXT_STEPS
 
     if output is Output.JSON:
         echo(json_text(summary.as_data()))

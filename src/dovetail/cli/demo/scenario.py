@@ -1,12 +1,21 @@
-"""The scenario of the demo: a file of the package in the format that `dovetail simulate` reads."""
+"""The scenario of the demo: a file of the package in the format that `dovetail simulate` reads.
 
+NodePools of one's own for the story: read, checked as `dovetail validate` does, and fitted to the kwok provider.
+
+A pool that names a node class of another provider is given the story's own class, and so told. Documents that are
+neither NodePools nor kwok classes are left out, and so told.
+"""
+
+from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
 import msgspec
 import yaml
 
-from dovetail.cloud.kwok.node import NODE_CLASS_KIND
+from dovetail.cloud.kwok.node import GROUP, NODE_CLASS_KIND
+from dovetail.manifest.documents import Document, read_documents
+from dovetail.manifest.validation import faults_of
 from dovetail.sim.scenario.document import Scenario, read_scenario
 from dovetail.sim.scenario.parsing import Stretch
 
@@ -34,3 +43,70 @@ def _replace_nodepools(spec: Plain, nodepools: tuple[Plain, ...]) -> None:
         for target in event.values():
             if isinstance(target, dict) and "nodepool" in target:
                 target["nodepool"] = repairing[0] if repairing else ""
+
+
+_CLASS_NAME = "demo"
+
+
+@dataclass(frozen=True, slots=True)
+class Pools:
+    """What goes into the cluster, what is wrong, and what was changed."""
+
+    documents: tuple[Plain, ...] = ()
+    faults: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def read_nodepools(text: str, source: str, delay: str = "35s") -> Pools:
+    """The pools of a text. `delay` is how long machines of a class that is not in the text take to register."""
+    faults: list[str] = []
+    notes: list[str] = []
+    pools: list[Plain] = []
+    classes: dict[str, Plain] = {}
+    for document in read_documents(text, source):
+        faults.extend(_faults(document))
+        plain = document.content if isinstance(document.content, dict) else {}
+        kind = plain.get("kind")
+        if kind == "NodePool":
+            pools.append(plain)
+        elif kind == NODE_CLASS_KIND:
+            classes[_name(plain)] = plain
+        elif kind:
+            notes.append(f"{source}:{document.line} {kind} {_name(plain)}: left out, only NodePools are used")
+    if not pools and not faults:
+        faults.append(f"{source}: holds no NodePool")
+    if faults:
+        return Pools(faults=tuple(faults))
+    fitted = [_fitted(pool, notes) for pool in pools]
+    for pool in fitted:
+        name = pool["spec"]["template"]["spec"]["nodeClassRef"]["name"]
+        classes.setdefault(name, _node_class(name, delay))
+    return Pools((*classes.values(), *fitted), notes=tuple(notes))
+
+
+def _faults(document: Document) -> list[str]:
+    found = (*document.faults, *(() if document.content is None else faults_of(document.content).faults))
+    return [f"{document.source}:{document.line_of(fault.path)} {fault}" for fault in found]
+
+
+def _fitted(pool: Plain, notes: list[str]) -> Plain:
+    template = pool["spec"]["template"]
+    ref = template["spec"]["nodeClassRef"]
+    group = ref.get("group") or str(ref.get("apiVersion", "")).partition("/")[0]
+    if group == GROUP and ref.get("kind") == NODE_CLASS_KIND:
+        return pool
+    notes.append(f"NodePool {_name(pool)}: {ref.get('kind')} {ref.get('name')} is played by a {NODE_CLASS_KIND}")
+    # v1 names the group; v1beta1 the apiVersion
+    own = {"group": GROUP} if "group" in ref else {"apiVersion": f"{GROUP}/v1alpha1"}
+    played = {**template["spec"], "nodeClassRef": {**own, "kind": NODE_CLASS_KIND, "name": _CLASS_NAME}}
+    return {**pool, "spec": {**pool["spec"], "template": {**template, "spec": played}}}
+
+
+def _node_class(name: str, delay: str) -> Plain:
+    spec = {"nodeRegistrationDelay": delay}
+    return {"apiVersion": f"{GROUP}/v1alpha1", "kind": NODE_CLASS_KIND, "metadata": {"name": name}, "spec": spec}
+
+
+def _name(plain: Plain) -> str:
+    metadata = plain.get("metadata")
+    return str(metadata.get("name", "")) if isinstance(metadata, dict) else ""

@@ -7,22 +7,30 @@ What the pods of a story could not have cost less than, from look to look.
 
 Pods may be on whatever can be bought at the time, and on whatever runs although it can be bought no more: a NodePool
 that allowed it has changed or is gone, it is sold out, or it came with a snapshot. So no story is below its floor.
+
+Many runs at once: on the cores of this machine, or on a Dask cluster. Where a run happens changes nothing in it.
 """
 
 import asyncio
 import gc
 import logging
+import multiprocessing
+import os
 import signal
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 from dovetail.cli.simulation.report import Report, Sample, report_of
+from dovetail.cli.simulation.variants import Variant
 from dovetail.cloud.kwok.catalog.instance_types_file import InstanceTypesInvalid
 from dovetail.core.cost_floor.discontinued_types import is_sold, kind_of, with_past
 from dovetail.core.cost_floor.floor import BoundUnavailable, Floor
@@ -37,6 +45,7 @@ from dovetail.sim.scenario.from_snapshot import adopt
 from dovetail.sim.scenario.generate import GeneratedNode, generate
 from dovetail.sim.scenario.materialize import stand
 from dovetail.sim.scenario.meter import HOUR, BilledInstance, Meter
+from dovetail.sim.scenario.parsing import ScenarioInvalid
 from dovetail.sim.scenario.player import Player
 from dovetail.sim.scenario.trace import Arrival
 from dovetail.sim.virtual_loop import run
@@ -224,3 +233,105 @@ async def _sample(scenario: Scenario, cluster: Embedded, meter: Meter, progress:
         progress(at)
         before, spent = at, now_spent
     return samples
+
+
+Told = Callable[[float], None]
+"""Called now and then with how many runs are over; one that is half over counts half."""
+LOOK_SECONDS = 0.5
+
+
+class DaskUnavailable(Exception):
+    """The cluster cannot be reached, or its library is not installed."""
+
+
+def run_here(
+    variants: Sequence[Variant], trace: tuple[Arrival, ...], told: Told, jobs: int | None = None
+) -> list[RunOutcome]:
+    """Run all variants on the local cores, as many at once as there are."""
+    context = get_context("spawn")
+    shares: Any = context.Array("d", len(variants), lock=False)  # how much of each run is over
+    workers = min(len(variants), jobs or os.cpu_count() or 1)
+    with ProcessPoolExecutor(workers, context, initializer=_begin, initargs=(shares,)) as pool:
+        with _deaf():
+            waiting = [pool.submit(_scheduled, at, variant.scenario, trace) for at, variant in enumerate(variants)]
+        try:
+            left: set[Future[RunOutcome]] = set(waiting)
+            while left:
+                done, left = wait(left, LOOK_SECONDS, FIRST_EXCEPTION)
+                told(sum(shares))
+                for future in done:
+                    future.result()
+        except BrokenProcessPool as error:
+            raise SimulationFailed(
+                "a process with a run in it ended abruptly; look for what it wrote, or for memory"
+            ) from error
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in multiprocessing.active_children():
+                process.terminate()  # nobody waits for what they are at
+            raise
+    return [future.result() for future in waiting]
+
+
+_shares: list[Any] = []
+"""In a process of the pool: where it writes how far its runs are."""
+
+
+def _begin(shares: Any) -> None:
+    _shares.append(shares)
+
+
+@contextmanager
+def _deaf() -> Iterator[None]:
+    """Processes that begin here do not hear of Ctrl-C: whoever began them does, and ends them."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    usual = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, usual)
+
+
+def _scheduled(at: int, scenario: Scenario, trace: tuple[Arrival, ...]) -> RunOutcome:
+    def lived(seconds: float) -> None:
+        _shares[0][at] = seconds / scenario.lasts.seconds
+
+    return live(scenario, trace, lived)
+
+
+def run_on_dask(address: str, variants: Sequence[Variant], trace: tuple[Arrival, ...], told: Told) -> list[RunOutcome]:
+    """Run all variants on a Dask cluster, whose workers have Dovetail installed."""
+    outcomes: dict[int, RunOutcome] = {}
+    for at, outcome in _on_dask(address, variants, trace):
+        outcomes[at] = outcome
+        told(float(len(outcomes)))
+    return [outcomes[at] for at in range(len(variants))]
+
+
+def _on_dask(address: str, variants: Sequence[Variant], trace: tuple[Arrival, ...]) -> Iterator[tuple[int, RunOutcome]]:
+    try:
+        from distributed import Client, as_completed
+    except ImportError as error:
+        raise DaskUnavailable("Dask is not installed; install it with: pip install 'dovetail[dask]'") from error
+    try:
+        client: Any = Client(address, timeout=10)  # type: ignore[no-untyped-call]
+    except (OSError, ValueError) as error:
+        raise DaskUnavailable(f"no Dask scheduler answers at {address}: {error}") from error
+    with client:
+        futures = {client.submit(live, variant.scenario, trace, pure=False): at for at, variant in enumerate(variants)}
+        for future in as_completed(list(futures)):  # type: ignore[no-untyped-call]
+            yield futures[future], _outcome(future, address)
+
+
+def _outcome(future: Any, address: str) -> RunOutcome:
+    """What came of a run; whatever else may go wrong over there is said in a sentence."""
+    try:
+        found: RunOutcome = future.result()
+    except (SimulationFailed, ScenarioInvalid):
+        raise
+    except Exception as error:
+        remedy = "its workers need Dovetail in this version, and the files that the scenario names"
+        raise DaskUnavailable(f"a run failed at {address}: {type(error).__name__}: {error}; {remedy}") from error
+    return found

@@ -1,4 +1,7 @@
-"""Explanations of nodes, NodePools and pods as people and scripts read them."""
+"""What repair makes of an unhealthy node, for people and scripts.
+
+Explanations of nodes, NodePools and pods as people and scripts read them.
+"""
 
 from datetime import datetime
 from typing import Any
@@ -9,17 +12,62 @@ from rich.text import Text
 from dovetail.cli.view.drain import drain_document, draw_drain
 from dovetail.cli.view.plan import refusal_document
 from dovetail.cli.view.printing import counted, moment, plain_table, print_document, stamp, worth
-from dovetail.cli.view.repair import draw_repair, repair_document
 from dovetail.core.disruption.command import HOURS_PER_MONTH
 from dovetail.core.explain.budget_calendar import ACTION_BY_REASON
-from dovetail.core.explain.node import MethodView, NodeExplanation
+from dovetail.core.explain.node import MethodView, NodeExplanation, RepairView
 from dovetail.core.explain.nodepool import BudgetView, PoolExplanation
 from dovetail.core.explain.pod import PodExplanation
 from dovetail.core.pdbs import never_allows
 from dovetail.core.wording import message, obstacle
+from dovetail.model.duration import Duration
 from dovetail.model.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
 from dovetail.model.reason import VOLUNTARY, Reason
 from dovetail.model.refusal import Refusal
+
+
+def repair_document(told: RepairView) -> dict[str, Any]:
+    """For scripts."""
+    return {
+        "conditions": [
+            {
+                "type": each.condition.type,
+                "status": each.condition.status,
+                "since": stamp(each.since),
+                "toleration": str(Duration.of(each.toleration)),
+                "saidBy": each.said_by,
+                "dueAt": stamp(each.due_at),
+            }
+            for each in told.unhealthy_conditions
+        ],
+        "unhealthy": told.breaker.unhealthy,
+        "nodes": told.breaker.total,
+        "allowed": told.breaker.allowed,
+        "blocked": told.breaker.open,
+        "off": told.off or None,
+        "dueAt": stamp(told.due_at) if told.due_at is not None else None,
+    }
+
+
+def draw_repair(console: Console, told: RepairView, now: datetime) -> None:
+    """For people."""
+    console.print(Text.assemble(("repair", "bold cyan"), (" (Unhealthy)", "dim")))
+    for number, each in enumerate(told.unhealthy_conditions, start=1):
+        condition = f"{each.condition.type} is {each.condition.status} since {moment(each.since, now)}"
+        tolerated = f"tolerated for {Duration.of(each.toleration)} ({each.said_by})"
+        console.print(f"  {number}. {condition}, {tolerated}, until {moment(each.due_at, now)}", style="yellow")
+    console.print(_outcome(told, now))
+
+
+def _outcome(told: RepairView, now: datetime) -> Text:
+    if told.due_at is None:
+        return Text(f"  Not repaired: {told.off}.", style="dim")
+    if told.breaker.open:
+        breaker = (
+            f"{told.breaker.unhealthy} of {told.breaker.total} nodes are unhealthy, {told.breaker.allowed} allowed"
+        )
+        return Text(f"  Blocked: {breaker}; none is repaired until that changes.", style="red")
+    when = "now" if told.due_at <= now else f"at {moment(told.due_at, now)}"
+    return Text(f"  Replaced by force {when}, unless it recovers.", style="red")
 
 
 def print_node(told: NodeExplanation, output: str) -> None:

@@ -1,14 +1,124 @@
-"""The ledger's answer as people and scripts read it."""
+"""One decision as people read it: what was decided, its plan, what else was looked at and refused, and how it ended.
 
-from collections.abc import Iterable, Sequence
+The ledger's answer as people and scripts read it.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from rich.console import Console
+from rich.text import Text
 
-from dovetail.cli.view.printing import counted, plain_table, print_document, stamp
+from dovetail.cli.view.plan import lasts
+from dovetail.cli.view.printing import counted, plain_table, print_document, stamp, worth
 from dovetail.core.disruption.command import HOURS_PER_MONTH
+from dovetail.core.explain.node import UNCONCERNED
 from dovetail.observe.ledger_query import LedgerDecision
 from dovetail.ports.ledger import LedgerNode
+
+Plain = Mapping[str, Any]
+SHOWN = 20  # refusals of one method; the document has more
+NOTHING_WEIGHED = {
+    "remove": "No pass decided this, so there was nothing to choose between.",
+    "": "What was weighed was not kept.",
+}
+
+
+def print_decision(decision: LedgerDecision, output: str) -> None:
+    """Print it in the form asked for."""
+    document = decision_document(decision)
+    form = "text" if output == "wide" else output
+    print_document(document, form, lambda console: draw_decision(console, document, everything=output == "wide"))
+
+
+def draw_decision(console: Console, told: Plain, *, everything: bool = False) -> None:
+    """For people."""
+    console.print(f"Decision {told['id']}: {told['act']}, {told['reason']}", style="bold")
+    console.print(told["why"])
+    console.print()
+    _draw_outcome(console, told)
+    _draw_nodes(console, "WENT", told["nodes"])
+    _draw_nodes(console, "CAME", told["made"])
+    if told["plan"] is None:
+        console.print(f"\n{NOTHING_WEIGHED.get(told['act'], NOTHING_WEIGHED[''])}", style="dim")
+        return
+    _draw_plan(console, told["plan"])
+    _draw_refusals(console, told, everything=everything)
+
+
+def _draw_outcome(console: Console, told: Plain) -> None:
+    ended = told["endedAt"]
+    table = plain_table("", "")
+    table.show_header = False
+    table.add_row("taken", _instant(told["at"]))
+    table.add_row("ended", _instant(ended) if ended else "not yet")
+    table.add_row("outcome", f"{told['outcome']}: {told['note']}" if told["note"] else told["outcome"])
+    if told["method"]:
+        table.add_row("method", told["method"])
+    cost = f"${told['costPerHourBefore']:.3f} -> ${told['costPerHourAfter']:.3f} an hour"
+    table.add_row("cost", f"{cost}, {worth(told['savingPerMonth'])}" if told["act"] == "disrupt" else cost)
+    table.add_row("pods", str(told["podsMoved"]))
+    console.print(table)
+
+
+def _draw_nodes(console: Console, heading: str, nodes: Iterable[Plain]) -> None:
+    table = plain_table(heading, "NODEPOOL", "TYPE", "CAPACITY", "ZONE", "$/HOUR")
+    for each in nodes:
+        price = "" if each["pricePerHour"] is None else f"{each['pricePerHour']:.3f}"
+        name = each["node"] or f"nodeclaim/{each['nodeClaim']}"
+        table.add_row(name, each["nodePool"], each["instanceType"], each["capacityType"], each["zone"], price)
+    if table.row_count:
+        console.print()
+        console.print(table)
+
+
+def _draw_plan(console: Console, plan: Plain) -> None:
+    console.print("\nPlan", style="bold")
+    for each in plan["replacements"]:
+        types = each["instanceTypes"]
+        more = f" or {counted(each['choices'] - 1, 'other')}" if each["choices"] > 1 else ""
+        price = f", from ${each['pricePerHour']:.3f} an hour" if each["pricePerHour"] is not None else ""
+        console.print(f"  a node of {each['nodepool']}: {types[0] if types else 'any type'}{more}{price}")
+    if not plan["replacements"]:
+        console.print("  nothing has to be bought")
+    for each in plan["budgetUsed"]:
+        limit = "no limit" if each["limit"] is None else f"of {each['limit']}"
+        console.print(f"  budget of {each['nodepool']}: {each['used']} {limit}")
+
+
+def _draw_refusals(console: Console, told: Plain, *, everything: bool) -> None:
+    """What each method said; of nodes that were none of its business only how many."""
+    counts, named = told["refusals"]["counts"], told["refusals"]["named"]
+    console.print("\nLeft alone", style="bold")
+    if not counts:
+        console.print("  nothing" if told["act"] == "disrupt" else "  no pod: each that waited was given a place")
+        return
+    now, untold = datetime.fromisoformat(told["at"]), 0
+    for method in dict.fromkeys(each["method"] for each in counts):
+        kinds = ", ".join(f"{each['code']} {each['nodes']}" for each in counts if each["method"] == method)
+        console.print(f"  {method}: {kinds}", style="cyan")
+        mine = [each for each in named if each["method"] == method and (everything or _tells(each))]
+        shown = mine if everything else mine[:SHOWN]
+        untold += sum(each["nodes"] for each in counts if each["method"] == method) - len(shown)
+        table = plain_table("", "", "")
+        table.show_header = False
+        for each in shown:
+            table.add_row(Text(f"    {each['node']}"), lasts(each, now), each["message"])
+        if shown:
+            console.print(table)
+    if untold:
+        more = "; -o wide names more" if len(named) > 0 and not everything else ""
+        console.print(f"  {untold} more are only counted{more}", style="dim")
+
+
+def _tells(refusal: Plain) -> bool:
+    return refusal["code"] not in UNCONCERNED
+
+
+def _instant(written: str) -> str:
+    return f"{written[:19].replace('T', ' ')} UTC"
+
 
 NAMED = 3  # nodes in one cell
 _VERBS = {"launch": "launched", "disrupt": "disrupted", "remove": "removed"}

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from dovetail.cli.view.printing import short_name
 from dovetail.cloud.kwok.node import PRICE
-from dovetail.core.lifecycle.node_stage import stage_of
+from dovetail.core.lifecycle.registration import stage_of
 from dovetail.model.labels import CAPACITY_TYPE, INSTANCE_TYPE, ZONE
 from dovetail.model.resources import CPU, MEMORY
 from dovetail.model.snapshot import ClusterNode

@@ -17,7 +17,7 @@ from rich.text import Text
 from dovetail.cli.view.nodes import STATES, bar
 from dovetail.cli.view.printing import WIDEST, counted, moment, worth
 from dovetail.core.disruption.command import HOURS_PER_MONTH
-from dovetail.dashboard.node_summary import sums_of
+from dovetail.dashboard.nodes import sums_of
 
 Plain = dict[str, Any]
 ORDERS: dict[str, Callable[[Plain], Any]] = {

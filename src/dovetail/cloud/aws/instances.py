@@ -27,7 +27,7 @@ from dovetail.cloud.aws.labels import (
     PROVIDER_PREFIX,
 )
 from dovetail.cloud.aws.nodeclass_hash import HASH_VERSION, stamped_hash
-from dovetail.cloud.aws.resolve.selector_terms import Filter, named
+from dovetail.cloud.aws.resolve.network import Filter, named
 from dovetail.model.catalog import Instance, InstanceType, Offering
 from dovetail.model.ec2nodeclass import EC2NodeClass
 from dovetail.model.labels import CAPACITY_TYPE, INSTANCE_TYPE, NODEPOOL, ON_DEMAND, RESERVED, SPOT, ZONE

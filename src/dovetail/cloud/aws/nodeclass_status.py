@@ -18,8 +18,7 @@ from dovetail.cloud.aws.resolve import conditions as judging
 from dovetail.cloud.aws.resolve.amis import Amis
 from dovetail.cloud.aws.resolve.capacity_reservations import CapacityReservations
 from dovetail.cloud.aws.resolve.instance_profiles import InstanceProfiles
-from dovetail.cloud.aws.resolve.security_groups import SecurityGroups
-from dovetail.cloud.aws.resolve.subnets import Subnets
+from dovetail.cloud.aws.resolve.network import SecurityGroups, Subnets
 from dovetail.model import ec2nodeclass as model
 from dovetail.model.conditions import READY, ConditionList, ConditionVerdict, condition_document, find
 from dovetail.model.ec2nodeclass import EC2NodeClass, EC2NodeClassStatus

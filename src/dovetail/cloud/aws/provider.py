@@ -14,8 +14,7 @@ from msgspec.structs import replace
 
 from dovetail.cloud.aws.catalog.capacity import Margins, ObservedMemory
 from dovetail.cloud.aws.catalog.catalog import InstanceTypeCatalog, keep_fresh
-from dovetail.cloud.aws.catalog.offerings import OfferingKey, OfferingScope, UnavailableOfferings
-from dovetail.cloud.aws.catalog.pricing import Prices
+from dovetail.cloud.aws.catalog.offerings import OfferingKey, OfferingScope, Prices, UnavailableOfferings
 from dovetail.cloud.aws.clients import AwsClients, Batched, BatchWindow
 from dovetail.cloud.aws.drift import CAPACITY_RESERVATION_DRIFT, DriftUnknown, resolved_drift, state_of, static_drift
 from dovetail.cloud.aws.eks_cluster import EksCluster, ZonalShifts
@@ -29,8 +28,7 @@ from dovetail.cloud.aws.nodeclass_status import Ec2NodeClassReconciler, Resolver
 from dovetail.cloud.aws.resolve.amis import Amis
 from dovetail.cloud.aws.resolve.capacity_reservations import CapacityReservations, ExpiredReservations
 from dovetail.cloud.aws.resolve.instance_profiles import InstanceProfiles
-from dovetail.cloud.aws.resolve.security_groups import SecurityGroups
-from dovetail.cloud.aws.resolve.subnets import Subnets
+from dovetail.cloud.aws.resolve.network import SecurityGroups, Subnets
 from dovetail.model.catalog import Instance, InstanceType
 from dovetail.model.conditions import AWAITING, READY, find
 from dovetail.model.ec2nodeclass import GROUP, NODE_CLASS_KIND, EC2NodeClass

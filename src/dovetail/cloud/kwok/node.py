@@ -14,7 +14,7 @@ from dovetail.model.kube_object import ObjectMeta
 from dovetail.model.labels import ARCH, HOSTNAME, INSTANCE, LOST, OS
 from dovetail.model.node import Node, NodeSpec, NodeStatus
 from dovetail.model.nodeclaim import NodeClaim
-from dovetail.model.requirement import Requirement
+from dovetail.model.requirements import Requirement
 from dovetail.model.taints import UNREGISTERED_TAINT
 
 GROUP = "karpenter.kwok.sh"

@@ -1,4 +1,9 @@
-"""The kwok provider: instances are Node objects in the cluster itself.
+"""Nodes that are promised and not there yet: the registration delay of a KWOKNodeClass, waited for in the background.
+
+A wait ends in a Node, or in nothing if the claim is gone by then. Failures of the API are tried again; an object the
+API will never take is reported and given up, which the claim's registration deadline then cleans up.
+
+The kwok provider: instances are Node objects in the cluster itself.
 
 Launching creates a Node, terminating deletes it; KWOK, or the embedded world, plays the kubelet. A Node labelled
 `dovetail.sh/instance=lost` has no instance any more: that is how the loss of a machine is staged. Everything that
@@ -8,12 +13,14 @@ waiting for its registration delay is made again by `recover` from what the Node
 KWOKNodeClasses need no care: they are watched, so that NodePools hear at once of theirs, and nothing is done.
 """
 
+import asyncio
+import logging
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from operator import is_
 from typing import Any
 
-from dovetail.cloud.kwok.delayed_registration import DelayedRegistrations
 from dovetail.cloud.kwok.node import (
     FAKE_NODE,
     GROUP,
@@ -40,7 +47,96 @@ from dovetail.model.repair import KWOK, ProviderRepairPolicy
 from dovetail.ports.clock import Clock
 from dovetail.ports.cloud import Kept, NodeClassState
 from dovetail.ports.cluster import Cluster, Deletion
-from dovetail.ports.errors import AlreadyExists, InstanceNotFound, InsufficientCapacity, NodeClassNotReady, NotFound
+from dovetail.ports.errors import (
+    AlreadyExists,
+    ApiError,
+    Denied,
+    InstanceNotFound,
+    InsufficientCapacity,
+    Invalid,
+    NodeClassNotReady,
+    NotFound,
+)
+
+_FIRST_PAUSE = 1.0  # seconds
+_LONGEST_PAUSE = 30.0
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    node: Node
+    task: asyncio.Task[None]
+
+
+class DelayedRegistrations:
+    """The nodes on their way, by name."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._waiting: dict[str, _Waiting] = {}
+
+    def schedule(self, claim: NodeClaim, node: Node, delay: timedelta) -> None:
+        """Create the node after the delay; one that is on its way already stays as it is."""
+        if node.name in self._waiting:
+            return
+        task = asyncio.create_task(self._register(claim, node, delay), name=f"register {node.name}")
+        self._waiting[node.name] = _Waiting(node, task)
+        task.add_done_callback(lambda done: self._forget(node.name, done))
+
+    def waiting(self, name: str) -> Node | None:
+        """The node of that name, while it is on its way."""
+        found = self._waiting.get(name)
+        return found.node if found else None
+
+    def all_waiting(self) -> tuple[Node, ...]:
+        """Every node on its way."""
+        return tuple(each.node for each in self._waiting.values())
+
+    def cancel(self, name: str) -> bool:
+        """Give up a node that is on its way; whether there was one."""
+        found = self._waiting.pop(name, None)
+        return found is not None and found.task.cancel()
+
+    async def aclose(self) -> None:
+        """Give up all of them and wait until none is left running."""
+        tasks = [each.task for each in self._waiting.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._waiting.clear()
+
+    def _forget(self, name: str, done: asyncio.Task[None]) -> None:
+        found = self._waiting.get(name)
+        if found is not None and found.task is done:
+            del self._waiting[name]
+
+    async def _register(self, claim: NodeClaim, node: Node, delay: timedelta) -> None:
+        await asyncio.sleep(delay.total_seconds())
+        pause = _FIRST_PAUSE
+        while True:
+            try:
+                return await self._create(claim, node)
+            except (Invalid, Denied) as error:
+                return _log.error("node refused", extra={"node": node.name, "error": str(error)})
+            except ApiError as error:
+                _log.warning("node not created yet", extra={"node": node.name, "error": str(error)})
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    async def _create(self, claim: NodeClaim, node: Node) -> None:
+        try:
+            current = await self._cluster.get(NODE_CLAIM, claim.key)
+        except NotFound:
+            return
+        if current.metadata.uid != claim.metadata.uid:
+            return
+        try:
+            await self._cluster.create(NODE, node)
+        except AlreadyExists:
+            return
+
 
 _AVOIDED_FOR = timedelta(minutes=3)
 _A_MOMENT = timedelta(seconds=1)

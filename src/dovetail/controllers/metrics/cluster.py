@@ -10,8 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from dovetail.controllers.context import ControllerContext
-from dovetail.controllers.instance_types import find_catalogs
+from dovetail.controllers.context import ControllerContext, find_catalogs
 from dovetail.controllers.metrics.conditions import ConditionMetrics
 from dovetail.controllers.metrics.do_not_disrupt import grace_figures
 from dovetail.controllers.metrics.offerings import offering_figures
@@ -19,8 +18,7 @@ from dovetail.core.disruption.budgets import allowance, count_nodes
 from dovetail.core.disruption.candidates import node_price
 from dovetail.core.disruption.command_progress import running_commands
 from dovetail.model.labels import ARCH, CAPACITY_TYPE, INSTANCE_TYPE, OS, ZONE
-from dovetail.model.pod import Pod
-from dovetail.model.pod_requests import spec_requests
+from dovetail.model.pod import Pod, spec_requests
 from dovetail.model.reason import VOLUNTARY
 from dovetail.model.resources import Resources, add, subtract
 from dovetail.model.snapshot import ClusterNode, Snapshot

@@ -1,10 +1,14 @@
-"""What is counted about decisions, in Karpenter's names and labels; no figure ever changes a decision."""
+"""What is counted about decisions, in Karpenter's names and labels; no figure ever changes a decision.
+
+What is counted when a claim is let go without a command, and noted for the ledger.
+"""
 
 from collections import Counter
 from collections.abc import Mapping
 from datetime import timedelta
 from operator import attrgetter
 
+from dovetail.controllers.context import ControllerContext
 from dovetail.core.disruption.balanced_policy import BALANCED, score
 from dovetail.core.disruption.command import Command
 from dovetail.core.disruption.pass_context import PassContext as Pass
@@ -148,3 +152,16 @@ class DisruptionMetrics:
             },
         )
         show("dovetail_disruption_unevaluated_nodes", {(): float(max(self._unevaluated.values(), default=0))})
+
+
+def count_removal(context: ControllerContext, claim: NodeClaim, reason: str) -> None:
+    """A claim was deleted for a reason; the pods that have to move with it are counted too. Asked again, it is not."""
+    if context.endings.get(claim.metadata.uid) == reason:
+        return
+    labels = disruption_labels(claim, context.state.pool(claim.nodepool_name), reason)
+    context.endings[claim.metadata.uid] = reason
+    context.metrics.count("karpenter_nodeclaims_disrupted_total", **labels)
+    nodes = context.state.nodes_of(claim)
+    pods_to_reschedule = sum(pod.reschedulable for node in nodes for pod in context.state.pods_on(node.name))
+    if pods_to_reschedule:
+        context.metrics.count("karpenter_pods_disruption_initiated_total", float(pods_to_reschedule), **labels)

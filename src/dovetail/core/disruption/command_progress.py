@@ -1,6 +1,8 @@
 """How far a running command has come, from the API objects alone: what to do next, or to take it back.
 
 Nothing that matters lives in memory only: whoever leads next reads the same objects and draws the same conclusion.
+
+Leaving a NodePool alone for a while when its commands keep failing, so that it cannot starve the others.
 """
 
 from collections.abc import Iterable
@@ -96,3 +98,23 @@ def timeout(candidates: int) -> timedelta:
 def abandoned(state: CommandState) -> list[NodeClaim]:
     """Replacements to delete when a command is taken back: those that never became nodes. Others stay."""
     return [claim for claim in state.replacements if not claim.deleting and not claim.has(REGISTERED)]
+
+
+FIRST = timedelta(minutes=1)
+LONGEST = timedelta(minutes=10)
+
+
+@dataclass(frozen=True, slots=True)
+class FailedCommands:
+    """How often in a row commands of one pool and reason failed, and until when it is left alone."""
+
+    level: int
+    until: datetime
+
+
+def after_failure(before: FailedCommands | None, now: datetime) -> FailedCommands:
+    """One more failure: twice the wait, up to a limit. Failures inside the wait count once."""
+    if before is not None and now < before.until:
+        return before
+    level = before.level + 1 if before is not None else 1
+    return FailedCommands(level, now + min(FIRST * 2 ** (level - 1), LONGEST))

@@ -8,10 +8,10 @@ wait that one is for once, and the one before goes on when they have settled.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dovetail.core.disruption.candidate_cache import CandidateCache
+from dovetail.core.disruption.candidates import CandidateCache
 from dovetail.core.provisioning.eligible_pods import usable_pools
 from dovetail.core.scheduling.daemon_overhead import read_daemons
-from dovetail.core.scheduling.pod_index import PodIndex
+from dovetail.core.scheduling.pod_shapes import PodIndex
 from dovetail.core.scheduling.removal_simulation import RemovalSimulation
 from dovetail.model.pod import Pod
 from dovetail.model.snapshot import ClusterNode, Snapshot

@@ -10,7 +10,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from dovetail.core.lifecycle.drain import DrainPlan, Tier, grace_of, left_alone, plan_drain, tier_of
-from dovetail.core.lifecycle.termination_deadline import read_deadline
+from dovetail.core.lifecycle.termination import read_deadline
 from dovetail.core.pdbs import find_block, matching, protection_refusal
 from dovetail.core.provisioning.eligible_pods import usable_pools
 from dovetail.core.scheduling.solver import Placement, solve

@@ -1,4 +1,6 @@
-"""Everything that stands between a node and each method, in order, and when each obstacle lifts by itself.
+"""What repair waits for before it replaces an unhealthy node, and until when. Decides nothing.
+
+Everything that stands between a node and each method, in order, and when each obstacle lifts by itself.
 
 Asks the same functions the planner asks, so an explanation cannot disagree with a plan; it only goes on where the
 planner stops at the first no. Decides nothing.
@@ -21,12 +23,55 @@ from dovetail.core.disruption.pass_context import PassContext
 from dovetail.core.disruption.planner import PassPlan, plan_pass
 from dovetail.core.disruption.preferred_nodes import find_preferring
 from dovetail.core.explain.drain import DrainView, explain_drain
-from dovetail.core.explain.repair import RepairView
+from dovetail.core.lifecycle.repair import (
+    Breaker,
+    RepairTerms,
+    UnhealthyCondition,
+    find_unhealthy_conditions,
+    read_breaker,
+)
 from dovetail.model.budget import Budget
-from dovetail.model.nodepool import NodePool
+from dovetail.model.nodepool import NodePool, Repair
 from dovetail.model.reason import Reason
 from dovetail.model.refusal import Refusal, RefusalCode, SpentBudget, node_ref, nodepool_ref
-from dovetail.model.snapshot import ClusterNode
+from dovetail.model.snapshot import ClusterNode, Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class RepairView:
+    """What ails a node, what is due first first. `off` says why nobody repairs it."""
+
+    unhealthy_conditions: tuple[UnhealthyCondition, ...]
+    breaker: Breaker
+    off: str = ""
+
+    @property
+    def due_at(self) -> datetime | None:
+        """When the node is replaced by force, unless the breaker holds it back; None where nobody repairs it."""
+        return self.unhealthy_conditions[0].due_at if not self.off else None
+
+
+def explain_repair(node: ClusterNode, snapshot: Snapshot, terms: RepairTerms) -> RepairView | None:
+    """What repair makes of a node; None of one that is healthy, or not ours."""
+    if node.node is None or node.claim is None:
+        return None
+    pool = snapshot.nodepools.get(node.nodepool_name)
+    repair = terms.of(pool)
+    unhealthy_conditions = find_unhealthy_conditions(node.node, repair or Repair(), terms.statements)
+    if not unhealthy_conditions:
+        return None
+    peers = [each.node for each in snapshot.nodes if each.node is not None and _together(each, node)]
+    off = ""
+    if not terms.options.node_repair:
+        off = "the feature gate NodeRepair is off"
+    elif repair is None:
+        off = f"nodepool {pool.name} has no repair block" if pool is not None else "it belongs to no nodepool"
+    return RepairView(unhealthy_conditions, read_breaker(peers, terms.statements), off)
+
+
+def _together(each: ClusterNode, node: ClusterNode) -> bool:
+    return not node.nodepool_name or each.nodepool_name == node.nodepool_name
+
 
 _OF_OTHERS = frozenset({RefusalCode.NEXT_PASS, RefusalCode.NO_SET, RefusalCode.NOT_THE_BEST})
 """What a method says because of other nodes; asked about one node alone, it has no meaning."""

@@ -10,8 +10,8 @@ from dovetail.core.disruption.pass_context import PassContext
 from dovetail.core.explain.budget_calendar import ACTION_BY_REASON
 from dovetail.model.budget import Budget
 from dovetail.model.nodepool import NodePool
-from dovetail.model.quantity import Quantity
 from dovetail.model.reason import Reason
+from dovetail.model.resources import Quantity
 from dovetail.model.snapshot import ClusterNode, Snapshot
 
 

@@ -4,26 +4,31 @@ Finished pods, static pods, pods that tolerate the disruption taint and pods stu
 Protected pods are waited for, not evicted, unless their Node was deleted by hand (`manual_deletion`). Where the claim
 bounds its drain, each pod is deleted early enough to keep its own grace before the deadline; budgets and protection do
 not count any more then. Meaning of Karpenter's drain.
+
+Which volumes still hang on a node whose pods are gone.
+
+Nothing is detached here: the attachments are the volume controllers' own. Volumes of pods that the drain leaves alone
+stay attached as long as the node lives, so nobody waits for those.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import IntEnum
 from typing import Any
 
-from dovetail.core.lifecycle.manual_deletion import evicts_protected
+from dovetail.core.lifecycle.termination import evicts_protected
 from dovetail.core.merge_patches import missing, wire
 from dovetail.model import instants
 from dovetail.model.do_not_disrupt import longest_first, protection
+from dovetail.model.kube_object import Key
 from dovetail.model.labels import DO_NOT_DISRUPT, EXCLUDE_FROM_LOAD_BALANCERS
 from dovetail.model.node import Node
-from dovetail.model.pod import Pod
-from dovetail.model.pod_requests import spec_requests
-from dovetail.model.quantity import ZERO
-from dovetail.model.resources import CPU, MEMORY
+from dovetail.model.pod import Pod, spec_requests
+from dovetail.model.resources import CPU, MEMORY, ZERO
 from dovetail.model.snapshot import ClusterNode
+from dovetail.model.storage import PersistentVolumeClaim, VolumeAttachment
 from dovetail.model.taints import DISRUPTED_TAINT, DISRUPTION_TAINT, tolerates
 
 STUCK_AFTER = timedelta(minutes=1)
@@ -191,3 +196,51 @@ def reopening_patch(node: Node) -> dict[str, Any]:
     if node.metadata.labels.get(EXCLUDE_FROM_LOAD_BALANCERS) == "karpenter":
         patch["metadata"] = {"labels": {EXCLUDE_FROM_LOAD_BALANCERS: None}}
     return patch
+
+
+MOST_NAMED = 5
+
+
+def find_attached(
+    node: ClusterNode,
+    attachments: Iterable[VolumeAttachment],
+    claims: Mapping[Key, PersistentVolumeClaim],
+    now: datetime,
+) -> tuple[str, ...]:
+    """The names of the attachments to wait for."""
+    kept = {volume for pod in node.pods if left_alone(pod, now) for volume in _volumes(pod, claims)}
+    return tuple(
+        sorted(
+            each.name
+            for each in attachments
+            if each.spec.node_name == node.name
+            and each.spec.source.persistent_volume_name
+            and each.spec.source.persistent_volume_name not in kept
+        )
+    )
+
+
+def awaiting_words(attached: tuple[str, ...]) -> str:
+    """What is waited for, as events and conditions tell it."""
+    return f"Awaiting deletion of bound volumeattachments ({named(attached)})"
+
+
+def named(things: Iterable[str]) -> str:
+    """A few of these by name, the others by number."""
+    names = tuple(things)
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return f"{', '.join(names[:MOST_NAMED])}{more}"
+
+
+def _volumes(pod: Pod, claims: Mapping[Key, PersistentVolumeClaim]) -> Iterable[str]:
+    """The persistent volumes a pod uses."""
+    for volume in pod.spec.volumes:
+        if volume.persistent_volume_claim is not None:
+            name = volume.persistent_volume_claim.claim_name
+        elif volume.ephemeral is not None:
+            name = f"{pod.name}-{volume.name}"
+        else:
+            continue
+        claim = claims.get(Key(pod.metadata.namespace, name))
+        if claim is not None and claim.spec.volume_name:
+            yield claim.spec.volume_name

@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 
 from dovetail.model.conditions import ConditionVerdict
 from dovetail.model.kube_object import Condition, Fault
-from dovetail.model.quantity import Quantity
-from dovetail.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, NODES, PODS, Resources
+from dovetail.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, NODES, PODS, Quantity, Resources
 from dovetail.model.snapshot import ClusterNode
 
 VALIDATION_SUCCEEDED = "ValidationSucceeded"

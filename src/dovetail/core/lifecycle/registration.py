@@ -1,20 +1,61 @@
-"""When a node has joined the cluster: what it takes over from its claim.
+"""How long a NodeClaim may take to launch and to register before it is given up.
+
+When a node has joined the cluster: what it takes over from its claim.
 
 The node is found by provider id. It gets the finalizer that keeps it until it is drained, an owner, the claim's
 labels, annotations and taints, and loses the taint that kept pods away until now.
+
+When a registered node is ready to take the pods it was made for. There is no time limit on this.
+
+How far a node has come, in one word, for everyone who shows it.
 """
 
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import Any
 
 from dovetail.core.merge_patches import missing, wire
-from dovetail.model.conditions import ConditionVerdict
+from dovetail.model.conditions import ConditionVerdict, find
+from dovetail.model.instants import add
 from dovetail.model.kube_object import OwnerReference
 from dovetail.model.labels import DO_NOT_SYNC_TAINTS, REGISTERED, TERMINATION_FINALIZER
 from dovetail.model.node import Node
+from dovetail.model.nodeclaim import INITIALIZED, LAUNCHED, NodeClaim
 from dovetail.model.nodeclaim import REGISTERED as REGISTERED_CONDITION
-from dovetail.model.nodeclaim import NodeClaim
-from dovetail.model.taints import UNREGISTERED_TAINT, Taint
+from dovetail.model.resources import ZERO
+from dovetail.model.snapshot import ClusterNode
+from dovetail.model.taints import UNREGISTERED_TAINT, Taint, is_ephemeral
+
+LAUNCH_TIMEOUT = timedelta(minutes=5)
+REGISTRATION_TIMEOUT = timedelta(minutes=15)
+
+
+@dataclass(frozen=True, slots=True)
+class Liveness:
+    """Whether a claim is overdue (`reason` set), or how long until it would be."""
+
+    reason: str = ""
+    wait: timedelta | None = None
+
+
+def judge_liveness(claim: NodeClaim, now: datetime) -> Liveness:
+    """Both clocks run from the last change of their condition, which starts at the claim's creation."""
+    if claim.has(REGISTERED_CONDITION):
+        return Liveness()
+    waits = []
+    if not claim.has(LAUNCHED):
+        waits.append((add(_since(claim, LAUNCHED, now), LAUNCH_TIMEOUT) - now, "launch_timeout"))
+    waits.append((add(_since(claim, REGISTERED_CONDITION, now), REGISTRATION_TIMEOUT) - now, "registration_timeout"))
+    for wait, reason in waits:
+        if wait <= timedelta():
+            return Liveness(reason=reason)
+    return Liveness(wait=min(wait for wait, _ in waits))
+
+
+def _since(claim: NodeClaim, condition: str, now: datetime) -> datetime:
+    """Since when it waits; a claim that does not say when it was created has only just begun to."""
+    found = find(claim.status.conditions, condition)
+    return (found.last_transition_time if found is not None else None) or claim.metadata.creation_timestamp or now
 
 
 @dataclass(frozen=True)
@@ -85,3 +126,38 @@ def _owner(claim: NodeClaim) -> OwnerReference:
         uid=claim.metadata.uid,
         block_owner_deletion=True,
     )
+
+
+def judge_initialization(claim: NodeClaim, node: Node | None) -> ConditionVerdict:
+    """The `Initialized` condition as it should be: True, or Unknown with what is still awaited."""
+    if node is None:
+        return _awaiting("NodeNotFound", "Node not registered with cluster")
+    if not node.ready:
+        return _awaiting("NodeNotReady", "Node status is NotReady")
+    for taint in node.spec.taints:
+        if any(taint.matches(startup) for startup in claim.spec.startup_taints):
+            return _awaiting("StartupTaintsExist", f'StartupTaint "{taint}" still exists')
+        if is_ephemeral(taint):
+            return _awaiting("KnownEphemeralTaintsExist", f'KnownEphemeralTaint "{taint}" still exists')
+    for name, amount in sorted(claim.spec.resources.requests.items()):
+        if amount and not node.status.allocatable.get(name, ZERO):
+            return _awaiting("ResourceNotRegistered", f'Resource "{name}" was requested but not registered')
+    return ConditionVerdict(INITIALIZED)
+
+
+def _awaiting(reason: str, message: str) -> ConditionVerdict:
+    return ConditionVerdict(INITIALIZED, "Unknown", reason, message)
+
+
+def stage_of(each: ClusterNode) -> str:
+    """Launching, Registering, NotReady, Ready, Draining; Lost where a registered node is gone."""
+    claim, node = each.claim, each.node
+    if each.deleting or (node is not None and node.deleting):
+        return "Draining"
+    if claim is not None and node is None:
+        if claim.has(REGISTERED_CONDITION):
+            return "Lost"
+        return "Registering" if claim.provider_id else "Launching"
+    if not each.registered:
+        return "Registering"
+    return "Ready" if each.initialized and node is not None and node.ready else "NotReady"

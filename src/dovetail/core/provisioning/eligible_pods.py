@@ -5,8 +5,7 @@ from datetime import timedelta
 from functools import partial
 
 from dovetail.core.failure import attempt
-from dovetail.core.lifecycle.manual_deletion import evicts_protected
-from dovetail.core.lifecycle.termination_deadline import read_deadline
+from dovetail.core.lifecycle.termination import evicts_protected, read_deadline
 from dovetail.core.pdbs import find_block, fully_blocks, matching
 from dovetail.model.cluster_objects import PodDisruptionBudget
 from dovetail.model.conditions import READY, is_true
@@ -15,7 +14,7 @@ from dovetail.model.labels import CAPACITY_TYPE, CAPACITY_TYPES, NODEPOOL, is_re
 from dovetail.model.nodepool import NodePool
 from dovetail.model.pod import NodeSelectorRequirement, Pod
 from dovetail.model.refusal import RESOURCE_CLAIMS, Refusal, RefusalCode, pod_ref
-from dovetail.model.requirement import Requirement
+from dovetail.model.requirements import Requirement
 from dovetail.model.snapshot import ClusterNode, Snapshot
 
 AHEAD = timedelta(minutes=5)

@@ -10,7 +10,7 @@ import msgspec
 from dovetail.core.lifecycle.nodepool_hash import HASH_VERSION, template_hash
 from dovetail.core.provisioning.launch_backoff import Backoffs, launch_annotations
 from dovetail.core.scheduling.draft import Draft
-from dovetail.core.scheduling.nodepool_template import LIFECYCLE_LABELS, CandidateType
+from dovetail.core.scheduling.instance_type_table import LIFECYCLE_LABELS, CandidateType
 from dovetail.model.catalog import InstanceType
 from dovetail.model.kube_object import ObjectMeta, OwnerReference
 from dovetail.model.labels import (
@@ -24,10 +24,8 @@ from dovetail.model.labels import (
 )
 from dovetail.model.nodeclaim import ClaimResources, NodeClaim, NodeClaimSpec
 from dovetail.model.nodepool import NodeRequirement
-from dovetail.model.quantity import Quantity
-from dovetail.model.requirement import Requirement
-from dovetail.model.requirements import Requirements
-from dovetail.model.resources import Resources, add
+from dovetail.model.requirements import Requirement, Requirements
+from dovetail.model.resources import Quantity, Resources, add
 
 MAX_TYPES = 600
 NO_BACKOFFS: Backoffs = {}

@@ -1,6 +1,11 @@
-"""What to launch for the pods that wait: the whole provisioning decision over one snapshot."""
+"""What to launch for the pods that wait: the whole provisioning decision over one snapshot.
 
-from collections.abc import Iterator, Sequence
+Whether a NodePool's limits leave room for one more claim, at the instant it is made.
+
+A plan keeps to limits as they were when it was made. Between plan and purchase somebody else may have bought.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -12,14 +17,15 @@ from dovetail.core.provisioning.launch_backoff import (
     FailedLaunch,
     after_failure,
     backoff_refusal,
+    find_failures,
     on_record,
     with_kinds,
 )
-from dovetail.core.provisioning.launch_failures import find_failures
 from dovetail.core.provisioning.nodeclaim_template import claim_for
 from dovetail.core.scheduling.draft import Draft
-from dovetail.core.scheduling.nodepool_template import fitting_types
-from dovetail.core.scheduling.pod_index import PodIndex
+from dovetail.core.scheduling.instance_type_table import fitting_types
+from dovetail.core.scheduling.nodepool_limits import describe_limit, limit_usage
+from dovetail.core.scheduling.pod_shapes import PodIndex
 from dovetail.core.scheduling.problem import Problem
 from dovetail.core.scheduling.solver import Placement, place_all
 from dovetail.model.kube_object import Key
@@ -27,7 +33,8 @@ from dovetail.model.nodeclaim import NodeClaim
 from dovetail.model.nodepool import NodePool
 from dovetail.model.pod import Pod
 from dovetail.model.refusal import Refusal, RefusalCode, nodepool_ref, pod_ref
-from dovetail.model.snapshot import Snapshot
+from dovetail.model.resources import ZERO
+from dovetail.model.snapshot import ClusterNode, Snapshot
 
 
 @dataclass(frozen=True)
@@ -154,3 +161,20 @@ def _without_types(snapshot: Snapshot, pools: Sequence[NodePool]) -> Iterator[Re
     for pool in pools:
         if not any(True for _ in fitting_types(snapshot.catalogs[pool.name], pool.requirements, snapshot.well_known)):
             yield Refusal(RefusalCode.NO_COMPATIBLE_INSTANCE_TYPES, nodepool_ref(pool.name))
+
+
+def beyond_limits(snapshot: Snapshot, claim: NodeClaim, leaving: Collection[str] = ()) -> str:
+    """Which limits of its pool the claim would exceed at the largest it may become; empty if none.
+
+    `leaving` names the claims that the same command removes; they do not count.
+    """
+    pool = snapshot.nodepools.get(claim.nodepool_name)
+    if pool is None or not pool.spec.limits:
+        return ""
+    used, size = limit_usage(snapshot, pool.name, leaving), snapshot.size(ClusterNode(None, claim))
+    over = [
+        describe_limit(name, limit, used.get(name, ZERO), f"up to {size.get(name, ZERO)}")
+        for name, limit in sorted(pool.spec.limits.items())
+        if used.get(name, ZERO) + size.get(name, ZERO) > limit
+    ]
+    return f"no room within the limits of nodepool {pool.name}: {'; '.join(over)}" if over else ""

@@ -14,8 +14,7 @@ import msgspec
 from dovetail.core.scheduling.host_ports import HostPort, host_ports
 from dovetail.core.scheduling.node_affinity import Alternative, node_alternatives
 from dovetail.model.cluster_objects import DaemonSet
-from dovetail.model.pod import PodSpec
-from dovetail.model.pod_requests import spec_requests
+from dovetail.model.pod import PodSpec, spec_requests
 from dovetail.model.requirements import Requirements
 from dovetail.model.resources import Resources, add
 from dovetail.model.snapshot import Snapshot

@@ -15,8 +15,8 @@ import msgspec
 
 from dovetail.core.scheduling.draft_options import UNLIMITED, DraftOptions
 from dovetail.core.scheduling.host_ports import HostPort
+from dovetail.core.scheduling.instance_type_table import CandidateType, NodePoolTemplate
 from dovetail.core.scheduling.node_affinity import Alternative
-from dovetail.core.scheduling.nodepool_template import CandidateType, NodePoolTemplate
 from dovetail.core.scheduling.pod_shapes import PodShape
 from dovetail.core.scheduling.topology_counts import TopologyCounts
 from dovetail.model.kube_object import Key

@@ -18,11 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from dovetail.core.scheduling.host_ports import HostPort, conflict
-from dovetail.core.scheduling.instance_type_table import InstanceTypeTable, Mask
+from dovetail.core.scheduling.instance_type_table import CandidateType, InstanceTypeTable, Mask
 from dovetail.core.scheduling.node_affinity import Alternative
-from dovetail.core.scheduling.nodepool_template import CandidateType
-from dovetail.model.requirement import Requirement
-from dovetail.model.requirements import Requirements
+from dovetail.model.requirements import Requirement, Requirements
 
 UNLIMITED = float("inf")
 

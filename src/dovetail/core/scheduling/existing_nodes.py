@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from dovetail.core.scheduling.node_affinity import NODE_NAME, Alternative
 from dovetail.model.labels import HOSTNAME
-from dovetail.model.requirement import NORMALISED_LABELS, Requirement
+from dovetail.model.requirements import NORMALISED_LABELS, Requirement
 from dovetail.model.snapshot import ClusterNode
 from dovetail.model.taints import Taint, Toleration, untolerated
 

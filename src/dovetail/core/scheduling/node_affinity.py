@@ -12,8 +12,7 @@ from collections.abc import Container, Iterable
 
 from dovetail.model.cached import lazy
 from dovetail.model.pod import NodeSelectorTerm, PodSpec
-from dovetail.model.requirement import Requirement
-from dovetail.model.requirements import Requirements
+from dovetail.model.requirements import Requirement, Requirements
 
 
 class Alternative:

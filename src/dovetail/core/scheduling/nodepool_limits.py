@@ -15,8 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dovetail.core.scheduling.instance_type_table import InstanceTypeTable, Mask
-from dovetail.model.quantity import ZERO, Quantity
-from dovetail.model.resources import NODES, Resources, add, subtract
+from dovetail.model.resources import NODES, ZERO, Quantity, Resources, add, subtract
 from dovetail.model.snapshot import ClusterNode, Snapshot
 
 ONE = Quantity.of(1)

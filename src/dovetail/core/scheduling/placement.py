@@ -1,4 +1,12 @@
-"""Placement: finds the first place that accepts a pod.
+"""The drafts of a run in the order they are tried: fewest pods first, then the oldest.
+
+A set of drafts is one integer with bit i set for draft i. There is one such set for each number of pods and each
+value of draft options, so drafts that refused a pod, or whose options cannot accept it, are skipped thousands at a
+time with `&` and `~`. The lowest set bit, `bits & -bits`, is the oldest draft.
+
+Invariant: each draft is in exactly one set, that of its current number of pods and options.
+
+Placement: finds the first place that accepts a pod.
 
 For each step of the pod's preferences: the first existing node that accepts, then a draft (fewest pods first, then
 the oldest), then a new draft of the first NodePool that can hold the pod. `docs/concepts/scheduling.md` has the
@@ -9,12 +17,11 @@ each array of candidate rows, where the rows that are not full begin. `_refused`
 an integer with one bit for each draft: those that can never accept such a pod again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from dovetail.core.scheduling.draft import Draft, DraftStep
 from dovetail.core.scheduling.draft_fit import Attempt, hopeless
-from dovetail.core.scheduling.draft_options import UNLIMITED
-from dovetail.core.scheduling.draft_queue import DraftQueue
+from dovetail.core.scheduling.draft_options import UNLIMITED, DraftOptions
 from dovetail.core.scheduling.host_ports import conflict
 from dovetail.core.scheduling.instance_type_table import InstanceTypeTable
 from dovetail.core.scheduling.pod_shapes import PodShape
@@ -23,6 +30,43 @@ from dovetail.core.scheduling.purchasable import Purchasable
 from dovetail.core.scheduling.solver_state import SolverState
 from dovetail.core.scheduling.topology_domains import AllowedDomains
 from dovetail.model.pod import Pod
+
+
+class DraftQueue:
+    """Sets of draft positions, by number of pods and by options; bit i of a set is draft i."""
+
+    def __init__(self) -> None:
+        self._by_count: dict[int, dict[DraftOptions, int]] = {}
+
+    def put(self, position: int, count: int, options: DraftOptions) -> None:
+        """A draft that has `count` pods now."""
+        alike = self._by_count.setdefault(count, {})
+        alike[options] = alike.get(options, 0) | 1 << position
+
+    def take(self, position: int, count: int, options: DraftOptions) -> None:
+        """A draft is taken from where it was put."""
+        alike = self._by_count[count]
+        alike[options] ^= 1 << position
+        if not alike[options]:
+            del alike[options]
+            if not alike:
+                del self._by_count[count]
+
+    def each(self, refused: int, hopeless: Callable[[DraftOptions], bool]) -> Iterator[int]:
+        """The positions to try: all but the refused, and those whose options are hopeless."""
+        known: dict[DraftOptions, bool] = {}
+        for count in sorted(self._by_count):
+            waiting = 0
+            for options, positions in self._by_count[count].items():
+                left = positions & ~refused
+                if left and options not in known:
+                    known[options] = hopeless(options)
+                if left and not known[options]:
+                    waiting |= left
+            while waiting:
+                lowest = waiting & -waiting  # the lowest set bit: the oldest draft
+                waiting ^= lowest
+                yield lowest.bit_length() - 1
 
 
 class PodPlacer:

@@ -27,8 +27,7 @@ from dovetail.core.scheduling.host_ports import HostPort
 from dovetail.core.scheduling.instance_type_table import InstanceTypeTable, build_table
 from dovetail.core.scheduling.node_affinity import Alternative
 from dovetail.core.scheduling.nodepool_limits import RemainingLimits
-from dovetail.core.scheduling.pod_index import NodePods, PodIndex, left_of
-from dovetail.core.scheduling.pod_shapes import PodShape
+from dovetail.core.scheduling.pod_shapes import NodePods, PodIndex, PodShape, left_of
 from dovetail.core.scheduling.preferences import PreferenceLevel
 from dovetail.core.scheduling.resource_vector import Need
 from dovetail.model.nodepool import NodePool

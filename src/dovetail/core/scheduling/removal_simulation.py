@@ -16,8 +16,7 @@ import msgspec
 
 from dovetail.core.scheduling.drain_simulation import DrainSimulation, EvictionPermits
 from dovetail.core.scheduling.placement import PodPlacer
-from dovetail.core.scheduling.pod_index import PodIndex
-from dovetail.core.scheduling.pod_shapes import PodShape
+from dovetail.core.scheduling.pod_shapes import PodIndex, PodShape
 from dovetail.core.scheduling.problem import SOFT, Problem
 from dovetail.core.scheduling.purchasable import Purchasable, PurchaseTerms
 from dovetail.core.scheduling.quick_reject import QuickReject

@@ -15,12 +15,11 @@ from dataclasses import dataclass
 from dovetail.core.scheduling.existing_nodes import hard
 from dovetail.core.scheduling.instance_type_table import InstanceTypeTable
 from dovetail.core.scheduling.node_affinity import ANYWHERE
-from dovetail.core.scheduling.pod_selectors import Selector
 from dovetail.core.scheduling.pod_shapes import PodShape
 from dovetail.core.scheduling.preferences import PreferenceLevel
 from dovetail.core.scheduling.problem import Problem
 from dovetail.core.scheduling.topology_counts import AffinityCounts, AntiAffinityCounts, SpreadCounts, TopologyCounts
-from dovetail.core.scheduling.topology_rules import AffinityRule, SpreadRule, Term
+from dovetail.core.scheduling.topology_rules import AffinityRule, Selector, SpreadRule, Term
 from dovetail.model.labels import HOSTNAME
 from dovetail.model.taints import untolerated
 

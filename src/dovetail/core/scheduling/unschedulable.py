@@ -16,9 +16,8 @@ from dovetail.core.scheduling.placement import PodPlacer
 from dovetail.core.scheduling.pod_shapes import PodShape
 from dovetail.core.scheduling.topology_domains import AllowedDomains
 from dovetail.model.pod import Pod
-from dovetail.model.quantity import Quantity
 from dovetail.model.refusal import Refusal, RefusalCode, pod_ref
-from dovetail.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY
+from dovetail.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, Quantity
 from dovetail.model.taints import untolerated
 
 BYTES = frozenset({MEMORY, EPHEMERAL_STORAGE})

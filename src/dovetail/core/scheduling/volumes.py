@@ -14,8 +14,7 @@ from dovetail.core.scheduling.node_affinity import ANYWHERE, Alternative, read_e
 from dovetail.model.kube_object import Key
 from dovetail.model.labels import HOSTNAME
 from dovetail.model.pod import PodSpec, Volume
-from dovetail.model.requirement import Requirement
-from dovetail.model.requirements import Requirements
+from dovetail.model.requirements import Requirement, Requirements
 from dovetail.model.storage import (
     PersistentVolume,
     Storage,

@@ -10,7 +10,7 @@ from typing import Any
 from dovetail.manifest.patterns import placeholder_in
 from dovetail.manifest.schema_check import join
 from dovetail.model.kube_object import Fault
-from dovetail.model.quantity import Quantity
+from dovetail.model.resources import Quantity
 
 Plain = Mapping[str, Any]
 RESERVABLE = ("cpu", "memory", "ephemeral-storage", "pid")

@@ -17,8 +17,7 @@ from typing import Generic, Protocol, TypeVar
 from dovetail.model.catalog import Instance
 from dovetail.model.kube_object import Key
 from dovetail.model.nodeclaim import NodeClaim
-from dovetail.ports.cloud import CloudProvider
-from dovetail.ports.cloud_wrapper import CloudWrapper
+from dovetail.ports.cloud import CloudProvider, CloudWrapper
 from dovetail.ports.errors import ApiError, CloudError, InsufficientCapacity, NodeClassNotReady
 from dovetail.sim.cloud.service import InstanceRecord, LaunchRequest, OfferingUnavailable, SimulatedCloud
 

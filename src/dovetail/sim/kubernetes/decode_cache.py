@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from dovetail.manifest import codec
-from dovetail.manifest.interning import Interner
+from dovetail.manifest.codec import Interner
 from dovetail.model.kinds import Kind
 from dovetail.model.kube_object import KubeObject, ObjectMeta, UnreadableObject
 from dovetail.model.pod import PodSpec

@@ -11,8 +11,7 @@ from typing import NamedTuple
 
 from dovetail.model.kube_object import Key
 from dovetail.model.node import Node
-from dovetail.model.pod import NodeSelectorRequirement, NodeSelectorTerm, Pod, PodSpec
-from dovetail.model.pod_requests import spec_requests
+from dovetail.model.pod import NodeSelectorRequirement, NodeSelectorTerm, Pod, PodSpec, spec_requests
 from dovetail.model.taints import PREFER_NO_SCHEDULE, Taint, tolerates
 
 HostPort = tuple[str, str, int]

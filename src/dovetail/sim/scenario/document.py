@@ -13,7 +13,7 @@ import msgspec
 
 from dovetail.model.kube_object import Fault
 from dovetail.model.labels import CAPACITY_TYPES
-from dovetail.model.quantity import Quantity
+from dovetail.model.resources import Quantity
 from dovetail.sim.scenario.parsing import (
     Part,
     Percent,

@@ -12,8 +12,7 @@ from random import Random
 from dovetail.model.catalog import InstanceType, Offering
 from dovetail.model.kube_object import Fault
 from dovetail.model.nodepool import NodePool
-from dovetail.model.quantity import Quantity
-from dovetail.model.resources import CPU, MEMORY, PODS, Resources
+from dovetail.model.resources import CPU, MEMORY, PODS, Quantity, Resources
 from dovetail.sim.scenario.document import Blend, Generate
 from dovetail.sim.scenario.parsing import ScenarioInvalid
 

@@ -16,7 +16,7 @@ from msgspec import structs
 
 from dovetail.model.duration import Duration
 from dovetail.model.kube_object import Fault
-from dovetail.model.quantity import Quantity
+from dovetail.model.resources import Quantity
 
 Plain = dict[str, Any]
 P = TypeVar("P", bound="Part")

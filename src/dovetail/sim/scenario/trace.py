@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dovetail.model.kube_object import Fault
-from dovetail.model.quantity import Quantity
+from dovetail.model.resources import Quantity
 from dovetail.sim.scenario.parsing import ScenarioInvalid, parse_span
 
 NEEDED = ("name", "arrive", "cpu", "memory")

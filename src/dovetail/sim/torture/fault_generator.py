@@ -8,8 +8,8 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from dovetail.sim.torture.cloud_faults import draw_cloud_faults
 from dovetail.sim.torture.cluster_generator import ZONES, draw_budgets, draw_scene
+from dovetail.sim.torture.fault_injector import draw_cloud_faults
 from dovetail.sim.torture.special_cases import draw_special_pieces
 from dovetail.sim.torture.trial import Trial, TrialPiece
 from dovetail.sim.torture.user_edits import draw_edits

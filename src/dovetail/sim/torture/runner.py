@@ -1,4 +1,9 @@
-"""Lives through one story and says which invariants did not hold: the whole of it, or until the first does not."""
+"""Lives through one story and says which invariants did not hold: the whole of it, or until the first does not.
+
+Finds a short story that breaks the same invariant: leaves out half of it, then quarters, then single pieces.
+
+Bounded by the number of times a story may be told again, so the answer is short, not always the shortest.
+"""
 
 import asyncio
 import logging
@@ -9,15 +14,13 @@ from datetime import timedelta
 
 from dovetail.sim.kubernetes.api_server import Validator
 from dovetail.sim.torture.actors import Actors, set_scene
-from dovetail.sim.torture.cloud_faults import carried_out_by, draw_cloud_options
 from dovetail.sim.torture.controller_process import StartController
-from dovetail.sim.torture.fault_injector import WRITES
+from dovetail.sim.torture.fault_injector import WRITES, carried_out_by, draw_cloud_options
 from dovetail.sim.torture.invariants import every_invariant
 from dovetail.sim.torture.invariants.base import Watcher
 from dovetail.sim.torture.invariants.observer import Observer, Violation
 from dovetail.sim.torture.invariants.quiescence import unrest, verdicts
-from dovetail.sim.torture.replica import Replica
-from dovetail.sim.torture.supervisor import Supervisor
+from dovetail.sim.torture.replica import Replica, Supervisor
 from dovetail.sim.torture.trial import Trial, TrialPiece
 from dovetail.sim.virtual_loop import run
 from dovetail.sim.world import ApiCall, World, WorldOptions
@@ -218,3 +221,47 @@ def live_through(story: Trial, launch: StartController, validate: Validator | No
         return await TrialRunner(story, launch, validate).live()
 
     return run(main(), limit=story.peace_at + TIME_TO_SETTLE + 3600.0)
+
+
+Tell = Callable[[Trial], TrialOutcome]
+
+
+def shrink(outcome: TrialOutcome, tell: Tell, most: int = 60) -> TrialOutcome:
+    """The outcome of the shortest story found that breaks the first invariant this one broke."""
+    name = outcome.violations[0].invariant
+    best, left = _without_the_rest(outcome, tell), most
+    size = max(1, len(best.story.ids) // 2)
+    while left > 0:
+        smaller, left = _pass(best, size, name, tell, left)
+        if smaller is None and size == 1:
+            break
+        best = smaller or best
+        size = max(1, min(size // 2 if smaller is None else size, len(best.story.ids) // 2))
+    return best
+
+
+def _without_the_rest(outcome: TrialOutcome, tell: Tell) -> TrialOutcome:
+    """What comes after the invariant was broken cannot have broken it."""
+    at = outcome.violations[0].at
+    shorter = outcome.story.keeping(lambda piece: piece.at <= at)
+    again = tell(shorter)
+    return again if _breaks(again, outcome.violations[0].invariant) else outcome
+
+
+def _pass(best: TrialOutcome, size: int, name: str, tell: Tell, left: int) -> tuple[TrialOutcome | None, int]:
+    """Leave out each stretch of `size` pieces in turn; the first that is not needed is gone."""
+    found: TrialOutcome | None = None
+    start = 0
+    while left > 0 and start < len(best.story.ids):
+        ids = best.story.ids
+        again = tell(best.story.only([*ids[:start], *ids[start + size :]]))
+        left -= 1
+        if _breaks(again, name):
+            best = found = again
+        else:
+            start += size
+    return found, left
+
+
+def _breaks(outcome: TrialOutcome, name: str) -> bool:
+    return any(each.invariant == name for each in outcome.violations)

@@ -16,8 +16,8 @@ from dovetail.cloud.aws.catalog.kubelet_overhead import NodeClassShape, shape_of
 from dovetail.manifest.validation import read
 from dovetail.model.catalog import InstanceType
 from dovetail.model.labels import CAPACITY_TYPE, NODEPOOL, WELL_KNOWN, ZONE
-from dovetail.model.quantity import Quantity
 from dovetail.model.requirements import Requirements
+from dovetail.model.resources import Quantity
 from manifest.ec2nodeclass_corpus import ec2_class
 
 PUBLISHED = Path(__file__).parents[3] / "data" / "ec2_allocatable.csv.gz"

@@ -7,7 +7,7 @@ from dovetail.model.kube_object import Condition, Key, ObjectMeta
 from dovetail.model.labels import INSTANCE_TYPE
 from dovetail.model.node import Node, NodeStatus
 from dovetail.model.nodeclaim import NodeClaim, NodeClaimSpec, NodeClaimStatus
-from dovetail.model.quantity import Quantity
+from dovetail.model.resources import Quantity
 
 ESTIMATE = Quantity.parse("7577Mi")
 M5 = "m5.large"

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cloud.aws.interruption.events import SENT, change, event, health, rebalance, reservation, spot
-from dovetail.cloud.aws.interruption.messages import NOTICE, Malformed, read_message
+from dovetail.cloud.aws.interruption.sqs import NOTICE, Malformed, read_message
 from dovetail.ports.interruption import Interruption, InterruptionKind
 
 KIND = InterruptionKind

@@ -4,8 +4,7 @@ import pytest
 
 from dovetail.cloud.aws.resolve.amis import aliased_images, image_for
 from dovetail.model.ec2nodeclass import AMISelectorTerm, ResolvedAMI
-from dovetail.model.requirement import Requirement
-from dovetail.model.requirements import Requirements
+from dovetail.model.requirements import Requirement, Requirements
 
 EKS = "/aws/service/eks/optimized-ami/1.31"
 GPU, ACCELERATOR = "karpenter.k8s.aws/instance-gpu-count", "karpenter.k8s.aws/instance-accelerator-count"

@@ -6,8 +6,7 @@ import pytest
 
 from cloud.aws.account import NOON
 from cloud.aws.claims import RESERVED, asked_for, launched_as, requests, types
-from dovetail.cloud.aws.interruption.sources import find_sources
-from dovetail.cloud.aws.interruption.status_checks import EndingCapacityBlocks
+from dovetail.cloud.aws.interruption.status_checks import EndingCapacityBlocks, find_sources
 from dovetail.cloud.aws.labels import RESERVATION_ID, RESERVATION_INTERRUPTIBLE, RESERVATION_TYPE
 from dovetail.model.kinds import NODE, NODE_CLAIM
 from dovetail.model.kube_object import Key, ObjectMeta

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from cloud.aws.account import NOON
 from cloud.aws.proxy import product
-from dovetail.cloud.aws.catalog.pricing import _pricing_region, _read_product
+from dovetail.cloud.aws.catalog.offerings import _pricing_region, _read_product
 from dovetail.cloud.aws.resolve.amis import AliasedAmi, Ami, _best
-from dovetail.cloud.aws.resolve.selector_terms import requests
+from dovetail.cloud.aws.resolve.network import requests
 from dovetail.model.ec2nodeclass import SecurityGroupSelectorTerm as Term
 
 FILTERS = {"id": "group-id", "name": "group-name"}

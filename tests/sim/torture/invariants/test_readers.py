@@ -6,8 +6,14 @@ from decimal import Decimal
 
 import pytest
 
-from dovetail.sim.torture.invariants.budget_windows import is_open, parse
-from dovetail.sim.torture.invariants.disruption_settings import allowed, consolidation_window, only_when_empty, wait_for
+from dovetail.sim.torture.invariants.disruption_settings import (
+    allowed,
+    consolidation_window,
+    is_open,
+    only_when_empty,
+    parse,
+    wait_for,
+)
 from dovetail.sim.torture.invariants.readers import command_of, duration, is_paused, quantity, selects, share, tolerates
 from dovetail.sim.torture.invariants.repair_policies import most_unhealthy, toleration
 

@@ -22,8 +22,7 @@ from dovetail.model.kinds import NODE
 from dovetail.model.kube_object import Key
 from dovetail.model.labels import INSTANCE_TYPE
 from dovetail.model.nodeclaim import REGISTERED, NodeClaim
-from dovetail.model.quantity import Quantity
-from dovetail.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Resources, add
+from dovetail.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Quantity, Resources, add
 from dovetail.ports.cluster import Cluster
 from dovetail.ports.errors import NotFound
 

@@ -17,16 +17,20 @@ from typing import Any
 from dovetail.cloud.aws.catalog.capacity import Margins, ObservedMemory, capacity_of, overhead_of
 from dovetail.cloud.aws.catalog.ec2_instance_type import Ec2InstanceType, facts_by_type, read_machine, requirements_of
 from dovetail.cloud.aws.catalog.kubelet_overhead import NodeClassShape, shape_of
-from dovetail.cloud.aws.catalog.offerings import Offerings, OfferingScope, UnavailableOfferings, without_shortages
-from dovetail.cloud.aws.catalog.pricing import Prices
+from dovetail.cloud.aws.catalog.offerings import (
+    Offerings,
+    OfferingScope,
+    Prices,
+    UnavailableOfferings,
+    without_shortages,
+)
 from dovetail.cloud.aws.clients import AwsClients
 from dovetail.cloud.aws.labels import OFFERING_LABELS
 from dovetail.cloud.aws.resolve.amis import image_for
 from dovetail.model.catalog import InstanceType, Offering
 from dovetail.model.ec2nodeclass import EC2NodeClass, ResolvedAMI
 from dovetail.model.labels import CAPACITY_TYPE, ZONE
-from dovetail.model.requirement import DOES_NOT_EXIST, IN, Requirement
-from dovetail.model.requirements import Requirements
+from dovetail.model.requirements import DOES_NOT_EXIST, IN, Requirement, Requirements
 from dovetail.model.resources import Resources
 
 log = logging.getLogger(__name__)

@@ -20,8 +20,8 @@ from typing import Any
 from dovetail.cloud.aws import labels
 from dovetail.cloud.aws.catalog.kubelet_overhead import NodeClassShape
 from dovetail.model.labels import ARCH, INSTANCE_TYPE, NODEPOOL, OS, REGION, WELL_KNOWN, WINDOWS_BUILD
-from dovetail.model.quantity import Quantity
-from dovetail.model.requirement import DOES_NOT_EXIST, IN, Requirement
+from dovetail.model.requirements import DOES_NOT_EXIST, IN, Requirement
+from dovetail.model.resources import Quantity
 
 FALLBACK_REGION = "us-east-1"
 

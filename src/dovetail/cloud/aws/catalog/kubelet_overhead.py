@@ -6,8 +6,7 @@ from math import ceil
 from typing import Any
 
 from dovetail.model.ec2nodeclass import EC2NodeClassSpec
-from dovetail.model.quantity import Quantity
-from dovetail.model.resources import Resources
+from dovetail.model.resources import Quantity, Resources
 
 _DEFAULT_VOLUME = Quantity.parse("20Gi")
 _WINDOWS_VOLUME = Quantity.parse("50Gi")

@@ -12,7 +12,7 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
-from dovetail.cloud.aws.catalog.pricing import Prices
+from dovetail.cloud.aws.catalog.offerings import Prices
 from dovetail.cloud.aws.clients import AwsClients
 
 TABLE = Path(__file__).with_name("prices.json.gz")

@@ -9,6 +9,8 @@ Capacity blocks that are about to end, as a source of warnings: their instances 
 EC2 begins to take instances of a block away half an hour before its end, without a word. Forty minutes before the end
 its instances are told of, every minute for as long as they are there. Nobody is asked: blocks are those the node
 classes resolved last, instances those that were listed last.
+
+Which sources of warnings there are on AWS: status checks and ends of capacity blocks always, the queue if named.
 """
 
 import asyncio
@@ -18,9 +20,12 @@ from typing import Any
 
 from dovetail.cloud.aws.clients import AwsClients, AwsError
 from dovetail.cloud.aws.instances import Instances
+from dovetail.cloud.aws.interruption.sqs import SqsQueue
+from dovetail.cloud.aws.provider import AwsParts
 from dovetail.cloud.aws.resolve.capacity_reservations import EXPIRING_BEFORE, CapacityReservations
 from dovetail.ports.clock import Clock
-from dovetail.ports.interruption import Delivery, Interruption, InterruptionKind
+from dovetail.ports.interruption import Delivery, Interruption, InterruptionKind, InterruptionSource
+from dovetail.ports.metrics import Metrics
 
 EVERY_SECONDS = 60.0
 REFUSED_SECONDS = 3600.0
@@ -133,3 +138,13 @@ class EndingCapacityBlocks:
 
     async def acknowledge(self, deliveries: Sequence[Delivery]) -> None:
         """Nothing is kept that would have to be taken back."""
+
+
+def find_sources(parts: AwsParts, metrics: Metrics) -> tuple[InterruptionSource, ...]:
+    """The sources the settings ask for. Nothing is asked yet."""
+    always = (
+        StatusChecks(parts.aws, parts.clock),
+        EndingCapacityBlocks(parts.resolvers.reservations, parts.instances, parts.clock),
+    )
+    name = parts.settings.interruption_queue
+    return (SqsQueue(parts.aws, name, metrics), *always) if name else always

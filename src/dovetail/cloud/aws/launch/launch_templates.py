@@ -19,7 +19,7 @@ from dovetail.cloud.aws.labels import CLUSTER_NAME_TAG, NODE_CLASS_TAG
 from dovetail.cloud.aws.launch.launch_options import FleetPurchase, Option
 from dovetail.cloud.aws.launch.userdata import Boot, user_data
 from dovetail.cloud.aws.resolve.amis import image_for
-from dovetail.cloud.aws.resolve.selector_terms import named
+from dovetail.cloud.aws.resolve.network import named
 from dovetail.model.duration import Duration
 from dovetail.model.ec2nodeclass import (
     GROUP,
@@ -31,8 +31,7 @@ from dovetail.model.ec2nodeclass import (
 )
 from dovetail.model.labels import SPOT
 from dovetail.model.nodeclaim import NodeClaim
-from dovetail.model.quantity import Quantity
-from dovetail.model.resources import PODS
+from dovetail.model.resources import PODS, Quantity
 from dovetail.ports.clock import Clock
 
 UNUSED_FOR = timedelta(minutes=10)

@@ -46,7 +46,7 @@ from dovetail.cloud.aws.launch.launch_templates import (
 )
 from dovetail.cloud.aws.launch.userdata import boot_of
 from dovetail.cloud.aws.nodeclass_hash import stamped_hash
-from dovetail.cloud.aws.resolve.subnets import LIFETIME, Subnet, Subnets
+from dovetail.cloud.aws.resolve.network import SUBNET_LIFETIME, Subnet, Subnets
 from dovetail.model.catalog import InstanceType
 from dovetail.model.ec2nodeclass import EC2NodeClass
 from dovetail.model.labels import WELL_KNOWN
@@ -76,8 +76,8 @@ class SubnetSelection:
     def take(self, subnet_ids: Sequence[str], count: int) -> datetime:
         """A launch may land in any of these; the answer gives them back."""
         now = self._clock.now()
-        self._taken.extend((now + LIFETIME, each, count) for each in subnet_ids)
-        return now + LIFETIME
+        self._taken.extend((now + SUBNET_LIFETIME, each, count) for each in subnet_ids)
+        return now + SUBNET_LIFETIME
 
     def give_back(self, until: datetime, subnet_ids: Iterable[str], count: int) -> None:
         """It did not land in these."""

@@ -16,7 +16,7 @@ from typing import Any
 
 from dovetail.cloud.aws import labels
 from dovetail.cloud.aws.clients import AwsClients, TtlCache
-from dovetail.cloud.aws.resolve.selector_terms import key_of, named, tagged
+from dovetail.cloud.aws.resolve.network import key_of, named, tagged
 from dovetail.model.ec2nodeclass import LATEST, AMISelectorTerm, EC2NodeClassSpec, ResolvedAMI
 from dovetail.model.labels import ARCH
 from dovetail.model.nodepool import NodeRequirement, read_requirements

@@ -17,7 +17,7 @@ from typing import Any
 from dovetail.cloud.aws import labels
 from dovetail.cloud.aws.clients import AwsClients, TtlCache
 from dovetail.cloud.aws.instances import Ec2Instance, Instances, instance_id
-from dovetail.cloud.aws.resolve.selector_terms import key_of, named, tagged
+from dovetail.cloud.aws.resolve.network import key_of, named, tagged
 from dovetail.model.ec2nodeclass import CapacityReservationSelectorTerm, ResolvedCapacityReservation
 from dovetail.model.kinds import NODE, NODE_CLAIM
 from dovetail.model.kube_object import Key

@@ -22,13 +22,17 @@ from importlib import resources
 from itertools import product
 from pathlib import Path
 
-from dovetail.cloud.kwok.catalog.instance_types_file import InstanceTypesInvalid, load_instance_types
-from dovetail.cloud.kwok.instance_type import InstanceTypeSpec, build, offering
+from dovetail.cloud.kwok.catalog.instance_types_file import (
+    InstanceTypesInvalid,
+    InstanceTypeSpec,
+    build,
+    load_instance_types,
+    offering,
+)
 from dovetail.model.catalog import InstanceType, Offering
 from dovetail.model.labels import ON_DEMAND, REGION, SPOT
-from dovetail.model.quantity import Quantity
 from dovetail.model.requirements import Requirements
-from dovetail.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
+from dovetail.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Quantity
 
 ZONES = ("us-east-1a", "us-east-1b", "us-east-1c")
 _REGION = Requirements.from_labels({REGION: "us-east-1"})

@@ -6,8 +6,7 @@ from dataclasses import replace
 from dovetail.core.disruption.candidates import Candidate
 from dovetail.core.disruption.command import Command
 from dovetail.core.disruption.delays import control, drift_wait
-from dovetail.core.disruption.drift import drift_reason
-from dovetail.core.disruption.drift_loop import loop_refusal, replacement_annotation
+from dovetail.core.disruption.drift import drift_reason, loop_refusal, replacement_annotation
 from dovetail.core.disruption.methods.base import Proposal, waiting
 from dovetail.core.disruption.methods.replacement import propose_replacing
 from dovetail.core.disruption.pass_context import PassContext

@@ -24,11 +24,18 @@ from dovetail.model.kube_object import Fault
 from dovetail.ports.errors import Invalid
 from dovetail.sim.kubernetes.kinds import CUSTOM, NODE, POD, Resource
 from dovetail.sim.kubernetes.merge_patch import Plain
-from dovetail.sim.kubernetes.validation import objects, workloads
-from dovetail.sim.kubernetes.validation.metadata import CHECKED, new_metadata_faults, part_faults
+from dovetail.sim.kubernetes.validation import objects
+from dovetail.sim.kubernetes.validation.metadata import (
+    CHECKED,
+    CONTENT,
+    METADATA,
+    POD_SPEC,
+    misfit,
+    new_metadata_faults,
+    part_faults,
+)
 from dovetail.sim.kubernetes.validation.objects import VOLUME_SOURCES
 from dovetail.sim.kubernetes.validation.pods import capacity_faults, pod_change_faults, pod_spec_faults
-from dovetail.sim.kubernetes.validation.shapes import CONTENT, METADATA, POD_SPEC, misfit
 
 _FIXED: Mapping[str, tuple[str, ...]] = {
     "Deployment": ("spec.selector",),
@@ -95,13 +102,13 @@ def _of_spec(check: Content) -> Content:
 
 
 def _of_workload(kind: str) -> Content:
-    return lambda plain: workloads.workload_faults(kind, plain.get("spec") or {})
+    return lambda plain: objects.workload_faults(kind, plain.get("spec") or {})
 
 
 _CONTENT: Mapping[str, Content] = {
     **{kind: _of_workload(kind) for kind in _WORKLOADS},
-    "Job": _of_spec(workloads.job_faults),
-    "PodDisruptionBudget": _of_spec(workloads.budget_faults),
+    "Job": _of_spec(objects.job_faults),
+    "PodDisruptionBudget": _of_spec(objects.budget_faults),
     "Node": _of_spec(objects.taint_faults),
     "ConfigMap": objects.config_map_faults,
     "Lease": _of_spec(objects.lease_faults),
@@ -116,8 +123,8 @@ _CONTENT: Mapping[str, Content] = {
 }
 _STATUS: Mapping[str, Content] = {
     "Node": capacity_faults,
-    "PodDisruptionBudget": workloads.budget_status_faults,
-    "Deployment": workloads.deployment_status_faults,
+    "PodDisruptionBudget": objects.budget_status_faults,
+    "Deployment": objects.deployment_status_faults,
 }
 
 

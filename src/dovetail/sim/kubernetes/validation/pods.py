@@ -6,7 +6,7 @@ Sizes: what a container requests and may use at most, and what a whole pod or a 
 from collections.abc import Iterator, Mapping, Sequence
 
 from dovetail.model.kube_object import Fault
-from dovetail.model.quantity import Quantity
+from dovetail.model.resources import Quantity
 from dovetail.sim.kubernetes.merge_patch import Plain
 from dovetail.sim.kubernetes.validation.metadata import (
     annotation_faults,

@@ -9,24 +9,31 @@ controllers right before it takes effect (`base`).
 from dovetail.sim.torture.invariants.base import Invariant
 from dovetail.sim.torture.invariants.budgets import BudgetsHold
 from dovetail.sim.torture.invariants.commands import CommandsStillHold
-from dovetail.sim.torture.invariants.consolidation_saves import ConsolidationSaves
-from dovetail.sim.torture.invariants.deletions import DeletionsHaveACause, RepairKeepsItsTerms, ReplacementsComeFirst
-from dovetail.sim.torture.invariants.destinations import DestinationsAreQuiet
+from dovetail.sim.torture.invariants.consolidation import ConsolidationSaves, DestinationsAreQuiet
+from dovetail.sim.torture.invariants.deletions import (
+    CommandsAreNotRepeated,
+    DeletionsHaveACause,
+    RepairKeepsItsTerms,
+    ReplacementsComeFirst,
+)
 from dovetail.sim.torture.invariants.disruption_delays import DelaysAreKept
-from dovetail.sim.torture.invariants.drain_tiers import DrainsGoByTiers
-from dovetail.sim.torture.invariants.evictions import DisruptionBudgetsHold
-from dovetail.sim.torture.invariants.grace_periods import PodsKeepTheirGrace
-from dovetail.sim.torture.invariants.instances import OneInstanceForAClaim
-from dovetail.sim.torture.invariants.leftover_taints import NoLeftoverTaints
+from dovetail.sim.torture.invariants.evictions import DisruptionBudgetsHold, DrainsGoByTiers, PodsKeepTheirGrace
+from dovetail.sim.torture.invariants.instances import (
+    LostInstancesAreNoticed,
+    NoInstanceEndsUnderPods,
+    OneInstanceForAClaim,
+    VolumesAreDetached,
+)
 from dovetail.sim.torture.invariants.limits import LimitsHold
-from dovetail.sim.torture.invariants.lost_instances import LostInstancesAreNoticed
 from dovetail.sim.torture.invariants.observer import Observer
-from dovetail.sim.torture.invariants.patches import NodePatchesNameAVersion
-from dovetail.sim.torture.invariants.pause import DryRunsWriteNothing, PausedPoolsAreLeftAlone
 from dovetail.sim.torture.invariants.protections import ProtectedPodsStay
-from dovetail.sim.torture.invariants.repeated_commands import CommandsAreNotRepeated
-from dovetail.sim.torture.invariants.single_leader import SingleLeader
-from dovetail.sim.torture.invariants.terminations import NoInstanceEndsUnderPods, VolumesAreDetached
+from dovetail.sim.torture.invariants.quiescence import NoLeftoverTaints
+from dovetail.sim.torture.invariants.writes import (
+    DryRunsWriteNothing,
+    NodePatchesNameAVersion,
+    PausedPoolsAreLeftAlone,
+    SingleLeader,
+)
 
 INVARIANTS: tuple[type[Invariant], ...] = (
     BudgetsHold,

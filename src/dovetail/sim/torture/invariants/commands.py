@@ -17,10 +17,9 @@ from collections.abc import Callable, Iterator
 
 from dovetail.sim.kubernetes.kinds import PDB
 from dovetail.sim.torture.invariants.base import Invariant
-from dovetail.sim.torture.invariants.deletion_causes import needs_no_command
+from dovetail.sim.torture.invariants.deletions import needs_no_command
 from dovetail.sim.torture.invariants.disruption_settings import VOLUNTARY, allowed, disruption_of, only_when_empty
-from dovetail.sim.torture.invariants.objects import ClaimView
-from dovetail.sim.torture.invariants.pods import is_protected, is_static, tolerates_disruption
+from dovetail.sim.torture.invariants.objects import ClaimView, is_protected, is_static, tolerates_disruption
 from dovetail.sim.torture.invariants.readers import Plain, is_paused, selects
 from dovetail.sim.world import ApiCall
 

@@ -1,18 +1,53 @@
-"""Every claim the controllers delete has a cause that can be seen, and no node goes before its replacement is there.
+"""Reasons for which a NodeClaim is deleted without a command: they need no budget, no protection and no replacement.
+
+Every claim the controllers delete has a cause that can be seen, and no node goes before its replacement is there.
 
 Causes: marked by a command; deleted by somebody, itself, its node or its pool; expired for good; never became a node;
 its instance is gone; unhealthy for longer than its pool tolerates; warned of by the cloud; a replacement whose
 command was taken back, and that no pod came to.
+
+No node is chosen over and over: a command that is taken back is not simply started again, without end.
+
+A decision and the check before its deletion must come to agree, or the next attempt has to wait longer and longer.
+Otherwise nodes are tainted and released, and replacements launched and terminated, every few seconds for ever.
 """
 
+from collections import defaultdict
+from datetime import timedelta
+
 from dovetail.sim.torture.invariants.base import Invariant
-from dovetail.sim.torture.invariants.deletion_causes import is_forced_otherwise, needs_no_command
-from dovetail.sim.torture.invariants.objects import ClaimView, NodeView
-from dovetail.sim.torture.invariants.pods import needs_a_place
-from dovetail.sim.torture.invariants.readers import instant
+from dovetail.sim.torture.invariants.instances import bound_before
+from dovetail.sim.torture.invariants.objects import ClaimView, NodeView, needs_a_place
+from dovetail.sim.torture.invariants.observer import Observer
+from dovetail.sim.torture.invariants.readers import NEVER, duration, instant
 from dovetail.sim.torture.invariants.repair_policies import PROVIDER_TERMS, is_due, is_unhealthy, most_unhealthy
-from dovetail.sim.torture.invariants.terminations import bound_before
 from dovetail.sim.world import ApiCall
+
+
+def needs_no_command(claim: ClaimView, history: Observer) -> bool:
+    """Whether it goes for such a reason: never a node, deleted with its node, warned of, lost, expired or unhealthy."""
+    return is_forced_otherwise(claim, history) or is_due(claim, history)
+
+
+def is_forced_otherwise(claim: ClaimView, history: Observer) -> bool:
+    """Whether it goes for one of these reasons, repair left aside."""
+    node = history.node_of(claim)
+    if not claim.has("Registered") or node is None or node.value.deleting:
+        return True
+    if node.value.provider_id in history.warned:
+        return True
+    unready_lately = not node.value.ready or history.now - node.last_unready <= history.stale
+    if node.value.name in history.lost_nodes and unready_lately:
+        return True
+    return _expired(claim, history)
+
+
+def _expired(claim: ClaimView, history: Observer) -> bool:
+    seconds = duration(claim.plain["spec"].get("expireAfter") or "Never")
+    if seconds == NEVER:
+        return False
+    ends_at = claim.created_at + timedelta(seconds=seconds)
+    return any(now >= ends_at for now in history.instants())
 
 
 class DeletionsHaveACause(Invariant):
@@ -115,3 +150,28 @@ class RepairKeepsItsTerms(Invariant):
             if (kind, said["status"]) in PROVIDER_TERMS
         )
         return min(times)
+
+
+MOST = 12
+WITHIN = 900.0
+
+
+class CommandsAreNotRepeated(Invariant):
+    """Failed commands are tried again at a sensible pace."""
+
+    name = "no node is chosen over and over"
+
+    def __init__(self, history: Observer) -> None:
+        super().__init__(history)
+        self._chosen: defaultdict[str, dict[str, float]] = defaultdict(dict)  # by uid: when, by command
+
+    def claim_changed(self, before: ClaimView | None, after: ClaimView) -> None:
+        """A command may have chosen the node."""
+        command = after.command.get("id")
+        if command is None or (before is not None and before.command.get("id") == command):
+            return
+        chosen = self._chosen[after.uid]
+        chosen.setdefault(command, self.history.now)
+        lately = sum(self.history.now - at <= WITHIN for at in chosen.values())
+        if lately > MOST:
+            self.broken(f"{after.name} was chosen by more than {MOST} commands in {WITHIN:.0f} s")

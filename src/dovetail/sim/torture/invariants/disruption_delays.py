@@ -17,9 +17,8 @@ from datetime import timedelta
 
 from dovetail.sim.torture.invariants.base import Invariant
 from dovetail.sim.torture.invariants.disruption_settings import only_when_empty, wait_for
-from dovetail.sim.torture.invariants.objects import ClaimView
+from dovetail.sim.torture.invariants.objects import ClaimView, is_daemon, needs_a_place, tolerates_disruption
 from dovetail.sim.torture.invariants.observer import ClaimHistory
-from dovetail.sim.torture.invariants.pods import is_daemon, needs_a_place, tolerates_disruption
 from dovetail.sim.torture.invariants.readers import instant
 
 SILENT = (

@@ -7,8 +7,8 @@ somebody deleted by hand is drained of its protected pods too, unless its claim 
 
 from dovetail.sim.kubernetes.store import ObjectVersion
 from dovetail.sim.torture.invariants.base import Invariant
+from dovetail.sim.torture.invariants.objects import is_protected, own_grace
 from dovetail.sim.torture.invariants.observer import ClaimHistory
-from dovetail.sim.torture.invariants.pods import is_protected, own_grace
 from dovetail.sim.torture.invariants.readers import DO_NOT_DISRUPT, annotations
 from dovetail.sim.world import ApiCall
 

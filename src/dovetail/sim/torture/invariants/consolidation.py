@@ -1,4 +1,6 @@
-"""Consolidation moves no pod to a node that is still inside its own quiet period.
+"""Consolidation never raises cost: what it launches costs less than what it takes away.
+
+Consolidation moves no pod to a node that is still inside its own quiet period.
 
 `consolidationGracePeriod` and `consolidateAfter` make a node neither source nor destination of consolidation after a
 pod came to it or ended on it. The source is judged in `waits`. The destination is not written anywhere, so it is judged
@@ -16,9 +18,39 @@ from decimal import Decimal
 from dovetail.sim.kubernetes.store import ObjectVersion
 from dovetail.sim.torture.invariants.base import Invariant
 from dovetail.sim.torture.invariants.disruption_settings import consolidation_window
+from dovetail.sim.torture.invariants.objects import (
+    ClaimView,
+    is_daemon,
+    is_finished,
+    needs_a_place,
+    tolerates_disruption,
+)
 from dovetail.sim.torture.invariants.observer import ClaimHistory
-from dovetail.sim.torture.invariants.pods import is_daemon, is_finished, needs_a_place, tolerates_disruption
 from dovetail.sim.torture.invariants.readers import quantity
+from dovetail.sim.world import ApiCall
+
+
+class ConsolidationSaves(Invariant):
+    """Every consolidation leaves the cluster cheaper."""
+
+    name = "consolidation never raises cost"
+
+    def about_to(self, call: ApiCall) -> None:
+        """The first candidate of a command may go."""
+        if call.operation == "delete" and call.kind == "NodeClaim" and call.key is not None:
+            story = self.history.claims.get(call.key.name)
+            if story is not None and not story.value.deleting:
+                self._judge(story.value)
+
+    def _judge(self, claim: ClaimView) -> None:
+        command = self.history.commands.get(claim.command.get("id", ""))
+        if command is None or claim.reason not in {"Underutilized", "Empty"}:
+            return
+        before, after = sum(command.candidates.values()), sum(command.replacements.values())
+        if command.replacements and after >= before:
+            gone, bought = ", ".join(sorted(command.candidates)), ", ".join(sorted(command.replacements))
+            self.broken(f"{gone} at {before:.4f} an hour {claim.reason}: replaced by {bought} at {after:.4f}")
+
 
 SLACK = 12.0  # events are written down within ten seconds; the API keeps whole ones
 RESOURCES = ("cpu", "memory")

@@ -1,4 +1,10 @@
-"""Whether the drain of a node that somebody deleted evicts pods protected by `karpenter.sh/do-not-disrupt`.
+"""By when the drain of a NodeClaim's node has to be over, whatever is still on it: an annotation on the claim.
+
+Whoever wants a drain to end sooner writes an earlier instant; nobody puts one off. Semantics are Karpenter's.
+
+`terminationGracePeriod`: from the deletion of a NodeClaim on, its node has this long to become empty.
+
+Whether the drain of a node that somebody deleted evicts pods protected by `karpenter.sh/do-not-disrupt`.
 
 Deleting a Node is an involuntary event that cannot be delayed: without a terminationGracePeriod its protected pods are
 evicted like the others, and only PodDisruptionBudgets hold. Deleting a NodeClaim or a NodePool waits for them. The
@@ -6,15 +12,45 @@ setting `--manual-deletion` replaces both rules by one. What was decided is writ
 begins, so a restart, `explain` and the dashboard read the same answer.
 """
 
+from datetime import UTC, datetime
 from typing import Any, Literal
 
 import msgspec
 
 from dovetail.core.lifecycle.expiration import expires_at
-from dovetail.core.lifecycle.termination_deadline import read_deadline
+from dovetail.model import instants
 from dovetail.model.command import read_record
-from dovetail.model.labels import EVICT_PROTECTED
+from dovetail.model.instants import add
+from dovetail.model.labels import EVICT_PROTECTED, TERMINATION_TIMESTAMP
 from dovetail.model.nodeclaim import NodeClaim
+
+
+def read_deadline(claim: NodeClaim) -> datetime | None:
+    """The instant on record. One that nobody can read, or that names no zone, is as good as none."""
+    written = claim.metadata.annotations.get(TERMINATION_TIMESTAMP, "")
+    try:
+        deadline = datetime.fromisoformat(written)
+        return deadline.astimezone(UTC) if deadline.tzinfo is not None else None
+    except (ValueError, OverflowError):
+        return None
+
+
+def deadline_patch(claim: NodeClaim, wanted: datetime) -> dict[str, Any]:
+    """What to write so that the drain is over by then; empty where it has to be already."""
+    written = read_deadline(claim)
+    if written is not None and written <= wanted:
+        return {}
+    stamp = instants.stamp(wanted)
+    return {"metadata": {"annotations": {TERMINATION_TIMESTAMP: stamp}}}
+
+
+def grace_period_patch(claim: NodeClaim) -> dict[str, Any]:
+    """The deadline a deleted claim still has to be given; empty when nothing bounds it, or it has one by then."""
+    period, deleted_at = claim.spec.termination_grace_period, claim.metadata.deletion_timestamp
+    if period is None or deleted_at is None:
+        return {}
+    return deadline_patch(claim, add(deleted_at, period.span))
+
 
 EVICT = "evict"
 WAIT = "wait"
