@@ -8,6 +8,7 @@ import json
 from dataclasses import dataclass, field
 
 from dovetail.core.scheduling.solver import solve
+from dovetail.core.wording import message
 from dovetail.model.taints import PREFER_NO_SCHEDULE, untolerated
 from e2e.agreement import stage
 from e2e.controlplane.api import eventually
@@ -98,7 +99,7 @@ class Trial:
             feasible = self.witness.feasible(pod.metadata.uid)
             bound = self.api.get(self._path(pod)).expect()["spec"].get("nodeName")
             if feasible or bound:
-                reason = self.placement.refusals[pod.key].message
+                reason = message(self.placement.refusals[pod.key])
                 self._tell(pod, f"refused: {reason}", f"accepts {sorted(feasible or {bound})} ({answers[pod.key]})")
             else:
                 self.outcome.refused += 1
