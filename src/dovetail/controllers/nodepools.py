@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import msgspec
 
 from dovetail.controllers.context import ControllerContext
-from dovetail.core.lifecycle.nodepool_hash import HASH_VERSION, template_hash
+from dovetail.core.lifecycle.nodepool_hash import HASH_ANNOTATIONS, HASH_VERSION, hash_annotations
 from dovetail.core.lifecycle.nodepool_status import (
     DEPENDENTS,
     VALIDATION_SUCCEEDED,
@@ -23,7 +23,7 @@ from dovetail.model.conditions import ConditionList, ConditionVerdict, find
 from dovetail.model.kinds import NODE_POOL
 from dovetail.model.kube_object import Condition, Key, UnreadableObject
 from dovetail.model.labels import INITIALIZED as INITIALIZED_LABEL
-from dovetail.model.labels import NODE_CLASS_STATE, NODEPOOL, NODEPOOL_HASH, NODEPOOL_HASH_VERSION
+from dovetail.model.labels import NODE_CLASS_STATE, NODEPOOL, NODEPOOL_HASH_VERSION
 from dovetail.model.labels import REGISTERED as REGISTERED_LABEL
 from dovetail.model.node import Node
 from dovetail.model.nodeclaim import DRIFTED, INITIALIZED, INSTANCE_TERMINATING, REGISTERED, NodeClaim
@@ -142,27 +142,27 @@ class NodePoolController:
             await self._context.cluster.patch(NODE_POOL, bad.key, patch)
 
     async def _stamp(self, pool: NodePool, node_class: NodeClassState | None) -> NodePool:
-        """Write the fingerprint and the state of the node class.
+        """Write the hashes and the state of the node class.
 
-        After a change of version, claims are re-stamped first, unless they have drifted.
+        Hashes of another version cannot be compared: claims get the present ones first, unless they have drifted.
         """
-        fingerprint = {NODEPOOL_HASH: template_hash(pool), NODEPOOL_HASH_VERSION: HASH_VERSION}
+        stamp = hash_annotations(pool)
+        fingerprint = {name: stamp.get(name) for name in HASH_ANNOTATIONS}
         state = {NODE_CLASS_STATE: node_class.state} if node_class is not None and node_class.state else {}
         present = pool.metadata.annotations
         if all(present.get(name) == value for name, value in (fingerprint | state).items()):
             return pool
         if present.get(NODEPOOL_HASH_VERSION) != HASH_VERSION:
-            await self._restamp_claims(pool.name, fingerprint)
+            await self._restamp_claims(pool.name, stamp)
         patch = Patch({"metadata": {"annotations": fingerprint | state}}, pool.metadata.resource_version)
         written = await self._context.cluster.patch(NODE_POOL, pool.key, patch)
         return self._context.state.observe(NODE_POOL, written)
 
-    async def _restamp_claims(self, pool_name: str, fingerprint: dict[str, str]) -> None:
+    async def _restamp_claims(self, pool_name: str, stamp: dict[str, str]) -> None:
         async def restamp(claim: NodeClaim) -> None:
-            stamp = dict(fingerprint)
-            if find(claim.status.conditions, DRIFTED) is not None:
-                del stamp[NODEPOOL_HASH]
-            await self._context.patch_claim(claim, {"metadata": {"annotations": stamp}})
+            drifted = find(claim.status.conditions, DRIFTED) is not None
+            written = {NODEPOOL_HASH_VERSION: HASH_VERSION} if drifted else stamp
+            await self._context.patch_claim(claim, {"metadata": {"annotations": written}})
 
         claims = sorted(self._context.state.claims.items.values(), key=lambda claim: claim.name)
         await for_each(restamp, [each for each in claims if each.nodepool_name == pool_name and not _is_stamped(each)])

@@ -26,6 +26,21 @@ from dovetail.model.resources import Quantity
 from dovetail.model.taints import Taint
 
 DEFAULT_EXPIRE_AFTER = Delay.parse("720h")
+
+
+class _AbsentList(tuple[Taint, ...]):
+    """An empty list that was not written."""
+
+    __slots__ = ()
+
+
+class _AbsentMap(dict[str, str]):
+    """An empty map that was not written."""
+
+
+ABSENT_LIST = _AbsentList()
+ABSENT_MAP = _AbsentMap()
+"""Values of template fields that were not written: Karpenter's hash tells them from `[]` and `{}`."""
 POLICY_ALIASES = {"WhenUnderutilized": "WhenEmptyOrUnderutilized"}
 
 
@@ -59,15 +74,15 @@ class NodeRequirement(NodeSelectorRequirement, frozen=True, kw_only=True):
 class TemplateMetadata(ApiStruct, frozen=True, kw_only=True):
     """Labels and annotations every node of the pool gets."""
 
-    labels: Mapping[str, str] = {}
-    annotations: Mapping[str, str] = {}
+    labels: Mapping[str, str] = ABSENT_MAP
+    annotations: Mapping[str, str] = ABSENT_MAP
 
 
 class NodeClaimTemplateSpec(ApiStruct, frozen=True, kw_only=True):
     """What every NodeClaim of the pool asks for."""
 
-    taints: tuple[Taint, ...] = ()
-    startup_taints: tuple[Taint, ...] = ()
+    taints: tuple[Taint, ...] = ABSENT_LIST
+    startup_taints: tuple[Taint, ...] = ABSENT_LIST
     requirements: tuple[NodeRequirement, ...] = ()
     node_class_ref: NodeClassRef = NodeClassRef()
     termination_grace_period: Duration | None = None

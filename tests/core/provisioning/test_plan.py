@@ -140,7 +140,7 @@ def test_claims_carry_what_drift_and_ownership_need():
     assert made.metadata.generate_name == "default-"
     assert made.metadata.labels["team"] == "a"
     assert made.metadata.labels["karpenter.kwok.sh/kwoknodeclass"] == "default"
-    assert made.metadata.annotations["karpenter.sh/nodepool-hash-version"].startswith("dovetail-")
+    assert made.metadata.annotations["karpenter.sh/nodepool-hash-version"] == "v3"
     assert made.metadata.owner_references[0].uid == "uid-default"
     assert made.spec.expire_after is not None
     assert str(made.spec.expire_after) == "720h"

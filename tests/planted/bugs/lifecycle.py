@@ -117,4 +117,20 @@ BUGS = (
             "tests/scenarios/test_ledger.py",
         ),
     ),
+    Bug(
+        id="empty-list-hashed-as-absent",
+        says="`taints: []` and no `taints` have the same hash, which Karpenter's hash tells apart.",
+        file="core/lifecycle/nodepool_hash.py",
+        before="    if taints is ABSENT_LIST:\n",
+        after="    if not taints:\n",
+        tests=("tests/core/lifecycle/test_nodepool_hash.py",),
+    ),
+    Bug(
+        id="own-fields-never-drift",
+        says="A changed `kubelet` of a template is not noticed as drift.",
+        file="core/lifecycle/nodepool_hash.py",
+        before="    return annotations[NODEPOOL_HASH] != template_hash(pool) or own != own_hash(pool)\n",
+        after="    return annotations[NODEPOOL_HASH] != template_hash(pool)\n",
+        tests=("tests/core/lifecycle/test_nodepool_hash.py",),
+    ),
 )

@@ -19,7 +19,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from dovetail.core.lifecycle.nodepool_hash import HASH_VERSION, template_hash
+from dovetail.core.lifecycle.nodepool_hash import has_changed
 from dovetail.model.catalog import InstanceType
 from dovetail.model.conditions import find
 from dovetail.model.instants import add
@@ -28,8 +28,6 @@ from dovetail.model.labels import (
     CAPACITY_TYPE,
     INSTANCE_TYPE,
     NODE_CLASS_STATE,
-    NODEPOOL_HASH,
-    NODEPOOL_HASH_VERSION,
     ON_DEMAND,
     RESERVED,
     ZONE,
@@ -63,7 +61,7 @@ def drift_reason(claim: NodeClaim, pool: NodePool, snapshot: Snapshot) -> str:
 
 def deviation(claim: NodeClaim, pool: NodePool, types: Mapping[str, InstanceType] | None, now: datetime) -> str:
     """Why a claim that was launched has drifted, as far as can be seen without its provider; empty if it has not."""
-    if _static(claim, pool):
+    if has_changed(claim.metadata.annotations, pool):
         return NODEPOOL_DRIFTED
     if _misses(pool.spec.template.spec.requirements, claim.metadata.labels):
         return REQUIREMENTS_DRIFTED
@@ -75,12 +73,6 @@ def settles_at(claim: NodeClaim, now: datetime) -> datetime | None:
     created_at = claim.metadata.creation_timestamp
     young = created_at is not None and now - created_at <= SETTLING
     return add(created_at, SETTLING + INSTANT) if created_at is not None and young else None
-
-
-def _static(claim: NodeClaim, pool: NodePool) -> bool:
-    stamped = claim.metadata.annotations
-    comparable = stamped.get(NODEPOOL_HASH_VERSION) == HASH_VERSION and NODEPOOL_HASH in stamped
-    return comparable and stamped[NODEPOOL_HASH] != template_hash(pool)
 
 
 def _misses(requirements: tuple[NodeSelectorRequirement, ...], labels: Mapping[str, str]) -> bool:

@@ -11,11 +11,12 @@ import msgspec
 
 from dovetail.core.disruption.delays import consolidation_wait
 from dovetail.core.disruption.drift import deviation, settles_at
+from dovetail.core.lifecycle.nodepool_hash import HASH_ANNOTATIONS
 from dovetail.model.catalog import InstanceType
 from dovetail.model.conditions import ConditionList, ConditionVerdict, find, without
 from dovetail.model.do_not_disrupt import protection
 from dovetail.model.kube_object import Condition
-from dovetail.model.labels import DO_NOT_DISRUPT, NODEPOOL_HASH, NODEPOOL_HASH_VERSION
+from dovetail.model.labels import DO_NOT_DISRUPT
 from dovetail.model.nodeclaim import CONSOLIDATABLE, DRIFTED, INITIALIZED, LAUNCHED, NodeClaim
 from dovetail.model.nodepool import NodePool
 from dovetail.model.pod import Pod
@@ -112,7 +113,7 @@ def judged_alike(before: NodeClaim, after: NodeClaim) -> bool:
     old, new = before.metadata, after.metadata
     if old.labels != new.labels or old.creation_timestamp != new.creation_timestamp:
         return False
-    if any(old.annotations.get(each) != new.annotations.get(each) for each in (NODEPOOL_HASH, NODEPOOL_HASH_VERSION)):
+    if any(old.annotations.get(each) != new.annotations.get(each) for each in HASH_ANNOTATIONS):
         return False
     if before.status.last_pod_event_time != after.status.last_pod_event_time:
         return False

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from dovetail.core.lifecycle.nodepool_hash import HASH_VERSION, template_hash
+from dovetail.core.lifecycle.nodepool_hash import hash_annotations
 from dovetail.core.provisioning.launch_backoff import Backoffs, launch_annotations
 from dovetail.core.scheduling.draft import Draft
 from dovetail.core.scheduling.instance_type_table import LIFECYCLE_LABELS, CandidateType
@@ -18,8 +18,6 @@ from dovetail.model.labels import (
     HOSTNAME,
     INSTANCE_TYPE,
     NODEPOOL,
-    NODEPOOL_HASH,
-    NODEPOOL_HASH_VERSION,
     TERMINATION_FINALIZER,
 )
 from dovetail.model.nodeclaim import ClaimResources, NodeClaim, NodeClaimSpec
@@ -105,8 +103,7 @@ def _metadata(draft: Draft, backoffs: Backoffs) -> ObjectMeta:
         labels={**custom, **pool.spec.template.metadata.labels, NODEPOOL: pool.name, ref.label: ref.name},
         annotations={
             **pool.spec.template.metadata.annotations,
-            NODEPOOL_HASH: template_hash(pool),
-            NODEPOOL_HASH_VERSION: HASH_VERSION,
+            **hash_annotations(pool),
             **launch_annotations(draft, backoffs),
         },
         finalizers=(TERMINATION_FINALIZER,),  # there before anything can be launched for it

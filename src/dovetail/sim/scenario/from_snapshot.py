@@ -21,6 +21,7 @@ from dovetail.model.labels import (
     NODEPOOL,
     NODEPOOL_HASH,
     NODEPOOL_HASH_VERSION,
+    OWN_NODEPOOL_HASH,
     TERMINATION_FINALIZER,
     ZONE,
 )
@@ -34,7 +35,7 @@ CLASS = {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default
 CLASS_LABEL = "karpenter.kwok.sh/kwoknodeclass"
 FAKE_NODE = "kwok.x-k8s.io/node"
 PRICE = "eks-node-viewer/instance-price"
-_FORGOTTEN = ("dovetail.sh/command", "dovetail.sh/replaces", NODEPOOL_HASH, NODEPOOL_HASH_VERSION)
+_FORGOTTEN = ("dovetail.sh/command", "dovetail.sh/replaces", NODEPOOL_HASH, NODEPOOL_HASH_VERSION, OWN_NODEPOOL_HASH)
 _STANDING = {"DaemonSet", "Node"}
 _ORDER: tuple[Kind[Any], ...] = (
     kinds.NAMESPACE,
