@@ -201,7 +201,7 @@ def test_hostname_spread_does_not_wait_for_the_going_node():
 def test_who_cannot_be_helped_is_told_what_the_scheduler_sees():
     found = plan([web("new", spread())], *uneven(), pool=nodepool(limits={"nodes": "0"}))
     refusal = next(each for each in found.refusals if str(each.object) == "pod/default/new")
-    assert "1 node(s) didn't match pod topology spread constraints, 1 node(s) were on their way out" in wording.message(
+    assert "1 node(s) didn't match pod topology spread constraints, 1 node(s) were being deleted" in wording.message(
         refusal
     )
     assert "new" not in [key.name for key, _ in found.node_by_pod]

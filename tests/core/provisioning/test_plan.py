@@ -85,7 +85,7 @@ def test_heavier_pools_are_tried_first_and_ties_go_to_the_end_of_the_alphabet():
 def test_pools_that_are_not_ready_or_static_make_no_nodes(unusable):
     plan = plan_provisioning(snapshot([pod()], pools=[unusable]))
     assert plan.launches == ()
-    assert "no NodePool can make nodes now" in wording.message(plan.refusals[0])
+    assert "no NodePool can launch nodes now" in wording.message(plan.refusals[0])
 
 
 def test_untolerated_taints_keep_pods_off_a_pool():

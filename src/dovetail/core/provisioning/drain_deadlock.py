@@ -43,7 +43,7 @@ def revise(
     keys = {pod.key for pod in held}
     others = [pod for pod in waiting if pod.key not in keys]
     world, bought = _as_if_placed(placement, snapshot, others)
-    found = solve(world, held, pools, respect_preferences=respect_preferences, standing=True)
+    found = solve(world, held, pools, respect_preferences=respect_preferences, include_deleting=True)
     nodes = {key: name for key, name in placement.node_by_pod.items() if key not in keys}
     nodes.update((key, name) for key, name in found.node_by_pod.items() if name not in bought)
     refusals = {key: refusal for key, refusal in placement.refusals.items() if key not in keys}

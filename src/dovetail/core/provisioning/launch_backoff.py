@@ -28,8 +28,8 @@ import msgspec
 
 from dovetail.core.scheduling.draft import Draft
 from dovetail.core.scheduling.host_ports import host_ports
-from dovetail.core.scheduling.resource_vector import exceeds
-from dovetail.core.scheduling.solver import why_none
+from dovetail.core.scheduling.resource_vector import any_negative
+from dovetail.core.scheduling.solver import why_unschedulable
 from dovetail.model.conditions import find
 from dovetail.model.kube_object import ApiStruct
 from dovetail.model.labels import INSTANCE_TYPE
@@ -324,7 +324,7 @@ def _may_repeat(tried: _Tried, pod: Pod, draft: Draft) -> bool:
     same = [choice for choice in draft.template.choices if choice.type.name == name]
     needs = spec_requests(pod.spec)
     return not same or any(
-        not exceeds(subtract(choice.type.allocatable, add(choice.overhead, needs))) for choice in same
+        not any_negative(subtract(choice.type.allocatable, add(choice.overhead, needs))) for choice in same
     )
 
 
@@ -349,4 +349,4 @@ def _misfit(node: ClusterNode, pod: Pod, snapshot: Snapshot) -> str:
     affinity = pod.spec.affinity
     own = msgspec.structs.replace(affinity, pod_affinity=None, pod_anti_affinity=None) if affinity is not None else None
     spec = msgspec.structs.replace(pod.spec, affinity=own, topology_spread_constraints=())
-    return why_none(alone, msgspec.structs.replace(pod, spec=spec))
+    return why_unschedulable(alone, msgspec.structs.replace(pod, spec=spec))
