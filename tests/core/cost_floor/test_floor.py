@@ -138,7 +138,7 @@ number = st.integers(1, 12)
 
 @settings(max_examples=60)
 @given(st.data())
-def test_asking_pairs_in_gives_the_answer_of_the_whole_programme(data):
+def test_adding_pairs_as_needed_gives_the_optimum_of_all_pairs(data):
     kinds, offers = data.draw(st.integers(1, 7)), data.draw(st.integers(1, 9))
     allowed = np.array(
         data.draw(st.lists(st.lists(st.booleans(), min_size=offers, max_size=offers), min_size=kinds, max_size=kinds))
