@@ -112,7 +112,7 @@ def test_unknown_fields_are_warned_of_with_a_guess(document, warning):
         (pool(repair={"policies": [{"conditionType": "Ready", "toleration": "1m"}] * 2}), "has 2 policies for Ready"),
         (
             pool(repair={"policies": [{"conditionType": "KernelReady", "toleration": "1m"}]}),
-            "policies[0].conditionType: has no effect: the provider of karpenter.kwok.sh does not report this condition",
+            "policies[0].conditionType: has no effect: the provider of karpenter.kwok.sh does not report",
         ),
         (pool(metadata={"annotations": {"karpenter.sh/do-not-disrupt": "4h"}}), 'on nodes only "true" counts'),
         (pool(replicas=1, disruption={"consolidateAfter": "1m"}), "has no effect on a static pool"),

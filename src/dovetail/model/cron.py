@@ -128,7 +128,7 @@ class CronSchedule:
         minute = _lowest(unfollowed >> at << at)
         if minute != last:
             return _instant(day, minute)
-        if _lowest(unfollowed) == last:  # no day has a gap of its own
+        if _lowest(unfollowed) == last:  # no gap within a day
             apart = (minutes + last - _lowest(self._times)) // _MINUTES_PER_DAY  # that two firing days may be, in days
             last_day = _last_day_before_gap(self, day, apart)
             return None if last_day is None else _instant(last_day, last)

@@ -297,8 +297,8 @@ def spec_requests(spec: PodSpec) -> Resources:
     request = maximum(_running(spec), _init_peak(spec.init_containers))
     if spec.resources is not None:
         limits = {name: amount for name, amount in spec.resources.limits.items() if name not in request}
-        asked = {**limits, **spec.resources.requests}
-        request = {**request, **{name: amount for name, amount in asked.items() if _pod_level(name)}}
+        pod_level = {**limits, **spec.resources.requests}
+        request = {**request, **{name: amount for name, amount in pod_level.items() if _pod_level(name)}}
     return add(request, spec.overhead, ONE_POD)
 
 

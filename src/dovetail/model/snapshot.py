@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from itertools import chain
 
 from dovetail.model.cached import lazy
-from dovetail.model.catalog import InstanceType
+from dovetail.model.catalog import InstanceType, Offering
 from dovetail.model.cluster_objects import DaemonSet, PodDisruptionBudget
 from dovetail.model.command import REPLACES_ANNOTATION, CommandRecord, read_record
 from dovetail.model.labels import INITIALIZED, INSTANCE_TYPE, NODEPOOL, REGISTERED, WELL_KNOWN
@@ -309,6 +309,11 @@ class Snapshot:
     def types_by_pool(self) -> Mapping[str, Mapping[str, InstanceType]]:
         """The instance types of each NodePool by name."""
         return {pool: {each.name: each for each in types} for pool, types in self.catalogs.items()}
+
+    def offering_of(self, node: ClusterNode) -> Offering | None:
+        """The offering that a node was launched from; None if its instance type is not known."""
+        type_ = self.types_by_pool.get(node.nodepool_name, {}).get(node.labels.get(INSTANCE_TYPE, ""))
+        return type_.bought_with(node.labels) if type_ is not None else None
 
     def usage(self, pool: str) -> Resources:
         """The total capacity of the nodes of a NodePool that are not being deleted.

@@ -187,11 +187,10 @@ def lower_bound(snapshot: Snapshot) -> float:
 def _existing_instance(node: ClusterNode, snapshot: Snapshot) -> ExistingInstance | None:
     """The instance of a managed node; None if its price is not known."""
     assert node.claim is not None, "the node is managed"
-    kind = snapshot.types_by_pool.get(node.nodepool_name, {}).get(node.labels.get(INSTANCE_TYPE, ""))
-    bought = kind.bought_with(node.labels) if kind is not None else None
-    if bought is None:
+    offering = snapshot.offering_of(node)
+    if offering is None:
         return None
-    return ExistingInstance(_with_node_labels(node.claim, node.labels), node.nodepool_name, bought.price)
+    return ExistingInstance(_with_node_labels(node.claim, node.labels), node.nodepool_name, offering.price)
 
 
 def _with_node_labels(claim: NodeClaim, labels: Mapping[str, str]) -> NodeClaim:

@@ -267,15 +267,15 @@ def find_failures(snapshot: Snapshot, drafts: Iterable[Draft]) -> Iterator[Faile
     so the existing nodes do not accept these pods now.
     """
     tried_by_pool: dict[str, Mapping[str, list[_LaunchedNode]]] = {}
-    asked: set[tuple[str, str]] = set()
+    checked: set[tuple[str, str]] = set()
     for draft in drafts:
         pool = draft.pool_name
         if pool not in tried_by_pool:
             tried_by_pool[pool] = _launched_by_kind(snapshot.nodepools[pool], snapshot)
         for pod, kind in with_kinds(draft) if tried_by_pool[pool] else ():
-            if (pool, kind) in asked or not pod.provisionable:
+            if (pool, kind) in checked or not pod.provisionable:
                 continue
-            asked.add((pool, kind))
+            checked.add((pool, kind))
             tried = _last_failed_node(tried_by_pool[pool].get(kind, ()), pod, kind)
             if tried is None or not _same_type_is_next(tried, pod, draft):
                 continue

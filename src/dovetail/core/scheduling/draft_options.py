@@ -76,12 +76,12 @@ class DraftOptions:
 
     def within(self, key: str, domains: Sequence[str]) -> "DraftOptions":
         """The options narrowed to some of their domains of a topology key."""
-        asked = (key, tuple(domains))
-        if asked not in self._within:
+        key_and_domains = (key, tuple(domains))
+        if key_and_domains not in self._within:
             narrowed = self.narrow(Alternative([Requirement.of(key, "In", domains)]))
             assert isinstance(narrowed, DraftOptions), f"{domains} are possible domains of {key}: {narrowed}"
-            self._within[asked] = narrowed
-        return self._within[asked]
+            self._within[key_and_domains] = narrowed
+        return self._within[key_and_domains]
 
     def domains(self, key: str) -> tuple[str, ...]:
         """The values of a label that are still possible, sorted; empty if they are not known."""

@@ -35,7 +35,6 @@ from dovetail.core.scheduling.solver_state import SolverState
 from dovetail.core.scheduling.topology import Topology
 from dovetail.core.scheduling.topology_counts import SpreadCounts
 from dovetail.model.kube_object import Key
-from dovetail.model.labels import INSTANCE_TYPE
 from dovetail.model.nodepool import NodePool
 from dovetail.model.pod import Pod
 from dovetail.model.snapshot import ClusterNode, Snapshot
@@ -113,10 +112,10 @@ class RemovalSimulation:
 
     def remove_together(self, rows: Sequence[int], bounds: Bounds) -> JointRemoval:
         """Simulate the removal of several nodes; nothing is changed."""
-        asked = (tuple(rows), bounds)
-        known = self._sets.get(asked)
+        rows_and_bounds = (tuple(rows), bounds)
+        known = self._sets.get(rows_and_bounds)
         if known is None:
-            known = self._sets[asked] = self._simulate_set(asked[0], bounds)
+            known = self._sets[rows_and_bounds] = self._simulate_set(rows_and_bounds[0], bounds)
         return known
 
     def starting_place(self, rows: Sequence[int], bounds: Bounds) -> ClusterNode | None:
@@ -329,7 +328,9 @@ class RemovalSimulation:
             self._sets.clear()
         else:  # the results of the row name its pods
             self._removals.pop(row, None)
-            self._sets = {asked: found for asked, found in self._sets.items() if row not in asked[0]}
+            self._sets = {
+                rows_and_bounds: found for rows_and_bounds, found in self._sets.items() if row not in rows_and_bounds[0]
+            }
 
     def _add_shape(self, pod: Pod, shape: PodShape) -> bool:
         """Add a new shape; False if it needs new resource columns, labels or rules."""
@@ -352,6 +353,5 @@ class RemovalSimulation:
 
     def _price(self, row: int) -> float | None:
         node = self._problem.existing_nodes.nodes[row]
-        kind = self._problem.snapshot.types_by_pool.get(node.nodepool_name, {}).get(node.labels.get(INSTANCE_TYPE, ""))
-        bought = kind.bought_with(node.labels) if kind is not None else None
-        return bought.price if bought is not None else None
+        offering = self._problem.snapshot.offering_of(node)
+        return offering.price if offering is not None else None
