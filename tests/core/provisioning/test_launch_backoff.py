@@ -128,7 +128,7 @@ def test_daemons_that_take_more_than_expected_are_no_pods_of_others():
     assert "Insufficient cpu" in wording.message(plan.refusals[0])
 
 
-def test_what_is_on_record_holds_until_its_time_and_not_longer():
+def test_a_recorded_backoff_ends_at_its_time():
     pool = recorded(nodepool(), failed())
     nodes = [launched("n", taints=QUARANTINE)]
     look = snapshot([WAITING], nodes, [pool])
@@ -139,7 +139,7 @@ def test_what_is_on_record_holds_until_its_time_and_not_longer():
     assert later.launches[0].claim.metadata.annotations[LAUNCHED_FOR] == f"{KIND}:1"
 
 
-def test_room_that_other_pods_took_is_bought_again_twice_before_there_is_a_wait():
+def test_two_launches_crowded_out_by_other_pods_do_not_wait():
     pool, known = nodepool(), 0
     for launches in (1, 1, 0):
         full = launched("n", pod("other", cpu="3", memory="2Gi", on="n"), known=known)

@@ -47,13 +47,13 @@ def test_a_claim_counts_as_the_largest_it_may_become():
     )
 
 
-def test_what_others_bought_meanwhile_counts():
+def test_claims_created_after_the_plan_count():
     assert asked({"cpu": "32", "nodes": "2"}, bought("other")) == ""
     said = asked({"cpu": "31", "nodes": "1"}, bought("other"))
     assert said.endswith("cpu limit 31, 16 used, up to 16 needed; nodes limit 1, 1 used, up to 1 needed")
 
 
-def test_a_pool_without_limits_has_room():
+def test_a_pool_without_limits_is_never_exceeded():
     assert asked({}, bought("other")) == ""
 
 

@@ -54,7 +54,7 @@ def test_a_count_that_returns_to_zero_is_removed():
     assert table == {}
 
 
-def test_settled_changes_stay():
+def test_committed_changes_cannot_be_undone():
     journal, table = Journal(), {}
     journal.put(table, "a", 1)
     journal.commit()
