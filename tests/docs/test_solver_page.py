@@ -36,7 +36,7 @@ def test_the_problem_has_the_rows_on_the_page():
     nodes = [(node.name, node.labels[ZONE]) for node in problem.existing_nodes.nodes]
     computed = [[str(row), *nodes[row], *map(str, problem.free[row])] for row in range(len(nodes))]
     assert written == computed
-    assert len(problem.kinds) == 3
+    assert len(problem.all_shapes) == 3
     assert len(problem.type_tables[0].offerings) == 6
 
 

@@ -112,7 +112,7 @@ def test_unknown_fields_are_warned_of_with_a_guess(document, warning):
         (pool(repair={"policies": [{"conditionType": "Ready", "toleration": "1m"}] * 2}), "has 2 policies for Ready"),
         (
             pool(repair={"policies": [{"conditionType": "KernelReady", "toleration": "1m"}]}),
-            "policies[0].conditionType: has no effect: the provider of karpenter.kwok.sh reports no such condition",
+            "policies[0].conditionType: has no effect: the provider of karpenter.kwok.sh does not report",
         ),
         (pool(metadata={"annotations": {"karpenter.sh/do-not-disrupt": "4h"}}), 'on nodes only "true" counts'),
         (pool(replicas=1, disruption={"consolidateAfter": "1m"}), "has no effect on a static pool"),
@@ -274,4 +274,4 @@ def test_a_repair_policy_is_held_against_the_provider_of_its_node_class(group, c
     ref = {"group": group, "kind": "EC2NodeClass", "name": "default"}
     policies = [{"conditionType": condition, "toleration": "1m"}]
     document = pool(repair={"policies": policies}, template={"nodeClassRef": ref})
-    assert any("reports no such condition" in each for each in warnings(document)) is warned
+    assert any("does not report this condition" in each for each in warnings(document)) is warned

@@ -26,14 +26,14 @@ class Square:
         self.asked.append(0)
 
 
-def test_it_is_worked_out_once_for_each_object():
+def test_the_value_is_computed_once_for_each_object():
     asked = []
     two, three = Square(2, asked), Square(3, asked)
     assert [two.area, three.area, two.area, two.missing, two.missing] == [4, 9, 4, None, None]
     assert asked == [2, 3, 0]
 
 
-def test_what_was_asked_of_a_value_changes_neither_what_it_equals_nor_its_fields():
+def test_cached_values_do_not_change_equality_or_fields():
     asked, fresh = Square(2, []), Square(2, [])
     assert asked.missing is None
     asked.asked.clear()
@@ -42,5 +42,5 @@ def test_what_was_asked_of_a_value_changes_neither_what_it_equals_nor_its_fields
         asked.side = 3
 
 
-def test_the_class_itself_tells_what_it_is():
+def test_access_on_the_class_returns_the_descriptor():
     assert Square.area.__doc__ == "Side times side."

@@ -160,7 +160,7 @@ def test_a_schedule_keeps_its_spelling():
     [
         ("* * * * 7", ["day of week '7'", "Sunday is 0", "use 0-6 or sun-sat"]),
         ("60 * * * *", ["minute '60'", "out of range", "use 0-59"]),
-        ("0 0 * * fri-mon", ["day of week 'fri-mon'", r"beginning (5) lies beyond its end (1)", "comma"]),
+        ("0 0 * * fri-mon", ["day of week 'fri-mon'", r"start (5) is after its end (1)", "comma"]),
         ("0 a * * *", ["hour 'a'", "'a' is not a number", "use 0-23"]),
         ("0 0 * foo *", ["month 'foo'", "not a number or a name", "jan-dec"]),
         ("*/0 * * * *", ["minute '*/0'", "step is zero"]),

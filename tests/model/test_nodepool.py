@@ -8,7 +8,7 @@ from builders import nodepool
 POOL = nodepool()
 
 
-def test_versions_that_differ_in_counts_alone_mean_the_same():
+def test_versions_that_differ_only_in_counts_are_equal():
     counted = replace(POOL, status=replace(POOL.status, nodes=7, resources={}))
     assert POOL.equal_ignoring_counts(replace(counted, metadata=replace(POOL.metadata, resource_version="8")))
 
@@ -24,5 +24,5 @@ def test_versions_that_differ_in_counts_alone_mean_the_same():
     ],
     ids=["spec", "readiness", "name", "annotations", "identity"],
 )
-def test_everything_else_is_another_meaning(other):
+def test_versions_with_any_other_difference_are_not_equal(other):
     assert not POOL.equal_ignoring_counts(other)

@@ -30,14 +30,14 @@ def test_a_pause_lasts_until_it_is_lifted_or_its_instant_has_come(written, pause
 @pytest.mark.parametrize(
     "written", ["", "True", "yes", "1", "5m", "2026-01-05", "2026-01-05T13:00:00", "0001-01-01T00:00:00+20:00"]
 )
-def test_what_cannot_be_understood_pauses_and_says_so(written):
+def test_an_invalid_value_pauses_and_is_reported(written):
     found = read_pause(written, "NodePool a", NOON)
     assert found is not None
     assert found.until is None
     assert repr(written) in str(found)
 
 
-def test_what_is_not_known_yet_pauses():
+def test_a_value_that_was_not_read_yet_pauses():
     assert read_pause(UNREAD, "ConfigMap dovetail", NOON) is not None
 
 

@@ -77,7 +77,7 @@ def test_the_canonical_spelling_reads_back_as_the_same_amount(nano, binary):
 
 
 @given(NANOS)
-def test_whole_units_are_never_fewer_than_asked_for(nano):
+def test_whole_units_are_never_fewer_than_requested(nano):
     quantity = Quantity(nano)
     assert abs(quantity.units) * 10**9 >= abs(quantity.milli) * 10**6 >= abs(nano)
     assert abs(quantity.units) * 10**9 - abs(nano) < 10**9

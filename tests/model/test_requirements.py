@@ -26,7 +26,7 @@ def requirements(*specs):
         ("team DoesNotExist", True, True),
     ],
 )
-def test_a_label_nobody_defined_satisfies_only_those_who_accept_its_absence(incoming, strict, lenient):
+def test_an_undefined_label_satisfies_only_requirements_that_accept_its_absence(incoming, strict, lenient):
     base, wanted = requirements(), requirements(incoming)
     assert (base.compatible(wanted, STRICT) is None) is strict
     assert (base.compatible(wanted, LENIENT) is None) is lenient

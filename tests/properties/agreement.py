@@ -43,7 +43,7 @@ def by_solver(case: Case) -> Outcome:
         case.pods,
         case.pools,
         respect_preferences=case.respect_preferences,
-        standing=case.standing,
+        include_deleting=case.standing,
     )
     drafts = tuple(_draft(each) for each in placement.drafts)
     return _outcome(dict(placement.node_by_pod), drafts, frozenset(placement.refusals))

@@ -111,11 +111,11 @@ async def fresh(inputs):
 @contextmanager
 def empty_memos():
     """Work with empty module-level memos, and put the full ones back afterwards; those of texts are keyed by value."""
-    opened, instance_type_table._OPENED = instance_type_table._OPENED, deque(maxlen=64)
+    opened, instance_type_table._RECENT_TABLES = instance_type_table._RECENT_TABLES, deque(maxlen=64)
     try:
         yield
     finally:
-        instance_type_table._OPENED = opened
+        instance_type_table._RECENT_TABLES = opened
 
 
 def plain(value):

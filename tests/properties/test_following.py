@@ -101,7 +101,7 @@ def test_a_sweep_that_followed_answers_like_a_new_one(chunk):
             snapshot, node = with_one_pod_changed(snapshot, rng, number)
             if read_daemons(before) != read_daemons(snapshot):
                 break  # other daemons on every node: `SimulationCache` makes a new sweep
-            rows = {removal_simulation.name(row): row for row in range(len(removal_simulation._base.existing_nodes))}
+            rows = {removal_simulation.name(row): row for row in range(len(removal_simulation._problem.existing_nodes))}
             if node.name not in rows:
                 break
             closed ^= {node.name} if rng.random() < 0.2 else set()
@@ -136,7 +136,7 @@ def test_a_sweep_that_parted_with_nodes_answers_like_a_new_one(chunk):
             if rng.random() < 0.6:
                 snapshot, node = without(snapshot, rng.randrange(len(snapshot.nodes)))
                 if (
-                    node.name not in removal_simulation._base.existing_nodes.row_by_name
+                    node.name not in removal_simulation._problem.existing_nodes.row_by_name
                     or not removal_simulation.remove_node(removal_simulation.row(node.name))
                 ):
                     break
@@ -148,7 +148,7 @@ def test_a_sweep_that_parted_with_nodes_answers_like_a_new_one(chunk):
             else:
                 snapshot, node = with_one_pod_changed(snapshot, rng, number)
                 closed ^= {node.name} if rng.random() < 0.2 else set()
-                known = removal_simulation._base.existing_nodes.row_by_name.get(node.name)
+                known = removal_simulation._problem.existing_nodes.row_by_name.get(node.name)
                 if read_daemons(before) != read_daemons(snapshot):
                     break
                 if known is None or not removal_simulation.follow(known, node, closed=node.name in closed):
@@ -197,7 +197,7 @@ def test_sweeps_that_share_a_register_answer_like_those_that_do_not():
         if old.nodes:
             before = old
             old, node = with_one_pod_changed(old, rng, 9)
-            row = elder._base.existing_nodes.row_by_name.get(node.name)
+            row = elder._problem.existing_nodes.row_by_name.get(node.name)
             followable = row is not None and read_daemons(before) == read_daemons(old)
             if followable and elder.follow(row, node, closed=False):
                 assert answers(elder) == answers(RemovalSimulation(old, case.pools)), f"seed {seed}"

@@ -15,21 +15,21 @@ def state(removal_simulation):
         for counted in solver_state.topology.counted_by.values()
         for topology_counts in counted
     }
-    books = {
+    counts_by_rule = {
         number: (
             dict(topology_counts.counts),
-            dict(topology_counts.bins) if isinstance(topology_counts, SpreadCounts) else None,
+            dict(topology_counts.nodes_by_domain) if isinstance(topology_counts, SpreadCounts) else None,
         )
         for number, topology_counts in all_counts.items()
     }
     return (
-        books,
+        counts_by_rule,
         dict(solver_state.free),
         dict(solver_state.ports),
         dict(solver_state.attached),
         dict(solver_state.removed),
         list(solver_state.drafts),
-        [list(left) for left in solver_state.base.free],
+        [list(left) for left in solver_state.problem.free],
         solver_state.journal.mark(),
     )
 

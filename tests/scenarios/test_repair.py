@@ -323,4 +323,4 @@ def test_a_policy_for_a_condition_the_provider_does_not_report_is_warned_of_on_t
     (event,) = live(story, node_class(), node_pool(repair={"policies": policies}))
     assert (event.type, event.involved_object.kind, event.involved_object.name) == ("Warning", "NodePool", "default")
     assert "KernelReady" in event.message
-    assert "reports Ready" not in event.message.partition("reports no such condition")[0]
+    assert "reports Ready" not in event.message.partition("does not report this condition")[0]

@@ -1,7 +1,8 @@
-"""An exception met while one object is judged, as a refusal of that object.
+"""Turns an exception about one object into a refusal of that object.
 
-Objects are checked when they are decoded, so this is the second line: an error nobody foresaw fails the node, pod or
-pool it was met at, closed, and not the pass for all the others. Assertions are not caught: they say that we are wrong.
+Objects are checked when they are decoded, so this is the second line of defense: an unexpected error blocks only the
+node, pod or NodePool that caused it, and not the pass for all others. Assertions are not caught, since they mean that
+Dovetail itself is wrong.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,17 +16,17 @@ T = TypeVar("T")
 
 
 def attempt(about: ObjectRef, judge: Callable[[], R]) -> R | Refusal:
-    """What `judge` returns; if it breaks, the refusal that says so."""
+    """The result of `judge`, or a refusal if it raises."""
     try:
         return judge()
     except AssertionError:
         raise
-    except Exception as error:  # noqa: BLE001 - whatever it is, it concerns this object alone
+    except Exception as error:  # noqa: BLE001 - any error concerns this object alone
         return internal_error(about, error)
 
 
 def internal_error(about: ObjectRef, error: Exception) -> Refusal:
-    """The refusal for an object at which an error was met."""
+    """The refusal of an object that caused an error."""
     return Refusal(RefusalCode.INTERNAL_ERROR, about, permanent=True, detail=_words(error))
 
 
@@ -37,9 +38,9 @@ def _words(error: Exception) -> str:
 
 
 def find_culprits(items: Sequence[T], work: Callable[[Sequence[T]], object]) -> list[tuple[T, Exception]]:
-    """Those of some items that make `work` fail, found by halving: about log2(n) calls for each of them.
+    """The items that make `work` fail, found by bisection: about log2(n) calls for each of them.
 
-    Raises what `work` raises without any item: then none of them is the cause.
+    Raises the error of `work` if it fails without any item: then no item is the cause.
     """
     work(())
     found: list[tuple[T, Exception]] = []

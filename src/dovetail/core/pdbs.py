@@ -1,4 +1,9 @@
-"""What holds a pod on its node: PodDisruptionBudgets and the do-not-disrupt annotation, as refusals."""
+"""What prevents the eviction of a pod: PodDisruptionBudgets and the do-not-disrupt annotation, as refusals.
+
+The rules are those of the Kubernetes eviction API: several PDBs for one pod never allow an eviction, and a PDB with the
+policy `AlwaysAllow` does not protect pods that are not ready. A PDB that cannot be read blocks every pod of its
+namespace.
+"""
 
 from collections.abc import Iterable
 
@@ -12,12 +17,12 @@ from dovetail.model.unreadable_objects import UNREADABLE
 
 
 def tolerates_disruption(pod: Pod) -> bool:
-    """Whether the drain leaves the pod alone; either spelling of the taint counts."""
+    """Whether the pod tolerates the disruption taint, v1 or v1beta1, so that a drain does not evict it."""
     return any(tolerates(pod.spec.tolerations, taint) for taint in (DISRUPTED_TAINT, DISRUPTION_TAINT))
 
 
 def matching(pod: Pod, budgets: Iterable[PodDisruptionBudget]) -> list[PodDisruptionBudget]:
-    """The budgets that select a pod."""
+    """The PodDisruptionBudgets that select a pod."""
     return [
         budget
         for budget in budgets
@@ -58,7 +63,7 @@ def protection_refusal(about: ObjectRef, pod: Pod, protected: Protection) -> Ref
 
 
 def unreadable_fault(budget: PodDisruptionBudget) -> str:
-    """What is wrong with a budget that stands for one that cannot be read; empty for a real one."""
+    """Why a PodDisruptionBudget cannot be read; empty if it can."""
     marked = find(budget.status.conditions, UNREADABLE)
     return marked.message if marked is not None else ""
 
@@ -68,11 +73,11 @@ def _unready(pod: Pod) -> bool:
 
 
 def fully_blocks(budget: PodDisruptionBudget) -> bool:
-    """Whether the budget is written so that it never allows anything."""
+    """Whether the spec allows no disruption, whatever the number of pods."""
     return budget.spec.max_unavailable in (0, "0", "0%") or budget.spec.min_available == "100%"
 
 
 def never_allows(budget: PodDisruptionBudget) -> bool:
-    """Whether even with every pod healthy nothing would be allowed: one replica with minAvailable 1, for one."""
+    """Whether the PDB allows no disruption even with all pods healthy, such as `minAvailable: 1` with one replica."""
     status = budget.status
     return fully_blocks(budget) or (status.expected_pods > 0 and status.desired_healthy >= status.expected_pods)

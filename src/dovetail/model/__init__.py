@@ -1,1 +1,1 @@
-"""Frozen values, parsed and valid: what the rest of Dovetail reasons about. Nothing here acts or reads a clock."""
+"""The model: immutable, validated values that decisions are made from. Nothing here does I/O or reads a clock."""

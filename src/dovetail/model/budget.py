@@ -1,7 +1,9 @@
-"""A budget as written, and as understood: how many nodes, for which reasons, in which windows of time.
+"""Disruption budgets of a NodePool: how many nodes may be disrupted at once, for which reasons and in which windows.
 
-`NodePool.budgets` parses the budgets of a pool once. One that cannot be understood becomes a `Budget` with a `fault`,
-which allows nothing for any reason at any time (fail closed): no reader has to handle an error.
+`BudgetSpec` is a budget as written in the API, `Budget` the parsed value. `NodePool.budgets` parses all budgets of a
+NodePool once. If one is invalid, they become a single `Budget` with a `fault`, which allows no disruption for any
+reason at any time (fail closed), so callers need no error handling. Windows follow Karpenter: a cron schedule in UTC
+and a duration, start inclusive, end exclusive.
 """
 
 from dataclasses import dataclass
@@ -15,7 +17,7 @@ from dovetail.model.reason import REASONS_BY_ACTION, VOLUNTARY, Action, Reason
 
 
 class BudgetSpec(ApiStruct, frozen=True, kw_only=True):
-    """A budget as it stands in a NodePool, in either spelling."""
+    """A budget as written in a NodePool, with either `reasons` or `action`."""
 
     nodes: str | int = "10%"
     schedule: str | None = None
@@ -25,33 +27,32 @@ class BudgetSpec(ApiStruct, frozen=True, kw_only=True):
 
 
 DEFAULT_BUDGETS = (BudgetSpec(),)
-"""What an absent list means. An explicitly empty list means no ceiling at all."""
+"""The meaning of an absent list. An explicitly empty list means no limit at all."""
 
-
-_SOME_DAY = datetime(2000, 1, 1, tzinfo=UTC)  # any will do: the calendar repeats after 400 years
+_SOME_DAY = datetime(2000, 1, 1, tzinfo=UTC)  # any day works, since the calendar repeats after 400 years
 
 
 @dataclass(frozen=True, slots=True)
 class BudgetWindow:
-    """The spans of time that begin at each hit of a schedule. Start inclusive, end exclusive, UTC."""
+    """A span of time after each firing of a schedule. Start inclusive, end exclusive, UTC."""
 
     schedule: CronSchedule
     duration: timedelta
 
     def open_at(self, now: datetime) -> bool:
-        """Whether some hit lies in `(now - duration, now]`."""
+        """Whether the schedule fired in `(now - duration, now]`."""
         return self.schedule.last_at_or_before(now, self.duration) is not None
 
     @property
     def never_closes(self) -> bool:
-        """Whether it is open at all times: each hit follows the one before within the duration."""
-        hit = self.schedule.next_after(_SOME_DAY)
-        return hit is not None and self.schedule.last_before_gap(hit, self.duration) is None
+        """Whether it is always open: each firing follows the previous one within the duration."""
+        fired_at = self.schedule.next_after(_SOME_DAY)
+        return fired_at is not None and self.schedule.last_before_gap(fired_at, self.duration) is None
 
     def closes_at(self, now: datetime) -> datetime | None:
         """When it closes, if it is open; windows without a gap between them count as one. None if it never closes."""
-        hit = self.schedule.last_at_or_before(now, self.duration)
-        last = self.schedule.last_before_gap(hit, self.duration) if hit is not None else None
+        fired_at = self.schedule.last_at_or_before(now, self.duration)
+        last = self.schedule.last_before_gap(fired_at, self.duration) if fired_at is not None else None
         return last + self.duration if last is not None and LAST_INSTANT - last >= self.duration else None
 
     def opens_at(self, now: datetime) -> datetime | None:
@@ -61,15 +62,15 @@ class BudgetWindow:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """How many nodes of a NodePool may be away at once, for which reasons and when."""
+    """How many nodes of a NodePool may be disrupted at once, for which reasons and when."""
 
     spec: BudgetSpec
     count: int | None
     percent: int | None
     reasons: frozenset[Reason]
     window: BudgetWindow | None
-    path: str = ""  # where it stands in the NodePool
-    fault: str = ""  # why nothing is allowed although nobody wrote that
+    path: str = ""  # its field path in the NodePool
+    fault: str = ""  # why the written budget is invalid; then nothing is allowed
 
     def governs(self, reason: Reason, now: datetime) -> bool:
         """Whether this budget is in force for `reason` at `now`."""
@@ -88,20 +89,20 @@ class Budget:
         return self.window.opens_at(now) if self.window is not None else None
 
     def limit(self, total: int) -> int:
-        """The ceiling over `total` nodes: a count as it is, a percentage rounded up."""
+        """The most disruptions of `total` nodes: a count as it is, a percentage rounded up."""
         if self.count is not None:
             return self.count
         return -(-total * (self.percent or 0) // 100)
 
 
 def unreadable_budget(fault: str) -> Budget:
-    """Stands for the budgets of a NodePool that cannot be understood: it blocks the pool for every reason."""
+    """Replaces the budgets of a NodePool if one is invalid: allows no disruption for any reason."""
     spec = BudgetSpec(nodes="0")
     return Budget(spec=spec, count=0, percent=None, reasons=VOLUNTARY, window=None, fault=fault)
 
 
 def parse_budget(spec: BudgetSpec) -> Budget:
-    """Understand one budget; ValueError says what is wrong with it."""
+    """Parse one budget; ValueError says what is wrong with it."""
     text = str(spec.nodes)
     percent = int(text[:-1]) if text.endswith("%") and text[:-1].isdigit() else None
     if percent is None and not text.isdigit():
@@ -126,7 +127,7 @@ def _reasons(spec: BudgetSpec) -> frozenset[Reason]:
 
 
 def read_action(text: str) -> Action:
-    """The action of that name."""
+    """Parse an action; ValueError if it is unknown."""
     if text not in set(Action):
         raise ValueError(f"action {text!r} is not known; use one of {', '.join(Action)}")
     return Action(text)

@@ -1,7 +1,7 @@
-"""An attribute that is worked out when it is first asked for, and kept.
+"""A cached property: computed on first access and stored in the object's `__dict__`.
 
-As `functools.cached_property`, without the lock that one has up to Python 3.11. Values do not change, so what is
-worked out by two at once is the same twice.
+Like `functools.cached_property`, without the lock that it has up to Python 3.11. The objects are immutable, so two
+threads that compute a value at the same time compute the same one.
 """
 
 from collections.abc import Callable
@@ -10,8 +10,8 @@ from typing import Any, Generic, Self, TypeVar, overload
 T = TypeVar("T")
 
 
-class lazy(Generic[T]):  # noqa: N801 - reads as what it is for: @lazy
-    """Decorates a method of a class whose objects have a `__dict__`: from then on the answer stands there."""
+class lazy(Generic[T]):  # noqa: N801 - a decorator, used as @lazy
+    """Decorates a method without arguments of a class whose objects have a `__dict__`."""
 
     def __init__(self, find: Callable[[Any], T]) -> None:
         self._find = find

@@ -1,4 +1,8 @@
-"""What can be bought: instance types, and their offerings by zone and capacity type with prices."""
+"""Instance types with their offerings, and instances of the cloud provider.
+
+An offering is an instance type in one zone with one capacity type and its price per hour. Labels of types and offerings
+are requirements, so that they can be intersected with those of NodePools and pods.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -12,7 +16,7 @@ from dovetail.model.resources import MEMORY, Quantity, Resources, add, subtract
 
 @dataclass(frozen=True)
 class Offering:
-    """An instance type in one zone, bought one way, at one price per hour."""
+    """An instance type in one zone with one capacity type, at one price per hour."""
 
     requirements: Requirements
     price: float
@@ -20,18 +24,18 @@ class Offering:
 
     @lazy
     def zone(self) -> str:
-        """Where."""
+        """The zone label."""
         return self.requirements.labels().get(ZONE, "")
 
     @lazy
     def capacity_type(self) -> str:
-        """How it is paid for."""
+        """The capacity type label: spot, on-demand or reserved."""
         return self.requirements.labels().get(CAPACITY_TYPE, "")
 
 
 @dataclass(frozen=True)
 class InstanceType:
-    """A shape of machine. `overhead` is what the system keeps for itself."""
+    """An instance type. `overhead` is what kubelet and system reserve."""
 
     name: str
     requirements: Requirements
@@ -41,7 +45,7 @@ class InstanceType:
 
     @lazy
     def allocatable(self) -> Resources:
-        """What is left for pods: capacity less overhead, huge pages taken out of memory."""
+        """Capacity less overhead; huge pages are subtracted from memory, as the kubelet does."""
         kept = {name: amount for name, amount in self.overhead.items() if name in self.capacity}
         free = dict(subtract(self.capacity, kept))
         pages = [amount for name, amount in self.capacity.items() if name.startswith("hugepages-")]
@@ -51,7 +55,7 @@ class InstanceType:
         return free
 
     def bought_with(self, labels: Mapping[str, str]) -> Offering | None:
-        """The offering a node with these labels was bought as, whether it can be had now or not."""
+        """The offering that a node with these labels was launched from, whether or not it is available now."""
         where = (labels.get(ZONE), labels.get(CAPACITY_TYPE))
         return next((each for each in self.offerings if (each.zone, each.capacity_type) == where), None)
 
@@ -74,7 +78,7 @@ def _price_order(offering: Offering) -> tuple[float, str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """A machine that exists at the provider."""
+    """An instance that exists at the cloud provider."""
 
     provider_id: str
     labels: dict[str, str]

@@ -1,24 +1,28 @@
-"""The objects around pods: who makes them, who protects them, who ranks them, and what is said about them."""
+"""Kubernetes objects that decisions read besides pods, nodes and volumes.
+
+DaemonSets, PodDisruptionBudgets, PriorityClasses, Leases, Events, ConfigMaps and Namespaces, each with only the fields
+that Dovetail reads or writes.
+"""
 
 from dovetail.model.kube_object import ApiStruct, Condition, Instant, KubeObject, LabelSelector
 from dovetail.model.pod import PodTemplate
 
 
 class DaemonSetSpec(ApiStruct, frozen=True, kw_only=True):
-    """One pod a node, from this template."""
+    """The pod template of a DaemonSet."""
 
     template: PodTemplate = PodTemplate()
     selector: LabelSelector | None = None
 
 
 class DaemonSet(KubeObject, frozen=True, kw_only=True):
-    """A DaemonSet: its pods are part of the price of every node."""
+    """A DaemonSet: its pods are overhead of every node they run on."""
 
     spec: DaemonSetSpec = DaemonSetSpec()
 
 
 class PodDisruptionBudgetSpec(ApiStruct, frozen=True, kw_only=True):
-    """How many of the selected pods may be away at once."""
+    """How many of the selected pods must be available, or may be unavailable."""
 
     min_available: int | str | None = None
     max_unavailable: int | str | None = None
@@ -27,7 +31,7 @@ class PodDisruptionBudgetSpec(ApiStruct, frozen=True, kw_only=True):
 
 
 class PodDisruptionBudgetStatus(ApiStruct, frozen=True, kw_only=True):
-    """What the disruption controller counted."""
+    """The counts of the disruption controller of Kubernetes."""
 
     disruptions_allowed: int = 0
     current_healthy: int = 0
@@ -45,7 +49,7 @@ class PodDisruptionBudget(KubeObject, frozen=True, kw_only=True):
 
 
 class PriorityClass(KubeObject, frozen=True, kw_only=True):
-    """A rank for pods."""
+    """A PriorityClass."""
 
     value: int = 0
     global_default: bool = False
@@ -53,7 +57,7 @@ class PriorityClass(KubeObject, frozen=True, kw_only=True):
 
 
 class LeaseSpec(ApiStruct, frozen=True, kw_only=True):
-    """Who holds a lease and since when."""
+    """The holder of a lease, and when it was acquired and renewed."""
 
     holder_identity: str | None = None
     lease_duration_seconds: int | None = None
@@ -63,13 +67,13 @@ class LeaseSpec(ApiStruct, frozen=True, kw_only=True):
 
 
 class Lease(KubeObject, frozen=True, kw_only=True):
-    """A Lease: a kubelet's heartbeat, or the office of a leader."""
+    """A Lease: the heartbeat of a kubelet, or the lock of a leader election."""
 
     spec: LeaseSpec = LeaseSpec()
 
 
 class ObjectReference(ApiStruct, frozen=True, kw_only=True):
-    """What an event is about."""
+    """The object that an event is about."""
 
     api_version: str = ""
     kind: str = ""
@@ -79,7 +83,7 @@ class ObjectReference(ApiStruct, frozen=True, kw_only=True):
 
 
 class EventSource(ApiStruct, frozen=True, kw_only=True):
-    """Who says it."""
+    """The component that reports an event."""
 
     component: str = ""
 
@@ -99,8 +103,8 @@ class Event(KubeObject, frozen=True, kw_only=True):
 
 
 class ConfigMap(KubeObject, frozen=True, kw_only=True):
-    """A ConfigMap. Only its annotations are of interest: what it holds is never read."""
+    """A ConfigMap. Only its annotations are read, never its data."""
 
 
 class Namespace(KubeObject, frozen=True, kw_only=True):
-    """A namespace: its labels select the pods an affinity term speaks of."""
+    """A Namespace. Its labels are matched by the namespace selectors of affinity terms."""

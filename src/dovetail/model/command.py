@@ -1,7 +1,8 @@
-"""A disruption that is decided: which nodes go, for which reason, and what replaces them. All or nothing.
+"""Disruption commands as they are recorded on NodeClaims: which nodes are removed, for which reason, and how many
+replacements they need. A command is executed as a whole or rolled back as a whole.
 
-A command is recorded on the NodeClaims it touches before anything is done, so that whoever leads next can finish it or
-take it back. The record is small: what it is called, why, when it began, and how many replacements it needs.
+The record is written to the NodeClaims of a command before anything else is done, so that the next leader can finish
+the command or roll it back.
 """
 
 from typing import NamedTuple
@@ -17,7 +18,7 @@ REPLACES_ANNOTATION = "dovetail.sh/replaces"
 
 
 class CommandRecord(ApiStruct, frozen=True, kw_only=True):
-    """What stands on each NodeClaim that a command takes away. Once `committed`, there is no way back."""
+    """The annotation of each NodeClaim that a command removes. Once `committed`, it is not rolled back."""
 
     id: str
     reason: Reason
@@ -26,12 +27,12 @@ class CommandRecord(ApiStruct, frozen=True, kw_only=True):
     replacements: int
     committed: bool = False
     method: str = ""
-    cost_before: float = 0.0  # an hour, of the nodes that go
-    cost_after: float = 0.0  # an hour, of what replaces them, as planned
+    cost_before: float = 0.0  # dollars per hour of the removed nodes
+    cost_after: float = 0.0  # dollars per hour of the planned replacements
 
 
 class CommandState(NamedTuple):
-    """A command as the API objects tell it."""
+    """A command, as found on NodeClaims."""
 
     record: CommandRecord
     candidates: tuple[NodeClaim, ...]
@@ -39,13 +40,13 @@ class CommandState(NamedTuple):
 
 
 def taken_by(claim: NodeClaim) -> CommandRecord | None:
-    """The command that deletes this claim: one that is only on its way there takes nothing yet."""
+    """The committed command that deletes this claim, or None."""
     record = read_record(claim)
     return record if record is not None and record.committed else None
 
 
 def read_record(claim: NodeClaim) -> CommandRecord | None:
-    """The command that is taking this claim away, if any. A record nobody can read is as good as none."""
+    """The command that removes this claim, or None. A record that cannot be decoded counts as none."""
     written = claim.metadata.annotations.get(RECORD_ANNOTATION)
     if not written:
         return None
@@ -56,5 +57,5 @@ def read_record(claim: NodeClaim) -> CommandRecord | None:
 
 
 def write_record(record: CommandRecord) -> str:
-    """The record as it stands in the annotation."""
+    """The record as the value of the annotation."""
     return msgspec.json.encode(record).decode()

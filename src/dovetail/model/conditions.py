@@ -1,7 +1,8 @@
-"""Arithmetic on lists of status conditions.
+"""Reading and updating lists of status conditions.
 
-An absent condition is Unknown. `lastTransitionTime` moves only when the status does. `Ready` follows from its
-dependents: True when all of them are, False as soon as one is, otherwise Unknown.
+An absent condition is Unknown. `lastTransitionTime` changes only when the status does. `Ready` follows from the
+conditions it depends on: True when all of them are, False as soon as one is, otherwise Unknown. These are the rules of
+Karpenter's status conditions.
 """
 
 import re
@@ -34,7 +35,7 @@ def find(conditions: Iterable[Condition], kind: str) -> Condition | None:
 
 def is_true(conditions: Iterable[Condition], kind: str) -> bool:
     """Whether that condition is present and True."""
-    for condition in conditions:  # noqa: SIM110 - asked many times a pass, and a generator costs twice as much
+    for condition in conditions:  # noqa: SIM110 - called very often, and a generator costs twice as much
         if condition.type == kind and condition.status == "True":
             return True
     return False
@@ -48,7 +49,7 @@ def is_unknown(conditions: Iterable[Condition], kind: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ConditionVerdict:
-    """What to write for one condition. The default reason is the condition's own name."""
+    """The new value of one condition. The default reason is the type of the condition."""
 
     type: str
     status: str = "True"
@@ -58,7 +59,7 @@ class ConditionVerdict:
 
 @dataclass(frozen=True, slots=True)
 class ConditionList:
-    """The conditions of one object, together with what is needed to write them right."""
+    """The conditions of one object, and what is needed to update them."""
 
     conditions: tuple[Condition, ...]
     dependents: tuple[str, ...]
@@ -67,7 +68,7 @@ class ConditionList:
     now: datetime
 
     def set(self, *verdicts: ConditionVerdict) -> tuple[Condition, ...]:
-        """The list with these verdicts written and `Ready` brought up to date."""
+        """The list with these values set and `Ready` updated."""
         by_type = {condition.type: condition for condition in self.conditions}
         for dependent in self.dependents:
             if dependent not in by_type:
@@ -102,22 +103,22 @@ class ConditionList:
     def _root(self, by_type: dict[str, Condition]) -> ConditionVerdict:
         seen = [by_type[dependent] for dependent in self.dependents]
         current = [condition.status for condition in seen if condition.observed_generation == self.generation]
-        wanting = [condition for condition in seen if condition.status != "True"]
-        if not wanting and len(current) == len(seen):
+        not_true = [condition for condition in seen if condition.status != "True"]
+        if not not_true and len(current) == len(seen):
             return ConditionVerdict(READY)
-        message = ", ".join([f"{condition.type}={condition.status}" for condition in wanting])
+        message = ", ".join([f"{condition.type}={condition.status}" for condition in not_true])
         if "False" in current:
             return ConditionVerdict(READY, "False", "UnhealthyDependents", message)
         return ConditionVerdict(READY, "Unknown", "ReconcilingDependents", message)
 
 
 def _reason(text: str) -> str:
-    """A reason as Karpenter's CRDs accept it: an error code such as `Invalid.NotFound` has characters they refuse."""
+    """A reason that Karpenter's CRDs accept: they reject the dot of an error code such as `Invalid.NotFound`."""
     letters = _NOT_IN_REASONS.sub("_", text[:_LONGEST_REASON])
     return letters.lstrip("0123456789_,:").rstrip(",:")
 
 
-@lru_cache(maxsize=4096)  # a list of conditions is written whole, and most of it was written before
+@lru_cache(maxsize=4096)  # patches have whole lists of conditions, most of which were written before
 def condition_document(condition: Condition) -> dict[str, Any]:
     """The condition as JSON data, which the caller must not change.
 

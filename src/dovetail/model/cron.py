@@ -5,7 +5,7 @@ such as `@daily`. Zones, seconds, `@every` and weekday 7 are refused. Nothing he
 bitmask and the search jumps from month to month, so a rare schedule costs little more than a busy one.
 
 A schedule fires at the same minutes of every firing day. So there are two kinds of gaps: between two minutes of a day,
-and between the last minute of a day and the first minute of the next firing day. `last_before_gap` looks at each once.
+and between the last minute of a day and the first minute of the next firing day. `last_before_gap` checks each once.
 """
 
 from calendar import monthrange
@@ -19,7 +19,7 @@ from dovetail.model.instants import LAST_INSTANT, subtract, to_utc
 _MINUTE = timedelta(minutes=1)
 _MINUTES_PER_DAY = 24 * 60
 _CYCLE_YEARS = 400  # after which the calendar repeats, weekdays included
-_HORIZON_YEARS = 5  # a schedule that does not fire within this many years counts as silent
+_HORIZON_YEARS = 5  # the search for the next firing ends after this many years
 _MACROS = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",
@@ -33,12 +33,12 @@ _DAYS_IN_MONTH = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 
 class _Field(NamedTuple):
-    """One of the five places of a schedule."""
+    """One of the five fields of a schedule."""
 
     name: str
     low: int
     high: int
-    names: tuple[str, ...] = ()  # the first one stands for `low`
+    names: tuple[str, ...] = ()  # the first one means `low`
 
 
 _FIELDS = (
@@ -51,14 +51,14 @@ _FIELDS = (
 
 
 class _Mask(NamedTuple):
-    """The values a field admits, as bits; `star` when it was left open."""
+    """The values that a field admits, as bits; `star` if it is `*`."""
 
     bits: int
     star: bool
 
 
 class CronSchedule:
-    """A parsed schedule. Equal when spelled equally."""
+    """A parsed schedule. Equal if the texts are equal."""
 
     __slots__ = ("_days", "_hours", "_minutes", "_months", "_restricts_both", "_times", "_weekdays", "text")
 
@@ -128,7 +128,7 @@ class CronSchedule:
         minute = _lowest(unfollowed >> at << at)
         if minute != last:
             return _instant(day, minute)
-        if _lowest(unfollowed) == last:  # no day has a gap of its own
+        if _lowest(unfollowed) == last:  # no gap within a day
             apart = (minutes + last - _lowest(self._times)) // _MINUTES_PER_DAY  # that two firing days may be, in days
             last_day = _last_day_before_gap(self, day, apart)
             return None if last_day is None else _instant(last_day, last)
@@ -193,12 +193,12 @@ class CronSchedule:
         return self.text
 
     def __repr__(self) -> str:
-        return f"Schedule({self.text!r})"
+        return f"CronSchedule({self.text!r})"
 
 
 @lru_cache(maxsize=1024)
 def _last_day_before_gap(schedule: CronSchedule, since: date, longest: int) -> date | None:
-    """The first firing day from `since`, itself one, that no other follows within so many days; None if none is."""
+    """The first firing day, from the firing day `since` on, that no other follows within `longest` days, or None."""
     last = since
     for first, days in schedule.firing_days(since):
         bits = days >> since.day << since.day if first <= since else days
@@ -246,7 +246,7 @@ def _part(text: str, field: _Field) -> _Mask:
     """One range of a list: `*`, `N`, `N-M`, each with an optional `/step`; `N/step` runs to the end of the field."""
     span, slash, stride = text.partition("/")
     ends = span.split("-")
-    star = ends[0] in ("*", "?")  # what follows the hyphen after a star is ignored, as the original does
+    star = ends[0] in ("*", "?")  # robfig/cron ignores what follows the hyphen after a star
     step = _number(stride, field, text) if slash else 1
     if star:
         low, high = field.low, field.high
@@ -261,7 +261,7 @@ def _part(text: str, field: _Field) -> _Mask:
         weekday_seven = field.name == "day of week" and 7 in (low, high)
         raise _fault(field, text, "Sunday is 0" if weekday_seven else "it is out of range")
     if low > high:
-        raise _fault(field, text, f"its beginning ({low}) lies beyond its end ({high}); write two ranges with a comma")
+        raise _fault(field, text, f"its start ({low}) is after its end ({high}); write two ranges with a comma")
     return _Mask(sum(1 << value for value in range(low, high + 1, step)), star and step == 1)
 
 

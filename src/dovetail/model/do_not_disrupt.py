@@ -1,7 +1,7 @@
-"""`karpenter.sh/do-not-disrupt` on a pod: protected for ever, for a time, or not at all.
+"""The annotation `karpenter.sh/do-not-disrupt` of a pod: protects it forever, for some time, or not at all.
 
-A duration runs from the pod's creation and is over at equality. What cannot be understood protects for ever and is
-told: when in doubt, do not disrupt. Only active pods are protected; daemon and static pods are pods like any other.
+A duration counts from the creation of the pod and ends at exactly that instant. An invalid value protects forever and
+is reported: when in doubt, do not disrupt. Only active pods are protected; daemon and static pods are no exception.
 """
 
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ from dovetail.model.pod import Pod
 
 @dataclass(frozen=True, slots=True)
 class Protection:
-    """Whether a pod may not be disrupted now; `until` is when that ends by itself, `fault` what is wrong with it."""
+    """Whether a pod is protected now, when the protection ends, and what is wrong with the annotation."""
 
     active: bool
     until: datetime | None = None
@@ -28,7 +28,7 @@ FOREVER = Protection(active=True)
 
 
 def protection(pod: Pod, now: datetime) -> Protection:
-    """What the annotation of a pod means at this instant."""
+    """The protection of a pod at this instant."""
     written = pod.metadata.annotations.get(DO_NOT_DISRUPT)
     if written is None or written == "false" or not pod.active:
         return UNPROTECTED
@@ -40,12 +40,12 @@ def protection(pod: Pod, now: datetime) -> Protection:
         return Protection(active=True, fault=f"{written!r} is neither true, false nor a duration: {error}")
     created_at = pod.metadata.creation_timestamp
     if span.total_seconds() <= 0 or created_at is None:
-        return Protection(active=True, fault=f"duration {written!r} must be longer than nothing")
+        return Protection(active=True, fault=f"duration {written!r} must be longer than zero")
     until = add(created_at, span)
     return Protection(active=now < until, until=until)
 
 
 def longest_first(pods: Iterable[Pod], now: datetime) -> list[tuple[Pod, Protection]]:
-    """The pods that are protected now with their protections, the one that lasts longest first."""
+    """The pods that are protected now with their protections, longest first."""
     held = [(pod, protected) for pod in pods if (protected := protection(pod, now)).active]
     return sorted(held, key=lambda each: each[1].until or LAST_INSTANT, reverse=True)

@@ -1,8 +1,8 @@
-"""Durations as Go writes them, and delays that may also be `Never`.
+"""Durations in the format of Go, and delays, which may also be `Never`.
 
-Reads and prints exactly what Go's `time.ParseDuration` and `Duration.String` do, to the nanosecond, overflow included,
-and keeps the spelling it was given: `60s` never comes back as `1m0s`. Whether a duration makes sense where it stands
-(positive, whole minutes) is for the field that holds it to say.
+Parses and prints exactly as Go's `time.ParseDuration` and `Duration.String` do, to the nanosecond, overflow included,
+and keeps the original text: `60s` is written back as `60s`, not as `1m0s`. Whether a duration is valid for a field
+(positive, whole minutes) is checked by that field's rules.
 """
 
 import re
@@ -104,29 +104,29 @@ def _decimal(size: int, unit: int) -> str:
 
 
 class Duration:
-    """A span of time that remembers how it was spelled. Equal when equally long."""
+    """A span of time that keeps its original text. Equal if equally long."""
 
     __slots__ = ("_span", "nanoseconds", "text")
 
     def __init__(self, text: str, nanoseconds: int) -> None:
         self.text: Final = text
         self.nanoseconds: Final = nanoseconds
-        self._span: timedelta | None = None  # not asked for yet
+        self._span: timedelta | None = None  # computed on first use
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read Go's spelling; ValueError otherwise."""
+        """Parse the format of Go; ValueError otherwise."""
         return cls(text, _cached(text))
 
     @classmethod
     def of(cls, span: timedelta) -> Self:
-        """The duration of a span, in Go's spelling."""
+        """The duration of a span, in the format of Go."""
         nanoseconds = (span // timedelta(microseconds=1)) * 1_000
         return cls(format_duration(nanoseconds), nanoseconds)
 
     @property
     def span(self) -> timedelta:
-        """As a timedelta; what is finer than a microsecond is cut off."""
+        """As a timedelta; fractions of a microsecond are cut off."""
         if self._span is None:
             size = timedelta(microseconds=abs(self.nanoseconds) // 1_000)
             self._span = -size if self.nanoseconds < 0 else size
@@ -146,7 +146,7 @@ class Duration:
 
 
 class Delay:
-    """How long to wait: a duration, or `Never`. Equal when they mean the same."""
+    """How long to wait: a duration, or `Never`. Equal if equally long."""
 
     __slots__ = ("duration",)
 
@@ -155,7 +155,7 @@ class Delay:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read `Never` or a duration; ValueError otherwise."""
+        """Parse `Never` or a duration; ValueError otherwise."""
         if text == "Never":
             return cls(None)
         try:
@@ -170,7 +170,7 @@ class Delay:
 
     @property
     def never(self) -> bool:
-        """Whether the wait has no end."""
+        """Whether it is `Never`."""
         return self.duration is None
 
     @property
@@ -180,7 +180,7 @@ class Delay:
 
     @property
     def text(self) -> str:
-        """The spelling it was given."""
+        """The original text."""
         return "Never" if self.duration is None else self.duration.text
 
     def __eq__(self, other: object) -> bool:

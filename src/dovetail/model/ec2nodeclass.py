@@ -1,7 +1,7 @@
-"""EC2NodeClass: the provider's half of a template when nodes are EC2 instances.
+"""EC2NodeClass: the AWS part of a NodePool's template.
 
-What users write (`spec`), and what it was resolved to (`status`): subnets, groups, images, reservations and the
-instance profile. Both versions of the API become this one value. Nothing here asks AWS.
+`spec` is what users write, `status` what it was resolved to: subnets, security groups, AMIs, capacity reservations and
+the instance profile. Objects of v1 and v1beta1 become the same value. Nothing here calls AWS.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ FAMILY_BY_ALIAS: Mapping[str, str] = {
     "windows2022": "Windows2022",
     "windows2025": "Windows2025",
 }
-"""Families of images that an alias can name, as aliases spell them."""
+"""AMI families by the lowercase name that an alias has for them."""
 FAMILIES = (*FAMILY_BY_ALIAS.values(), CUSTOM)
 LATEST = "latest"
 
@@ -33,7 +33,7 @@ CAPACITY_RESERVATIONS_READY = "CapacityReservationsReady"
 INSTANCE_PROFILE_READY = "InstanceProfileReady"
 VALIDATION_SUCCEEDED = "ValidationSucceeded"
 DEPENDENTS = (AMIS_READY, SUBNETS_READY, SECURITY_GROUPS_READY, INSTANCE_PROFILE_READY, VALIDATION_SUCCEEDED)
-"""The conditions that together make an EC2NodeClass Ready, besides that of reservations where they are asked for."""
+"""The conditions that make an EC2NodeClass Ready, besides that of capacity reservations if it selects any."""
 
 
 class SubnetSelectorTerm(ApiStruct, frozen=True, kw_only=True):
@@ -89,7 +89,7 @@ class PlacementGroupSelector(ApiStruct, frozen=True, kw_only=True):
 
 
 class BlockDevice(ApiStruct, frozen=True, kw_only=True):
-    """An EBS volume that is made with the instance."""
+    """An EBS volume that is created with the instance."""
 
     delete_on_termination: bool | None = None
     encrypted: bool | None = None
@@ -111,7 +111,7 @@ class BlockDeviceMapping(ApiStruct, frozen=True, kw_only=True):
 
 
 class MetadataOptions(ApiStruct, frozen=True, kw_only=True):
-    """How the instance's metadata service answers. Absent fields mean what EC2NodeClass has always meant by them."""
+    """Settings of the instance metadata service. The defaults are those of Karpenter."""
 
     http_endpoint: str = "enabled"
     http_protocol_ipv6: str = msgspec.field(default="disabled", name="httpProtocolIPv6")
@@ -128,7 +128,7 @@ class NetworkInterface(ApiStruct, frozen=True, kw_only=True):
 
 
 class EC2NodeClassSpec(ApiStruct, frozen=True, kw_only=True):
-    """What the instances of a node class are made from."""
+    """The settings of the instances of a node class."""
 
     subnet_selector_terms: tuple[SubnetSelectorTerm, ...] = ()
     security_group_selector_terms: tuple[SecurityGroupSelectorTerm, ...] = ()
@@ -154,7 +154,7 @@ class EC2NodeClassSpec(ApiStruct, frozen=True, kw_only=True):
 
     @property
     def family(self) -> str:
-        """The family of images. An alias names it; v1beta1 takes AL2 where nothing is said."""
+        """The AMI family: the field, that of an alias, AL2 without any terms (v1beta1), otherwise Custom."""
         if self.ami_family:
             return self.ami_family
         named = next((term.alias_family for term in self.ami_selector_terms if term.alias_family), "")
@@ -162,7 +162,7 @@ class EC2NodeClassSpec(ApiStruct, frozen=True, kw_only=True):
 
     @property
     def image_terms(self) -> tuple[AMISelectorTerm, ...]:
-        """What images to look for. v1beta1 without terms means the newest of the family."""
+        """The AMI selector terms. Without terms (v1beta1) the newest AMI of the family."""
         if self.ami_selector_terms or self.family == CUSTOM:
             return self.ami_selector_terms
         return (AMISelectorTerm(alias=f"{self.family.lower()}@{LATEST}"),)
@@ -207,7 +207,7 @@ class ResolvedCapacityReservation(ApiStruct, frozen=True, kw_only=True):
 
 
 class EC2NodeClassStatus(ApiStruct, frozen=True, kw_only=True):
-    """What the terms were resolved to, and whether nodes can be launched with it."""
+    """The AWS resources that the terms select, and whether nodes can be launched with them."""
 
     subnets: tuple[ResolvedSubnet, ...] = ()
     security_groups: tuple[ResolvedSecurityGroup, ...] = ()

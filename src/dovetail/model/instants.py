@@ -1,7 +1,7 @@
-"""Adding spans to instants without leaving the calendar.
+"""Arithmetic on instants that cannot overflow, and their Kubernetes format.
 
-Python's calendar ends with the year 9999, and adding a span that leads beyond it raises OverflowError. Instants and
-spans come from API objects, where both may be extreme, so a sum that leaves the calendar is its first or last instant.
+Python's datetime ends with the year 9999, and adding a span beyond that raises OverflowError. Instants and spans come
+from API objects, where both may be extreme, so a sum out of range becomes the first or last instant.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -30,20 +30,20 @@ def subtract(instant: datetime, span: timedelta) -> datetime:
 def to_utc(instant: datetime) -> datetime:
     """The same instant in UTC; TypeError if it has no time zone."""
     if instant.tzinfo is None:
-        raise TypeError("an instant carries its time zone; pass an aware datetime")
+        raise TypeError("an instant needs a time zone; pass an aware datetime")
     try:
         return instant.astimezone(UTC)
-    except OverflowError:  # a day at the edge of the calendar, in a zone that is ahead or behind
+    except OverflowError:  # the first or last day of the range, in a zone other than UTC
         return LAST_INSTANT if instant.year > 1 else FIRST_INSTANT
 
 
 def stamp(instant: datetime) -> str:
-    """As Kubernetes writes an instant, in UTC and to the second. `strftime` would leave out the zeros of year 1."""
+    """The format of Kubernetes: UTC, to the second. `strftime` does not pad the year 1 with zeros."""
     return to_utc(instant).replace(microsecond=0, tzinfo=None).isoformat() + "Z"
 
 
 def seconds(number: int) -> timedelta:
-    """A span of that many seconds; the longest span there is where that is too many."""
+    """A span of that many seconds, at most the longest timedelta."""
     try:
         return timedelta(seconds=number)
     except OverflowError:

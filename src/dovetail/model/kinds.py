@@ -1,4 +1,7 @@
-"""The kinds of object Dovetail reads and writes: their place in the API and the value they become."""
+"""The kinds of objects that Dovetail reads and writes.
+
+A `Kind` has the API group, version, plural and scope, and the model class that objects are decoded to.
+"""
 
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -26,7 +29,7 @@ T = TypeVar("T", bound=KubeObject)
 
 @dataclass(frozen=True, slots=True)
 class Kind(Generic[T]):
-    """A kind of object at one version of the API."""
+    """A kind of object in one API version."""
 
     model: type[T]
     name: str
@@ -37,7 +40,7 @@ class Kind(Generic[T]):
 
     @property
     def api_version(self) -> str:
-        """As it stands in a manifest."""
+        """The `apiVersion` of manifests."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def __str__(self) -> str:

@@ -1,7 +1,8 @@
-"""The shape every Kubernetes object shares: metadata, owners, conditions, and how field names are spelled on the wire.
+"""What all Kubernetes objects share: metadata, owner references, conditions, label selectors and the naming of fields.
 
-A model value mirrors its object on the wire (`camelCase` there, `snake_case` here) and carries only the fields Dovetail
-reads. Unknown fields are skipped when decoding and are therefore never written back: writes are patches.
+A model value mirrors its object in the API (`camelCase` there, `snake_case` here) and has only the fields that Dovetail
+reads. Unknown fields are skipped when decoding and are therefore never written back: writes are patches. An object that
+cannot be decoded is an `UnreadableObject` with its faults.
 """
 
 from collections.abc import Mapping
@@ -11,7 +12,7 @@ from typing import Annotated, NamedTuple
 import msgspec
 
 Instant = Annotated[datetime, msgspec.Meta(tz=True)]
-"""A point in time. Without a zone it cannot be compared with now, so such a value cannot be read."""
+"""A point in time. Decoding fails without a time zone, because it could not be compared with the current time."""
 
 
 class ApiStruct(msgspec.Struct, frozen=True, rename="camel", gc=False, omit_defaults=True, kw_only=True):
@@ -19,7 +20,7 @@ class ApiStruct(msgspec.Struct, frozen=True, rename="camel", gc=False, omit_defa
 
 
 class Key(NamedTuple):
-    """What tells two objects of one kind apart. Cluster-scoped objects have an empty namespace."""
+    """Namespace and name of an object. Cluster-scoped objects have an empty namespace."""
 
     namespace: str
     name: str
@@ -32,7 +33,7 @@ _new = tuple.__new__
 
 
 class OwnerReference(ApiStruct, frozen=True, kw_only=True):
-    """A link from an object to the one whose deletion takes it along."""
+    """An owner of an object; the object is garbage collected with it."""
 
     api_version: str
     kind: str
@@ -43,7 +44,7 @@ class OwnerReference(ApiStruct, frozen=True, kw_only=True):
 
 
 class ObjectMeta(ApiStruct, frozen=True, kw_only=True):
-    """Name, identity and bookkeeping of an object."""
+    """The metadata of an object."""
 
     name: str = ""
     generate_name: str = ""
@@ -61,7 +62,7 @@ class ObjectMeta(ApiStruct, frozen=True, kw_only=True):
 
 
 class Condition(ApiStruct, frozen=True, kw_only=True):
-    """One line of `status.conditions`, of a node, a pod or a custom object."""
+    """One entry of `status.conditions` of a node, a pod or a custom object."""
 
     type: str
     status: str
@@ -73,7 +74,7 @@ class Condition(ApiStruct, frozen=True, kw_only=True):
 
 
 class KubeObject(ApiStruct, frozen=True, kw_only=True):
-    """Anything with metadata."""
+    """Base of all objects with metadata."""
 
     metadata: ObjectMeta = ObjectMeta()
 
@@ -81,7 +82,7 @@ class KubeObject(ApiStruct, frozen=True, kw_only=True):
     def key(self) -> Key:
         """Namespace and name."""
         metadata = self.metadata
-        return _new(Key, (metadata.namespace, metadata.name))  # asked of everything, all the time
+        return _new(Key, (metadata.namespace, metadata.name))  # skips the checks of Key(): called very often
 
     @property
     def name(self) -> str:
@@ -90,12 +91,12 @@ class KubeObject(ApiStruct, frozen=True, kw_only=True):
 
     @property
     def deleting(self) -> bool:
-        """Whether a delete was asked for and finalizers or grace still hold the object."""
+        """Whether the object has a deletion timestamp."""
         return self.metadata.deletion_timestamp is not None
 
     def owned_by(self, kind: str, api_version: str) -> bool:
-        """Whether any owner is of that kind; the controller flag is not asked for."""
-        for owner in self.metadata.owner_references:  # noqa: SIM110 - asked of every pod, several times a pass
+        """Whether any owner is of that kind, controller or not."""
+        for owner in self.metadata.owner_references:  # noqa: SIM110 - faster than any(), called for every pod
             if owner.kind == kind and owner.api_version == api_version:
                 return True
         return False
@@ -105,7 +106,7 @@ SELECTOR_OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 
 
 class LabelSelectorRequirement(ApiStruct, frozen=True, kw_only=True):
-    """One expression of a label selector; one with an unknown operator cannot be made."""
+    """One expression of a label selector; ValueError for an unknown operator."""
 
     key: str
     operator: str
@@ -118,7 +119,7 @@ class LabelSelectorRequirement(ApiStruct, frozen=True, kw_only=True):
 
 
 class LabelSelector(ApiStruct, frozen=True, kw_only=True):
-    """Which labels an object must carry. An empty selector matches everything; an absent one matches nothing."""
+    """Which labels an object must have. An empty selector matches everything; an absent one matches nothing."""
 
     match_labels: Mapping[str, str] = {}
     match_expressions: tuple[LabelSelectorRequirement, ...] = ()
@@ -145,7 +146,7 @@ def _expression_holds(expression: LabelSelectorRequirement, labels: Mapping[str,
 
 
 class Fault(NamedTuple):
-    """What is wrong at one place of one document, and what to do about it."""
+    """What is wrong with one field of a document, and how to fix it."""
 
     path: str
     problem: str
@@ -158,14 +159,14 @@ class Fault(NamedTuple):
 
 
 class UnreadableObject(msgspec.Struct, frozen=True, kw_only=True):
-    """An object that cannot be understood: kept by name with its faults, so that nothing is lost silently."""
+    """An object that cannot be decoded, with its faults, so that it is not ignored silently."""
 
     metadata: ObjectMeta
     faults: tuple[Fault, ...]
     partial: KubeObject = KubeObject()
-    """The object with those of its fields that can be read; the others have their defaults."""
+    """The object with the fields that can be decoded; the others have their defaults."""
     lost: tuple[str, ...] = ("",)
-    """The paths of the fields that cannot be read. Empty text stands for the whole object."""
+    """The paths of the fields that cannot be decoded. Empty text means the whole object."""
 
     @property
     def key(self) -> Key:
@@ -178,5 +179,5 @@ class UnreadableObject(msgspec.Struct, frozen=True, kw_only=True):
         return str(self.faults[0]) if self.faults else "no reason is known"
 
     def knows(self, path: str) -> bool:
-        """Whether the field at this path could be read, or is not set."""
+        """Whether the field at this path could be decoded, or is not set."""
         return not any(not lost or path == lost or path.startswith(f"{lost}.") for lost in self.lost)

@@ -1,4 +1,4 @@
-"""KWOKNodeClass: the provider's half of a template when nodes are simulated."""
+"""KWOKNodeClass: the kwok part of a NodePool's template, for simulated nodes."""
 
 from dovetail.model.duration import Duration
 from dovetail.model.kube_object import ApiStruct, Condition, KubeObject
@@ -11,7 +11,7 @@ class KWOKNodeClassSpec(ApiStruct, frozen=True, kw_only=True):
 
 
 class KWOKNodeClassStatus(ApiStruct, frozen=True, kw_only=True):
-    """Readiness of the class; the schema makes it Ready from the start."""
+    """Conditions of the class; the CRD schema defaults it to Ready."""
 
     conditions: tuple[Condition, ...] = ()
 

@@ -1,4 +1,4 @@
-"""Names that Kubernetes, Karpenter and Dovetail agree on: labels, annotations, finalizers and their values."""
+"""Labels, annotations, finalizers and their values, as Kubernetes, Karpenter and Dovetail define them."""
 
 GROUP = "karpenter.sh"
 
@@ -24,7 +24,7 @@ OWN_NODEPOOL_HASH = "dovetail.sh/nodepool-hash"
 TERMINATION_TIMESTAMP = "karpenter.sh/nodeclaim-termination-timestamp"
 DECISION = "dovetail.sh/decision"
 NODE_CLASS_STATE = "dovetail.sh/nodeclass-state"
-"""On a NodePool: a digest of its node class and of what that resolves to."""
+"""On a NodePool: a digest of its node class and of what the node class resolves to."""
 MIN_VALUES_RELAXED = "karpenter.sh/nodeclaim-min-values-relaxed"
 INTERRUPT = "dovetail.sh/interrupt"
 EVICT_PROTECTED = "dovetail.sh/evict-protected-pods"
@@ -39,14 +39,14 @@ RESERVED = "reserved"
 CAPACITY_TYPES = (RESERVED, SPOT, ON_DEMAND)
 
 WELL_KNOWN = frozenset({NODEPOOL, ZONE, REGION, INSTANCE_TYPE, ARCH, OS, CAPACITY_TYPE, WINDOWS_BUILD})
-"""Labels a node that does not exist yet may be assumed to get; providers add their own."""
+"""Labels that a node is assumed to get when it is launched; providers add more."""
 
 RESTRICTED = frozenset({HOSTNAME})
 RESTRICTED_DOMAINS = frozenset({GROUP})
 
 
 def is_restricted(key: str) -> bool:
-    """Whether users may neither set nor require this label: its meaning belongs to the controller."""
+    """Whether users may neither set nor require this label, because the controller sets it."""
     if key in WELL_KNOWN:
         return False
     domain = key.partition("/")[0] if "/" in key else ""

@@ -1,4 +1,4 @@
-"""Nodes as the API server shows them."""
+"""Nodes of the Kubernetes API."""
 
 from collections.abc import Mapping
 
@@ -10,7 +10,7 @@ from dovetail.model.taints import Taint
 
 
 class NodeSpec(ApiStruct, frozen=True, kw_only=True):
-    """What a node is asked to be."""
+    """The desired state of a node."""
 
     provider_id: str = msgspec.field(default="", name="providerID")
     taints: tuple[Taint, ...] = ()
@@ -18,7 +18,7 @@ class NodeSpec(ApiStruct, frozen=True, kw_only=True):
 
 
 class NodeStatus(ApiStruct, frozen=True, kw_only=True):
-    """What a node's kubelet says of it."""
+    """The state of a node as its kubelet reports it."""
 
     capacity: Mapping[str, Quantity] = {}
     allocatable: Mapping[str, Quantity] = {}
@@ -34,13 +34,13 @@ class Node(KubeObject, frozen=True, kw_only=True):
 
     @property
     def provider_id(self) -> str:
-        """The instance behind it."""
+        """The id of its instance at the cloud provider."""
         return self.spec.provider_id
 
     @property
     def ready(self) -> bool:
-        """Its Ready condition is exactly True; a missing one counts as not ready."""
-        for condition in self.status.conditions:  # noqa: SIM110 - asked of every node, several times a pass
+        """Whether its Ready condition is True; a missing condition counts as not ready."""
+        for condition in self.status.conditions:  # noqa: SIM110 - faster than any(), called for every node
             if condition.type == "Ready" and condition.status == "True":
                 return True
         return False

@@ -1,4 +1,8 @@
-"""NodeClaims: one instance asked for, and how far it has come."""
+"""NodeClaims: the request for one instance, and its progress.
+
+A NodeClaim is created by provisioning or disruption, launched by the provider, and passes the conditions Launched,
+Registered and Initialized. Its spec is immutable.
+"""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -30,13 +34,13 @@ DEPENDENTS = (LAUNCHED, REGISTERED, INITIALIZED)
 
 
 class ClaimResources(ApiStruct, frozen=True, kw_only=True):
-    """What the pods the claim was made for need."""
+    """The requests of the pods that the claim was created for."""
 
     requests: Mapping[str, Quantity] = {}
 
 
 class NodeClaimSpec(ApiStruct, frozen=True, kw_only=True):
-    """The instance asked for. Immutable."""
+    """The requested instance. Immutable."""
 
     taints: tuple[Taint, ...] = ()
     startup_taints: tuple[Taint, ...] = ()
@@ -49,7 +53,7 @@ class NodeClaimSpec(ApiStruct, frozen=True, kw_only=True):
 
 
 class NodeClaimStatus(ApiStruct, frozen=True, kw_only=True):
-    """The instance got, and the conditions it passed."""
+    """The launched instance, and its conditions."""
 
     node_name: str = ""
     provider_id: str = msgspec.field(default="", name="providerID")
@@ -68,22 +72,22 @@ class NodeClaim(KubeObject, frozen=True, kw_only=True):
 
     @property
     def provider_id(self) -> str:
-        """The instance, once launched."""
+        """The id of its instance at the provider; empty until launched."""
         return self.status.provider_id
 
     @property
     def nodepool_name(self) -> str:
-        """The pool it belongs to, or empty."""
+        """The NodePool it belongs to, or empty."""
         return self.metadata.labels.get(NODEPOOL, "")
 
     @property
     def requirements(self) -> Requirements:
-        """What the instance must be."""
+        """The requirements on the instance."""
         return read_requirements(self.spec.requirements)
 
     @property
     def quiet_since(self) -> datetime | None:
-        """When something last happened to the pods of its node, or when that was initialised."""
+        """When a pod was last added to or removed from its node, or else when the node was initialized."""
         if self.status.last_pod_event_time is not None:
             return self.status.last_pod_event_time
         initialized = find(self.status.conditions, INITIALIZED)
@@ -91,7 +95,7 @@ class NodeClaim(KubeObject, frozen=True, kw_only=True):
 
     def has(self, condition: str) -> bool:
         """Whether that condition is True."""
-        for each in self.status.conditions:  # noqa: SIM110 - asked of every claim, over and over
+        for each in self.status.conditions:  # noqa: SIM110 - faster than any(), called for every claim
             if each.type == condition and each.status == "True":
                 return True
         return False

@@ -1,12 +1,12 @@
-"""NodePools: what nodes to make, how many, and when they may be disrupted.
+"""NodePools: which nodes to launch, how many, and when they may be disrupted.
 
-One model for both versions of the API: every field of either spelling is here as written, and the properties say what
-they mean together. Objects are assumed to have passed the schema; what the schema cannot say is checked by readers.
+One model for v1 and v1beta1: it has every field of either version as written, and properties that combine them. Objects
+have passed the CRD schema; what the schema cannot express is checked where it is read.
 
-Which budgets of a NodePool govern which reason: the lists of `actionControls` come first. A reason is governed by the
-list of the most specific entry that has one, and by no other entry. `spec.disruption.budgets` is a ceiling for every
-reason, entries or not. Only the default list, 10 %, is no ceiling: it governs the reasons that no entry governs.
-Whether an entry governs a reason depends on what is written, not on whether one of its windows is open.
+`budgets` decides which budgets govern which reason. The lists of `actionControls` come first: a reason is governed by
+the list of the most specific entry that has one, and by no other entry. `spec.disruption.budgets` limits every reason
+as well, with or without entries. Only the default list, 10%, applies just to the reasons that no entry governs. Whether
+an entry governs a reason does not depend on whether one of its windows is open.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -45,7 +45,7 @@ POLICY_ALIASES = {"WhenUnderutilized": "WhenEmptyOrUnderutilized"}
 
 
 class NodeClassRef(ApiStruct, frozen=True, kw_only=True):
-    """The provider's half of a template. v1 names the group, v1beta1 the whole apiVersion."""
+    """A reference to the node class of the provider. v1 has the group, v1beta1 the whole apiVersion."""
 
     kind: str = ""
     name: str = ""
@@ -54,7 +54,7 @@ class NodeClassRef(ApiStruct, frozen=True, kw_only=True):
 
     @property
     def api_group(self) -> str:
-        """The group, whichever way it was written."""
+        """The API group, from either field."""
         return self.group or self.api_version.partition("/")[0]
 
     @property
@@ -66,20 +66,20 @@ class NodeClassRef(ApiStruct, frozen=True, kw_only=True):
 class NodeRequirement(NodeSelectorRequirement, frozen=True, kw_only=True):
     """A requirement on a label of the nodes."""
 
-    # One that cannot be understood cannot be made: it is found when the object is decoded, not in a decision.
+    # An invalid requirement raises here, so it is found when the object is decoded, not in a decision.
     def __post_init__(self) -> None:
         Requirement.of(self.key, self.operator, self.values, self.min_values)
 
 
 class TemplateMetadata(ApiStruct, frozen=True, kw_only=True):
-    """Labels and annotations every node of the pool gets."""
+    """Labels and annotations of every node of the NodePool."""
 
     labels: Mapping[str, str] = ABSENT_MAP
     annotations: Mapping[str, str] = ABSENT_MAP
 
 
 class NodeClaimTemplateSpec(ApiStruct, frozen=True, kw_only=True):
-    """What every NodeClaim of the pool asks for."""
+    """The spec of every NodeClaim of the NodePool."""
 
     taints: tuple[Taint, ...] = ABSENT_LIST
     startup_taints: tuple[Taint, ...] = ABSENT_LIST
@@ -131,7 +131,7 @@ class Repair(ApiStruct, frozen=True, kw_only=True):
 
 
 class NodePoolSpec(ApiStruct, frozen=True, kw_only=True):
-    """A NodePool's wishes."""
+    """The spec of a NodePool."""
 
     template: NodeClaimTemplate = NodeClaimTemplate()
     disruption: Disruption = Disruption()
@@ -142,7 +142,7 @@ class NodePoolSpec(ApiStruct, frozen=True, kw_only=True):
 
 
 class NodePoolStatus(ApiStruct, frozen=True, kw_only=True):
-    """What a NodePool has."""
+    """The resources, node count and conditions of a NodePool."""
 
     resources: Mapping[str, Quantity] = {}
     nodes: int = 0
@@ -150,14 +150,14 @@ class NodePoolStatus(ApiStruct, frozen=True, kw_only=True):
     conditions: tuple[Condition, ...] = ()
 
 
-class NodePool(KubeObject, frozen=True, kw_only=True, dict=True, gc=True):  # `dict` keeps what is `lazy`
+class NodePool(KubeObject, frozen=True, kw_only=True, dict=True, gc=True):  # `dict` stores `lazy` properties
     """A NodePool."""
 
     spec: NodePoolSpec = NodePoolSpec()
     status: NodePoolStatus = NodePoolStatus()
 
     def equal_ignoring_counts(self, other: "NodePool") -> bool:
-        """Whether the other version of this pool differs in nothing but what is counted in its status."""
+        """Whether another version of this NodePool differs only in the counts of its status."""
         if self is other:
             return True
         version = self.metadata.resource_version
@@ -169,29 +169,32 @@ class NodePool(KubeObject, frozen=True, kw_only=True, dict=True, gc=True):  # `d
 
     @property
     def weight(self) -> int:
-        """Pools of greater weight are tried first."""
+        """NodePools with a greater weight are tried first."""
         return self.spec.weight or 0
 
     @property
     def static(self) -> bool:
-        """Keeps a fixed number of nodes instead of following pods."""
+        """Whether it keeps a fixed number of nodes (`replicas`) instead of following pods."""
         return self.spec.replicas is not None
 
     @property
     def node_class_ref(self) -> NodeClassRef:
-        """The provider's half of the template."""
+        """The node class of the template."""
         return self.spec.template.spec.node_class_ref
 
     @property
     def requirements(self) -> Requirements:
-        """What every node of the pool must be: the written requirements and the template's labels."""
+        """The requirements on every node: those of the template, and its labels."""
         return read_requirements(self.spec.template.spec.requirements).add(
             Requirements.from_labels(self.spec.template.metadata.labels)
         )
 
     @property
     def hard_expire_after(self) -> Delay:
-        """When a node is deleted whatever stands against it. 720h is assumed only where no place says anything."""
+        """The age at which a node is deleted regardless of budgets and protections.
+
+        Defaults to 720h, or to Never if a soft expiration is set.
+        """
         written = self.spec.template.spec.expire_after
         if written is not None:
             return written
@@ -199,25 +202,25 @@ class NodePool(KubeObject, frozen=True, kw_only=True, dict=True, gc=True):  # `d
 
     @property
     def soft_expiration(self) -> bool:
-        """Whether a place says when nodes are replaced because of their age, be it never."""
+        """Whether a field sets the age at which nodes are replaced within budgets, even to Never."""
         entry = self.action_controls.get(Action.EXPIRATION)
         return self.spec.disruption.expire_after is not None or (entry is not None and entry.disrupt_after is not None)
 
     @property
     def consolidation_policy(self) -> str:
-        """The policy in its v1 spelling."""
+        """The policy by its v1 name."""
         written = self.spec.disruption.consolidation_policy or "WhenEmptyOrUnderutilized"
         return POLICY_ALIASES.get(written, written)
 
     @property
     def action_controls(self) -> Mapping[str, ActionControls]:
-        """Controls by action, whichever of the two names they were written under."""
+        """Controls by action, from either of the two field names."""
         disruption = self.spec.disruption
         return disruption.action_controls or disruption.generic_per_action_controls or {}
 
     @lazy
     def budgets(self) -> tuple[Budget, ...]:
-        """Every budget with the reasons it governs, if any; one that blocks if any of them cannot be understood."""
+        """The budgets that govern some reason; a single one that blocks everything if any of them is invalid."""
         try:
             return tuple(budget for budget in _read_budgets(self) if budget.reasons)
         except ValueError as error:
@@ -232,7 +235,7 @@ class NodePool(KubeObject, frozen=True, kw_only=True, dict=True, gc=True):  # `d
 
 @lru_cache(maxsize=1024)
 def read_requirements(written: tuple[NodeSelectorRequirement, ...]) -> Requirements:
-    """The meaning of a list of requirements: all of them together."""
+    """A list of requirements as a set; requirements on the same label are intersected."""
     return Requirements.of(
         Requirement.of(entry.key, entry.operator, entry.values, entry.min_values) for entry in written
     )
@@ -259,7 +262,7 @@ def _read_budgets(pool: NodePool) -> Iterator[Budget]:
 
 
 def _governing_action(pool: NodePool, reason: Reason) -> Action | None:
-    """The most specific entry with a list of budgets, be it empty, that speaks for a reason."""
+    """The most specific action for a reason that has a list of budgets, even an empty one."""
     entries = pool.action_controls
     return next(
         (each for each in ACTIONS_BY_REASON[reason] if each in entries and entries[each].budgets is not None), None
@@ -276,6 +279,6 @@ def _read(written: Iterable[BudgetSpec], path: str, governed: frozenset[Reason])
 
 
 def _check_entry(entry: ActionControls) -> None:
-    """Budgets under an action are for that action alone: one that names another would govern nothing."""
+    """Budgets under an action must not name an action or reasons."""
     if any(spec.action is not None or spec.reasons is not None for spec in entry.budgets or ()):
         raise ValueError("budgets under an action are for that action; leave out 'action' and 'reasons'")

@@ -1,7 +1,7 @@
-"""Whether people have paused voluntary disruption: for everything, by a ConfigMap, or for one NodePool.
+"""Pauses of voluntary disruption that users set: for everything, by a ConfigMap, or for one NodePool.
 
-The annotation says `true`, `false`, or an instant until which the pause lasts. Anything else pauses too, and is told:
-whoever wrote it wanted something to stop.
+The annotation is `true`, `false`, or an instant until which the pause lasts. Any other value pauses too, and the reason
+names it: the user wanted to stop disruption.
 """
 
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ PAUSE = "dovetail.sh/pause"
 SWITCH = "dovetail"
 """The name of the ConfigMap, in the namespace where the controller keeps its Lease."""
 UNREAD = "(not read yet)"
-"""Stands for what the ConfigMap says while nobody knows it."""
+"""The value used until the ConfigMap has been read; it pauses."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """A pause in force. `until` None: until somebody lifts it."""
+    """A pause in force. `until` None: until the annotation is removed."""
 
     by: str
     until: datetime | None = None
@@ -29,7 +29,7 @@ class Pause:
 
 
 def read_pause(written: str | None, by: str, now: datetime) -> Pause | None:
-    """The pause that an annotation's value means now; None if there is none."""
+    """The pause that an annotation value means now, or None."""
     if written is None or written == "false":
         return None
     if written == "true":

@@ -1,14 +1,11 @@
-"""Pods: what they ask for, where they may run, and the words Dovetail uses for the state they are in.
+"""Pods: their spec and status as far as scheduling needs them, predicates on their state, and their effective requests.
 
-The predicates keep Karpenter's meaning of each word (terminal, active, provisionable, reschedulable, ...).
+The predicates have Karpenter's meaning of each word (terminal, active, provisionable, reschedulable, ...).
 
-What a pod needs of its node, by the scheduler's own arithmetic.
-
-Containers add up; init containers run one after another, beside the sidecars declared before them, so their peak
-counts; pod-level requests replace cpu, memory and huge pages; overhead comes on top, and every pod takes one slot.
-
-A limit without a request counts as the request, as the API server writes it into every pod it accepts. Templates of
-workloads, and pods in files, have not been through the API server.
+`spec_requests` computes the request of a pod as kube-scheduler does: the sum of the containers, or the peak of the init
+containers if larger, which run one after another beside the sidecars declared before them; pod-level requests replace
+cpu, memory and huge pages; overhead is added, and one pod slot. A limit without a request counts as the request, as the
+API server defaults it. Pod templates and pods in files have not been defaulted by the API server.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,18 +17,18 @@ from dovetail.model.resources import CPU, MEMORY, PODS, Quantity, Resources, add
 from dovetail.model.taints import Toleration
 
 OVER = frozenset({"Failed", "Succeeded"})
-"""The phases of a pod that ran to its end."""
+"""The phases of a terminal pod."""
 
 
 class ResourceRequirements(ApiStruct, frozen=True, kw_only=True):
-    """What a container, or a whole pod, asks for."""
+    """Requests and limits of a container or of a whole pod."""
 
     requests: Mapping[str, Quantity] = {}
     limits: Mapping[str, Quantity] = {}
 
 
 class ContainerPort(ApiStruct, frozen=True, kw_only=True):
-    """A port of a container; only those that claim a port of the host matter."""
+    """A port of a container; only host ports matter."""
 
     container_port: int = 0
     host_port: int = 0
@@ -55,25 +52,25 @@ class ClaimVolume(ApiStruct, frozen=True, kw_only=True):
 
 
 class ClaimTemplateSpec(ApiStruct, frozen=True, kw_only=True):
-    """The part of an ephemeral volume's claim that decides where it can live."""
+    """The part of an ephemeral volume's claim that decides where the volume can be provisioned."""
 
     storage_class_name: str | None = None
 
 
 class ClaimTemplate(ApiStruct, frozen=True, kw_only=True):
-    """Template of the claim an ephemeral volume makes."""
+    """The template of the claim of an ephemeral volume."""
 
     spec: ClaimTemplateSpec = ClaimTemplateSpec()
 
 
 class EphemeralVolume(ApiStruct, frozen=True, kw_only=True):
-    """A volume whose claim is made for the pod and named `<pod>-<volume>`."""
+    """A volume whose claim is created for the pod and named `<pod>-<volume>`."""
 
     volume_claim_template: ClaimTemplate = ClaimTemplate()
 
 
 class Volume(ApiStruct, frozen=True, kw_only=True):
-    """A volume of a pod; kinds other than these two do not bind it to a place."""
+    """A volume of a pod; other kinds of volumes do not restrict where the pod runs."""
 
     name: str
     persistent_volume_claim: ClaimVolume | None = None
@@ -103,21 +100,21 @@ class NodeSelector(ApiStruct, frozen=True, kw_only=True):
 
 
 class PreferredTerm(ApiStruct, frozen=True, kw_only=True):
-    """A term that should hold, with its weight."""
+    """A preferred node affinity term with its weight."""
 
     weight: int = 1
     preference: NodeSelectorTerm = NodeSelectorTerm()
 
 
 class NodeAffinity(ApiStruct, frozen=True, kw_only=True):
-    """Which nodes a pod must, and would like to, run on."""
+    """Required and preferred node affinity."""
 
     required_during_scheduling_ignored_during_execution: NodeSelector | None = None
     preferred_during_scheduling_ignored_during_execution: tuple[PreferredTerm, ...] = ()
 
 
 class PodAffinityTerm(ApiStruct, frozen=True, kw_only=True):
-    """Pods to be near, or far from, within one topology."""
+    """The pods that a term selects, and its topology key."""
 
     topology_key: str
     label_selector: LabelSelector | None = None
@@ -128,7 +125,7 @@ class PodAffinityTerm(ApiStruct, frozen=True, kw_only=True):
 
 
 class WeightedPodAffinityTerm(ApiStruct, frozen=True, kw_only=True):
-    """A pod affinity term that should hold, with its weight."""
+    """A preferred pod affinity term with its weight."""
 
     weight: int = 1
     pod_affinity_term: PodAffinityTerm
@@ -150,7 +147,7 @@ class Affinity(ApiStruct, frozen=True, kw_only=True):
 
 
 class TopologySpreadConstraint(ApiStruct, frozen=True, kw_only=True):
-    """How evenly equal pods must be spread over the domains of a topology."""
+    """How evenly selected pods must be spread over the domains of a topology key."""
 
     topology_key: str
     max_skew: int = 1
@@ -163,19 +160,19 @@ class TopologySpreadConstraint(ApiStruct, frozen=True, kw_only=True):
 
 
 class SchedulingGate(ApiStruct, frozen=True, kw_only=True):
-    """Something that holds a pod back from the scheduler."""
+    """A gate that keeps a pod from being scheduled."""
 
     name: str
 
 
 class PodResourceClaim(ApiStruct, frozen=True, kw_only=True):
-    """Devices a pod asks for by a ResourceClaim, under the name its containers use."""
+    """Devices that a pod requests by a ResourceClaim."""
 
     name: str = ""
 
 
 class PodSpec(ApiStruct, frozen=True, kw_only=True):
-    """The part of a pod that decides where it can run."""
+    """The part of a pod spec that decides where the pod can run."""
 
     node_name: str = ""
     node_selector: Mapping[str, str] = {}
@@ -196,7 +193,7 @@ class PodSpec(ApiStruct, frozen=True, kw_only=True):
 
 
 class PodStatus(ApiStruct, frozen=True, kw_only=True):
-    """What the kubelet and the scheduler say of a pod."""
+    """The status of a pod as kubelet and scheduler report it."""
 
     phase: str = "Pending"
     reason: str = ""
@@ -218,33 +215,33 @@ class Pod(KubeObject, frozen=True, kw_only=True):
 
     @property
     def terminal(self) -> bool:
-        """Ran to its end, well or badly."""
+        """Whether it has succeeded or failed."""
         return self.status.phase in OVER
 
     @property
     def active(self) -> bool:
-        """Neither at its end nor on its way out."""
+        """Whether it is neither terminal nor being deleted."""
         return self.metadata.deletion_timestamp is None and self.status.phase not in OVER
 
     @property
     def daemon(self) -> bool:
-        """Belongs to a DaemonSet."""
+        """Whether a DaemonSet owns it."""
         return self.owned_by("DaemonSet", "apps/v1")
 
     @property
     def stateful(self) -> bool:
-        """Belongs to a StatefulSet."""
+        """Whether a StatefulSet owns it."""
         return self.owned_by("StatefulSet", "apps/v1")
 
     @property
     def mirror(self) -> bool:
-        """A static pod, shown in the API by its kubelet."""
+        """Whether it is the mirror pod of a static pod."""
         return self.owned_by("Node", "v1")
 
     @property
     def stays_with_node(self) -> bool:
-        """A daemon or a static pod: it comes with its node and goes with it."""
-        for owner in self.metadata.owner_references:  # asked of every pod in every pass: both in one look
+        """Whether it is a daemon or static pod, which is not rescheduled when its node is removed."""
+        for owner in self.metadata.owner_references:  # called for every pod, so both checks are one loop
             kind = owner.kind
             if (kind == "DaemonSet" and owner.api_version == "apps/v1") or (
                 kind == "Node" and owner.api_version == "v1"
@@ -254,15 +251,15 @@ class Pod(KubeObject, frozen=True, kw_only=True):
 
     @property
     def ready(self) -> bool:
-        """Its Ready condition is True."""
-        for condition in self.status.conditions:  # noqa: SIM110 - asked of every pod, over and over
+        """Whether its Ready condition is True."""
+        for condition in self.status.conditions:  # noqa: SIM110 - faster than any(), called for every pod
             if condition.type == "Ready" and condition.status == "True":
                 return True
         return False
 
     @property
     def failed_to_schedule(self) -> bool:
-        """The scheduler looked at it and found no node."""
+        """Whether kube-scheduler found no node for it."""
         for condition in self.status.conditions:
             if condition.type == "PodScheduled" and condition.reason == "Unschedulable":
                 return True
@@ -270,9 +267,9 @@ class Pod(KubeObject, frozen=True, kw_only=True):
 
     @property
     def provisionable(self) -> bool:
-        """Waits for a node that Dovetail could bring."""
+        """Whether it is pending and Dovetail may launch a node for it."""
         return (
-            not self.spec.node_name  # first what most pods have
+            not self.spec.node_name  # first, because most pods are bound
             and self.failed_to_schedule
             and self.active
             and not self.status.nominated_node_name
@@ -281,12 +278,12 @@ class Pod(KubeObject, frozen=True, kw_only=True):
 
     @property
     def reschedulable(self) -> bool:
-        """Needs a new home when its node goes."""
+        """Whether it has to run on another node when its node is removed."""
         return (self.active or (self.deleting and self.stateful)) and not self.stays_with_node
 
 
 class PodTemplate(ApiStruct, frozen=True, kw_only=True):
-    """What a workload makes its pods from."""
+    """The pod template of a workload."""
 
     metadata: ObjectMeta = ObjectMeta()
     spec: PodSpec = PodSpec()
@@ -300,8 +297,8 @@ def spec_requests(spec: PodSpec) -> Resources:
     request = maximum(_running(spec), _init_peak(spec.init_containers))
     if spec.resources is not None:
         limits = {name: amount for name, amount in spec.resources.limits.items() if name not in request}
-        asked = {**limits, **spec.resources.requests}
-        request = {**request, **{name: amount for name, amount in asked.items() if _pod_level(name)}}
+        pod_level = {**limits, **spec.resources.requests}
+        request = {**request, **{name: amount for name, amount in pod_level.items() if _pod_level(name)}}
     return add(request, spec.overhead, ONE_POD)
 
 
@@ -327,7 +324,7 @@ def _init_peak(containers: Iterable[Container]) -> Resources:
 
 def _requests(container: Container) -> Resources:
     resources = container.resources
-    if resources.limits.keys() <= resources.requests.keys():  # of every pod from the API server
+    if resources.limits.keys() <= resources.requests.keys():  # true for every pod from the API server
         return resources.requests
     return {**resources.limits, **resources.requests}
 

@@ -1,8 +1,8 @@
-"""Text that is safe to show: nothing in it moves a cursor, rings, hides or reorders other text.
+"""Escapes text before it is shown, so that it cannot move the cursor, ring the bell, or hide or reorder other text.
 
 Names, messages and values come from files and from objects of a cluster, and may contain anything. Characters that are
-not printable (controls, escape sequences, direction marks, halves of surrogate pairs) are written as escapes, as Python
-writes them in a literal. Line breaks and tabs stay.
+not printable (control characters, escape sequences, direction marks, lone surrogates) are written as the escapes of a
+Python literal. Line breaks and tabs stay.
 """
 
 import re
@@ -22,7 +22,7 @@ def _escaped(character: str) -> str:
 
 
 def printable_json(text: str) -> str:
-    """JSON that reads the same, with escapes of JSON: what is not printable stands inside of its strings only."""
+    """JSON text with the same meaning, with JSON escapes: characters that are not printable occur only in strings."""
     if text.isprintable():
         return text
     return _UNSAFE.sub(lambda found: found[0] if found[0].isprintable() else _escaped_json(found[0]), text)

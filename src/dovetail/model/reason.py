@@ -1,10 +1,10 @@
-"""Why a node is disrupted, and the two vocabularies in which a budget may speak of it."""
+"""Reasons to disrupt a node, and the actions by which budgets and action controls group them."""
 
 from enum import StrEnum
 
 
 class Reason(StrEnum):
-    """Why a node is, or would be, taken away."""
+    """Why a node is, or would be, removed."""
 
     EXPIRED = "Expired"
     DRIFTED = "Drifted"
@@ -16,7 +16,7 @@ class Reason(StrEnum):
 
 
 class Action(StrEnum):
-    """A group of reasons a budget, or an action control, is written for."""
+    """A group of reasons that a budget or an action control is for."""
 
     ALL = "All"
     CONSOLIDATION = "Consolidation"
@@ -26,7 +26,7 @@ class Action(StrEnum):
 
 
 VOLUNTARY = frozenset({Reason.EXPIRED, Reason.DRIFTED, Reason.EMPTY, Reason.UNDERUTILIZED})
-"""The reasons that budgets govern. The others cannot be put off."""
+"""The reasons that budgets govern. The others cannot be delayed."""
 
 REASONS_BY_ACTION = {
     Action.ALL: VOLUNTARY,
@@ -35,7 +35,7 @@ REASONS_BY_ACTION = {
     Action.EXPIRATION: frozenset({Reason.EXPIRED}),
     Action.EMPTINESS: frozenset({Reason.EMPTY}),
 }
-"""Empty-node consolidation is one of consolidation's mechanisms, so Consolidation covers it; Emptiness is it alone."""
+"""Consolidation includes the removal of empty nodes; Emptiness is only that."""
 
 ACTIONS_BY_REASON = {
     Reason.EXPIRED: (Action.EXPIRATION, Action.ALL),
@@ -43,4 +43,4 @@ ACTIONS_BY_REASON = {
     Reason.EMPTY: (Action.EMPTINESS, Action.CONSOLIDATION, Action.ALL),
     Reason.UNDERUTILIZED: (Action.CONSOLIDATION, Action.ALL),
 }
-"""The actions that cover a reason, the most specific first: where several have a control, the first one counts."""
+"""The actions that cover a reason, the most specific first: if several have a control, the first one applies."""

@@ -1,10 +1,9 @@
 """An expected "no" as data: a code, the object it is about, and the evidence.
 
 A `Refusal` is produced once, where the decision is made. Events, metrics, logs, `explain`, `plan`, the page and the
-ledger all use that value; `core.wording` turns it into text. Nothing compares texts: code and evidence say it all.
+ledger all use that value; `core.wording` turns it into text. Code and evidence are compared, never texts.
 
-Every code may use any of the evidence fields; which ones it fills is visible in its words. A field that is empty was
-not part of the decision.
+Every code may use any of the evidence fields. An empty field was not part of the decision.
 """
 
 from datetime import datetime
@@ -19,7 +18,7 @@ from dovetail.model.reason import Reason
 class RefusalCode(StrEnum):
     """Why something is not done. The values are labels of metrics and part of JSON output: they do not change."""
 
-    # The state of the node itself, whichever method looks at it.
+    # The state of the node, for all disruption methods.
     UNREADABLE = "Unreadable"
     INTERNAL_ERROR = "InternalError"
     UNMANAGED = "Unmanaged"
@@ -39,7 +38,7 @@ class RefusalCode(StrEnum):
     POD_DISRUPTION_BUDGET = "PodDisruptionBudget"
     UNPLANNED_POD = "UnplannedPod"
     EXPECTING = "Expecting"
-    # The method has no use for the node, or not yet.
+    # The method does not apply to the node, or not yet.
     WAITING = "Waiting"
     NEVER = "Never"
     STATIC = "Static"
@@ -70,11 +69,11 @@ class RefusalCode(StrEnum):
     NEXT_PASS = "NextPass"  # noqa: S105 - not a password
     NO_SET = "NoSet"
     NOT_THE_BEST = "NotTheBest"
-    # A command that no longer holds at the second look.
+    # A command that fails its validation.
     CANDIDATES_CHANGED = "CandidatesChanged"
     BUDGETS_CHANGED = "BudgetsChanged"
     SIMULATION_CHANGED = "SimulationChanged"
-    # What a node that is on its way in or out waits for.
+    # What a node that is starting or being deleted waits for.
     COMING = "Coming"
     DISRUPTING = "Disrupting"
     DRAINING = "Draining"
@@ -88,7 +87,7 @@ class RefusalCode(StrEnum):
 GRACE_PERIOD = "consolidationGracePeriod"
 RESOURCE_CLAIMS = "resourceClaims"
 SPOT_TO_SPOT = "SpotToSpotConsolidation"
-"""Settings that change the words of a code: see `Refusal.setting`."""
+"""Values of `Refusal.setting` that change the message of a code."""
 
 
 class ObjectRef(msgspec.Struct, frozen=True, gc=False):
@@ -128,18 +127,18 @@ class SpentBudget(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     nodes: str | int  # as it is written: 5, "10%"
     limit: int
     disrupting: int  # nodes that are disrupted already
-    ahead: int = 0  # nodes the same pass takes first
-    number: int = 0  # its place among the `of` budgets of the pool; 0 where only the tightest is known
+    ahead: int = 0  # nodes that the same pass disrupts first
+    number: int = 0  # its position among the `of` budgets of the NodePool; 0 if only the tightest is known
     of: int = 0
     total: int = 0  # nodes of the pool
-    later: bool = False  # it is not in force yet, but will be once everything else has lifted
+    later: bool = False  # not in force yet, but at the time when all other refusals have ended
 
 
 class Refusal(msgspec.Struct, frozen=True, gc=False):
     """Why something was not done.
 
-    `until`: it lifts by itself then. `permanent`: it never does, somebody has to change something. Neither: it may at
-    any time. The rest is evidence and is passed by name.
+    `until`: it ends at that time. `permanent`: it ends only when a user changes something. Neither: it may end at any
+    time. The rest is evidence and is passed by name.
     """
 
     code: RefusalCode
@@ -155,6 +154,6 @@ class Refusal(msgspec.Struct, frozen=True, gc=False):
     limits: str = ""  # the NodePool limits that block a new node, with their figures
     command: str = ""  # the id of a running command
     setting: str = ""  # the field, label, annotation or feature gate that decides
-    count: int = 0  # of what the code speaks of: pods, instance types, launches
-    detail: str = ""  # text from elsewhere: a decoding problem, an exception, what the solver found
+    count: int = 0  # of pods, instance types or launches, depending on the code
+    detail: str = ""  # other text: a decoding problem, an exception, the explanation of the solver
     cause: "Refusal | None" = None

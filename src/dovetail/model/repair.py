@@ -1,8 +1,8 @@
-"""Which node conditions make a node unhealthy, and for how long each is put up with.
+"""Node conditions that make a node unhealthy, and how long each is tolerated.
 
-A provider says which, and its table is here; a NodePool may say how long. `GENERAL` are the conditions that mean the
-same wherever a node runs: what the kubelet reports under pressure, and what node-problem-detector reports with its
-usual configuration.
+The provider defines the conditions, here in one table for each provider; a NodePool may set how long they are
+tolerated. `GENERAL` has the conditions that all providers share: those of the kubelet under pressure, and those of
+node-problem-detector with its usual configuration.
 """
 
 from collections.abc import Iterable, Iterator
@@ -15,15 +15,15 @@ from dovetail.model.nodepool import NodePool
 
 @dataclass(frozen=True, slots=True)
 class ProviderRepairPolicy:
-    """A node condition that makes a node unhealthy, and how long it is tolerated unless the pool says otherwise."""
+    """A node condition that makes a node unhealthy, and how long it is tolerated unless the NodePool sets it."""
 
     condition_type: str
     status: str
     toleration: timedelta
 
 
-_TEN = timedelta(minutes=10)  # the node cannot do its work: only a hiccup is waited out
-_THIRTY = timedelta(minutes=30)  # the node still works, and the kubelet or a restart often mends it
+_TEN = timedelta(minutes=10)  # the node does not work: wait only for a short interruption to end
+_THIRTY = timedelta(minutes=30)  # the node still works, and the kubelet or a restart often fixes it
 
 GENERAL = (
     ProviderRepairPolicy("NetworkUnavailable", "True", _TEN),
@@ -39,11 +39,11 @@ GENERAL = (
     ProviderRepairPolicy("FrequentContainerdRestart", "True", _THIRTY),
     ProviderRepairPolicy("FrequentUnregisterNetDevice", "True", _THIRTY),
 )
-"""Conditions of the kubelet and of node-problem-detector. `PIDPressure` is left out: evicting pods mends it."""
+"""Conditions of the kubelet and of node-problem-detector. `PIDPressure` is left out: evicting pods fixes it."""
 
 
 def unready(toleration: timedelta) -> tuple[ProviderRepairPolicy, ...]:
-    """A node that says it is not ready, or says nothing any more."""
+    """The conditions of a node that is not ready, or whose kubelet has stopped reporting."""
     return ProviderRepairPolicy("Ready", "False", toleration), ProviderRepairPolicy("Ready", "Unknown", toleration)
 
 
@@ -69,7 +69,7 @@ def policies_without_effect(pool: NodePool, statements: Iterable[ProviderRepairP
         if policy.condition_type not in reported:
             yield Fault(
                 f"spec.repair.policies[{index}].conditionType",
-                f"has no effect: the provider of {pool.node_class_ref.api_group} reports no such condition",
+                f"has no effect: the provider of {pool.node_class_ref.api_group} does not report this condition",
                 policy.condition_type,
                 f"use one of {', '.join(reported)}",
             )

@@ -1,13 +1,12 @@
-"""One requirement on one label: the set of values it admits, and how two such sets meet.
+"""Requirements on node labels: the values that a label may have, and whether two sets of requirements are compatible.
 
-Keeps Karpenter's algebra: a set of values, or everything but a set (`complement`), with optional inclusive integer
-bounds. Unlike Karpenter, nothing is random, and excluded values survive being written beside bounds. How requirements
-of several labels work together is said in `requirements`.
+`Requirement` is one label and the values it admits: a set of values, or everything except a set (`complement`), with
+optional inclusive integer bounds. `Requirements` has at most one requirement for each label; adding a second one for
+the same label intersects them. A label without a requirement admits everything. A label that is not defined satisfies
+only a requirement that also accepts its absence (NotIn, DoesNotExist).
 
-Requirements of several labels at once, and whether those of a pod can be met by those of a node.
-
-Keeps Karpenter's rules: adding a label twice intersects, a missing label admits everything, and a label nobody defined
-satisfies only a requirement that also accepts its absence. Answers are None, or the reason in words.
+The rules are Karpenter's, with two differences: nothing is random, and excluded values are kept when they are written
+together with bounds. Checks return None, or the reason in words.
 """
 
 import re
@@ -27,7 +26,7 @@ NORMALISED_LABELS = {
     "beta.kubernetes.io/instance-type": labels.INSTANCE_TYPE,
     "topology.ebs.csi.aws.com/zone": labels.ZONE,
 }
-"""Older and provider-specific spellings, rewritten in every requirement before it is used."""
+"""Deprecated and provider-specific keys, replaced in every requirement before it is used."""
 
 IN = "In"
 NOT_IN = "NotIn"
@@ -42,7 +41,7 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,63}")  # no label value is longer
 
 
 class RequirementFields(TypedDict):
-    """A requirement as manifests spell it."""
+    """A requirement as written in manifests."""
 
     key: str
     operator: str
@@ -51,7 +50,7 @@ class RequirementFields(TypedDict):
 
 
 class Requirement(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The values one label may have. A missing label is a value of its own only for NotIn and DoesNotExist."""
+    """The values that one label may have. Only NotIn and DoesNotExist accept a missing label."""
 
     key: str
     complement: bool
@@ -62,7 +61,7 @@ class Requirement(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @staticmethod
     def of(key: str, operator: str, values: Collection[str] = (), min_values: int | None = None) -> "Requirement":
-        """Read a requirement as manifests spell it; ValueError for an unknown operator or a bound that is no number."""
+        """Parse a requirement of a manifest; ValueError for an unknown operator or a bound that is not an integer."""
         key = NORMALISED_LABELS.get(key, key)
         if operator in (IN, NOT_IN):
             excluded = operator == NOT_IN
@@ -75,7 +74,7 @@ class Requirement(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def operator(self) -> str:
-        """In, NotIn, Exists or DoesNotExist. A bounded one reads as Exists, or as NotIn if it excludes values too."""
+        """In, NotIn, Exists or DoesNotExist. With bounds it is Exists, or NotIn if values are excluded as well."""
         if self.complement:
             return NOT_IN if self.values else EXISTS
         return IN if self.values else DOES_NOT_EXIST
@@ -95,7 +94,7 @@ class Requirement(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return (value in self.values) is not self.complement and _within(value, self.gte, self.lte)
 
     def intersection(self, other: "Requirement") -> "Requirement":
-        """What both admit. Bounds narrow a concrete set once and are then forgotten."""
+        """The values that both admit. Bounds are applied to a set of values and then dropped."""
         gte, lte = _larger(self.gte, other.gte), _smaller(self.lte, other.lte)
         min_values = _larger(self.min_values, other.min_values)
         if gte is not None and lte is not None and gte > lte:
@@ -116,7 +115,7 @@ class Requirement(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return self.values - other.values if other.complement else self.values & other.values
 
     def intersects(self, other: "Requirement") -> bool:
-        """Whether both admit a common value; two complements always do while their bounds agree."""
+        """Whether both admit a common value; two complements always do if their bounds overlap."""
         if self.complement and other.complement:
             gte, lte = _larger(self.gte, other.gte), _smaller(self.lte, other.lte)
             return gte is None or lte is None or gte <= lte
@@ -136,7 +135,7 @@ class Requirement(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return next((value for value in map(str, self._integers()) if self.has(value)), "")
 
     def _integers(self) -> Iterable[int]:
-        """One more integer than there are excluded values, so that one of them is free if any is."""
+        """One more integer than there are excluded values, so that one of them is admitted if any is."""
         tries = len(self.values) + 1
         if self.gte is None and self.lte is not None:
             return range(self.lte, self.lte - tries, -1)
@@ -144,7 +143,7 @@ class Requirement(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return range(start, start + tries)
 
     def to_wire(self) -> list[RequirementFields]:
-        """As manifests spell it: one entry, or one for each bound and one for the values excluded beside them."""
+        """As written in manifests: one entry, or one for each bound and one for excluded values."""
         entries: list[tuple[str, list[str]]] = []
         if self.gte is not None:
             entries.append(("Gte", [str(self.gte)]))
@@ -237,7 +236,7 @@ class Requirements:
         return self._by_key.get(key) or self._by_key.get(NORMALISED_LABELS.get(key, key)) or _anything(key)
 
     def add(self, *others: "Requirements") -> "Requirements":
-        """This set narrowed by others."""
+        """This set intersected with others."""
         if not any(others):
             return self
         return Requirements.of(requirement for each in (self, *others) for requirement in each.values())
@@ -257,8 +256,11 @@ class Requirements:
         return "; ".join(reasons) or None
 
     def intersects(self, incoming: "Requirements") -> str | None:
-        """Why a label that both speak of has no common value, or None. Absence satisfies two that both accept it."""
-        ours, theirs = self._by_key, incoming._by_key  # noqa: SLF001 - of its own kind
+        """Why a label that both have requirements on has no common value, or None.
+
+        Two requirements that accept the absence of the label are always compatible.
+        """
+        ours, theirs = self._by_key, incoming._by_key  # noqa: SLF001 - the same class
         conflicts = []
         for key in ours if len(ours) <= len(theirs) else theirs:
             existing, wanted = ours.get(key), theirs.get(key)
@@ -269,7 +271,7 @@ class Requirements:
         return "; ".join(sorted(conflicts)) or None
 
     def _hint(self, key: str, known: frozenset[str]) -> str:
-        """A label that `key` may have been meant to be."""
+        """A known label that `key` may be a typo of, in words."""
         name = key.rpartition("/")[2]
         candidates = [*sorted(known), *sorted(self._by_key)]
         meant = next((each for each in candidates if key and key in each), None) or next(
@@ -278,12 +280,12 @@ class Requirements:
         return f' (typo of "{meant}"?)' if meant else ""
 
     def labels(self) -> dict[str, str]:
-        """The labels whose value is settled: those with exactly one admitted value."""
+        """The labels that have exactly one admitted value, with that value."""
         settled = (each for each in self.values() if not each.complement and len(each.values) == 1)
         return {each.key: each.any() for each in settled}
 
     def to_wire(self) -> list[RequirementFields]:
-        """As manifests spell it, by label."""
+        """As written in manifests, sorted by label."""
         return [entry for key in sorted(self._by_key) for entry in self._by_key[key].to_wire()]
 
     def values(self) -> ValuesView[Requirement]:
@@ -327,9 +329,9 @@ def _anything(key: str) -> Requirement:
     return Requirement.of(key, EXISTS)
 
 
-@lru_cache(maxsize=256)  # requirements on types may name a thousand of them
+@lru_cache(maxsize=256)  # few entries, because a requirement may list a thousand instance types
 def _conflict(key: str, wanted: Requirement, existing: Requirement) -> str:
-    """In words; often nobody reads them, and the same two meet over and over."""
+    """The conflict in words; cached, because the same pairs are compared very often."""
     return f"key {key}, {wanted} not in {existing}"
 
 

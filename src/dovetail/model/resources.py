@@ -1,12 +1,10 @@
-"""Amounts of a resource, exactly as Kubernetes reads, adds and prints them.
+"""Quantities of resources, with the exact arithmetic and format of Kubernetes, and arithmetic on resource lists.
 
-A quantity is a whole number of nano units: nothing is ever a float. What is finer than a nano is rounded up, away from
-zero, as Kubernetes does, so that a tiny request never becomes none. Which resource is meant is not known here.
+A `Quantity` is an integer number of nano units, never a float. Anything finer is rounded away from zero, as Kubernetes
+does, so that a tiny request never becomes zero.
 
-Lists of resources: adding, taking away, and whether a request fits.
-
-Pure arithmetic by resource name. A name that is missing counts as zero. Nothing here knows which resources exist or
-how a pod's request is put together.
+Resource lists map names to quantities; a missing name counts as zero. Nothing here knows which resources exist, or how
+the request of a pod is computed.
 """
 
 import re
@@ -23,12 +21,12 @@ _BINARY_STEPS = tuple((1 << power, suffix) for suffix, power in reversed(_BINARY
 _FORM = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?(|[KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)")
 _REMEDY = 'write a number with a suffix n, u, m, k, M, G, T, P, E, Ki, Mi, Gi, Ti, Pi or Ei, such as "500m" or "2Gi"'
 _BINARY_CEILING = ((1 << 63) - 1) * _NANO  # Kubernetes caps amounts written in a binary suffix
-_FURTHEST_EXPONENT = 400  # Kubernetes has no limit here; a larger one only serves to exhaust memory
+_FURTHEST_EXPONENT = 400  # Kubernetes has no limit; larger exponents would exhaust memory
 _LONGEST_TEXT = 256
 
 
 class Quantity:
-    """An exact amount. Compares, adds and hashes by value; prints as it was written."""
+    """An exact amount. Compares, adds and hashes by value; prints its original text."""
 
     __slots__ = ("_text", "binary", "nano")
 
@@ -39,13 +37,13 @@ class Quantity:
 
     @staticmethod
     def parse(text: str) -> "Quantity":
-        """Read `1500m`, `2Gi`, `1e3`, `0.5`; ValueError otherwise."""
+        """Parse `1500m`, `2Gi`, `1e3`, `0.5`; ValueError otherwise."""
         return _parse(text)
 
     @staticmethod
-    def of(value: int | float | str) -> "Quantity":  # noqa: PYI041 - documents carry both kinds of number
-        """Read a value of a document: YAML and JSON may carry amounts as numbers."""
-        if type(value) is str:  # nearly all of them
+    def of(value: int | float | str) -> "Quantity":  # noqa: PYI041 - YAML and JSON have both kinds of numbers
+        """Parse a value of a YAML or JSON document, where amounts may be numbers."""
+        if type(value) is str:  # the usual case
             return _parse(value)
         if isinstance(value, bool) or not isinstance(value, int | float | str):
             raise _fault(value, f"it is of type {type(value).__name__}")
@@ -63,7 +61,7 @@ class Quantity:
 
     @property
     def number(self) -> float:
-        """In units, for figures; an amount that no float can hold is the largest one."""
+        """In units as a float, for metrics and display; at most the largest float."""
         try:
             return self.nano / _NANO
         except OverflowError:
@@ -104,7 +102,7 @@ class Quantity:
 
     @property
     def canonical(self) -> str:
-        """The spelling Kubernetes settles on: the largest suffix that leaves a whole number."""
+        """The canonical format of Kubernetes: the largest suffix that leaves a whole number."""
         if self.binary and abs(self.nano) >= 1024 * _NANO and self.nano % _NANO == 0:
             return _with_suffix(self.nano // _NANO, _BINARY_STEPS)
         return _with_suffix(self.nano, _DECIMAL_STEPS)
@@ -119,7 +117,7 @@ def _parse(text: str) -> Quantity:
         raise _fault(text[:20] + "...", f"it is {len(text)} characters long")
     form = _FORM.fullmatch(text)
     if form is None or not (form[2] or form[3]):
-        raise _fault(text, "it is empty" if not text else "that is not how amounts are written")
+        raise _fault(text, "it is empty" if not text else "the format is wrong")
     sign, whole, fraction, suffix = form.group(1), form.group(2), form.group(3) or "", form.group(4)
     digits, binary = int(whole + fraction), suffix in _BINARY
     if binary:
@@ -142,7 +140,7 @@ def _rounded_up(value: int, unit: int) -> int:
 
 
 def _with_suffix(value: int, steps: tuple[tuple[int, str], ...]) -> str:
-    """With the first of the suffixes, the largest first, that leaves a whole number."""
+    """The value with the largest suffix that leaves a whole number."""
     if value == 0:
         return "0"
     for size, suffix in steps:
@@ -165,7 +163,7 @@ Resources = Mapping[str, Quantity]
 
 
 def add(*many: Resources) -> dict[str, Quantity]:
-    """The sum, over every name that occurs."""
+    """The sum by resource name."""
     total: dict[str, Quantity] = {}
     for resources in many:
         for name, amount in resources.items():
@@ -175,7 +173,7 @@ def add(*many: Resources) -> dict[str, Quantity]:
 
 
 def subtract(a: Resources, b: Resources) -> dict[str, Quantity]:
-    """`a` less `b`, over the names of both; may go below zero."""
+    """`a` minus `b` by resource name; may be negative."""
     rest = dict(a)
     for name, amount in b.items():
         rest[name] = rest.get(name, ZERO) - amount
@@ -183,7 +181,7 @@ def subtract(a: Resources, b: Resources) -> dict[str, Quantity]:
 
 
 def maximum(a: Resources, b: Resources) -> dict[str, Quantity]:
-    """The larger amount of each name that occurs; an absent one never wins against a negative amount."""
+    """The larger amount by resource name; a missing amount is ignored, even against a negative one."""
     larger = dict(a)
     for name, amount in b.items():
         known = larger.get(name)
@@ -193,7 +191,7 @@ def maximum(a: Resources, b: Resources) -> dict[str, Quantity]:
 
 
 def fits(request: Resources, free: Resources) -> bool:
-    """Whether every requested amount is free. Nothing fits where any resource is already overdrawn."""
+    """Whether every requested amount is free. Nothing fits if any free amount is negative."""
     for amount in free.values():
         if amount.nano < 0:
             return False
@@ -201,7 +199,7 @@ def fits(request: Resources, free: Resources) -> bool:
 
 
 def shortfall(request: Resources, free: Resources) -> tuple[str, ...]:
-    """The names, sorted, that keep `request` from fitting: asked for beyond what is free, or already overdrawn."""
+    """The resources, sorted, for which `request` exceeds the free amount, or whose free amount is negative."""
     short = {name for name, amount in request.items() if amount.nano > free.get(name, ZERO).nano}
     short.update(name for name, amount in free.items() if amount.nano < 0)
     return tuple(sorted(short))

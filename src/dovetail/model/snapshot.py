@@ -1,7 +1,8 @@
-"""The cluster at one instant: an immutable value with the indexes every decision needs.
+"""The cluster at one instant: an immutable value with the indexes that decisions need.
 
-A `ClusterNode` joins a Node and its NodeClaim. Until the node has registered, the claim speaks for it; afterwards the
-node does. A claim without a node yet counts as a node with the room its pods asked for, so nothing is bought twice.
+A `ClusterNode` joins a Node, its NodeClaim and its pods. Until the node registers, labels and taints are read from the
+claim; afterwards from the node. A claim without a node counts as a node with at least the resources that its pods
+request, so that no second node is launched for them. Properties are computed on first access and kept.
 """
 
 from collections import Counter
@@ -11,7 +12,7 @@ from datetime import UTC, datetime
 from itertools import chain
 
 from dovetail.model.cached import lazy
-from dovetail.model.catalog import InstanceType
+from dovetail.model.catalog import InstanceType, Offering
 from dovetail.model.cluster_objects import DaemonSet, PodDisruptionBudget
 from dovetail.model.command import REPLACES_ANNOTATION, CommandRecord, read_record
 from dovetail.model.labels import INITIALIZED, INSTANCE_TYPE, NODEPOOL, REGISTERED, WELL_KNOWN
@@ -41,34 +42,34 @@ class ClusterNode:
     pods: tuple[Pod, ...] = ()
 
     def __post_init__(self) -> None:
-        assert self.node is not None or self.claim is not None, "a cluster node is at least one of the two"
+        assert self.node is not None or self.claim is not None, "a cluster node has a Node or a NodeClaim"
 
     @property
     def managed(self) -> bool:
-        """Whether Dovetail made it."""
+        """Whether it has a NodeClaim."""
         return self.claim is not None
 
     @lazy
     def registered(self) -> bool:
-        """Whether the node speaks for itself."""
+        """Whether the node has registered; a node without a claim counts as registered."""
         if self.claim is None:
             return True
         return self.node is not None and self.node.metadata.labels.get(REGISTERED) == "true"
 
     @lazy
     def initialized(self) -> bool:
-        """Whether it is ready to take pods; the label says so, not the condition."""
+        """Whether the node is initialized, by its label; a node without a claim counts as initialized."""
         if self.claim is None:
             return True
         return self.node is not None and self.node.metadata.labels.get(INITIALIZED) == "true"
 
     @property
     def vanished(self) -> bool:
-        """Whether its node was there and is gone, behind our back."""
+        """Whether the Node registered and was deleted while the NodeClaim still exists."""
         return self.node is None and self.claim is not None and self.claim.has(REGISTERED_CONDITION)
 
     @lazy
-    def _speaker(self) -> Node | NodeClaim:
+    def _representative(self) -> Node | NodeClaim:
         if self.node is not None and (self.registered or self.claim is None):
             return self.node
         assert self.claim is not None
@@ -77,60 +78,60 @@ class ClusterNode:
     @lazy
     def name(self) -> str:
         """The node's name, or the claim's until it has registered."""
-        return self._speaker.name
+        return self._representative.name
 
     @lazy
     def labels(self) -> Mapping[str, str]:
-        """Labels of whoever speaks for it."""
-        return self._speaker.metadata.labels
+        """The labels of the node, or of the claim until it has registered."""
+        return self._representative.metadata.labels
 
     @lazy
     def nodepool_name(self) -> str:
-        """The pool it belongs to, or empty."""
+        """The NodePool it belongs to, or empty."""
         return self.labels.get(NODEPOOL, "")
 
     @lazy
     def managed_by(self) -> str:
-        """The pool that Dovetail made it for, or empty."""
+        """The NodePool of a managed node, or empty."""
         return self.nodepool_name if self.claim is not None else ""
 
     @lazy
     def deleting(self) -> bool:
-        """Whether it is on its way out. Deleting only the Node counts once its claim is deleted too."""
+        """Whether its claim is being deleted or its instance terminates; without a claim, whether its Node is."""
         if self.claim is not None:
             return self.claim.deleting or self.claim.has(INSTANCE_TERMINATING)
         return self.node is not None and self.node.deleting
 
     @lazy
     def leaving(self) -> bool:
-        """Whether it is on its way out in whichever way, or gone."""
+        """Whether its claim or its Node is being deleted, or its Node has vanished."""
         return self.deleting or self.vanished or (self.node is not None and self.node.deleting)
 
     @lazy
     def record(self) -> CommandRecord | None:
-        """The command that is taking it away, if any."""
+        """The command that removes it, if any."""
         return read_record(self.claim) if self.claim is not None else None
 
     @lazy
     def quiet_since(self) -> datetime | None:
-        """When something last happened to its pods, or when it was initialised; only of managed ones that is known."""
+        """When its pods last changed, or else when it was initialized; None if it is not managed."""
         return None if self.claim is None else self.claim.quiet_since
 
     @lazy
     def replaces(self) -> str | None:
-        """The id of the command it was bought for, if any."""
+        """The id of the command that launched it as a replacement, if any."""
         return None if self.claim is None else self.claim.metadata.annotations.get(REPLACES_ANNOTATION)
 
     @lazy
     def in_command(self) -> bool:
-        """Whether a command takes it away, or has bought it."""
+        """Whether a command removes it or launched it."""
         return self.record is not None or self.replaces is not None
 
     @lazy
     def counted(self) -> bool:
-        """Whether budgets count it: managed and initialised, its instance not yet terminating.
+        """Whether budgets count it: managed and initialized, and its instance not yet terminating.
 
-        One whose node vanished is still missed: it counts, as busy, until its claim has gone, too.
+        One whose Node vanished counts, as busy, until its claim is gone too.
         """
         if self.claim is None or self.claim.has(INSTANCE_TERMINATING):
             return False
@@ -138,12 +139,12 @@ class ClusterNode:
 
     @lazy
     def busy(self) -> bool:
-        """NotReady, on its way out, or marked by a command that is still waiting for its replacements."""
+        """Whether it uses up a budget: NotReady, being deleted, or part of a running command."""
         return self.record is not None or self.deleting or self.node is None or not self.node.ready
 
     @lazy
     def taints(self) -> tuple[Taint, ...]:
-        """Taints that will still be there when it is initialised."""
+        """Its taints without those that it loses while it starts."""
         if self.claim is None:
             return self.node.spec.taints if self.node is not None else ()
         written = self.node.spec.taints if self.node is not None and self.registered else self.claim.spec.taints
@@ -156,7 +157,7 @@ class ClusterNode:
 
     @lazy
     def all_taints(self) -> tuple[Taint, ...]:
-        """Its taints; a cordoned one has that taint, written or not."""
+        """Its taints; a cordoned node always has the unschedulable taint."""
         cordoned = self.node is not None and self.node.spec.unschedulable
         if not cordoned or any(taint.matches(CORDON) for taint in self.taints):
             return tuple(self.taints)
@@ -164,7 +165,7 @@ class ClusterNode:
 
     @lazy
     def requirements(self) -> Requirements:
-        """What is settled about it. Before launch a claim still leaves room for choice."""
+        """Its labels as requirements; before launch, with the requirements of its claim."""
         settled = Requirements.from_labels(self.labels)
         if self.launched or self.claim is None:
             return settled
@@ -172,17 +173,17 @@ class ClusterNode:
 
     @property
     def launched(self) -> bool:
-        """Whether there is an instance, or a node that needs none."""
+        """Whether it has an instance, or a Node."""
         return self.node is not None or (self.claim is not None and bool(self.claim.provider_id))
 
     @property
     def undefined_labels(self) -> frozenset[str]:
-        """Labels that may be assumed to come: none for a real node, the well-known ones before launch."""
+        """Labels that it is assumed to get: the well-known ones before launch, none afterwards."""
         return frozenset() if self.launched else WELL_KNOWN
 
     @lazy
     def capacity(self) -> Resources:
-        """Everything it has, itself counted as one node."""
+        """Its capacity, with 1 for the resource `nodes`."""
         claimed = self.claim.status.capacity if self.claim is not None else {}
         return {**_filled(self._node_capacity, claimed, settled=self.initialized), NODES: Quantity.of(1)}
 
@@ -192,7 +193,7 @@ class ClusterNode:
 
     @lazy
     def allocatable(self) -> Resources:
-        """What pods can have. A claim that is not launched has at least what its own pods need."""
+        """Its allocatable resources; for a claim that is not launched, the requests of its pods."""
         reported = self.node.status.allocatable if self.node is not None else {}
         if self.claim is None:
             return reported
@@ -201,22 +202,22 @@ class ClusterNode:
 
     @lazy
     def daemon_pods(self) -> tuple[tuple[str, tuple[datetime, str], Pod], ...]:
-        """Its live pods of DaemonSets, each with the uid of its DaemonSet and its place in the order of age."""
+        """Its active DaemonSet pods, each with the uid of its DaemonSet and its sort key by age."""
         return tuple(_daemon_pods(self.pods))
 
     @lazy
     def requested(self) -> Resources:
-        """What its pods that have not ended ask for."""
+        """The sum of the requests of its pods that are not terminal."""
         return add(*(spec_requests(pod.spec) for pod in self.pods if not pod.terminal))
 
     @lazy
     def available(self) -> Resources:
-        """What is left for more pods."""
+        """Allocatable less requested."""
         return subtract(self.allocatable, self.requested)
 
 
 def _filled(reported: Resources, promised: Resources, *, settled: bool) -> Resources:
-    """What the node reports; until it is settled, amounts it does not report yet are taken from the promise."""
+    """The amounts that the node reports; until it is `settled`, missing or zero amounts come from `promised`."""
     if settled:
         return reported
     return {**promised, **{name: amount for name, amount in reported.items() if amount}}
@@ -231,7 +232,7 @@ def _daemon_pods(pods: Iterable[Pod]) -> Iterator[tuple[str, tuple[datetime, str
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Everything a decision may look at."""
+    """All inputs of decisions."""
 
     at: datetime
     nodes: tuple[ClusterNode, ...]
@@ -245,16 +246,16 @@ class Snapshot:
     """Labels of each namespace, for the namespace selectors of affinity terms."""
     pdbs: tuple[PodDisruptionBudget, ...] = ()
     nominated: frozenset[str] = frozenset()
-    """Names of nodes that pods were just sent to; they are not disrupted for a moment."""
+    """Names of nodes that pods were recently nominated to; they are not disrupted for a while."""
     pause: str | None = None
-    """What the annotation that pauses everything says, if it is there."""
+    """The value of the annotation that pauses everything, if it is set."""
     repair_statements: tuple[ProviderRepairPolicy, ...] = ()
-    """The node conditions that the provider calls unhealthy."""
+    """The node conditions that make a node of this provider unhealthy."""
     unreadable: tuple[UnreadableEntry, ...] = ()
-    """Objects that cannot be read. Nodes and NodeClaims among them are in `nodes` with what is known of them."""
+    """Objects that cannot be decoded. Nodes and NodeClaims among them are in `nodes` with their readable fields."""
 
     def pause_of(self, pool: str) -> Pause | None:
-        """The pause in force for a pool, its own or everybody's."""
+        """The pause in force for a NodePool, for everything or for this NodePool."""
         everywhere = read_pause(self.pause, f"ConfigMap {SWITCH}", self.at)
         if everywhere is not None or pool not in self.nodepools:
             return everywhere
@@ -262,16 +263,16 @@ class Snapshot:
 
     @lazy
     def unread(self) -> UnreadableIndex:
-        """The unreadable objects by what they concern."""
+        """The unreadable objects, indexed by the node or NodePool they concern."""
         return UnreadableIndex(self.unreadable)
 
     def unread_on(self, node: ClusterNode) -> UnreadableEntry | None:
-        """An unreadable object that concerns this node: what runs on it or what room it has is not known; or None."""
+        """An unreadable object that hides the pods or the resources of this node, or None."""
         return self.unread.of(node.node, node.claim) if self.unreadable else None
 
     @lazy
     def nodes_by_pool(self) -> Mapping[str, tuple[ClusterNode, ...]]:
-        """The managed nodes of each pool."""
+        """The managed nodes of each NodePool."""
         grouped: dict[str, list[ClusterNode]] = {}
         for node in self.nodes:
             if pool := node.managed_by:
@@ -280,22 +281,22 @@ class Snapshot:
 
     @lazy
     def replaced(self) -> frozenset[str]:
-        """Names of nodes that a command takes away and whose replacements are all on their way, or there."""
-        concerned = [node for node in self.nodes if node.in_command]  # few of many
+        """Names of nodes that a command removes and whose replacements have all been created."""
+        concerned = [node for node in self.nodes if node.in_command]  # few nodes
         coming = Counter(node.replaces for node in concerned)
         records = {node.name: node.record for node in concerned if node.record is not None}
         return frozenset(name for name, record in records.items() if coming[record.id] >= record.replacements)
 
     @lazy
     def running_commands(self) -> frozenset[str]:
-        """Ids of disruptions whose nodes are not gone yet."""
+        """The ids of commands whose nodes are not gone yet."""
         return frozenset([node.record.id for node in self.nodes if node.record is not None])
 
     @lazy
     def newest_daemon_pods(self) -> Mapping[str, Pod]:
-        """The newest live pod of each DaemonSet, bound or not, by the uid of the DaemonSet; of equals the last by name.
+        """The newest active pod of each DaemonSet, bound or not, by the uid of the DaemonSet; ties by name.
 
-        It shows what the API server and its webhooks make of the template.
+        Its requests include the changes of LimitRanges and webhooks.
         """
         newest: dict[str, tuple[tuple[datetime, str], Pod]] = {}
         for uid, age, pod in chain(_daemon_pods(self.unbound_pods), *[node.daemon_pods for node in self.nodes]):
@@ -306,18 +307,23 @@ class Snapshot:
 
     @lazy
     def types_by_pool(self) -> Mapping[str, Mapping[str, InstanceType]]:
-        """Each pool's catalogue by name."""
+        """The instance types of each NodePool by name."""
         return {pool: {each.name: each for each in types} for pool, types in self.catalogs.items()}
 
-    def usage(self, pool: str) -> Resources:
-        """What the nodes of a pool have together, those on their way out left aside.
+    def offering_of(self, node: ClusterNode) -> Offering | None:
+        """The offering that a node was launched from; None if its instance type is not known."""
+        type_ = self.types_by_pool.get(node.nodepool_name, {}).get(node.labels.get(INSTANCE_TYPE, ""))
+        return type_.bought_with(node.labels) if type_ is not None else None
 
-        A claim that is not launched yet counts as the largest it may become: limits hold whatever the provider picks.
+    def usage(self, pool: str) -> Resources:
+        """The total capacity of the nodes of a NodePool that are not being deleted.
+
+        A claim that is not launched counts as its largest possible type: limits hold whatever the provider launches.
         """
         return add(*(self.size(node) for node in self.nodes_by_pool.get(pool, ()) if not node.deleting))
 
     def size(self, node: ClusterNode) -> Resources:
-        """What a node has; one that is not launched yet, the most it may have."""
+        """The capacity of a node; if it is not launched, the largest capacity it may get."""
         return node.capacity if node.launched else self._largest(node)
 
     def _largest(self, node: ClusterNode) -> Resources:

@@ -1,7 +1,7 @@
-"""The objects of a cluster as they were listed, and the Snapshot they make together.
+"""Builds a Snapshot from lists of objects, and takes a Snapshot apart into objects.
 
-Joins as `ClusterState` does from watches: a Node and a NodeClaim by provider id, pods by the name of their node. The
-way back takes a Snapshot apart again. Everything is ordered by name, so equal objects make equal snapshots.
+Nodes and NodeClaims are joined by provider id, pods by the name of their node, as `ClusterState` does from watches.
+Everything is sorted by name, so equal objects give equal snapshots.
 """
 
 from collections.abc import Iterable, Mapping
@@ -48,7 +48,7 @@ INVENTORY: tuple[Kind[Any], ...] = (
     STORAGE_CLASS,
     CSI_NODE,
 )
-"""The kinds a decision looks at, in the order to list them: what is named by others comes after what names it."""
+"""The kinds that decisions read, in the order to list them: a kind that others refer to comes after them."""
 
 
 class ClusterObjects:
@@ -75,7 +75,7 @@ def build_snapshot(
     well_known: frozenset[str] = WELL_KNOWN,
     nominated: frozenset[str] = frozenset(),
 ) -> Snapshot:
-    """The cluster that these objects are."""
+    """The snapshot of these objects."""
     return Snapshot(
         at=at,
         nodes=join_nodes(inventory),
@@ -97,9 +97,9 @@ def build_snapshot(
 
 
 def join_nodes(inventory: ClusterObjects) -> tuple[ClusterNode, ...]:
-    """Every node with its claim and pods, and every claim that has no node yet, by name.
+    """Every node with its claim and pods, and every claim that has no node yet, sorted by name.
 
-    A node with several claims has none: that is a fault nobody should act on.
+    A node that several claims refer to counts as not managed, so that nothing is done to it.
     """
     nodes_by_instance = _by_provider_id(inventory.of(NODE))
     claims_by_instance = _by_provider_id(inventory.of(NODE_CLAIM))
@@ -126,7 +126,7 @@ def _by_provider_id(values: Iterable[Joinable]) -> dict[str, list[Joinable]]:
 
 
 def take_apart(snapshot: Snapshot) -> ClusterObjects:
-    """The objects of a snapshot. Namespaces and CSINodes come back with no more than decisions look at."""
+    """The objects of a snapshot. Namespaces and CSINodes have only the fields that decisions read."""
     claims = {each.claim.key: each.claim for each in snapshot.nodes if each.claim is not None}
     bound = (pod for each in snapshot.nodes for pod in each.pods)
     return ClusterObjects(

@@ -1,4 +1,8 @@
-"""Volumes, as far as they decide where a pod can run and when a node has let go of them."""
+"""Volumes: PersistentVolumes, their claims and classes, CSINodes and VolumeAttachments.
+
+They decide where a pod can run, how many volumes fit on a node, and whether the volumes of a node are detached. Each
+has only the fields that Dovetail reads.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,7 +15,7 @@ from dovetail.model.resources import Quantity
 
 
 class PersistentVolumeClaimSpec(ApiStruct, frozen=True, kw_only=True):
-    """What kind of volume is asked for, and which one was given."""
+    """The requested StorageClass, and the bound volume."""
 
     storage_class_name: str | None = None
     volume_name: str = ""
@@ -31,26 +35,26 @@ class PersistentVolumeClaim(KubeObject, frozen=True, kw_only=True):
 
 
 class CsiSource(ApiStruct, frozen=True, kw_only=True):
-    """A volume behind a CSI driver."""
+    """The source of a volume of a CSI driver."""
 
     driver: str
     volume_handle: str = ""
 
 
 class HostSource(ApiStruct, frozen=True, kw_only=True):
-    """A volume that is a path of one host."""
+    """The source of a volume that is a path of a host."""
 
     path: str = ""
 
 
 class VolumeNodeAffinity(ApiStruct, frozen=True, kw_only=True):
-    """The nodes a volume can be reached from."""
+    """The nodes that can attach a volume."""
 
     required: NodeSelector | None = None
 
 
 class PersistentVolumeSpec(ApiStruct, frozen=True, kw_only=True):
-    """Where a volume lives."""
+    """The source and the node affinity of a volume."""
 
     node_affinity: VolumeNodeAffinity | None = None
     csi: CsiSource | None = None
@@ -74,7 +78,7 @@ class TopologySelectorRequirement(ApiStruct, frozen=True, kw_only=True):
 
 
 class TopologySelectorTerm(ApiStruct, frozen=True, kw_only=True):
-    """A place in which a StorageClass may make volumes."""
+    """A topology in which a StorageClass may provision volumes."""
 
     match_label_expressions: tuple[TopologySelectorRequirement, ...] = ()
 
@@ -88,7 +92,7 @@ class StorageClass(KubeObject, frozen=True, kw_only=True):
 
 
 class CSINodeAllocatable(ApiStruct, frozen=True, kw_only=True):
-    """How many volumes of a driver fit on a node."""
+    """How many volumes of a driver can be attached to a node."""
 
     count: int | None = None
 
@@ -141,7 +145,7 @@ class VolumeAttachment(KubeObject, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class Storage:
-    """Everything about volumes that decides where pods can run. `attach_limits` is by node, then by driver."""
+    """The volume objects that decide where pods can run. `attach_limits` is by node, then by driver."""
 
     claims: Mapping[Key, PersistentVolumeClaim] = field(default_factory=dict)
     volumes: Mapping[str, PersistentVolume] = field(default_factory=dict)
@@ -150,7 +154,7 @@ class Storage:
 
 
 def attach_limits(nodes: Mapping[Key, CSINode]) -> dict[str, dict[str, int]]:
-    """The limits that CSINodes declare; a driver without a count has none."""
+    """The attach limits of CSINodes, by node and driver; a driver without a count has no limit."""
     return {
         key.name: {
             driver.name: driver.allocatable.count

@@ -1,7 +1,7 @@
-"""Taints of nodes, tolerations of pods, and which of the first the second put up with.
+"""Taints of nodes and tolerations of pods.
 
-Keeps Kubernetes' matching, the numeric `Gt` and `Lt` tolerations included. Two taints are the same taint when key and
-effect agree: the value is not compared. Which effects matter for which decision is for the caller to say.
+The matching rules are those of Kubernetes, including the numeric operators `Gt` and `Lt`. Two taints are the same if
+key and effect are equal, whatever their value. Callers decide which effects matter.
 """
 
 import operator
@@ -21,7 +21,7 @@ _PLAIN_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")  # neither "+1" nor "01"
 
 
 class Taint(msgspec.Struct, frozen=True, rename="camel", gc=False, omit_defaults=True):
-    """A mark on a node that keeps pods away unless they tolerate it."""
+    """A taint of a node: only pods that tolerate it are scheduled there."""
 
     key: str
     value: str = ""
@@ -29,7 +29,7 @@ class Taint(msgspec.Struct, frozen=True, rename="camel", gc=False, omit_defaults
     time_added: Instant | None = None
 
     def matches(self, other: "Taint") -> bool:
-        """Whether both are the same taint, whatever their values."""
+        """Whether key and effect are equal."""
         return self.key == other.key and self.effect == other.effect
 
     def __str__(self) -> str:
@@ -37,7 +37,7 @@ class Taint(msgspec.Struct, frozen=True, rename="camel", gc=False, omit_defaults
 
 
 class Toleration(msgspec.Struct, frozen=True, rename="camel", gc=False, omit_defaults=True):
-    """A pod's consent to some taints. An empty key or effect stands for all of them."""
+    """A toleration of a pod. An empty key or effect matches all of them."""
 
     key: str = ""
     operator: str = ""
@@ -46,7 +46,7 @@ class Toleration(msgspec.Struct, frozen=True, rename="camel", gc=False, omit_def
     toleration_seconds: int | None = None
 
     def tolerates(self, taint: Taint) -> bool:
-        """Whether this toleration alone covers the taint."""
+        """Whether it matches the taint."""
         if (self.effect and self.effect != taint.effect) or (self.key and self.key != taint.key):
             return False
         if self.operator in ("", "Equal"):
@@ -57,7 +57,7 @@ class Toleration(msgspec.Struct, frozen=True, rename="camel", gc=False, omit_def
 
 
 def _compares(operation: str, taint: str, toleration: str) -> bool:
-    """A numeric toleration covers values of the taint beyond its own; either not being an integer means no."""
+    """Whether the taint's value is greater or less than the toleration's; False if either is not an integer."""
     comparison, theirs, ours = _COMPARISONS.get(operation), _integer(taint), _integer(toleration)
     return comparison is not None and theirs is not None and ours is not None and comparison(theirs, ours)
 
@@ -68,12 +68,12 @@ def _integer(text: str) -> int | None:
 
 
 def tolerates(tolerations: Iterable[Toleration], taint: Taint) -> bool:
-    """Whether any of the tolerations covers the taint."""
+    """Whether any of the tolerations matches the taint."""
     return any(toleration.tolerates(taint) for toleration in tolerations)
 
 
 def untolerated(tolerations: Sequence[Toleration], taints: Iterable[Taint]) -> Taint | None:
-    """The first taint that none of the tolerations covers."""
+    """The first taint that no toleration matches, or None."""
     return next((taint for taint in taints if not tolerates(tolerations, taint)), None)
 
 
@@ -89,11 +89,11 @@ EPHEMERAL_TAINTS = (
     Taint("node.cloudprovider.kubernetes.io/uninitialized", "true", NO_SCHEDULE),
     UNREGISTERED_TAINT,
 )
-"""Taints a node carries while it starts, and loses by itself."""
+"""Taints that a node has while it starts, and that Kubernetes or Dovetail remove."""
 
 _EPHEMERAL = frozenset((taint.key, taint.effect) for taint in EPHEMERAL_TAINTS)
 
 
 def is_ephemeral(taint: Taint) -> bool:
-    """Whether a starting node is expected to lose this taint by itself."""
+    """Whether the taint of a starting node is removed once the node is ready."""
     return (taint.key, taint.effect) in _EPHEMERAL or taint.key.startswith("readiness.k8s.io/")

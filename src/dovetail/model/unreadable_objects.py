@@ -1,8 +1,8 @@
-"""Objects that cannot be read, and how far the fault of each reaches.
+"""Objects that cannot be decoded, and which nodes, pods or NodePools each of them affects.
 
-One bad object must stop neither provisioning nor disruption of the rest, and must not weaken any protection. So what
-may hide behind it is left alone, and no more: the node of a Pod, the node of a NodeClaim, the pods in the namespace of
-a PodDisruptionBudget. Only where even that cannot be read is everything left alone.
+An unreadable object must not stop provisioning or disruption of other objects, and must not weaken any protection. So
+everything it may affect is left alone: the node of a Pod, the node of a NodeClaim, the pods in the namespace of a
+PodDisruptionBudget. If even that field cannot be decoded, everything is left alone.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,11 +18,11 @@ from dovetail.model.nodeclaim import NodeClaim
 from dovetail.model.pod import Pod
 
 UNREADABLE = "Unreadable"
-"""The condition of a PodDisruptionBudget that stands for one that cannot be read."""
+"""The condition that marks a PodDisruptionBudget that replaces an unreadable one."""
 
 
 class UnreadableEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """One object that cannot be read. `node`: the Node it concerns; `everywhere`: it may concern any node."""
+    """One unreadable object. `node`: the Node it affects; `everywhere`: it may affect any node."""
 
     kind: str
     namespace: str = ""
@@ -41,7 +41,7 @@ class UnreadableEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel",
 
 
 def unread(kind: Kind[Any], bad: UnreadableObject) -> UnreadableEntry:
-    """How far the fault of an object reaches."""
+    """An unreadable object with the node it affects."""
     node, everywhere = "", False
     if kind is NODE:
         node = bad.metadata.name
@@ -59,8 +59,8 @@ def unread(kind: Kind[Any], bad: UnreadableObject) -> UnreadableEntry:
     )
 
 
-def stand_in(bad: UnreadableObject) -> PodDisruptionBudget:
-    """A budget in place of one that cannot be read: it selects every pod of its namespace and allows nothing."""
+def blocking_replacement(bad: UnreadableObject) -> PodDisruptionBudget:
+    """The replacement of an unreadable budget: it selects every pod of its namespace and allows no disruption."""
     return PodDisruptionBudget(
         metadata=bad.metadata,
         spec=PodDisruptionBudgetSpec(selector=LabelSelector()),
@@ -69,28 +69,28 @@ def stand_in(bad: UnreadableObject) -> PodDisruptionBudget:
 
 
 def partial_nodes(unreadable: Iterable[UnreadableObject]) -> list[Node]:
-    """Nodes that cannot be read, with what is known of them: they are still there."""
+    """Unreadable Nodes with their readable fields."""
     return [bad.partial for bad in unreadable if isinstance(bad.partial, Node) and bad.partial.name]
 
 
 def partial_claims(unreadable: Iterable[UnreadableObject]) -> list[NodeClaim]:
-    """NodeClaims that cannot be read, with what is known of them: they still count against limits and budgets."""
+    """Unreadable NodeClaims with their readable fields: they count against limits and budgets."""
     return [bad.partial for bad in unreadable if isinstance(bad.partial, NodeClaim) and bad.partial.name]
 
 
 def completed(kind: Kind[Any], items: Iterable[Any], unreadable: Iterable[UnreadableObject]) -> tuple[Any, ...]:
-    """The objects of a kind for a Snapshot: those that can be read, and what stands for those that cannot."""
+    """The objects of a kind for a Snapshot: the readable ones, and replacements of the unreadable ones."""
     if kind is NODE:
         return (*items, *partial_nodes(unreadable))
     if kind is NODE_CLAIM:
         return (*items, *partial_claims(unreadable))
     if kind is POD_DISRUPTION_BUDGET:
-        return (*items, *map(stand_in, unreadable))
+        return (*items, *map(blocking_replacement, unreadable))
     return tuple(items)
 
 
 class UnreadableIndex:
-    """Unreadable objects by what they concern."""
+    """Unreadable objects by the node or NodePool they affect."""
 
     def __init__(self, unreadable: Iterable[UnreadableEntry]) -> None:
         self.all = tuple(unreadable)
@@ -102,6 +102,6 @@ class UnreadableIndex:
         self._claims = {each.name: each for each in self.all if each.kind == NODE_CLAIM.name}
 
     def of(self, node: Node | None, claim: NodeClaim | None) -> UnreadableEntry | None:
-        """The unreadable object that concerns this node: itself, its claim or one of its pods; or None."""
+        """The unreadable object that affects this node (the node, its claim or one of its pods), or None."""
         found = self._nodes.get(node.name) if node is not None else None
         return found or (self._claims.get(claim.name) if claim is not None else None)

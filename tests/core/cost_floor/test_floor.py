@@ -1,4 +1,4 @@
-"""The floor under any cluster: worked by hand, against the whole programme, and against what was really bought."""
+"""The floor under any cluster: worked by hand, against the whole program, and against what was really bought."""
 
 from dataclasses import replace
 
@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders import HUGE, LARGE, SMALL, TYPES, claim, daemon_set, instance_type, node, nodepool, pod, snapshot
-from dovetail.core.cost_floor.floor import BoundUnavailable, Floor, Programme, lower_bound
+from dovetail.core.cost_floor.floor import BoundUnavailable, Floor, LinearProgram, lower_bound
 from dovetail.core.disruption.command import cheapest
 from dovetail.core.provisioning.eligible_pods import usable_pools
 from dovetail.core.scheduling.solver import solve
@@ -117,7 +117,7 @@ def test_what_a_pool_no_longer_buys_counts_only_for_those_who_have_it():
 
 
 def whole(counts, needs, sizes, prices, allowed):
-    """Every pair of pod and offer in one programme, written down as one reads it."""
+    """Every pair of pod and offer in one program, written down as one reads it."""
     solver = highspy.Highs()
     solver.silent()
     bought = solver.addVariables(len(prices), obj=list(prices))
@@ -138,7 +138,7 @@ number = st.integers(1, 12)
 
 @settings(max_examples=60)
 @given(st.data())
-def test_asking_pairs_in_gives_the_answer_of_the_whole_programme(data):
+def test_adding_pairs_as_needed_gives_the_optimum_of_all_pairs(data):
     kinds, offers = data.draw(st.integers(1, 7)), data.draw(st.integers(1, 9))
     allowed = np.array(
         data.draw(st.lists(st.lists(st.booleans(), min_size=offers, max_size=offers), min_size=kinds, max_size=kinds))
@@ -152,10 +152,10 @@ def test_asking_pairs_in_gives_the_answer_of_the_whole_programme(data):
         ),
         "prices": np.array(data.draw(st.lists(number, min_size=offers, max_size=offers)), dtype=float) / 3,
     }
-    programme = Programme(**given_, allowed=allowed)
+    program = LinearProgram(**given_, allowed=allowed)
     for counts in data.draw(st.lists(st.lists(number, min_size=kinds, max_size=kinds), min_size=1, max_size=4)):
         expected = whole(counts, **given_, allowed=allowed)
-        assert programme.least(np.array(counts, dtype=float)) == pytest.approx(expected, rel=1e-7)
+        assert program.least(np.array(counts, dtype=float)) == pytest.approx(expected, rel=1e-7)
 
 
 SELECTORS = (
@@ -211,11 +211,11 @@ def test_no_placement_is_cheaper_than_the_floor(asked_for, sold):
 
 
 def test_a_solver_that_gives_up_is_told():
-    programme = Programme(
+    program = LinearProgram(
         needs=np.ones((1, 3)),
         sizes=np.ones((1, 3)),
         prices=np.ones(1),
         allowed=np.ones((1, 1), dtype=bool),
     )
     with pytest.raises(BoundUnavailable):
-        programme.least(np.array([np.nan]))
+        program.least(np.array([np.nan]))

@@ -87,30 +87,30 @@ def uneven(spec=None):
 
 
 @pytest.mark.parametrize(("waiting", "bought"), [(PATIENCE, [["new"]]), (PATIENCE - MOMENT, [])])
-def test_a_node_is_bought_once_patience_is_over_and_not_before(waiting, bought):
+def test_a_node_is_launched_for_a_deadlocked_pod_after_two_minutes(waiting, bought):
     found = plan([web("new", spread(), waiting=waiting)], *uneven())
     assert bought_for(found) == bought
     assert [key.name for key, _ in found.node_by_pod] == (["left"] if bought else ["left", "new"])
 
 
-def test_a_pod_that_says_not_since_when_it_waits_has_waited_since_it_was_made():
+def test_a_pod_without_a_condition_has_waited_since_its_creation():
     new = pod("new", spec=spread(), metadata={"labels": {"app": "web"}, "creationTimestamp": stamped(NOON - PATIENCE)})
     assert bought_for(plan([new], *uneven())) == [["new"]]
 
 
 @pytest.mark.parametrize("guards", [[], [{"allowed": 1}], [{"selects": "other"}]])
-def test_a_drain_that_no_budget_of_the_pod_stops_is_waited_for(guards):
+def test_a_pod_whose_pdbs_do_not_block_the_drain_waits_for_it(guards):
     assert bought_for(plan([web("new", spread(), waiting=timedelta(hours=1))], *uneven(), guards=guards)) == []
 
 
-def test_a_budget_of_others_that_keeps_their_pods_is_none_of_its_business():
+def test_a_blocking_pdb_that_does_not_select_the_pod_is_ignored():
     other = pod("other", on="n", metadata={"labels": {"app": "other"}})
     going_on = going("n", web("left", on="n", spec=spread()), other, labels={ZONE: "zone-c"})
     nodes = going_on, *uneven()[1:]
     assert bought_for(plan([web("new", spread())], *nodes, guards=[{"selects": "other"}, {"allowed": 1}])) == []
 
 
-def test_a_node_that_only_takes_its_time_to_go_is_waited_for():
+def test_a_node_whose_pods_are_all_evicted_counts_as_gone():
     """Its pods are evicted and end slowly. That another node is kept by the budget is no reason to buy, either."""
     rule = spread(skew=4)
     other = going("m", web("kept", on="m"), labels={ZONE: "zone-d"})
@@ -123,12 +123,12 @@ def test_a_node_that_only_takes_its_time_to_go_is_waited_for():
     assert bought_for(plan([web("new", rule)], other, evicted_never, *stays)) == [["new"]]
 
 
-def test_a_node_that_is_gone_holds_nobody_up():
+def test_a_node_that_is_gone_blocks_no_pod():
     vanished = going("n", web("left", on="n", spec=spread()), there=False)
     assert bought_for(plan([web("new", spread())], vanished, *uneven()[1:])) == []
 
 
-def test_what_was_bought_is_not_bought_again_while_it_starts():
+def test_no_second_node_is_launched_while_the_first_starts():
     first = plan([web("new", spread())], *uneven())
     has = {"cpu": "4", "memory": "16Gi", "pods": "110"}
     status = {"providerID": "bought", "allocatable": has}
@@ -139,20 +139,20 @@ def test_what_was_bought_is_not_bought_again_while_it_starts():
     assert {key.name: where for key, where in again.node_by_pod}["new"] == "bought"
 
 
-def test_a_place_that_the_scheduler_sees_too_is_enough():
+def test_nothing_is_launched_if_an_existing_node_accepts_the_pod():
     found = plan([web("new", spread(skew=4))], *uneven(spread(skew=4)))
     assert bought_for(found) == []
     assert {key.name: where for key, where in found.node_by_pod}["new"] == "y"
 
 
-def test_a_spread_that_looks_at_taints_does_not_wait_for_a_node_that_is_drained():
+def test_a_spread_that_honors_taints_does_not_count_a_draining_node():
     rule = spread(nodeTaintsPolicy="Honor")
     drained = {"taints": [{"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}]}
     nodes = going("n", web("left", on="n", spec=rule), labels={ZONE: "zone-c"}, **drained), *uneven(rule)[1:]
     assert bought_for(plan([web("new", rule)], *nodes)) == []
 
 
-def test_what_is_bought_for_pods_of_the_going_node_may_be_for_those_that_wait_for_it():
+def test_a_planned_node_can_also_take_the_deadlocked_pods():
     """Three pods of a zone go and two are in the other, where a node is bought for one of the three."""
     rule = spread(skew=1)
     left = [web(f"left{n}", on="n", spec=rule, creationTimestamp=stamped(NOON)) for n in range(3)]
@@ -166,7 +166,7 @@ def test_what_is_bought_for_pods_of_the_going_node_may_be_for_those_that_wait_fo
     assert "new" not in [key.name for key, _ in found.node_by_pod], "the claim has no name yet"
 
 
-def test_neighbours_that_nobody_will_evict_still_repel():
+def test_protected_pods_on_a_deleted_node_count_for_anti_affinity():
     far = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [_term(ZONE)]}}
     nodes = (going("n", web("left", on="n", **PROTECTED), labels={ZONE: "zone-a"}), standing("y"))
     assert bought_for(plan([web("new", {"affinity": far}, waiting=PATIENCE - MOMENT)], *nodes)) == []
@@ -175,7 +175,7 @@ def test_neighbours_that_nobody_will_evict_still_repel():
     assert zones(found.launches[0]) == ("zone-b",)
 
 
-def test_neighbours_that_nobody_will_evict_still_attract():
+def test_protected_pods_on_a_deleted_node_count_for_affinity():
     near = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [_term(ZONE)]}}
     friend = web("new", {"affinity": near}, labels={"app": "friend"})
     left = [web("left", on="n", **PROTECTED), web("other", on="n", labels={"app": "friend"}, **PROTECTED)]
@@ -184,30 +184,30 @@ def test_neighbours_that_nobody_will_evict_still_attract():
     assert zones(found.launches[0]) == ("zone-b",)
 
 
-def test_too_few_domains_without_the_going_node_are_seen_at_once():
+def test_min_domains_do_not_count_the_deleted_node():
     """With `minDomains` a plan without the node asks for more than the scheduler does: nobody has to wait for it."""
     rule = spread(minDomains=3)
     nodes = going("n", web("left", on="n", spec=rule), labels={ZONE: "zone-c"}), roomy(rule, 3), full(rule, 1)
     assert bought_for(plan([web("new", rule, waiting=timedelta())], *nodes)) == [["left", "new"]]
 
 
-def test_hostname_spread_does_not_wait_for_the_going_node():
+def test_hostname_spread_does_not_wait_for_a_deleted_node():
     """A node more is always possible, so no more than maxSkew pods are sent to one that is there."""
     rule = spread(HOSTNAME, skew=1)
     nodes = going("n", web("left", on="n", spec=rule, **PROTECTED)), standing("y", web("y1", on="y", spec=rule))
     assert bought_for(plan([web("new", rule, waiting=timedelta())], *nodes)) == [["new"]]
 
 
-def test_who_cannot_be_helped_is_told_what_the_scheduler_sees():
+def test_a_pod_that_nothing_accepts_is_refused_as_the_scheduler_counts():
     found = plan([web("new", spread())], *uneven(), pool=nodepool(limits={"nodes": "0"}))
     refusal = next(each for each in found.refusals if str(each.object) == "pod/default/new")
-    assert "1 node(s) didn't match pod topology spread constraints, 1 node(s) were on their way out" in wording.message(
+    assert "1 node(s) didn't match pod topology spread constraints, 1 node(s) were being deleted" in wording.message(
         refusal
     )
     assert "new" not in [key.name for key, _ in found.node_by_pod]
 
 
-def test_limits_hold_for_both_looks_together():
+def test_limits_hold_for_the_plan_and_its_revision_together():
     """One node is bought for a pod that fits nowhere, another for one that is held up: the limit is one."""
     elsewhere = pod("elsewhere", cpu="16")
     both = [elsewhere, web("new", spread())]

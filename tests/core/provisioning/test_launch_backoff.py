@@ -15,17 +15,17 @@ from dovetail.core.provisioning.launch_backoff import (
     BACKOFF_ANNOTATION,
     LAUNCHED_FOR,
     LAUNCHED_UNDER,
-    MOST_KEPT,
+    MAX_RECORDED_KINDS,
     WAITS,
     FailedLaunch,
     LaunchFailureCause,
     after_failure,
     annotation,
+    current_state,
     in_force,
     pod_kind,
     read_backoffs,
     record_of,
-    state_of,
 )
 from dovetail.core.provisioning.plan import plan_provisioning
 
@@ -35,7 +35,7 @@ EARLIER = {"creationTimestamp": (NOON - HOUR).strftime("%Y-%m-%dT%H:%M:%SZ")}
 QUARANTINE = [{"key": "quarantine", "effect": "NoSchedule"}]
 WAITING = pod("web", cpu="3", metadata=EARLIER)
 KIND = pod_kind(WAITING)
-UNDER = {LAUNCHED_UNDER: state_of(nodepool())}
+UNDER = {LAUNCHED_UNDER: current_state(nodepool())}
 
 
 def annotated(value, **annotations):
@@ -57,7 +57,7 @@ def all_recorded(pool, failures, look):
 
 def launched(name, *pods, known=0, pool=None, age=MINUTE, **fields):
     """A node that was launched for the waiting pod when so many failures were known."""
-    marks = {LAUNCHED_FOR: f"{KIND}:{known}", LAUNCHED_UNDER: state_of(pool or nodepool())}
+    marks = {LAUNCHED_FOR: f"{KIND}:{known}", LAUNCHED_UNDER: current_state(pool or nodepool())}
     return worker(name, *pods, age=age, claim={"metadata": {"annotations": marks}}, **fields)
 
 
@@ -117,7 +117,7 @@ def test_a_node_that_cannot_take_the_pod_it_was_launched_for_holds_the_next_laun
     [failure], [refusal] = plan.failures, plan.refusals
     assert (failure.kind, failure.cause) == (KIND, LaunchFailureCause.NOT_FITTING)
     assert (refusal.code, refusal.until) == ("LaunchBackoff", NOON + MINUTE)
-    assert "node n was launched for it and cannot take it" in wording.message(refusal)
+    assert "node n was launched for it and cannot run it" in wording.message(refusal)
     assert "quarantine" in wording.message(refusal)
 
 
@@ -128,7 +128,7 @@ def test_daemons_that_take_more_than_expected_are_no_pods_of_others():
     assert "Insufficient cpu" in wording.message(plan.refusals[0])
 
 
-def test_what_is_on_record_holds_until_its_time_and_not_longer():
+def test_a_recorded_backoff_ends_at_its_time():
     pool = recorded(nodepool(), failed())
     nodes = [launched("n", taints=QUARANTINE)]
     look = snapshot([WAITING], nodes, [pool])
@@ -139,7 +139,7 @@ def test_what_is_on_record_holds_until_its_time_and_not_longer():
     assert later.launches[0].claim.metadata.annotations[LAUNCHED_FOR] == f"{KIND}:1"
 
 
-def test_room_that_other_pods_took_is_bought_again_twice_before_there_is_a_wait():
+def test_two_launches_crowded_out_by_other_pods_do_not_wait():
     pool, known = nodepool(), 0
     for launches in (1, 1, 0):
         full = launched("n", pod("other", cpu="3", memory="2Gi", on="n"), known=known)
@@ -218,7 +218,7 @@ def test_claims_that_were_launched_together_and_fail_together_count_once():
 
 
 def test_more_kinds_than_a_record_holds_wait_together_and_not_longer():
-    pods = [pod(f"web-{n}", cpu=f"{n + 1}m", metadata=EARLIER) for n in range(MOST_KEPT + 20)]
+    pods = [pod(f"web-{n}", cpu=f"{n + 1}m", metadata=EARLIER) for n in range(MAX_RECORDED_KINDS + 20)]
     kinds = {LAUNCHED_FOR: ",".join(f"{pod_kind(each)}:0" for each in pods)}
     bad = worker("n", taints=QUARANTINE, claim={"metadata": {"annotations": {**kinds, **UNDER}}})
     look = snapshot(pods, [bad], [nodepool()])

@@ -43,24 +43,26 @@ def used(*nodes, leaving=(), resource="cpu"):
 def test_a_claim_counts_as_the_largest_it_may_become():
     assert asked({"cpu": "16"}) == ""
     assert asked({"cpu": "15"}) == (
-        "no room within the limits of nodepool default: cpu limit 15, 0 used, up to 16 needed"
+        "a new node would exceed the limits of nodepool default: cpu limit 15, 0 used, up to 16 needed"
     )
 
 
-def test_what_others_bought_meanwhile_counts():
+def test_claims_created_after_the_plan_count():
     assert asked({"cpu": "32", "nodes": "2"}, bought("other")) == ""
     said = asked({"cpu": "31", "nodes": "1"}, bought("other"))
     assert said.endswith("cpu limit 31, 16 used, up to 16 needed; nodes limit 1, 1 used, up to 1 needed")
 
 
-def test_a_pool_without_limits_has_room():
+def test_a_pool_without_limits_is_never_exceeded():
     assert asked({}, bought("other")) == ""
 
 
 def test_what_the_command_itself_removes_does_not_count():
     old = worker("old", type_="m.huge")
     assert asked({"cpu": "16", "nodes": "1"}, old, leaving=["old"]) == ""
-    assert asked({"cpu": "16", "nodes": "1"}, old).startswith("no room within the limits of nodepool default: cpu")
+    assert asked({"cpu": "16", "nodes": "1"}, old).startswith(
+        "a new node would exceed the limits of nodepool default: cpu"
+    )
     assert "cpu limit 16, 16 used" in asked({"cpu": "16"}, old, bought("first"), leaving=["old"])
 
 

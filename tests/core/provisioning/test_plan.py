@@ -36,14 +36,14 @@ def test_types_are_listed_cheapest_first_and_only_those_that_fit():
     assert types_of(plan.launches[0].claim) == ("m.large", "m.huge")
 
 
-def test_a_pod_goes_to_an_existing_node_before_anything_is_bought():
+def test_a_pod_runs_on_an_existing_node_before_anything_is_launched():
     existing = ClusterNode(node(), None)
     plan = plan_provisioning(snapshot([pod()], nodes=[existing], pools=[nodepool()]))
     assert plan.launches == ()
     assert [where for _, where in plan.node_by_pod] == ["node-1"]
 
 
-def test_a_claim_not_yet_launched_keeps_the_room_its_pods_asked_for():
+def test_an_unlaunched_claim_keeps_the_resources_of_its_pods():
     requests = {"resources": {"requests": {"cpu": "1", "memory": "1Gi", "pods": "1"}}}
     starting = ClusterNode(None, claim(spec=requests))
     plan = plan_provisioning(snapshot([pod("first"), pod("second")], nodes=[starting], pools=[nodepool()]))
@@ -51,7 +51,7 @@ def test_a_claim_not_yet_launched_keeps_the_room_its_pods_asked_for():
     assert len(plan.launches) == 1
 
 
-def test_a_node_on_its_way_out_takes_nobody_and_its_pods_get_a_new_home():
+def test_a_deleted_node_takes_no_pods_and_its_pods_are_rescheduled():
     leaving = claim(metadata={"deletionTimestamp": "2026-01-05T11:00:00Z", "name": "old"}, status={"providerID": "x"})
     going = ClusterNode(node(spec={"providerID": "x"}), leaving, (pod("moved", on="node-1"),))
     plan = plan_provisioning(snapshot([pod("new")], nodes=[going], pools=[nodepool()]))
@@ -85,7 +85,7 @@ def test_heavier_pools_are_tried_first_and_ties_go_to_the_end_of_the_alphabet():
 def test_pools_that_are_not_ready_or_static_make_no_nodes(unusable):
     plan = plan_provisioning(snapshot([pod()], pools=[unusable]))
     assert plan.launches == ()
-    assert "no NodePool can make nodes now" in wording.message(plan.refusals[0])
+    assert "no NodePool can launch nodes now" in wording.message(plan.refusals[0])
 
 
 def test_untolerated_taints_keep_pods_off_a_pool():
@@ -116,7 +116,7 @@ def test_daemons_are_part_of_the_price_of_a_node():
     assert str(only.spec.resources.requests["cpu"]) == "2100m"
 
 
-def test_a_pod_that_fits_nowhere_is_told_why():
+def test_a_pod_that_fits_nowhere_is_refused_with_the_reasons():
     existing = [ClusterNode(node(f"n{n}", cpu="1"), None) for n in range(2)]
     tainted = node("t", taints=[{"key": "gpu", "effect": "NoSchedule"}])
     nodes = [*existing, ClusterNode(tainted, None)]
@@ -126,7 +126,7 @@ def test_a_pod_that_fits_nowhere_is_told_why():
     assert "nodepool default: no instance type has enough resources" in message
 
 
-def test_a_pod_that_refuses_our_nodes_is_left_alone():
+def test_no_node_is_launched_for_a_pod_that_excludes_nodepools():
     term = {"matchExpressions": [{"key": NODEPOOL, "operator": "DoesNotExist"}]}
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
     plan = plan_provisioning(snapshot([pod(spec={"affinity": {"nodeAffinity": required}})], pools=[nodepool()]))

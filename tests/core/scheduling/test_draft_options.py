@@ -77,7 +77,7 @@ def test_narrowing_to_nothing_says_why():
     assert "does not have known values" in found.narrow(wanted("team", "In", ["a"]))
 
 
-def test_the_dearest_price_is_over_all_offerings_that_are_left():
+def test_the_highest_price_is_over_all_remaining_offerings():
     zone_b = tuple(replace(each, price=each.price * 3) if each.zone == "zone-b" else each for each in SMALL.offerings)
     found = options(replace(SMALL, offerings=zone_b))
     assert found.most_expensive(0) == 1.5

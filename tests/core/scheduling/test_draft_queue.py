@@ -27,12 +27,12 @@ def test_refused_drafts_are_skipped():
     assert order(queue((1, WIDE), (1, WIDE), (1, WIDE)), refused=[0, 2]) == [1]
 
 
-def test_drafts_whose_options_are_hopeless_are_skipped_together():
+def test_drafts_whose_options_never_accept_are_skipped_together():
     drafts = queue((1, WIDE), (1, NARROW), (2, NARROW), (2, WIDE))
     assert order(drafts, hopeless=lambda options: options is NARROW) == [0, 3]
 
 
-def test_options_are_asked_once_and_only_for_drafts_that_are_not_refused():
+def test_options_are_checked_once_and_only_for_drafts_that_are_not_refused():
     asked = []
     drafts = queue((1, WIDE), (1, WIDE), (2, WIDE), (3, NARROW))
     order(drafts, refused=[3], hopeless=asked.append)

@@ -57,7 +57,7 @@ def gone(found):
     return sorted(each.name for command in found.commands for each in command.candidates)
 
 
-def test_a_node_whose_second_pod_waits_for_its_first_and_the_first_for_the_node_stays():
+def test_a_node_whose_drain_would_deadlock_stays():
     found = plan(spread())
     assert gone(found) == []
     refusal = next(each for each in found.refusals_by_method["single-node"] if str(each.object) == "node/small")
@@ -82,11 +82,11 @@ def test_a_node_whose_second_pod_waits_for_its_first_and_the_first_for_the_node_
     ],
     ids=str,
 )
-def test_a_drain_that_comes_to_its_end_is_begun(easier):
+def test_a_node_whose_drain_would_end_is_removed(easier):
     assert gone(plan(**{"spec": spread(), **easier})) == ["small"]
 
 
-def test_a_drain_may_stall_after_a_while():
+def test_a_drain_may_deadlock_after_some_evictions():
     assert gone(plan(spread(2), small=3, large=1)) == ["small"]
     assert gone(plan(spread(2), small=3, large=2)) == []
 
@@ -114,7 +114,7 @@ def single(look, before=()):
     return plan_pass(look_ahead(look, before), methods=[method]).commands
 
 
-def test_what_other_drains_still_need_of_a_budget_is_not_there_twice():
+def test_evictions_of_other_drains_count_against_a_pdb():
     """Each of two nodes alone has all the budget it needs; the second beside the first has not."""
 
     def beside(allowed):

@@ -36,9 +36,9 @@ def test_initialized_nodes_come_first_then_by_name():
 def test_nodes_that_leave_are_no_rows_unless_they_count_for_topology():
     nodes = [existing("a", metadata={**LEAVING, "finalizers": ["x"]}), existing("b")]
     assert names(ExistingNodes(nodes)) == ["b"]
-    counted = ExistingNodes(nodes, standing=True)
+    counted = ExistingNodes(nodes, include_deleting=True)
     assert names(counted) == ["b", "a"]
-    assert list(counted.going) == [1]
+    assert list(counted.deleting_rows) == [1]
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,7 @@ def test_consolidation_replaces_in_a_pool_at_its_limit_and_names_it_beyond():
     assert "cpu limit 19, 16 used, at least 4 needed" in wording.message(refusal(beyond, "single-node"))
 
 
-def test_what_is_smaller_may_replace_what_is_larger_although_the_pool_is_beyond_its_limit():
+def test_a_smaller_node_may_replace_a_larger_one_in_a_pool_beyond_its_limit():
     """Without the node the pool is within its limit again, and leaves room for a smaller one."""
     one = worker("a", running("p", "a", cpu="3"), type_="m.huge")
     assert planned(cluster(one, pools=[free(template=ON_DEMAND, limits={"cpu": "4"})], types=TYPES))
@@ -78,7 +78,7 @@ def said_of(cpu, limits, *nodes):
     return wording.message(said)
 
 
-def test_pending_pods_are_told_which_limit_keeps_a_node_from_being_launched():
+def test_the_refusal_of_a_pending_pod_names_the_limit():
     full = worker("a", running("p", "a", cpu="4"))
     assert "exceed limits for nodepool; nodepool default: cpu limit 5, 4 used, at least 2 needed" in said_of(
         "1", {"cpu": "5"}, full
@@ -86,7 +86,7 @@ def test_pending_pods_are_told_which_limit_keeps_a_node_from_being_launched():
     assert "nodes limit 1, 1 used, at least 1 needed" in said_of("1", {"nodes": "1"}, full)
 
 
-def test_pending_pods_are_told_when_a_limit_leaves_only_types_that_are_too_small():
+def test_the_refusal_says_if_a_limit_leaves_only_types_that_are_too_small():
     full = worker("a", running("p", "a", cpu="4"))
     said = said_of("3", {"cpu": "6"}, full)
     assert "no instance type has enough resources" in said
@@ -94,7 +94,7 @@ def test_pending_pods_are_told_when_a_limit_leaves_only_types_that_are_too_small
     assert "limits" not in said_of("17", {"cpu": "6"}, full)
 
 
-def test_what_one_pass_buys_is_spent_before_the_next_node_is_chosen():
+def test_each_new_node_of_a_pass_spends_limits_before_the_next():
     pods = [pod(f"p-{number}", cpu="3") for number in range(2)]
     pools = [nodepool(limits={"cpu": "6"}, template=ON_DEMAND)]
     plan = plan_provisioning(snapshot(pods, pools=pools, types=(LARGE,)))

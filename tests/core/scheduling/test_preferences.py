@@ -86,4 +86,4 @@ def test_soft_taints_are_tolerated_in_one_more_step_at_the_end():
 
 def test_preferences_are_sorted_by_weight():
     spec = pod(spec={"affinity": {"podAffinity": {PREFERRED: [weighted(1, ZONE), weighted(9, HOSTNAME)]}}}).spec
-    assert [each.weight for each in preferences(spec).near] == [9, 1]
+    assert [each.weight for each in preferences(spec).pod_affinity] == [9, 1]

@@ -81,7 +81,7 @@ def test_the_price_of_the_node_itself():
     sees(ALONE, REPLACED, cheap, NOTHING)
 
 
-def test_the_price_that_decides_which_node_goes():
+def test_the_price_that_decides_which_node_is_removed():
     """Both nodes could be deleted; one may, and the dearer one goes."""
 
     def at(price):
@@ -98,7 +98,7 @@ def test_the_price_that_decides_which_node_goes():
     sees(before, DELETED, after, [("c", set())])
 
 
-def test_an_instance_type_that_is_sold_from_now_on():
+def test_a_new_instance_type():
     without = replace(ALONE, catalogs={"default": (LARGE, HUGE)})
     sees(without, NOTHING, ALONE, REPLACED)
 
@@ -233,6 +233,6 @@ def build_tolerations(written):
     return running("any", "a", spec={"tolerations": written}).spec.tolerations
 
 
-def test_a_clock_that_runs_out():
+def test_the_end_of_a_delay():
     waiting = replace(ALONE, nodepools={"default": pool(consolidateAfter="25h")})
     sees(waiting, NOTHING, replace(waiting, at=NOON + timedelta(hours=2)), REPLACED)

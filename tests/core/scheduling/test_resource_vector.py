@@ -2,7 +2,7 @@
 
 import pytest
 
-from dovetail.core.scheduling.resource_vector import MOST, ResourceUnits, exceeds
+from dovetail.core.scheduling.resource_vector import MOST, ResourceUnits, any_negative
 from dovetail.model.resources import Quantity
 
 UNITS = ResourceUnits(["memory", "cpu", "example.com/gpu"])
@@ -44,5 +44,5 @@ def test_a_need_has_columns_with_amounts_and_no_zeros():
 
 
 def test_overdrawn_is_below_zero_and_not_zero():
-    assert exceeds(resources(cpu="1", memory="-1"))
-    assert not exceeds(resources(cpu="0"))
+    assert any_negative(resources(cpu="1", memory="-1"))
+    assert not any_negative(resources(cpu="0"))

@@ -88,18 +88,18 @@ def test_drafts_are_spread_over_zones():
     assert sorted(zones) == ["zone-a", "zone-a", "zone-b", "zone-b"]
 
 
-def test_pods_that_keep_apart_get_a_node_each():
+def test_pods_with_anti_affinity_get_a_node_each():
     pods = [web(f"w{n}", spec=far()) for n in range(3)]
     assert [len(draft.pods) for draft in solve(snapshot(pools=[nodepool()]), pods, [nodepool()]).drafts] == [1, 1, 1]
 
 
-def test_others_keep_their_distance_too():
+def test_anti_affinity_of_placed_pods_is_respected():
     existing_nodes = [node_row("a", "zone-a", web("hermit", on="a", spec=far()))]
     answer = solve(snapshot(nodes=existing_nodes), [web("plain")], [])
     assert "didn't match pod anti-affinity rules" in wording.message(answer.refusals[Key("default", "plain")])
 
 
-def test_the_first_of_its_kind_may_go_anywhere_and_the_others_follow():
+def test_the_first_pod_of_an_affinity_group_runs_anywhere_and_others_follow():
     pods = [web(f"w{n}", cpu="3", spec=near()) for n in range(3)]
     existing_nodes = [node_row(f"{zone}-{n}", zone) for zone in ZONES for n in range(2)]
     answer = solve(snapshot(nodes=existing_nodes, pools=[nodepool()]), pods, [nodepool()])
@@ -107,7 +107,7 @@ def test_the_first_of_its_kind_may_go_anywhere_and_the_others_follow():
     assert [draft.requirements.labels()[ZONE] for draft in answer.drafts] == ["zone-a"]
 
 
-def test_preferences_are_kept_where_a_node_can_be_bought_and_dropped_where_none_can():
+def test_preferences_are_kept_if_a_node_can_be_launched_and_dropped_otherwise():
     wish = far(how="preferredDuringSchedulingIgnoredDuringExecution")
     pods = [web(f"w{n}", spec=wish) for n in range(3)]
     assert len(solve(snapshot(pools=[nodepool()]), pods, [nodepool()]).drafts) == 3
@@ -138,14 +138,14 @@ def test_min_values_keep_a_claim_flexible():
     assert "minValues" in wording.message(answer.refusals[Key("default", "fits-one")])
 
 
-def test_a_cordoned_node_takes_nobody():
+def test_a_cordoned_node_takes_no_pods():
     cordoned = ClusterNode(node("a", spec={"unschedulable": True}), None)
     answer = solve(snapshot(nodes=[cordoned]), [pod()], [])
     assert "1 node(s) were unschedulable" in wording.message(answer.refusals[Key("default", "web")])
 
 
 @pytest.mark.parametrize(("operator", "there"), [("In", "two"), ("NotIn", "one")])
-def test_a_node_can_be_asked_for_by_name(operator, there):
+def test_a_node_can_be_selected_by_name(operator, there):
     field = {"key": "metadata.name", "operator": operator, "values": ["two"]}
     required = {"nodeSelectorTerms": [{"matchFields": [field]}]}
     spec = {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}}
@@ -155,13 +155,13 @@ def test_a_node_can_be_asked_for_by_name(operator, there):
     )
 
 
-def test_pods_the_scheduler_nominated_keep_their_room():
+def test_resources_are_kept_for_pods_that_the_scheduler_nominated():
     preempting = pod("vip", cpu="3", status={"phase": "Pending", "nominatedNodeName": "a"})
     answer = solve(snapshot([preempting], nodes=[node_row("a")]), [pod("late", cpu="2")], [])
     assert Key("default", "late") in answer.refusals
 
 
-def test_a_claim_that_may_still_become_anything_takes_only_pods_that_suit_all_of_it():
+def test_an_unlaunched_claim_takes_only_pods_that_match_whatever_it_becomes():
     open_claim = claim(
         spec={
             "requirements": [{"key": CAPACITY_TYPE, "operator": "In", "values": ["spot", "on-demand"]}],

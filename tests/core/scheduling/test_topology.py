@@ -20,7 +20,7 @@ def rules(book, shape):
 
 def test_a_pod_without_rules_that_nothing_selects_is_free():
     book, (shape,) = read(labeled("new"))
-    assert rules(book, shape).free
+    assert rules(book, shape).unconstrained
     assert book.counted_by[shape] == []
 
 
@@ -45,26 +45,26 @@ def test_a_pod_that_is_deleted_does_not_count():
 def test_required_anti_affinity_of_others_constrains_the_pods_it_selects():
     nodes = [existing("a", "zone-a", labeled("old", app="lonely", on="a", spec=anti_affinity(ZONE)))]
     book, (shape,) = read(labeled("new"), nodes=nodes)
-    (guard,) = rules(book, shape).far
+    (guard,) = rules(book, shape).anti_affinity
     assert guard.counts == {"zone-a": 1}
 
 
 def test_anti_affinity_of_others_leaves_pods_it_does_not_select_alone():
     nodes = [existing("a", "zone-a", labeled("old", app="lonely", on="a", spec=anti_affinity(ZONE)))]
     book, (shape,) = read(labeled("new", app="other"), nodes=nodes)
-    assert rules(book, shape).free
+    assert rules(book, shape).unconstrained
 
 
 def test_a_pod_that_its_own_anti_affinity_selects_is_constrained_from_both_sides():
     book, (shape,) = read(labeled("new", spec=anti_affinity()))
-    assert len(rules(book, shape).far) == 2
+    assert len(rules(book, shape).anti_affinity) == 2
     assert len(book.counted_by[shape]) == 2
 
 
 def test_affinity_says_whether_the_pod_matches_itself():
     book, (one, other) = read(labeled("a", spec=affinity(ZONE)), labeled("b", app="other", spec=affinity(ZONE)))
-    assert rules(book, one).near_self
-    assert not rules(book, other).near_self
+    assert rules(book, one).selects_itself
+    assert not rules(book, other).selects_itself
 
 
 def test_keys_are_those_that_a_draft_has_to_choose_so_hostname_is_not_one():

@@ -54,10 +54,10 @@ def test_a_count_that_returns_to_zero_is_removed():
     assert table == {}
 
 
-def test_settled_changes_stay():
+def test_committed_changes_cannot_be_undone():
     journal, table = Journal(), {}
     journal.put(table, "a", 1)
-    journal.settle()
+    journal.commit()
     journal.undo(0)
     assert table == {"a": 1}
 
@@ -79,9 +79,9 @@ def test_anti_affinity_allows_domains_without_a_pod_and_nodes_without_the_label(
 def test_affinity_knows_whether_any_pod_matches():
     part = TopologyCounts(ZONE, ["a"])
     counts = AffinityCounts(AffinityRule((Term(ZONE, WEB),)), [part])
-    assert counts.nobody
+    assert counts.is_empty
     part.counts["a"] = 1
-    assert not counts.nobody
+    assert not counts.is_empty
 
 
 @pytest.mark.parametrize(
@@ -96,37 +96,37 @@ def test_affinity_knows_whether_any_pod_matches():
 def test_the_smallest_count_is_over_domains_of_nodes_and_of_nodepools(counts, provided, least):
     topology_counts = spread_counts(provided=provided)
     topology_counts.counts.update(counts)
-    assert topology_counts.least() == least
+    assert topology_counts.smallest_count() == least
 
 
 @pytest.mark.parametrize(("min_domains", "least"), [(2, 1), (3, 0)])
 def test_with_fewer_domains_than_min_domains_the_smallest_count_is_zero(min_domains, least):
     topology_counts = spread_counts(min_domains=min_domains)
     topology_counts.counts.update({"a": 1, "b": 1})
-    assert topology_counts.least() == least
+    assert topology_counts.smallest_count() == least
 
 
 def test_for_hostname_the_smallest_count_is_zero_since_a_new_node_is_possible():
     topology_counts = spread_counts(rows=(), eligible=[True], key=HOSTNAME)
     topology_counts.counts[0] = 1
-    assert topology_counts.least() == 0
-    assert topology_counts.full(0, 1)
-    assert not topology_counts.full(1, 1)
+    assert topology_counts.smallest_count() == 0
+    assert topology_counts.exceeds_skew(0, 1)
+    assert not topology_counts.exceeds_skew(1, 1)
 
 
 def test_pods_on_nodes_that_are_not_eligible_do_not_count_and_their_domain_is_unknown():
     topology_counts = spread_counts(eligible=[True, False])
     assert topology_counts.counts_on(0)
     assert not topology_counts.counts_on(1)
-    assert topology_counts.bins == {"a": 1}
+    assert topology_counts.nodes_by_domain == {"a": 1}
 
 
 def test_a_domain_is_known_while_a_node_has_it():
     topology_counts, journal = spread_counts(rows=("a", "a", "b")), Journal()
     topology_counts.counts.update({"a": 1})
-    assert topology_counts.least() == 0
+    assert topology_counts.smallest_count() == 0
     topology_counts.drop_row(2, journal)
-    assert topology_counts.bins == {"a": 2}
-    assert topology_counts.least() == 1
+    assert topology_counts.nodes_by_domain == {"a": 2}
+    assert topology_counts.smallest_count() == 1
     journal.undo(0)
-    assert topology_counts.least() == 0
+    assert topology_counts.smallest_count() == 0

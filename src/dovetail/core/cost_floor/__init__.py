@@ -1,1 +1,1 @@
-"""The least that any set of nodes could cost for the pods of a cluster."""
+"""The cost floor: the least that any set of nodes could cost for the pods of a cluster."""

@@ -1,7 +1,8 @@
-"""Machines of the past: they run although their like can be bought no more.
+"""Running instances that can no longer be launched on the same terms.
 
-A NodePool that allowed them has changed or is gone, they are sold out, dearer by now, or came with a snapshot. Whoever
-asks what pods could cost at least has to count with them. Each stands there as a pool that sells this machine alone.
+Their NodePool has changed or is gone, the offering is unavailable or more expensive now, or the instance came with a
+snapshot. The cost floor has to allow for them, because their pods run at their price. `with_past` adds, for each kind
+of these instances, a NodePool that offers this instance alone.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,52 +21,52 @@ from dovetail.model.nodepool import (
 )
 from dovetail.model.requirements import Requirements
 
-ROUNDED = 1e-6  # what a price may lose on a label
+ROUNDED = 1e-6  # the rounding error of a price that is written on a label
 Pools = Mapping[str, NodePool]
 Catalogs = Mapping[str, tuple[InstanceType, ...]]
 Kind = tuple[tuple[tuple[str, str], ...], tuple[Any, ...], float]
-"""What tells machines apart: labels, taints and price."""
+"""Labels, taints and price: equal for instances that are interchangeable."""
 
 
 class RunningInstance(Protocol):
-    """What was bought."""
+    """An instance with the terms it was launched on."""
 
     @property
     def claim(self) -> NodeClaim:
-        """For this claim."""
+        """Its NodeClaim."""
 
     @property
     def pool(self) -> str:
-        """By this pool."""
+        """The name of its NodePool."""
 
     @property
     def price(self) -> float:
-        """At this price an hour."""
+        """Its price per hour."""
 
 
-def is_sold(machine: RunningInstance, pools: Pools, catalogs: Catalogs) -> bool:
-    """Whether its pool would buy its like now, at its price or for less."""
-    pool, labels, claim = pools.get(machine.pool), machine.claim.metadata.labels, machine.claim
+def is_sold(instance: RunningInstance, pools: Pools, catalogs: Catalogs) -> bool:
+    """Whether its NodePool would launch an equal instance now, at its price or for less."""
+    pool, labels, claim = pools.get(instance.pool), instance.claim.metadata.labels, instance.claim
     if pool is None or claim.spec.taints != pool.spec.template.spec.taints:
         return False
     if pool.requirements.intersects(Requirements.from_labels(labels)) is not None:
         return False
     name = labels.get(INSTANCE_TYPE)
-    alike = [each.bought_with(labels) for each in catalogs.get(machine.pool, ()) if each.name == name]
-    return any(each is not None and each.available and each.price <= machine.price + ROUNDED for each in alike)
+    alike = [each.bought_with(labels) for each in catalogs.get(instance.pool, ()) if each.name == name]
+    return any(each is not None and each.available and each.price <= instance.price + ROUNDED for each in alike)
 
 
-def kind_of(machine: RunningInstance) -> Kind:
-    """The same for machines of which one is as good as the other."""
-    return tuple(sorted(_labels(machine.claim).items())), machine.claim.spec.taints, machine.price
+def kind_of(instance: RunningInstance) -> Kind:
+    """The labels, taints and price of an instance."""
+    return tuple(sorted(_labels(instance.claim).items())), instance.claim.spec.taints, instance.price
 
 
 def with_past(
-    pools: Pools, catalogs: Catalogs, machines: Iterable[RunningInstance]
+    pools: Pools, catalogs: Catalogs, instances: Iterable[RunningInstance]
 ) -> tuple[dict[str, NodePool], dict[str, tuple[InstanceType, ...]]]:
-    """Pools and what they buy, and a pool for each kind of these machines."""
-    kinds = {kind_of(each): each for each in machines}
-    kept = {f"{number} of the past": kinds[each] for number, each in enumerate(sorted(kinds, key=repr))}
+    """NodePools and their instance types, with one more NodePool for each kind of these instances."""
+    kinds = {kind_of(each): each for each in instances}
+    kept = {f"discontinued {number}": kinds[each] for number, each in enumerate(sorted(kinds, key=repr))}
     return (
         {**pools, **{name: _pool(each.claim) for name, each in kept.items()}},
         {**catalogs, **{name: (_type(each, catalogs),) for name, each in kept.items()}},
@@ -77,19 +78,19 @@ def _labels(claim: NodeClaim) -> dict[str, str]:
 
 
 def _pool(claim: NodeClaim) -> NodePool:
-    """A pool that would buy this machine and no other."""
+    """A NodePool that launches this instance and no other."""
     template = NodeClaimTemplate(
         metadata=TemplateMetadata(labels=_labels(claim)), spec=NodeClaimTemplateSpec(taints=claim.spec.taints)
     )
     return NodePool(metadata=ObjectMeta(name=claim.name), spec=NodePoolSpec(template=template))
 
 
-def _type(machine: RunningInstance, catalogs: Catalogs) -> InstanceType:
-    """Its shape as it is sold elsewhere, or else as the machine itself says, at what it costs."""
-    claim = machine.claim
+def _type(instance: RunningInstance, catalogs: Catalogs) -> InstanceType:
+    """The instance type, with the allocatable of the instance or else of the catalog, and one offering at its price."""
+    claim = instance.claim
     labels = claim.metadata.labels
     name = labels.get(INSTANCE_TYPE, "")
     alike = (type_ for catalog in catalogs.values() for type_ in catalog if type_.name == name)
-    room = claim.status.allocatable or next((type_.allocatable for type_ in alike), {})
-    bought = Requirements.from_labels({key: labels[key] for key in (ZONE, CAPACITY_TYPE) if key in labels})
-    return InstanceType(name, Requirements.from_labels({}), (Offering(bought, machine.price),), dict(room), {})
+    allocatable = claim.status.allocatable or next((type_.allocatable for type_ in alike), {})
+    offered = Requirements.from_labels({key: labels[key] for key in (ZONE, CAPACITY_TYPE) if key in labels})
+    return InstanceType(name, Requirements.from_labels({}), (Offering(offered, instance.price),), dict(allocatable), {})

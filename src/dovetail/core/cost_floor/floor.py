@@ -1,15 +1,14 @@
-"""The linear programme under the floor: fractions of machines at the least price, every pod somewhere it may be.
+"""The cost floor: the least that any set of nodes could cost for some pods, by linear programming.
 
-With thousands of kinds of pods and offers nearly every pair of them is allowed and few are used. So pairs are asked in
-as they are needed: the programme is solved with some, its prices say what a pod would pay on every machine, and pairs
-that would be cheaper than what it pays now come in. When there are none, the answer is that of the whole programme.
-Asked again for other numbers of pods, it begins where it ended.
+Pods may be split over nodes and nodes launched in fractions. Of all constraints only requests, node selectors, required
+node affinity, taints of NodePools and the size of instances are kept. Each relaxation can only lower the cost, so no
+real cluster costs less. Pods that fit no offering are left out, since they stay pending and cost nothing.
 
-The least any set of nodes could cost for these pods: a proven floor, by a linear programme over fractions of nodes.
-
-Pods may be split over nodes and nodes bought in parts, and of all constraints only requests, selectors, required node
-affinity, taints of pools and the size of machines are kept. Each of these freedoms can only make it cheaper, so no real
-cluster can cost less. Pods that fit no offering at all are left out, as they cost nothing while they wait.
+Pods are grouped by kind (requests, selectors, tolerations) and offerings by size and the pods they admit. With
+thousands of each, nearly every (kind, offering) pair is allowed and few are used, so `LinearProgram` generates columns:
+it is solved with some pairs, its dual prices give what a pod would cost on every offering, and pairs that are cheaper
+than the pod's current cost are added. When there are none, the solution is optimal for all pairs. A later call with
+other numbers of pods starts from the last solution.
 """
 
 from collections import defaultdict
@@ -36,49 +35,49 @@ Array = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 Positions = npt.NDArray[np.intp]
 
-PAIRS_A_ROUND = 8
-"""At most so many new pairs a kind of pod and round."""
+PAIRS_PER_ROUND = 8
+"""The most pairs that one round adds for each kind of pods."""
 EXACT = 1e-9
-"""Of what a pod pays: less than this is no saving."""
+"""The tolerance, relative to the largest cost of a pod: smaller savings are ignored."""
 
 
 class BoundUnavailable(Exception):
-    """The solver could not answer."""
+    """The LP solver found no optimal solution."""
 
 
-class Programme:
-    """Kinds of pods (what one needs) and offers (size, price), and which may be on which."""
+class LinearProgram:
+    """Kinds of pods with their requests, offers with size and price, and which kinds each offer admits."""
 
     def __init__(self, needs: Array, sizes: Array, prices: Array, allowed: Mask) -> None:
         self.needs = needs
         self.sizes = sizes
         self.prices = prices
         self.allowed = allowed
-        self._solver = self._begin()
-        self._chosen = self._likely()
-        self._admit(*np.nonzero(self._chosen))
+        self._solver = self._new_solver()
+        self._chosen = self._initial_pairs()
+        self._add_pairs(*np.nonzero(self._chosen))
 
     def least(self, counts: Array) -> float:
-        """What so many pods of each kind cost at least; every kind must be allowed on some offer."""
+        """The least cost of these numbers of pods of each kind; some offer must admit each kind."""
         every = np.arange(len(counts), dtype=np.int32)
-        taken = self._solver.changeRowsBounds(len(counts), every, counts, counts)  # type: ignore[attr-defined]
-        if taken != highspy.HighsStatus.kOk:
-            raise BoundUnavailable(f"the solver does not take {counts} pods")
+        status = self._solver.changeRowsBounds(len(counts), every, counts, counts)  # type: ignore[attr-defined]
+        if status != highspy.HighsStatus.kOk:
+            raise BoundUnavailable(f"the LP solver rejects {counts} pods")
         while True:
-            pays, asks = self._prices()
-            saved = pays[:, None] - np.where(self.allowed & ~self._chosen, asks, np.inf)
-            kinds, offers = _best(saved, EXACT * max(1.0, float(np.abs(pays).max())))
+            current, on_offer = self._pod_costs()
+            saved = current[:, None] - np.where(self.allowed & ~self._chosen, on_offer, np.inf)
+            kinds, offers = _best_pairs(saved, EXACT * max(1.0, float(np.abs(current).max())))
             if not len(kinds):
                 return float(self._solver.getInfo().objective_function_value)
             self._chosen[kinds, offers] = True
-            self._admit(kinds, offers)
+            self._add_pairs(kinds, offers)
 
-    def _begin(self) -> highspy.Highs:
-        """Rows for kinds (all placed) and for what each offer has; columns for how much of each offer is bought."""
+    def _new_solver(self) -> highspy.Highs:
+        """Rows: pods of each kind, and resources of each offer. Columns: the number of nodes of each offer."""
         solver = highspy.Highs()  # type: ignore[no-untyped-call]
-        solver.setOptionValue("output_flag", False)  # noqa: FBT003 - its own way
-        solver.setOptionValue("presolve", "off")  # would throw away what the round before found out
-        solver.setOptionValue("simplex_strategy", 4)  # primal: stays feasible when columns come in
+        solver.setOptionValue("output_flag", False)  # noqa: FBT003 - the signature of highspy
+        solver.setOptionValue("presolve", "off")  # presolve would discard the basis of the last round
+        solver.setOptionValue("simplex_strategy", 4)  # primal simplex: the basis stays feasible when columns are added
         kinds, (offers, resources) = len(self.needs), self.sizes.shape
         rows, held = kinds + offers * resources, offers * resources
         solver.addRows(
@@ -93,8 +92,8 @@ class Programme:
         _add(solver, self.prices, kinds + np.arange(held).reshape(offers, resources), -self.sizes)
         return solver
 
-    def _likely(self) -> Mask:
-        """To begin with: where each kind is cheapest alone, and where if one resource were all that costs."""
+    def _initial_pairs(self) -> Mask:
+        """The first pairs: for each kind, its cheapest offer, and its cheapest offer by each single resource."""
         every = np.arange(len(self.needs))
         chosen = np.zeros_like(self.allowed)
         unit = self.prices[:, None] / np.maximum(self.sizes, EXACT)
@@ -103,28 +102,28 @@ class Programme:
             chosen[every, np.where(self.allowed, cost, np.inf).argmin(axis=1)] = True
         return chosen
 
-    def _admit(self, kinds: Positions, offers: Positions) -> None:
-        """Pods of these kinds may be on these offers: each is placed once and takes what it needs."""
+    def _add_pairs(self, kinds: Positions, offers: Positions) -> None:
+        """Add columns for pods of these kinds on these offers."""
         resources = self.needs.shape[1]
         taken = len(self.needs) + offers[:, None] * resources + np.arange(resources)
         rows = np.concatenate([kinds[:, None], taken], axis=1)
         values = np.concatenate([np.ones((len(kinds), 1)), self.needs[kinds]], axis=1)
         _add(self._solver, np.zeros(len(kinds)), rows, values)
 
-    def _prices(self) -> tuple[Array, Array]:
-        """What a pod of each kind pays now, and what it would pay on each offer."""
+    def _pod_costs(self) -> tuple[Array, Array]:
+        """Solve; the current cost of a pod of each kind, and its cost on each offer, by dual prices."""
         solver = self._solver
         solver.run()
         status = solver.getModelStatus()
         if status != highspy.HighsModelStatus.kOptimal:
-            raise BoundUnavailable(f"the solver answered {solver.modelStatusToString(status)}")
+            raise BoundUnavailable(f"the LP solver ended with {solver.modelStatusToString(status)}")
         dual = np.array(solver.getSolution().row_dual)
         kinds = len(self.needs)
         return dual[:kinds], self.needs @ -dual[kinds:].reshape(self.sizes.shape).T
 
 
 def _add(solver: highspy.Highs, costs: Array, rows: npt.NDArray[np.integer], values: Array) -> None:
-    """New columns, each with as many entries as `rows` is wide."""
+    """Add columns; row i of `rows` and `values` has the entries of column i."""
     number, wide = rows.shape
     solver.addCols(
         number,
@@ -138,12 +137,12 @@ def _add(solver: highspy.Highs, costs: Array, rows: npt.NDArray[np.integer], val
     )
 
 
-def _best(saved: Array, least: float) -> tuple[Positions, Positions]:
-    """The pairs that save most, some for each kind."""
+def _best_pairs(saved: Array, least: float) -> tuple[Positions, Positions]:
+    """For each kind, the pairs that save most."""
     kinds = np.nonzero((saved > least).any(axis=1))[0]
     if not len(kinds):
         return kinds, kinds
-    width = min(PAIRS_A_ROUND, saved.shape[1])
+    width = min(PAIRS_PER_ROUND, saved.shape[1])
     offers = np.argpartition(-saved[kinds], width - 1, axis=1)[:, :width].ravel()
     kinds = np.repeat(kinds, width)
     better = saved[kinds, offers] > least
@@ -158,7 +157,7 @@ Kind = tuple[tuple[float, ...], Hashable]
 
 @dataclass(frozen=True)
 class Offer:
-    """One way to buy one machine for one pool."""
+    """One offering of one instance type, launched by one NodePool."""
 
     pool: NodePool
     requirements: Requirements
@@ -168,7 +167,7 @@ class Offer:
 
 @dataclass(frozen=True)
 class ExistingInstance:
-    """A machine that runs."""
+    """The instance of a node, with the price it was launched at."""
 
     claim: NodeClaim
     pool: str
@@ -176,34 +175,33 @@ class ExistingInstance:
 
 
 def lower_bound(snapshot: Snapshot) -> float:
-    """Dollars an hour below which the pods on managed nodes cannot run on what can be bought, or was."""
+    """The cost floor of the pods on managed nodes, in dollars per hour, including instances discontinued since."""
     managed = [node for node in snapshot.nodes if node.managed]
     pools, catalogs = snapshot.nodepools, snapshot.catalogs
-    machines = [each for node in managed if (each := _bought(node, snapshot)) is not None]
-    past = [each for each in machines if not is_sold(each, pools, catalogs)]
+    instances = [each for node in managed if (each := _existing_instance(node, snapshot)) is not None]
+    past = [each for each in instances if not is_sold(each, pools, catalogs)]
     floor = Floor(*with_past(pools, catalogs, past))
     return floor.of(pod for node in managed for pod in node.pods)
 
 
-def _bought(node: ClusterNode, snapshot: Snapshot) -> ExistingInstance | None:
-    """What a node was bought at, as far as anybody still knows its price."""
-    assert node.claim is not None, "only managed nodes are asked"
-    kind = snapshot.types_by_pool.get(node.nodepool_name, {}).get(node.labels.get(INSTANCE_TYPE, ""))
-    bought = kind.bought_with(node.labels) if kind is not None else None
-    if bought is None:
+def _existing_instance(node: ClusterNode, snapshot: Snapshot) -> ExistingInstance | None:
+    """The instance of a managed node; None if its price is not known."""
+    assert node.claim is not None, "the node is managed"
+    offering = snapshot.offering_of(node)
+    if offering is None:
         return None
-    return ExistingInstance(_labelled(node.claim, node.labels), node.nodepool_name, bought.price)
+    return ExistingInstance(_with_node_labels(node.claim, node.labels), node.nodepool_name, offering.price)
 
 
-def _labelled(claim: NodeClaim, labels: Mapping[str, str]) -> NodeClaim:
-    """The claim, with what its node says about how it was bought."""
+def _with_node_labels(claim: NodeClaim, labels: Mapping[str, str]) -> NodeClaim:
+    """The claim, with the instance type, zone and capacity type of its node as labels."""
     known = {key: labels[key] for key in (INSTANCE_TYPE, ZONE, CAPACITY_TYPE) if key in labels}
     metadata = msgspec.structs.replace(claim.metadata, labels={**claim.metadata.labels, **known})
     return msgspec.structs.replace(claim, metadata=metadata)
 
 
 class Floor:
-    """The floor for one set of pools and prices."""
+    """The cost floor for one set of NodePools and prices."""
 
     def __init__(self, pools: Mapping[str, NodePool], catalogs: Mapping[str, tuple[InstanceType, ...]]) -> None:
         self._offers = list(_offers(pools, catalogs))
@@ -213,13 +211,14 @@ class Floor:
         self._admitted: dict[Hashable, Mask] = {}
 
     def of(self, pods: Iterable[Pod]) -> float:
-        """Dollars an hour for these pods; those of DaemonSets and those that are over do not count."""
+        """Dollars per hour for these pods; DaemonSet pods, static pods and terminal pods do not count."""
         return self.on_average((pod, 1.0) for pod in pods if not pod.terminal)
 
     def on_average(self, pods: Iterable[tuple[Pod, float]]) -> float:
-        """Dollars an hour over a time in which each pod was there for a share of it; one may stand for several alike.
+        """Dollars per hour over a period in which each pod existed for a share of the time.
 
-        No more than the mean of the floors of its instants: the mean of what they would buy holds the mean of the pods.
+        A share may exceed 1, for several equal pods. The result is at most the mean of the floors at each instant,
+        because the mean of their nodes holds the mean of the pods.
         """
         kinds: defaultdict[Kind, float] = defaultdict(float)
         for pod, share in pods:
@@ -228,19 +227,19 @@ class Floor:
         return self._least(kinds)
 
     def _least(self, kinds: Mapping[Kind, float]) -> float:
-        """Dollars an hour for so many pods of each kind."""
+        """Dollars per hour for these numbers of pods of each kind."""
         if not kinds or not self._offers:
             return 0.0
         offers, allowed = self._choices([*kinds])
-        some: Mask = np.asarray(allowed.any(axis=1))  # those that fit anywhere
+        some: Mask = np.asarray(allowed.any(axis=1))  # the kinds that some offer admits
         if not some.any():
             return 0.0
         needs, counts = np.array([need for need, _ in kinds])[some], np.array([*kinds.values()])[some]
         sizes, prices = self._sizes[self._size_of[offers]], self._price[offers]
-        return Programme(needs, sizes, prices, allowed[some]).least(counts)
+        return LinearProgram(needs, sizes, prices, allowed[some]).least(counts)
 
     def _kind(self, pod: Pod) -> Kind:
-        """What it asks for, and where it may be."""
+        """The requests of a pod, and its constraints on nodes."""
         spec = pod.spec
         where = (tuple(sorted(spec.node_selector.items())), _required(pod), tuple(spec.tolerations))
         if where not in self._admitted:
@@ -249,9 +248,9 @@ class Floor:
         return (_number(CPU, requests), _number(MEMORY, requests), 1.0), where
 
     def _choices(self, kinds: list[Kind]) -> tuple[Positions, Mask]:
-        """The offers worth having, and which kinds of pods may be on each.
+        """The offers that can be part of an optimum, and which kinds of pods each admits.
 
-        Offers that admit the same pods and have one size differ in price alone: the cheapest stands for them.
+        Of offers that admit the same pods and have the same size, only the cheapest is kept.
         """
         wheres = {where: number for number, where in enumerate(dict.fromkeys(where for _, where in kinds))}
         admitted = np.array([self._admitted[where] for where in wheres])
@@ -270,7 +269,10 @@ class Floor:
 
 
 def _undominated(allowed: Mask, worth: Array) -> Positions:
-    """Offers for which no other is open to all the same pods and gives as much of everything for a dollar."""
+    """Positions of offers without those that another offer dominates.
+
+    An offer dominates another if it admits all its pods and has at least as much of each resource per dollar (`worth`).
+    """
     columns = np.ascontiguousarray(allowed.T)
     open_to = columns.sum(axis=1)
     kept: list[int] = []
@@ -319,6 +321,6 @@ def _required(pod: Pod) -> NodeSelector | None:
 
 
 def _number(name: str, amounts: Resources) -> float:
-    """An amount in units of like size, which solvers prefer: cores, GiB, pods."""
+    """An amount as cores, GiB or pods: LP solvers are more accurate with numbers of similar size."""
     amount = amounts.get(name)
     return 0.0 if amount is None else amount.number / (2**30 if name == MEMORY else 1)

@@ -1,1 +1,1 @@
-"""Pending pods to NodeClaims to launch."""
+"""Provisioning: which pending pods need nodes, and the NodeClaims to launch for them."""

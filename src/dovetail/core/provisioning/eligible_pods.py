@@ -1,4 +1,9 @@
-"""Which pods nodes are brought for, which are left alone and why, and which NodePools may make nodes now."""
+"""Which pods need a node, which pods Dovetail does not provision for and why, and which NodePools may launch nodes.
+
+A pod needs a node if kube-scheduler found none for it (`Pod.provisionable`), or if its node is being deleted. Pods that
+select nodes outside of Karpenter, or whose requirements no node can meet, are refused with a reason. The rules are
+Karpenter's; `docs/concepts/provisioning.md` has them.
+"""
 
 from collections.abc import Iterable
 from datetime import timedelta
@@ -18,10 +23,11 @@ from dovetail.model.requirements import Requirement
 from dovetail.model.snapshot import ClusterNode, Snapshot
 
 AHEAD = timedelta(minutes=5)
+"""How long before the deadline of a drain the protected pods of the node get replacements, too."""
 
 
 def provisionable_pods(snapshot: Snapshot) -> tuple[list[Pod], list[Refusal]]:
-    """The pods that wait for a node, and the refusals of those that ask for what cannot be."""
+    """The pending pods that need a node, and the refusals of pending pods that no node could run."""
     pods: list[Pod] = []
     refusals: list[Refusal] = []
     for pod in snapshot.unbound_pods:
@@ -35,12 +41,12 @@ def provisionable_pods(snapshot: Snapshot) -> tuple[list[Pod], list[Refusal]]:
 
 
 def displaced_pods(snapshot: Snapshot) -> list[Pod]:
-    """Pods of nodes on their way out that will need a new home: deleted ones, and those a command is about to delete.
+    """Pods to reschedule from nodes that are being deleted, or that a command is about to delete.
 
-    Protected ones stay where they are for now, and so do those that no budget will ever let go, unless their node's
-    time is all but over: then nothing protects them.
+    Without pods that do-not-disrupt protects and pods that PodDisruptionBudgets never allow to evict, unless the drain
+    deadline of their node is near, after which they are deleted anyway.
     """
-    hold = _Hold(snapshot)
+    blocks = _PermanentBlocks(snapshot)
     return [
         pod
         for node in snapshot.nodes
@@ -48,7 +54,7 @@ def displaced_pods(snapshot: Snapshot) -> list[Pod]:
         for pod in node.pods
         if pod.reschedulable
         and not pod.spec.resource_claims
-        and (_ends_soon(node, snapshot) or not (_is_protected(pod, node, snapshot) or hold.on(pod)))
+        and (_ends_soon(node, snapshot) or not (_is_protected(pod, node, snapshot) or blocks.include(pod)))
     ]
 
 
@@ -56,8 +62,8 @@ def _is_protected(pod: Pod, node: ClusterNode, snapshot: Snapshot) -> bool:
     return protection(pod, snapshot.at).active and not evicts_protected(node.claim)
 
 
-class _Hold:
-    """Budgets that never give way. Pods of one workload have the same labels, and are looked up once."""
+class _PermanentBlocks:
+    """PodDisruptionBudgets that never allow an eviction. Pods with equal labels share one lookup."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._budgets: dict[str, list[PodDisruptionBudget]] = {}
@@ -65,28 +71,28 @@ class _Hold:
             self._budgets.setdefault(budget.metadata.namespace, []).append(budget)
         self._matching: dict[tuple[str, frozenset[tuple[str, str]]], list[PodDisruptionBudget]] = {}
 
-    def on(self, pod: Pod) -> bool:
-        """Whether no waiting will make the eviction API take this pod: a budget of nothing, or two budgets."""
-        near = self._budgets.get(pod.metadata.namespace)
-        if not near:
+    def include(self, pod: Pod) -> bool:
+        """Whether the eviction API will never evict this pod: a PDB that allows nothing, or several PDBs."""
+        budgets = self._budgets.get(pod.metadata.namespace)
+        if not budgets:
             return False
-        same = pod.metadata.namespace, frozenset(pod.metadata.labels.items())
-        found = self._matching.get(same)
+        key = pod.metadata.namespace, frozenset(pod.metadata.labels.items())
+        found = self._matching.get(key)
         if found is None:
-            found = self._matching[same] = matching(pod, near)
+            found = self._matching[key] = matching(pod, budgets)
         if len(found) < 2 and not any(fully_blocks(budget) for budget in found):
             return False
         return find_block(pod, found) is not None
 
 
 def _ends_soon(node: ClusterNode, snapshot: Snapshot) -> bool:
-    """Whether the deadline of the node's drain is closer than a new node may take to come."""
+    """Whether the drain deadline of the node is so near that replacements have to start now."""
     deadline = read_deadline(node.claim) if node.claim is not None else None
     return deadline is not None and deadline - snapshot.at <= AHEAD
 
 
 def find_refusal(pod: Pod) -> Refusal | None:
-    """Why no node can be brought for this pod, whatever there is to buy."""
+    """Why no node can be launched for this pod, whatever the NodePools offer."""
     about = pod_ref(pod.key)
     if pod.spec.resource_claims:
         return Refusal(RefusalCode.INVALID_POD, about, setting=RESOURCE_CLAIMS)
@@ -115,7 +121,7 @@ def _expression_problem(expression: NodeSelectorRequirement) -> str:
     if expression.key == "matchFields" and not expression.operator:
         return "node affinity by matchFields is not supported; use matchExpressions on a label"
     if is_restricted(expression.key):
-        return f"label {expression.key} is restricted; nodes cannot be chosen by it"
+        return f"label {expression.key} is restricted; pods cannot select nodes by it"
     try:
         Requirement.of(expression.key, expression.operator, expression.values)
     except ValueError as error:
@@ -125,9 +131,9 @@ def _expression_problem(expression: NodeSelectorRequirement) -> str:
 
 
 def usable_pools(snapshot: Snapshot) -> list[NodePool]:
-    """The pools that may make nodes now, in the order they are tried: heavier first, then by name from the end.
+    """The NodePools that may launch nodes now, in the order they are tried: heavier first, then by name descending.
 
-    A pool without a catalogue is another provider's.
+    A NodePool without instance types belongs to another provider.
     """
     ready = [pool for pool in snapshot.nodepools.values() if pool.name in snapshot.catalogs and _usable(pool)]
     ready.sort(key=lambda pool: pool.name, reverse=True)

@@ -1,21 +1,16 @@
-"""When nodes may be launched again for pods that earlier launches did not help.
+"""Launch backoff: how long a NodePool waits to launch another node for pods that earlier launches did not help.
 
-Pods of one kind ask for the same: namespace, requests, ports and scheduling rules, and for replicas of a StatefulSet
-their volumes. A NodeClaim carries the kinds of the pods it is launched for. A launch fails for a kind if the claim is
-given up, or if its node takes none of these pods. Each failure in a row makes the next launch of that NodePool for that
-kind wait longer (`WAITS`).
+Pods of one kind have equal namespace, requests, ports and scheduling rules; replicas of a StatefulSet also have equal
+volumes. A NodeClaim carries the kinds of the pods it is launched for. A launch fails for a kind if the claim is deleted
+because no node registered, or if its node runs none of these pods (`find_failures`). Each consecutive failure makes the
+next launch of that NodePool for that kind wait longer (`WAITS`). Other kinds and other NodePools do not wait.
 
-Other kinds, and other NodePools, are not held up. Replacing a pod does not reset the wait. A pod of the kind that runs
-on a later node does, and so does a change of the NodePool or its node class.
+Replacing a pod does not reset the wait. It is reset when a pod of the kind runs on a node launched later, and when the
+NodePool or its node class changes.
 
-The failures are kept in an annotation of the NodePool, so that they survive restarts and the end of the failed claims.
-A claim also carries how many failures were known when it was launched. So many claims that are launched together and
-fail together count as one failure, and no failure counts twice.
-
-Launches that did not help: nodes that are there and took none of the pods they were launched for.
-
-Asked only of pods for which the next plan would launch a node, so none of them fits on these nodes as they are now.
-Pods that fit on a node wait for the scheduler, or for the node to initialize, and cost nothing.
+The failures are kept in an annotation of the NodePool, so that they survive restarts and the deletion of the claims. A
+claim also carries how many failures were known when it was launched. So claims that are launched together and fail
+together count as one failure, and no failure counts twice.
 """
 
 import hashlib
@@ -28,8 +23,8 @@ import msgspec
 
 from dovetail.core.scheduling.draft import Draft
 from dovetail.core.scheduling.host_ports import host_ports
-from dovetail.core.scheduling.resource_vector import exceeds
-from dovetail.core.scheduling.solver import why_none
+from dovetail.core.scheduling.resource_vector import any_negative
+from dovetail.core.scheduling.solver import why_unschedulable
 from dovetail.model.conditions import find
 from dovetail.model.kube_object import ApiStruct
 from dovetail.model.labels import INSTANCE_TYPE
@@ -43,63 +38,63 @@ from dovetail.model.snapshot import ClusterNode, Snapshot
 BACKOFF_ANNOTATION = "dovetail.sh/launch-backoff"
 LAUNCHED_FOR = "dovetail.sh/launched-for"
 LAUNCHED_UNDER = "dovetail.sh/launched-under"
-FORGOTTEN_AFTER = timedelta(hours=1)
-"""A failure that follows the end of the wait by more than this is counted as the first one."""
-MOST_KEPT = 400
-LONGEST_WHY = 200
-"""Kinds of pods in one annotation, and letters of each reason. All annotations of an object may have 256 KiB."""
+RESET_AFTER = timedelta(hours=1)
+"""A failure later than this after the end of the wait counts as the first one again."""
+MAX_RECORDED_KINDS = 400
+MAX_REASON_LENGTH = 200
+"""Bounds of the annotation, since all annotations of an object together may have at most 256 KiB."""
 
 
 class LaunchFailureCause(StrEnum):
     """How a launch failed."""
 
     LAUNCH_FAILED = "launch_failed"  # no instance, or none that registered
-    NOT_FITTING = "not_fitting"  # the node cannot take the pod, even without the pods of others
-    CROWDED_OUT = "crowded_out"  # other pods took the room
+    NOT_FITTING = "not_fitting"  # the node cannot run the pod, even without pods of other workloads
+    CROWDED_OUT = "crowded_out"  # other pods use the resources of the node
 
 
 @dataclass(frozen=True, slots=True)
 class BackoffSteps:
-    """How long to wait after a number of failures: `free` of them cost nothing, then `first`, doubled each time."""
+    """Exponential backoff: no wait after the first `free` failures, then `first`, doubled each time up to `longest`."""
 
     free: int
     first: timedelta
     longest: timedelta
 
     def after(self, failures: int) -> timedelta:
-        """The wait after so many failures in a row."""
+        """The wait after this number of consecutive failures."""
         counted = failures - self.free
         return min(self.first * 2 ** min(counted - 1, 20), self.longest) if counted > 0 else timedelta()
 
 
 WAITS = {
-    # What ran out is not asked for again at once, so the first retry asks for something else.
+    # Offerings without capacity are excluded for a while, so the first retry launches another offering.
     LaunchFailureCause.LAUNCH_FAILED: BackoffSteps(1, timedelta(seconds=10), timedelta(minutes=10)),
     LaunchFailureCause.NOT_FITTING: BackoffSteps(0, timedelta(minutes=1), timedelta(hours=1)),
-    # As a rule another node is all that is needed, since pods that arrived meanwhile were faster.
+    # Usually one more node is enough: pods that arrived meanwhile were scheduled first.
     LaunchFailureCause.CROWDED_OUT: BackoffSteps(2, timedelta(minutes=1), timedelta(hours=1)),
 }
 
 
 class LaunchBackoff(ApiStruct, frozen=True, kw_only=True):
-    """The failures in a row of one NodePool for one kind of pods."""
+    """The consecutive failures of one NodePool for one kind of pods."""
 
     failures: int
     launched_at: datetime
     """When the claim of the last failure was created."""
     until: datetime
     state: str
-    """The NodePool and its class as they were, see `state_of`."""
+    """The generations of the NodePool and its node class, see `current_state`."""
     why: str
 
-    def forgotten(self, now: datetime) -> bool:
-        """Whether the wait ended so long ago that the next failure is the first one again."""
-        return self.until + FORGOTTEN_AFTER < now
+    def is_reset(self, now: datetime) -> bool:
+        """Whether the wait ended so long ago that the next failure counts as the first one."""
+        return self.until + RESET_AFTER < now
 
 
 @dataclass(frozen=True, slots=True)
 class FailedLaunch:
-    """A claim that did not help a kind of pods."""
+    """A NodeClaim whose launch failed for a kind of pods."""
 
     claim: NodeClaim
     kind: str
@@ -112,9 +107,9 @@ Backoffs = Mapping[tuple[str, str], LaunchBackoff]
 
 
 def pod_kind(pod: Pod) -> str:
-    """A digest of what a pod asks for; the same for all pods of a workload and for those that replace them.
+    """A digest of the requirements of a pod, equal for all pods of a workload and their replacements.
 
-    Only replicas of a StatefulSet differ by their volumes, which keep their names and may be in different zones.
+    Volumes count only for replicas of a StatefulSet, whose claims keep their names and may be in different zones.
     """
     spec = pod.spec
     own = spec.volumes if pod.stateful else ()
@@ -139,26 +134,26 @@ def with_kinds(draft: Draft) -> list[tuple[Pod, str]]:
 
 
 def launch_annotations(draft: Draft, backoffs: Backoffs) -> dict[str, str]:
-    """What a claim says of its launch: the pods it is for, the failures known of each, the state of its NodePool."""
+    """The annotations of a new claim: kinds of its pods with the known failures of each, and its NodePool's state."""
     pool = draft.template.pool
     known = {kind: backoffs.get((pool.name, kind)) for _, kind in with_kinds(draft)}
-    told = (f"{kind}:{before.failures if before is not None else 0}" for kind, before in sorted(known.items()))
-    return {LAUNCHED_FOR: ",".join(told), LAUNCHED_UNDER: state_of(pool)}
+    entries = (f"{kind}:{before.failures if before is not None else 0}" for kind, before in sorted(known.items()))
+    return {LAUNCHED_FOR: ",".join(entries), LAUNCHED_UNDER: current_state(pool)}
 
 
 def launched_for(claim: NodeClaim) -> Mapping[str, int]:
-    """The kinds of pods a claim was launched for, and how many failures were known of each."""
+    """The kinds of pods that a claim was launched for, and how many failures were known of each."""
     entries = (each.partition(":") for each in claim.metadata.annotations.get(LAUNCHED_FOR, "").split(","))
     return {kind: int(number) for kind, _, number in entries if kind and number.isdecimal()}
 
 
-def launched_under(claim: NodeClaim, pool: NodePool) -> bool:
-    """Whether a claim was launched by its NodePool as that is now. A launch by an earlier version proves nothing."""
-    return claim.metadata.annotations.get(LAUNCHED_UNDER) == state_of(pool)
+def launched_by_current_version(claim: NodeClaim, pool: NodePool) -> bool:
+    """Whether NodePool and node class are unchanged since the launch. Otherwise the next launch may help."""
+    return claim.metadata.annotations.get(LAUNCHED_UNDER) == current_state(pool)
 
 
 def on_record(snapshot: Snapshot) -> Backoffs:
-    """Failures that count: not forgotten, and followed by no success."""
+    """The recorded failures of all NodePools that still count."""
     return {
         (pool.name, kind): backoff
         for pool in snapshot.nodepools.values()
@@ -168,12 +163,12 @@ def on_record(snapshot: Snapshot) -> Backoffs:
 
 
 def record_of(pool: NodePool, snapshot: Snapshot) -> Mapping[str, LaunchBackoff]:
-    """The failures of one pool that count, by kind of pods."""
-    recent = {kind: each for kind, each in read_backoffs(pool).items() if not each.forgotten(snapshot.at)}
+    """The recorded failures of one NodePool that are not reset and not followed by a success, by kind of pods."""
+    recent = {kind: each for kind, each in read_backoffs(pool).items() if not each.is_reset(snapshot.at)}
     if not recent:
         return {}
-    helped = last_helped(snapshot, pool.name, min(each.launched_at for each in recent.values()))
-    return {kind: each for kind, each in recent.items() if kind not in helped or helped[kind] < each.launched_at}
+    succeeded = last_success_by_kind(snapshot, pool.name, min(each.launched_at for each in recent.values()))
+    return {kind: each for kind, each in recent.items() if kind not in succeeded or succeeded[kind] < each.launched_at}
 
 
 def in_force(snapshot: Snapshot) -> Backoffs:
@@ -181,10 +176,10 @@ def in_force(snapshot: Snapshot) -> Backoffs:
     return {slot: backoff for slot, backoff in on_record(snapshot).items() if backoff.until > snapshot.at}
 
 
-def last_helped(snapshot: Snapshot, pool: str, since: datetime) -> Mapping[str, datetime]:
-    """When the newest node that has a pod of a kind was launched, by kind; only of nodes launched at `since` or later.
+def last_success_by_kind(snapshot: Snapshot, pool: str, since: datetime) -> Mapping[str, datetime]:
+    """By kind, the launch time of the newest node that runs a pod of it, among nodes launched at `since` or later.
 
-    All launches before that are followed by a success, whatever became of them.
+    A success resets all failures of earlier launches.
     """
     found: dict[str, datetime] = {}
     for node in snapshot.nodes_by_pool.get(pool, ()):
@@ -196,68 +191,68 @@ def last_helped(snapshot: Snapshot, pool: str, since: datetime) -> Mapping[str, 
 
 
 def read_backoffs(pool: NodePool) -> Mapping[str, LaunchBackoff]:
-    """The failures of the pool as it is now that are written down, by kind of pods."""
-    written, state = pool.metadata.annotations.get(BACKOFF_ANNOTATION, ""), state_of(pool)
+    """The failures in the annotation that are of the current state of the NodePool, by kind of pods."""
+    written, state = pool.metadata.annotations.get(BACKOFF_ANNOTATION, ""), current_state(pool)
     try:
         found = msgspec.json.decode(written, type=dict[str, LaunchBackoff]) if written else {}
     except msgspec.DecodeError:
-        return {}  # written by somebody else
+        return {}  # not written by Dovetail
     return {kind: backoff for kind, backoff in found.items() if backoff.state == state}
 
 
 def after_failure(
     pool: NodePool, failure: FailedLaunch, record: Mapping[str, LaunchBackoff], now: datetime
 ) -> LaunchBackoff:
-    """The entry once a failure is counted; the one that is there if it was counted before. `record` is the pool's.
+    """The entry after a failure; the existing entry if the failure was already counted. `record` is the NodePool's.
 
-    A record that is full does not get longer. Who is not on it waits until all on it may be tried again: counted anew
-    each time, a wait that begins now would never end.
+    A full record does not grow. A kind that is not in it waits until the last wait in the record ends: a wait from now
+    would never end, because the failure would be found and counted again in each plan.
     """
     kind, before = failure.kind, record.get(failure.kind)
     if before is not None and launched_for(failure.claim).get(kind, 0) < before.failures:
         return before
     number = before.failures + 1 if before is not None else 1
-    full = before is None and len(record) >= MOST_KEPT
+    full = before is None and len(record) >= MAX_RECORDED_KINDS
     return LaunchBackoff(
         failures=number,
         launched_at=failure.claim.metadata.creation_timestamp or now,
         until=max(each.until for each in record.values()) if full else now + WAITS[failure.cause].after(number),
-        state=state_of(pool),
-        why=failure.why[:LONGEST_WHY],
+        state=current_state(pool),
+        why=failure.why[:MAX_REASON_LENGTH],
     )
 
 
 def annotation(backoffs: Mapping[str, LaunchBackoff], now: datetime) -> str:
-    """The record as it is written: without what is forgotten, newest first."""
-    recent = {kind: each for kind, each in backoffs.items() if not each.forgotten(now)}
+    """The record as the value of the annotation: without reset entries, newest first."""
+    recent = {kind: each for kind, each in backoffs.items() if not each.is_reset(now)}
     newest = sorted(recent.items(), key=lambda entry: (entry[1].launched_at, entry[0]), reverse=True)
-    return msgspec.json.encode(dict(newest[:MOST_KEPT])).decode()
+    return msgspec.json.encode(dict(newest[:MAX_RECORDED_KINDS])).decode()
 
 
-def state_of(pool: NodePool) -> str:
-    """What a failure is held against: a pool or class that was changed gets another try."""
+def current_state(pool: NodePool) -> str:
+    """The generations of the NodePool and its node class; a change of either resets failures."""
     return f"{pool.metadata.generation}.{pool.status.node_class_observed_generation}"
 
 
 def backoff_refusal(about: ObjectRef, pool: str, backoff: LaunchBackoff) -> Refusal:
-    """Why a NodePool launches nothing for a pod, or in place of a node, now."""
+    """Why a NodePool launches no node for a pod, or to replace a node, now."""
     code, failures = RefusalCode.LAUNCH_BACKOFF, backoff.failures
     return Refusal(code, about, backoff.until, nodepool=pool, count=failures, detail=backoff.why)
 
 
 @dataclass(frozen=True, slots=True)
-class _Tried:
-    """A node that was launched for pods and has joined the cluster."""
+class _LaunchedNode:
+    """A registered node that was launched for pods."""
 
     node: ClusterNode
     claim: NodeClaim
     launched_at: datetime
     initialized_at: datetime | None
 
-    def was_offered(self, pod: Pod) -> bool:
-        """Whether the pod waited when the node initialized, or the node has never had a pod.
+    def was_available_to(self, pod: Pod) -> bool:
+        """Whether the pod was pending when the node initialized, or the node never had a pod.
 
-        Otherwise the node may have served its pods, and have been drained or cordoned since.
+        Otherwise the node may have run its pods, and have been drained or cordoned since.
         """
         created_at, since = pod.metadata.creation_timestamp, self.initialized_at
         if since is None or self.claim.status.last_pod_event_time is None:
@@ -266,87 +261,94 @@ class _Tried:
 
 
 def find_failures(snapshot: Snapshot, drafts: Iterable[Draft]) -> Iterator[FailedLaunch]:
-    """For each NodePool and kind of pods that a node is to be launched for: the newest node that did not take them.
+    """For each NodePool and kind of pods in the drafts: the newest node that was launched for them and runs none.
 
-    It is no failure if a node that was launched together with it, or later, took one: then launches do help.
+    It is no failure if a node that was launched at the same time or later runs one. Called with the drafts of a plan,
+    so the existing nodes do not accept these pods now.
     """
-    tried_by_pool: dict[str, Mapping[str, list[_Tried]]] = {}
-    asked: set[tuple[str, str]] = set()
+    tried_by_pool: dict[str, Mapping[str, list[_LaunchedNode]]] = {}
+    checked: set[tuple[str, str]] = set()
     for draft in drafts:
         pool = draft.pool_name
         if pool not in tried_by_pool:
-            tried_by_pool[pool] = _newest_first(snapshot.nodepools[pool], snapshot)
+            tried_by_pool[pool] = _launched_by_kind(snapshot.nodepools[pool], snapshot)
         for pod, kind in with_kinds(draft) if tried_by_pool[pool] else ():
-            if (pool, kind) in asked or not pod.provisionable:
+            if (pool, kind) in checked or not pod.provisionable:
                 continue
-            asked.add((pool, kind))
-            tried = _last_in_vain(tried_by_pool[pool].get(kind, ()), pod, kind)
-            if tried is None or not _may_repeat(tried, pod, draft):
+            checked.add((pool, kind))
+            tried = _last_failed_node(tried_by_pool[pool].get(kind, ()), pod, kind)
+            if tried is None or not _same_type_is_next(tried, pod, draft):
                 continue
-            if kind not in last_helped(snapshot, pool, tried.launched_at):
+            if kind not in last_success_by_kind(snapshot, pool, tried.launched_at):
                 yield _failure(tried, kind, pod, snapshot)
 
 
-def _newest_first(pool: NodePool, snapshot: Snapshot) -> Mapping[str, list[_Tried]]:
-    """The nodes of a pool by the kinds of pods they were launched for."""
-    found: list[_Tried] = []
+def _launched_by_kind(pool: NodePool, snapshot: Snapshot) -> Mapping[str, list[_LaunchedNode]]:
+    """The registered nodes of a NodePool by the kinds of pods they were launched for, newest first."""
+    found: list[_LaunchedNode] = []
     for node in snapshot.nodes_by_pool.get(pool.name, ()):
         claim = node.claim
-        if claim is not None and node.node is not None and not node.leaving and launched_under(claim, pool):
-            said = find(claim.status.conditions, INITIALIZED)
-            since = said.last_transition_time if said is not None and said.status == "True" else None
-            found.append(_Tried(node, claim, claim.metadata.creation_timestamp or snapshot.at, since))
+        if (
+            claim is not None
+            and node.node is not None
+            and not node.leaving
+            and launched_by_current_version(claim, pool)
+        ):
+            condition = find(claim.status.conditions, INITIALIZED)
+            initialized = condition is not None and condition.status == "True"
+            since = condition.last_transition_time if condition is not None and initialized else None
+            found.append(_LaunchedNode(node, claim, claim.metadata.creation_timestamp or snapshot.at, since))
     found.sort(key=lambda each: (each.launched_at, each.node.name), reverse=True)
-    by_kind: dict[str, list[_Tried]] = {}
+    by_kind: dict[str, list[_LaunchedNode]] = {}
     for each in found:
         for kind in launched_for(each.claim):
             by_kind.setdefault(kind, []).append(each)
     return by_kind
 
 
-def _last_in_vain(newest_first: Iterable[_Tried], pod: Pod, kind: str) -> _Tried | None:
-    """The last node that was launched for such pods and took none, if no node that was launched later took one."""
+def _last_failed_node(newest_first: Iterable[_LaunchedNode], pod: Pod, kind: str) -> _LaunchedNode | None:
+    """The newest node that was launched for a kind and runs none of it; None if a newer node runs one."""
     for tried in newest_first:
         if any(pod_kind(each) == kind for each in tried.node.pods):
             return None
-        if tried.was_offered(pod):
+        if tried.was_available_to(pod):
             return tried
     return None
 
 
-def _may_repeat(tried: _Tried, pod: Pod, draft: Draft) -> bool:
-    """Whether the next launch for the pod may be of the same instance type.
+def _same_type_is_next(tried: _LaunchedNode, pod: Pod, draft: Draft) -> bool:
+    """Whether the next launch for the pod may have the same instance type.
 
-    It is not once the type is known to be too small, such as when the node shows that DaemonSets request more than
-    their templates say. Then the next launch is another one, and does not have to wait.
+    It may not once the type is known to be too small, for example when the node shows that DaemonSet pods request more
+    than their template. Then the next launch has another type and does not have to wait.
     """
     name = tried.claim.metadata.labels.get(INSTANCE_TYPE)
     same = [choice for choice in draft.template.choices if choice.type.name == name]
     needs = spec_requests(pod.spec)
     return not same or any(
-        not exceeds(subtract(choice.type.allocatable, add(choice.overhead, needs))) for choice in same
+        not any_negative(subtract(choice.type.allocatable, add(choice.overhead, needs))) for choice in same
     )
 
 
-def _failure(tried: _Tried, kind: str, pod: Pod, snapshot: Snapshot) -> FailedLaunch:
+def _failure(tried: _LaunchedNode, kind: str, pod: Pod, snapshot: Snapshot) -> FailedLaunch:
     node, claim = tried.node, tried.claim
-    why = _misfit(node, pod, snapshot)
+    why = _why_not_fitting(node, pod, snapshot)
     if why:
-        told = f"node {node.name} was launched for it and cannot take it, {why}"
-        return FailedLaunch(claim, kind, LaunchFailureCause.NOT_FITTING, told)
+        reason = f"node {node.name} was launched for it and cannot run it, {why}"
+        return FailedLaunch(claim, kind, LaunchFailureCause.NOT_FITTING, reason)
     return FailedLaunch(
-        claim, kind, LaunchFailureCause.CROWDED_OUT, f"node {node.name} was launched for it and took other pods"
+        claim, kind, LaunchFailureCause.CROWDED_OUT, f"node {node.name} was launched for it and runs other pods"
     )
 
 
-def _misfit(node: ClusterNode, pod: Pod, snapshot: Snapshot) -> str:
-    """Why a node would not take a pod even without the pods of other workloads; empty if it would.
+def _why_not_fitting(node: ClusterNode, pod: Pod, snapshot: Snapshot) -> str:
+    """Why a node cannot run a pod even without pods of other workloads; empty if it can.
 
-    Rules about other pods are left out: where a pod runs beside others is settled among all nodes.
+    Topology rules are ignored, since they depend on the pods of all nodes.
     """
     bare = replace(node, pods=tuple(each for each in node.pods if each.stays_with_node))
     alone = replace(snapshot, nodes=(bare,), unbound_pods=())
     affinity = pod.spec.affinity
     own = msgspec.structs.replace(affinity, pod_affinity=None, pod_anti_affinity=None) if affinity is not None else None
     spec = msgspec.structs.replace(pod.spec, affinity=own, topology_spread_constraints=())
-    return why_none(alone, msgspec.structs.replace(pod, spec=spec))
+    return why_unschedulable(alone, msgspec.structs.replace(pod, spec=spec))

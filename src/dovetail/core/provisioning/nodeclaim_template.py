@@ -1,6 +1,7 @@
-"""A finished draft as the NodeClaim to create.
+"""Turns a finished draft into the NodeClaim to create.
 
-The claim lists every instance type that would do, cheapest first, and leaves the choice to the provider.
+The claim lists every instance type that holds its pods, cheapest first and at most `MAX_TYPES`, and leaves the choice
+to the provider. Its labels, annotations, finalizer and owner are those that Karpenter sets.
 """
 
 from collections.abc import Sequence
@@ -31,7 +32,7 @@ NEVER_ON_CLAIMS = (HOSTNAME, *LIFECYCLE_LABELS)
 
 
 def claim_for(draft: Draft, backoffs: Backoffs = NO_BACKOFFS) -> NodeClaim:
-    """The NodeClaim that asks for what the draft became. `backoffs` are the failed launches on record."""
+    """The NodeClaim of a draft. `backoffs` are the recorded failed launches."""
     pool = draft.template.pool
     template = pool.spec.template.spec
     ordered = draft.choices[:MAX_TYPES]
@@ -51,8 +52,8 @@ def claim_for(draft: Draft, backoffs: Backoffs = NO_BACKOFFS) -> NodeClaim:
 
 
 def _requirements(draft: Draft, types: list[InstanceType]) -> tuple[NodeRequirement, ...]:
-    sold_as = _capacity_types(draft, types)
-    narrowed = draft.requirements.add(Requirements.of([Requirement.of(CAPACITY_TYPE, "In", sorted(sold_as))]))
+    capacity_types = _capacity_types(draft, types)
+    narrowed = draft.requirements.add(Requirements.of([Requirement.of(CAPACITY_TYPE, "In", sorted(capacity_types))]))
     written = [
         msgspec.convert(entry, NodeRequirement)
         for entry in narrowed.to_wire()
@@ -68,21 +69,21 @@ def _requirements(draft: Draft, types: list[InstanceType]) -> tuple[NodeRequirem
 
 
 def _capacity_types(draft: Draft, types: list[InstanceType]) -> set[str]:
-    """How what the draft may become is paid for. Types are many; their offerings are of the same few kinds."""
+    """The capacity types of the compatible offerings. Offerings share few distinct requirements, each checked once."""
     wanted, known = draft.requirements, draft.template.well_known
-    paid: set[str] = set()
+    found: set[str] = set()
     refused: set[Requirements] = set()
     for each in (offering for type_ in types for offering in type_.offerings if offering.available):
-        if each.capacity_type not in paid and each.requirements not in refused:
+        if each.capacity_type not in found and each.requirements not in refused:
             if wanted.compatible(each.requirements, known) is None:
-                paid.add(each.capacity_type)
+                found.add(each.capacity_type)
             else:
                 refused.add(each.requirements)
-    return paid
+    return found
 
 
 def _least_overhead(choices: Sequence[CandidateType]) -> Resources:
-    """What daemons take on every type that is left."""
+    """The daemon overhead that all these types have at least."""
     least: dict[str, Quantity] = dict(choices[0].overhead)
     for each in choices[1:]:
         least = {name: min(amount, each.overhead[name]) for name, amount in least.items() if name in each.overhead}
@@ -106,7 +107,7 @@ def _metadata(draft: Draft, backoffs: Backoffs) -> ObjectMeta:
             **hash_annotations(pool),
             **launch_annotations(draft, backoffs),
         },
-        finalizers=(TERMINATION_FINALIZER,),  # there before anything can be launched for it
+        finalizers=(TERMINATION_FINALIZER,),  # set at creation, so that no instance can be launched without it
         owner_references=(
             OwnerReference(
                 api_version="karpenter.sh/v1",

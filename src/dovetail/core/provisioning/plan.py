@@ -1,8 +1,11 @@
-"""What to launch for the pods that wait: the whole provisioning decision over one snapshot.
+"""The provisioning plan: which NodeClaims to create for the pods of one snapshot that need nodes.
 
-Whether a NodePool's limits leave room for one more claim, at the instant it is made.
+`plan_provisioning` places all pods with the solver, places deadlocked pods again (`drain_deadlock`), and repeats that
+without pods whose launches back off (`launch_backoff`) until no draft is for them. Each draft becomes a NodeClaim. A
+pod that makes the solver raise is refused, and the others are planned without it.
 
-A plan keeps to limits as they were when it was made. Between plan and purchase somebody else may have bought.
+`beyond_limits` checks a claim against the limits of its NodePool again right before it is created, since other claims
+may have been created after the plan was made.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -47,14 +50,14 @@ class PlannedLaunch:
 
 @dataclass(frozen=True)
 class ProvisioningPlan:
-    """What to launch, where pods will go, and why the others wait."""
+    """What to launch, the existing nodes that pods will run on, and why other pods wait."""
 
     launches: tuple[PlannedLaunch, ...] = ()
     node_by_pod: tuple[tuple[Key, str], ...] = ()
     refusals: tuple[Refusal, ...] = ()
     pool_refusals: tuple[Refusal, ...] = ()
     failures: tuple[FailedLaunch, ...] = ()
-    """Launches that did not help and are not on record yet."""
+    """Failed launches that are not recorded yet."""
     backoffs: Backoffs = field(default_factory=dict)
     """Kinds of pods for which a NodePool launches nothing now."""
 
@@ -62,14 +65,17 @@ class ProvisioningPlan:
 def plan_provisioning(
     snapshot: Snapshot, *, respect_preferences: bool = True, register: PodIndex | None = None
 ) -> ProvisioningPlan:
-    """Find homes for every pod that waits, and for those whose node is going. A `register` of plans before helps."""
+    """Plan for every pending pod, and for the pods of nodes that are being deleted.
+
+    `register` is the pod index of earlier plans, which saves reading unchanged nodes.
+    """
     waiting, invalid = provisionable_pods(snapshot)
     plan = partial(_plan, snapshot, respect_preferences=respect_preferences)
     try:
         planned = plan(waiting, register=register)
     except AssertionError:
         raise
-    except Exception:  # noqa: BLE001 - one of the pods may be the cause: the others are planned for
+    except Exception:  # noqa: BLE001 - if some pods cause it, the others are planned without them
         broken = find_culprits(waiting, plan)
         invalid += [internal_error(pod_ref(pod.key), error) for pod, error in broken]
         keys = {pod.key for pod, _ in broken}
@@ -80,7 +86,7 @@ def plan_provisioning(
 def _plan(
     snapshot: Snapshot, waiting: Sequence[Pod], *, respect_preferences: bool, register: PodIndex | None = None
 ) -> ProvisioningPlan:
-    """The plan for these of the pods that wait, and for those whose node is going."""
+    """The plan for these pending pods, and for the pods of nodes that are being deleted."""
     pods = [*waiting, *displaced_pods(snapshot)]
     if not pods:
         return ProvisioningPlan()
@@ -106,7 +112,7 @@ def _plan(
 
 @dataclass(frozen=True)
 class _Solver:
-    """Places pods, all but the pods themselves being given."""
+    """The solver with all its inputs except the pods."""
 
     snapshot: Snapshot
     pools: Sequence[NodePool]
@@ -114,14 +120,14 @@ class _Solver:
     register: PodIndex | None
 
     def place(self, waiting: Sequence[Pod], pods: Sequence[Pod]) -> Placement:
-        """Where pods go, those that are held up by nodes that go included."""
-        base = Problem(self.snapshot, pods, self.pools, register=self.register)
-        placement = place_all(base, respect_preferences=self.respect_preferences)
+        """Place pods, and place deadlocked pods among `waiting` again."""
+        problem = Problem(self.snapshot, pods, self.pools, register=self.register)
+        placement = place_all(problem, respect_preferences=self.respect_preferences)
         return revise(placement, self.snapshot, waiting, self.pools, respect_preferences=self.respect_preferences)
 
 
 class _BackingOff:
-    """Pods for which nothing is launched now, and launches that were found to have failed on the way."""
+    """Finds pods whose launches back off, and failed launches that are not recorded yet."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
@@ -131,7 +137,7 @@ class _BackingOff:
         self.refusals: dict[Key, Refusal] = {}
 
     def held(self, drafts: Sequence[Draft]) -> set[Key]:
-        """The pods of these drafts that have to wait; they are told why."""
+        """The pods of these drafts that have to wait; `refusals` says why."""
         for failure in find_failures(self._snapshot, drafts):
             self._count(failure)
         held: set[Key] = set()
@@ -157,16 +163,16 @@ class _BackingOff:
 
 
 def _without_types(snapshot: Snapshot, pools: Sequence[NodePool]) -> Iterator[Refusal]:
-    """Pools whose requirements leave nothing to buy."""
+    """Refusals of the NodePools that no instance type is compatible with."""
     for pool in pools:
         if not any(True for _ in fitting_types(snapshot.catalogs[pool.name], pool.requirements, snapshot.well_known)):
             yield Refusal(RefusalCode.NO_COMPATIBLE_INSTANCE_TYPES, nodepool_ref(pool.name))
 
 
 def beyond_limits(snapshot: Snapshot, claim: NodeClaim, leaving: Collection[str] = ()) -> str:
-    """Which limits of its pool the claim would exceed at the largest it may become; empty if none.
+    """Which limits of its NodePool the claim would exceed with its largest instance type; empty if none.
 
-    `leaving` names the claims that the same command removes; they do not count.
+    `leaving` names the NodeClaims that the same command removes; they do not count.
     """
     pool = snapshot.nodepools.get(claim.nodepool_name)
     if pool is None or not pool.spec.limits:
@@ -177,4 +183,4 @@ def beyond_limits(snapshot: Snapshot, claim: NodeClaim, leaving: Collection[str]
         for name, limit in sorted(pool.spec.limits.items())
         if used.get(name, ZERO) + size.get(name, ZERO) > limit
     ]
-    return f"no room within the limits of nodepool {pool.name}: {'; '.join(over)}" if over else ""
+    return f"a new node would exceed the limits of nodepool {pool.name}: {'; '.join(over)}" if over else ""

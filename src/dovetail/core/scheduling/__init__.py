@@ -1,1 +1,1 @@
-"""The solver: where would these pods run, and could this node go? `docs/concepts/solver.md` explains how it works."""
+"""The solver: where would these pods run, and can this node be removed? See `docs/concepts/solver.md`."""

@@ -1,7 +1,7 @@
 """A draft: a node that would be launched, with the pods it takes.
 
-It keeps open what it can still become (`draft_options`): each pod adds requirements and removes instance types that
-are too small. Invariant: `witness` is the position of a type that holds the total of all its pods, so a draft can
+It keeps all instance types open that can hold its pods (`draft_options`): each pod adds requirements and removes types
+that are too small. Invariant: `witness` is the position of a type that holds the total of all its pods, so a draft can
 always be launched. `counted` has, for each topology rule, how many of its pods the rule counts; the solver state
 needs it when the draft's possible domains shrink.
 
@@ -27,13 +27,13 @@ from dovetail.model.resources import Resources, add
 
 @dataclass(eq=False, slots=True)
 class Draft:
-    """A new node of one template. `number` is its bin; `below` the price its offerings must undercut."""
+    """A new node of one NodePool. `number` identifies it as a host; its offerings must cost less than `below`."""
 
     number: int
     options: DraftOptions
     total: list[int]
     below: float = UNLIMITED
-    witness: int = 0  # position of a type known to hold everything
+    witness: int = 0  # the position of a type that holds all its pods
     pods: list[Pod] = field(default_factory=list)
     shapes: list[PodShape] = field(default_factory=list)
     ports: tuple[HostPort, ...] = ()
@@ -41,8 +41,8 @@ class Draft:
     _possible: dict[str, tuple[str, ...]] = field(default_factory=dict)
     _witnesses: dict[DraftOptions, int] = field(default_factory=dict)
 
-    def become(self, pods: Iterable[tuple[Pod, PodShape]], step: "DraftStep") -> None:
-        """Take pods and be what was found."""
+    def apply(self, pods: Iterable[tuple[Pod, PodShape]], step: "DraftStep") -> None:
+        """Add pods, and the narrower options that were found for them."""
         self.options, self.total, self.witness = step.options, step.total, step.witness
         for pod, shape in pods:
             self.pods.append(pod)
@@ -51,7 +51,7 @@ class Draft:
         self._possible.clear()
 
     def possible(self, key: str) -> tuple[str, ...]:
-        """The domains it can still be in: some type that holds its pods has an offering there."""
+        """The domains of a topology key in which some type that holds its pods has an offering."""
         known = self._possible.get(key)
         if known is None:
             known = self.options.domains(key)
@@ -60,8 +60,8 @@ class Draft:
             self._possible[key] = known
         return known
 
-    def could_be(self, wanted: Alternative) -> bool:
-        """Whether some type that holds everything would satisfy this, too."""
+    def could_match(self, wanted: Alternative) -> bool:
+        """Whether some type that holds its pods also matches this alternative."""
         narrowed = self.options.narrow(wanted)
         return not isinstance(narrowed, str) and self._holds(narrowed)
 
@@ -73,42 +73,42 @@ class Draft:
 
     @property
     def template(self) -> NodePoolTemplate:
-        """What it is a node of."""
+        """The template of its NodePool."""
         return self.options.type_table.template
 
     @property
     def pool_name(self) -> str:
-        """The NodePool that would make it."""
+        """The name of its NodePool."""
         return self.template.pool.name
 
     @property
     def requirements(self) -> Requirements:
-        """The requirements it has so far."""
+        """The requirements of its NodePool, narrowed by its pods."""
         return self.options.requirements
 
     @property
     def pod_keys(self) -> tuple[Key, ...]:
-        """The pods it takes, in the order they were placed."""
+        """The keys of its pods, in the order they were placed."""
         return tuple(pod.key for pod in self.pods)
 
     @property
     def requests(self) -> Resources:
-        """What its pods ask for together."""
+        """The sum of the requests of its pods."""
         return add(*(shape.requests for shape in self.shapes))
 
     @property
     def choices(self) -> Sequence[CandidateType]:
-        """The types that are left, cheapest first."""
+        """The types that hold all its pods, cheapest first."""
         return [self.options.choice(each) for each in self.options.left(self.total, self.below, self.ports)]
 
     @property
     def type_names(self) -> frozenset[str]:
-        """Their names."""
+        """The names of the types that hold all its pods."""
         return frozenset(choice.type.name for choice in self.choices)
 
 
 class DraftStep(msgspec.Struct, frozen=True, eq=False):
-    """What a draft would be after taking one more pod."""
+    """The options, total and witness of a draft after it takes one more pod."""
 
     options: DraftOptions
     total: list[int]

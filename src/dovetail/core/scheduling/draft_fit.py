@@ -1,10 +1,11 @@
-"""Draft fit: whether a draft accepts one more pod, and what it becomes then.
+"""Draft fit: whether a draft accepts one more pod, and its options afterwards.
 
 Checks, in this order: taints of the NodePool, host ports, topology rules by hostname, then for each pair of node
-affinity alternative and volume alternative the remaining topology keys and the size. Keys are settled in alphabetical
-order with backtracking: a domain that leaves no instance type for the rest is given up for the next one.
+affinity alternative and volume alternative the remaining topology keys and the size. Domains are chosen for one key
+after the other in alphabetical order, with backtracking: a domain that leaves no instance type for the remaining keys
+is given up for the next one.
 
-The answer is a `DraftStep`, which the caller applies, or the reason in words. Nothing is changed here. If neither
+The result is a `DraftStep`, which the caller applies, or the reason in words; nothing is changed here. If neither
 options nor ports change, the draft's witness type is checked first; most pods need no more than that.
 """
 
@@ -25,7 +26,7 @@ TOO_FEW = "minValues requirement is not met"
 
 
 class Attempt(msgspec.Struct, frozen=True, eq=False):
-    """One attempt to place a pod: its preference step, and the domains that are allowed now."""
+    """One attempt to place a pod: its preference level, and the topology domains that are allowed now."""
 
     shape: PodShape
     level: PreferenceLevel
@@ -33,7 +34,7 @@ class Attempt(msgspec.Struct, frozen=True, eq=False):
 
 
 class _Search(msgspec.Struct, frozen=True, eq=False):
-    """The draft, and what it would have to hold."""
+    """The search for a step of one draft: the total and the host ports it would have to hold."""
 
     draft: Draft
     total: list[int]
@@ -41,7 +42,7 @@ class _Search(msgspec.Struct, frozen=True, eq=False):
     allowance: AllowedDomains
 
     def choose(self, options: DraftOptions, keys: tuple[str, ...]) -> DraftStep | str:
-        """Choose domains for each key that a rule uses, one after the other, then find a type that holds the total."""
+        """Choose domains for each of the keys in turn, then find a type that holds the total."""
         if not keys:
             return fit(self.draft, options, self.total, self.ports)
         found = self.allowance.domains(keys[0], self._possible(options, keys[0]))
@@ -69,7 +70,7 @@ class _Search(msgspec.Struct, frozen=True, eq=False):
 
 
 def fit(draft: Draft, options: DraftOptions, total: list[int], ports: tuple[HostPort, ...]) -> DraftStep | str:
-    """A type that holds everything, once nothing is left to choose."""
+    """The step to these options if some type holds the total, or the reason why none does."""
     plain = not options.diversity and not ports
     if plain and options is draft.options and draft.pods and options.holds(draft.witness, total):
         return DraftStep(options, total, draft.witness)
@@ -79,8 +80,8 @@ def fit(draft: Draft, options: DraftOptions, total: list[int], ports: tuple[Host
     return DraftStep(options, total, witness) if witness >= 0 else TOO_SMALL
 
 
-def hopeless(options: DraftOptions, attempt: Attempt) -> bool:
-    """Whether no draft with these options can take the pod, whatever is on it: its only domain is not allowed."""
+def never_accepts(options: DraftOptions, attempt: Attempt) -> bool:
+    """Whether no draft with these options can accept the pod, because their only domain of a key is not allowed."""
     keys = attempt.allowance.rules.keys
     if not keys:
         return False
@@ -98,19 +99,19 @@ def hopeless(options: DraftOptions, attempt: Attempt) -> bool:
 
 
 class DraftFit:
-    """Asks drafts whether they take a pod."""
+    """Checks whether drafts accept pods; caches which NodePools have untolerated taints."""
 
     def __init__(self) -> None:
         self._tolerated: dict[tuple[PreferenceLevel, InstanceTypeTable], str] = {}
 
     def step(self, draft: Draft, attempt: Attempt) -> DraftStep | str:
-        """What the draft would be with one more pod, or why it cannot take it."""
+        """The draft with one more pod, or why it does not accept it."""
         shape, allowance = attempt.shape, attempt.allowance
         problem = self.untolerated(attempt.level, draft.options.type_table)
         if not problem and shape.ports and conflict(shape.ports, draft.ports) is not None:
             problem = "didn't have free ports for the requested pod ports"
-        if not problem and not allowance.rules.free:
-            problem = allowance.host(draft.number)
+        if not problem and not allowance.rules.unconstrained:
+            problem = allowance.reason_on_host(draft.number)
         if problem:
             return problem
         total = list(draft.total)
@@ -119,13 +120,13 @@ class DraftFit:
         return self._first_alternative(_Search(draft, total, draft.ports + shape.ports, allowance), attempt)
 
     def untolerated(self, level: PreferenceLevel, type_table: InstanceTypeTable) -> str:
-        """The taint of a NodePool that keeps the pod away, in words, or empty."""
-        asked = (level, type_table)
-        known = self._tolerated.get(asked)
+        """The first taint of a NodePool that the pod does not tolerate, in words, or empty."""
+        key = (level, type_table)
+        known = self._tolerated.get(key)
         if known is None:
             taints = type_table.template.taints
             taint = untolerated(level.tolerations, hard(taints) if level.soft else taints)
-            known = self._tolerated[asked] = "" if taint is None else f"did not tolerate taint {taint}"
+            known = self._tolerated[key] = "" if taint is None else f"did not tolerate taint {taint}"
         return known
 
     def _first_alternative(self, search: _Search, attempt: Attempt) -> DraftStep | str:

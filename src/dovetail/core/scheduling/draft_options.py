@@ -1,12 +1,13 @@
-"""Draft options: what a draft can still become.
+"""Draft options: the instance types and offerings that a draft can still become.
 
 One object is one state of narrowing: requirements, a mask over the offerings of an instance type table, and the types
 that are left with their cheapest price. States form a tree from the NodePool's root; `narrow` returns the same object
-for an equal step. So drafts that were narrowed alike share all work, and options can be dictionary keys by identity.
+for an equal step. So drafts that were narrowed in the same way share all work, and options can be dictionary keys by
+identity.
 
-`frontier` answers "the cheapest type that holds this total": types by price, without those that have no more of
-anything than a cheaper one. `_most` has running maxima of each resource over it, so a binary search skips all types
-that are too small. With `minValues` or host ports all types have to be checked.
+`frontier` finds the cheapest type that holds a total: types by price, without those that have no more of any resource
+than a cheaper one. `_running_max` has running maxima of each resource over it, so a binary search skips all types that
+are too small. With `minValues` or host ports all types have to be checked.
 """
 
 from bisect import bisect_left
@@ -26,7 +27,7 @@ UNLIMITED = float("inf")
 
 
 class DraftOptions:
-    """One state of narrowing. Compared by identity; reached from a root."""
+    """One state of narrowing. Compared by identity; derived from the root options of a NodePool."""
 
     def __init__(self, type_table: InstanceTypeTable, requirements: Requirements, offerings: Mask) -> None:
         self.type_table = type_table
@@ -37,16 +38,16 @@ class DraftOptions:
         self._domains: dict[str, tuple[str, ...]] = {}
         held = np.flatnonzero(offerings)
         kinds, first = np.unique(type_table.type_of[held], return_index=True)
-        order = np.argsort(
-            first, kind="stable"
-        )  # offerings are sorted by price, so the first of a type is its cheapest
+        order = np.argsort(first, kind="stable")  # the first offering of a type is its cheapest
         self.types: npt.NDArray[np.intp] = kinds[order]
         self.prices: npt.NDArray[np.float64] = type_table.price[held][first[order]]
         self.net: npt.NDArray[np.int64] = type_table.net[self.types]
         self._rows: dict[int, list[int]] = {}
         self._frontier: list[tuple[float, int, list[int]]] | None = None
-        self._most: list[list[int]] = []  # of each resource, the most that any type up to a place of the frontier has
-        self._dearest: npt.NDArray[np.float64] | None = None
+        self._running_max: list[
+            list[int]
+        ] = []  # for each resource, the largest amount up to each place of the frontier
+        self._highest_prices: npt.NDArray[np.float64] | None = None
         self.diversity = {
             key: requirement.min_values
             for key, requirement in requirements.items()
@@ -54,7 +55,7 @@ class DraftOptions:
         }
 
     def narrow(self, wanted: Alternative) -> "DraftOptions | str":
-        """With these expressions added, or why that cannot be."""
+        """The options with these expressions added, or why no type is left."""
         if not wanted.expressions:
             return self
         known = self._steps.get(wanted)
@@ -63,7 +64,7 @@ class DraftOptions:
         return known
 
     def _narrow(self, wanted: Alternative) -> "DraftOptions | str":
-        requirements = wanted.added_to(self.requirements, self.type_table.template.defined)
+        requirements = wanted.narrow(self.requirements, self.type_table.template.defined)
         if isinstance(requirements, str):
             return f"incompatible requirements, {requirements}"
         if requirements == self.requirements:
@@ -74,16 +75,16 @@ class DraftOptions:
         return DraftOptions(self.type_table, requirements, left)
 
     def within(self, key: str, domains: Sequence[str]) -> "DraftOptions":
-        """Narrowed to some of its domains."""
-        asked = (key, tuple(domains))
-        if asked not in self._within:
+        """The options narrowed to some of their domains of a topology key."""
+        key_and_domains = (key, tuple(domains))
+        if key_and_domains not in self._within:
             narrowed = self.narrow(Alternative([Requirement.of(key, "In", domains)]))
             assert isinstance(narrowed, DraftOptions), f"{domains} are possible domains of {key}: {narrowed}"
-            self._within[asked] = narrowed
-        return self._within[asked]
+            self._within[key_and_domains] = narrowed
+        return self._within[key_and_domains]
 
     def domains(self, key: str) -> tuple[str, ...]:
-        """The values of a label that are still possible, sorted; none if they are not known."""
+        """The values of a label that are still possible, sorted; empty if they are not known."""
         if key not in self._domains:
             self._domains[key] = tuple(sorted(self._possible(key)))
         return self._domains[key]
@@ -97,8 +98,8 @@ class DraftOptions:
         column = self.type_table.type_column(key)
         if not column.empty:
             present = {*np.unique(column.ids[self.types]).tolist()} - {-1}
-            said = [column.distinct[index] for index in present]
-            return {value for each in said if not each.complement for value in each.values if allowed.has(value)}
+            listed = [column.distinct[index] for index in present]
+            return {value for each in listed if not each.complement for value in each.values if allowed.has(value)}
         return set() if allowed.complement or key not in self.requirements else {*allowed.values}
 
     def find(self, total: Sequence[int], below: float = UNLIMITED, ports: Sequence[HostPort] = ()) -> int:
@@ -112,9 +113,9 @@ class DraftOptions:
     def first(self, total: Sequence[int], below: float, place: int = 0) -> int:
         """The first place on the frontier, from `place` on, that holds `total` and costs less; -1 if none does."""
         frontier = self._frontier or self.frontier
-        for most, asked in zip(self._most, total, strict=True):
-            if place < len(most) and most[place] < asked:
-                place = bisect_left(most, asked, place)  # nothing before has as much of it
+        for most, needed in zip(self._running_max, total, strict=True):
+            if place < len(most) and most[place] < needed:
+                place = bisect_left(most, needed, place)  # no type before has enough of this resource
         for index in range(place, len(frontier)):
             price, _, net = frontier[index]
             if price >= below:
@@ -125,7 +126,7 @@ class DraftOptions:
 
     @property
     def frontier(self) -> list[tuple[float, int, list[int]]]:
-        """The types worth a look, cheapest first: none before them in the list has as much of everything."""
+        """(price, position, net resources) by price; each type has more of some resource than any one before it."""
         if self._frontier is None:
             self._frontier = []
             left = np.arange(len(self.types))
@@ -134,7 +135,7 @@ class DraftOptions:
                 self._frontier.append((float(self.prices[best]), best, net.tolist()))
                 left = left[(self.net[left] > net).any(axis=1)]
             nets = (net for _, _, net in self._frontier)
-            self._most = [list(accumulate(column, max)) for column in zip(*nets, strict=True)]
+            self._running_max = [list(accumulate(column, max)) for column in zip(*nets, strict=True)]
         return self._frontier
 
     def holds(self, position: int, total: Sequence[int]) -> bool:
@@ -145,7 +146,7 @@ class DraftOptions:
         return all(map(ge, row, total))
 
     def left(self, total: Sequence[int], below: float = UNLIMITED, ports: Sequence[HostPort] = ()) -> list[int]:
-        """Positions of all types that hold `total`, cheapest first; none if they are not diverse enough."""
+        """Positions of all types that hold `total`, cheapest first; empty if they do not meet `minValues`."""
         positions = self._holding(total, below, ports)
         return positions if self._diverse(positions) else []
 
@@ -167,12 +168,12 @@ class DraftOptions:
 
     def most_expensive(self, position: int) -> float:
         """The highest price of the type at a position, over its offerings that are left."""
-        if self._dearest is None:
+        if self._highest_prices is None:
             most = np.zeros(len(self.type_table.choices))
             held = np.flatnonzero(self._offerings)
             np.maximum.at(most, self.type_table.type_of[held], self.type_table.price[held])
-            self._dearest = most
-        return float(self._dearest[int(self.types[position])])
+            self._highest_prices = most
+        return float(self._highest_prices[int(self.types[position])])
 
     def choice(self, position: int) -> CandidateType:
         """The type at a position."""
@@ -180,8 +181,6 @@ class DraftOptions:
 
 
 def root_options(type_table: InstanceTypeTable, allowed: Mask | None = None) -> DraftOptions:
-    """Where every draft of a template starts; `allowed` masks the types that limits leave."""
-    everything = np.ones(len(type_table.offerings), dtype=np.bool_)
-    if allowed is not None:
-        everything = allowed[type_table.type_of]
-    return DraftOptions(type_table, type_table.template.requirements, everything)
+    """The options of a new draft; `allowed` is the mask of types that limits leave."""
+    offerings = np.ones(len(type_table.offerings), dtype=np.bool_) if allowed is None else allowed[type_table.type_of]
+    return DraftOptions(type_table, type_table.template.requirements, offerings)

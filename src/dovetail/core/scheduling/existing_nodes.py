@@ -1,12 +1,12 @@
-"""Existing nodes as rows, and masks over them.
+"""Existing nodes as rows, and boolean masks over them.
 
 Rows are sorted by initialized first, then name: the order in which placement tries them. A NodeClaim without an
 instance is a row as well. The values of one label are stored as an array of ids into its distinct values, so a
-requirement is evaluated once for each distinct value and becomes a boolean mask over all rows. Taints work the same
-way. Masks are computed once for each distinct question and shared.
+requirement is evaluated once for each distinct value and becomes a mask over all rows. Taints work the same way. Masks
+are computed once for each distinct input and shared.
 
-A NodeClaim that is not launched has requirements and no labels yet; it is in a mask only if every outcome meets the
-requirement. Rows keep their position while a simulation is updated.
+A NodeClaim that is not launched has requirements and no labels yet; it is in a mask only if every node it can become
+meets the requirement. Rows keep their position while a simulation is updated.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,27 +18,25 @@ from dovetail.core.scheduling.node_affinity import NODE_NAME, Alternative
 from dovetail.model.labels import HOSTNAME
 from dovetail.model.requirements import NORMALISED_LABELS, Requirement
 from dovetail.model.snapshot import ClusterNode
-from dovetail.model.taints import Taint, Toleration, untolerated
+from dovetail.model.taints import PREFER_NO_SCHEDULE, Taint, Toleration, untolerated
 
 Mask = npt.NDArray[np.bool_]
-SOFT = "PreferNoSchedule"
-
 
 _SPELLINGS: dict[str, tuple[str, ...]] = {
     key: (key, *(old for old, new in NORMALISED_LABELS.items() if new == key))
     for key in sorted(set(NORMALISED_LABELS.values()))
 }
-"""Labels that are also written in an older way."""
+"""For each label that has deprecated keys, all its keys, the current one first."""
 
 
 class Labels:
     """The values of one label over all rows: distinct values, and the id of each row's value (-1: none)."""
 
-    def __init__(self, key: str, existing_nodes: Sequence[ClusterNode]) -> None:
+    def __init__(self, key: str, nodes: Sequence[ClusterNode]) -> None:
         numbers: dict[str, int] = {}
         ids = []
-        for node_row in existing_nodes:
-            value = _label(node_row, key)
+        for node in nodes:
+            value = _label(node, key)
             ids.append(-1 if value is None else numbers.setdefault(value, len(numbers)))
         self.distinct = tuple(numbers)
         self.ids = np.array(ids, dtype=np.int32)
@@ -50,31 +48,32 @@ class Labels:
         return np.array([*table, wanted.tolerates_absence], dtype=np.bool_)[self.ids]
 
 
-def _label(node_row: ClusterNode, key: str) -> str | None:
+def _label(node: ClusterNode, key: str) -> str | None:
     if key == NODE_NAME:
-        return node_row.name if node_row.node is not None else None
-    value = next((node_row.labels[name] for name in _SPELLINGS.get(key, (key,)) if name in node_row.labels), None)
-    if value is None and not node_row.launched:
-        value = node_row.requirements.labels().get(key)
-    return node_row.name if value is None and key == HOSTNAME else value
+        return node.name if node.node is not None else None
+    value = next((node.labels[name] for name in _SPELLINGS.get(key, (key,)) if name in node.labels), None)
+    if value is None and not node.launched:
+        value = node.requirements.labels().get(key)
+    return node.name if value is None and key == HOSTNAME else value
 
 
 class ExistingNodes:
     """The nodes that may take pods, in the order they are tried.
 
-    With `standing`, nodes that are being deleted and still exist come last: they take no pods, but their pods count.
+    With `include_deleting`, nodes that are being deleted and still exist come last (`deleting_rows`): they take no
+    pods, but their pods count for topology.
     """
 
-    def __init__(self, nodes: Sequence[ClusterNode], *, standing: bool = False) -> None:
+    def __init__(self, nodes: Sequence[ClusterNode], *, include_deleting: bool = False) -> None:
         staying = [node for node in nodes if not node.leaving]
         staying.sort(key=lambda node: (not node.initialized, node.name))
-        going = [node for node in nodes if still_standing(node)] if standing else []
-        going.sort(key=lambda node: node.name)
-        self.nodes = (*staying, *going)
-        self.going = range(len(staying), len(self.nodes))
+        deleting = [node for node in nodes if still_standing(node)] if include_deleting else []
+        deleting.sort(key=lambda node: node.name)
+        self.nodes = (*staying, *deleting)
+        self.deleting_rows = range(len(staying), len(self.nodes))
         self.row_by_name = {node.name: row for row, node in enumerate(self.nodes)}
         self.taints = [node.all_taints for node in self.nodes]
-        self.undecided = [row for row, node in enumerate(self.nodes) if not node.launched]
+        self.unlaunched_rows = [row for row, node in enumerate(self.nodes) if not node.launched]
         self._labels: dict[str, Labels] = {}
         self._met: dict[tuple[Alternative, ...], Mask] = {}
         self._tolerated: dict[tuple[tuple[Toleration, ...], bool], Mask] = {}
@@ -86,13 +85,13 @@ class ExistingNodes:
         return len(self.nodes)
 
     def replace(self, row: int, node: ClusterNode) -> None:
-        """The same node with other pods."""
+        """Replace the node of a row by the same node with other pods."""
         self.nodes = (*self.nodes[:row], node, *self.nodes[row + 1 :])
 
     @property
     def has_soft_taints(self) -> bool:
         """Whether any node has a PreferNoSchedule taint."""
-        return any(taint.effect == SOFT for taints in self._distinct_taints for taint in taints)
+        return any(taint.effect == PREFER_NO_SCHEDULE for taints in self._distinct_taints for taint in taints)
 
     def labels(self, key: str) -> Labels:
         """The values of one label."""
@@ -101,7 +100,7 @@ class ExistingNodes:
         return self._labels[key]
 
     def meeting(self, alternatives: tuple[Alternative, ...]) -> Mask:
-        """The rows that meet some alternative, whatever they become."""
+        """The rows that match some alternative; a NodeClaim that is not launched must match whatever it becomes."""
         if alternatives not in self._met:
             met = np.zeros(len(self.nodes), dtype=np.bool_)
             for alternative in alternatives:
@@ -113,8 +112,8 @@ class ExistingNodes:
         met = np.ones(len(self.nodes), dtype=np.bool_)
         for expression in alternative.expressions:
             met &= self.labels(expression.key).admitted(expression)
-        for row in self.undecided:
-            met[row] = alternative.surely(self.nodes[row].requirements)
+        for row in self.unlaunched_rows:
+            met[row] = alternative.always_matches(self.nodes[row].requirements)
         return met
 
     def tolerated(self, tolerations: tuple[Toleration, ...], *, soft: bool) -> Mask:
@@ -128,10 +127,10 @@ class ExistingNodes:
 
 
 def still_standing(node: ClusterNode) -> bool:
-    """Whether a node is on its way out and the scheduler sees it all the same."""
+    """Whether a node is being deleted and still exists, so that the scheduler still counts it."""
     return node.node is not None and node.leaving
 
 
 def hard(taints: Iterable[Taint]) -> tuple[Taint, ...]:
-    """The taints that keep pods away for good."""
-    return tuple(taint for taint in taints if taint.effect != SOFT)
+    """The taints without PreferNoSchedule."""
+    return tuple(taint for taint in taints if taint.effect != PREFER_NO_SCHEDULE)

@@ -1,7 +1,7 @@
-"""Host ports: each can be used once per protocol and address on a node.
+"""Host ports: a node can bind each port once for each protocol and address.
 
 The address is empty for "all addresses", which conflicts with every address. Ports of containers and sidecars count;
-those of init containers that end do not. The rule is that of kube-scheduler's NodePorts plugin, except that `::` also
+ports of other init containers do not. The rule is that of kube-scheduler's NodePorts plugin, except that `::` also
 means all addresses.
 """
 
@@ -10,13 +10,13 @@ from collections.abc import Collection, Iterable
 from dovetail.model.pod import PodSpec
 
 HostPort = tuple[str, int, str]
-"""Address (empty for all of them), port, protocol."""
+"""Address (empty: all addresses), port, protocol."""
 
 EVERY_ADDRESS = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - compared with, not listened on
 
 
 def host_ports(spec: PodSpec) -> tuple[HostPort, ...]:
-    """The host ports of a pod's containers and sidecars; init containers that end do not count."""
+    """The host ports of a pod's containers and sidecars."""
     sidecars = (container for container in spec.init_containers if container.restart_policy == "Always")
     return tuple(
         ("" if port.host_ip in EVERY_ADDRESS else port.host_ip, port.host_port, port.protocol or "TCP")
@@ -26,11 +26,11 @@ def host_ports(spec: PodSpec) -> tuple[HostPort, ...]:
     )
 
 
-def conflict(wanted: Iterable[HostPort], taken: Collection[HostPort]) -> HostPort | None:
-    """A wanted port that is in use."""
-    for port in wanted:
+def conflict(requested: Iterable[HostPort], used: Collection[HostPort]) -> HostPort | None:
+    """The first requested port that is in use, or None."""
+    for port in requested:
         address, number, protocol = port
-        for other_address, other_number, other_protocol in taken:
+        for other_address, other_number, other_protocol in used:
             same = number == other_number and protocol == other_protocol
             if same and (not address or not other_address or address == other_address):
                 return port

@@ -1,18 +1,15 @@
-"""The instance type table of a NodePool: its offerings as arrays, sorted by price.
+"""The instance type table of a NodePool: the offerings it can launch, as arrays sorted by price.
 
 `type_of[i]`, `price[i]` and `offerings[i]` describe offering i; `net` has, for each type, its allocatable less daemon
-overhead as a resource vector (-1 everywhere if the daemons alone do not fit). Since offerings are sorted by price,
-the first offering of a type in any subset is its cheapest.
+overhead as a resource vector (-1 everywhere if the daemon pods alone do not fit). Since offerings are sorted by price,
+the first offering of a type in any subset is its cheapest. For each label, a `Column` has the distinct requirements and
+an id for each offering or type, so a requirement is evaluated once for each distinct value.
 
-For each label, a `Column` has the distinct requirements and an id for each offering or type, so a requirement is
-evaluated once for each distinct value. Tables are kept while NodePool, instance types, DaemonSets and columns are
-equal.
+`NodePoolTemplate` is what a table is built from: the requirements of the NodePool with the labels that all its nodes
+get, and its candidate types. A type is a candidate if its requirements intersect these and an available offering is
+compatible. The DaemonSets that would run on a type determine its overhead and its used host ports.
 
-NodePool template: what a new node of a NodePool would be, and the instance types it could have.
-
-The requirements of the NodePool are joined with the labels that every node of it gets. A type fits if its
-requirements intersect these and it has an available offering that is compatible. For each type, the DaemonSets that
-would run there determine its overhead and its used host ports.
+Tables are cached while NodePool, instance types, DaemonSets and resource columns are equal.
 """
 
 from bisect import bisect_right
@@ -25,7 +22,7 @@ import numpy.typing as npt
 
 from dovetail.core.scheduling.daemon_overhead import Daemons
 from dovetail.core.scheduling.host_ports import HostPort
-from dovetail.core.scheduling.resource_vector import ResourceUnits, exceeds
+from dovetail.core.scheduling.resource_vector import ResourceUnits, any_negative
 from dovetail.model.cached import lazy
 from dovetail.model.catalog import InstanceType, Offering
 from dovetail.model.labels import INITIALIZED, NODEPOOL, REGISTERED
@@ -39,7 +36,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 class Column:
-    """What each row says of one label: distinct requirements, and the number of each row's (-1: nothing)."""
+    """The requirements of all rows on one label: the distinct ones, and the id of each row's (-1: none)."""
 
     def __init__(self, rows: Iterable[Requirements], key: str) -> None:
         numbers: dict[Requirement, int] = {}
@@ -53,7 +50,7 @@ class Column:
         return not self.distinct
 
     def admitted(self, wanted: Requirement) -> Mask:
-        """The rows that `wanted` leaves; a row that says nothing is left."""
+        """The rows that are compatible with `wanted`; a row without a requirement on the label is."""
         table = [
             each.intersects(wanted) or (each.tolerates_absence and wanted.tolerates_absence) for each in self.distinct
         ]
@@ -61,7 +58,7 @@ class Column:
 
 
 class Sizes:
-    """The capacities of types in one resource, as ranks: exact amounts do not fit into an array, their order does."""
+    """The capacities of types in one resource, as ranks, because exact amounts may not fit into 64 bits."""
 
     def __init__(self, amounts: Sequence[Quantity]) -> None:
         self._steps = sorted({*amounts})
@@ -69,12 +66,12 @@ class Sizes:
         self._ranks = np.array([rank[amount] for amount in amounts], dtype=np.intp)
 
     def within(self, most: Quantity) -> Mask:
-        """The types that have no more than that."""
+        """The types that have at most that capacity."""
         within: Mask = self._ranks < bisect_right(self._steps, most)
         return within
 
     def largest(self, types: npt.NDArray[np.intp]) -> Quantity:
-        """The largest of some types."""
+        """The largest capacity of some types."""
         return self._steps[int(self._ranks[types].max())] if len(types) else ZERO
 
 
@@ -85,41 +82,41 @@ class InstanceTypeTable:
         self.template = template
         self.units = units
         self.choices = template.choices
-        sold = [
+        entries = [
             (offering.price, choice.type.name, index, offering)
             for index, choice in enumerate(self.choices)
             for offering in choice.type.compatible_offerings(template.requirements, template.well_known)
         ]
-        sold.sort(key=lambda entry: (entry[0], entry[1]))
-        self.offerings: tuple[Offering, ...] = tuple(offering for _, _, _, offering in sold)
-        self.type_of: npt.NDArray[np.intp] = np.array([index for _, _, index, _ in sold], dtype=np.intp)
-        self.price: npt.NDArray[np.float64] = np.array([price for price, _, _, _ in sold], dtype=np.float64)
+        entries.sort(key=lambda entry: (entry[0], entry[1]))
+        self.offerings: tuple[Offering, ...] = tuple(offering for _, _, _, offering in entries)
+        self.type_of: npt.NDArray[np.intp] = np.array([index for _, _, index, _ in entries], dtype=np.intp)
+        self.price: npt.NDArray[np.float64] = np.array([price for price, _, _, _ in entries], dtype=np.float64)
         self.net = self._net()
         self._columns: dict[tuple[str, str], Column] = {}
         self._sizes: dict[str, Sizes] = {}
 
     def _net(self) -> npt.NDArray[np.int64]:
-        """What each type has for pods after its daemons; a type its daemons overdraw has nothing."""
+        """Allocatable of each type less daemon overhead; -1 everywhere if that is negative in any resource."""
         rows = []
         for choice in self.choices:
-            have = self.units.amounts(choice.type.allocatable)
-            taken = self.units.amounts(choice.overhead)
-            broken = exceeds(subtract(choice.type.allocatable, choice.overhead))
-            rows.append([-1 if broken else a - b for a, b in zip(have, taken, strict=True)])
+            allocatable = self.units.amounts(choice.type.allocatable)
+            overhead = self.units.amounts(choice.overhead)
+            overdrawn = any_negative(subtract(choice.type.allocatable, choice.overhead))
+            rows.append([-1 if overdrawn else a - b for a, b in zip(allocatable, overhead, strict=True)])
         return np.array(rows, dtype=np.int64).reshape(len(rows), len(self.units.names))
 
     def sizes(self, resource: str) -> Sizes:
-        """What the types have of a resource."""
+        """The capacities of the types in a resource."""
         if resource not in self._sizes:
             self._sizes[resource] = Sizes([choice.type.capacity.get(resource, ZERO) for choice in self.choices])
         return self._sizes[resource]
 
     def offering_column(self, key: str) -> Column:
-        """What offerings say of a label."""
+        """The requirements of the offerings on a label."""
         return self._column("offering", key, (offering.requirements for offering in self.offerings))
 
     def type_column(self, key: str) -> Column:
-        """What types say of a label."""
+        """The requirements of the types on a label."""
         return self._column("type", key, (choice.type.requirements for choice in self.choices))
 
     def _column(self, level: str, key: str, rows: Iterable[Requirements]) -> Column:
@@ -128,7 +125,7 @@ class InstanceTypeTable:
         return self._columns[level, key]
 
     def left_by(self, before: Mask, requirements: Requirements, keys: Iterable[str]) -> Mask:
-        """The offerings of `before` that the requirements on `keys` leave."""
+        """The offerings of `before` that are compatible with the requirements on `keys`."""
         left = before
         for key in keys:
             wanted = requirements.get(key)
@@ -142,8 +139,8 @@ class InstanceTypeTable:
 
 
 @dataclass(frozen=True, slots=True)
-class _Opened:
-    """A table, and the inputs it was made from."""
+class _CachedTable:
+    """A table and its inputs."""
 
     pool: NodePool
     types: tuple[InstanceType, ...]
@@ -151,8 +148,8 @@ class _Opened:
     daemons: Daemons
     type_table: InstanceTypeTable
 
-    def suits(self, pool: NodePool, snapshot: Snapshot, daemons: Daemons, units: ResourceUnits) -> bool:
-        """Whether it would be made the same again."""
+    def made_from(self, pool: NodePool, snapshot: Snapshot, daemons: Daemons, units: ResourceUnits) -> bool:
+        """Whether these inputs would give an equal table."""
         return (
             self.types == snapshot.catalogs.get(pool.name, ())
             and self.type_table.units.names == units.names
@@ -163,27 +160,29 @@ class _Opened:
         )
 
 
-_OPENED: deque[_Opened] = deque(maxlen=64)
-"""The most recent tables. A table depends on nothing but the inputs beside it, so equal inputs may share one."""
+_RECENT_TABLES: deque[_CachedTable] = deque(maxlen=64)
+"""The most recent tables. A table depends only on the inputs stored with it, so equal inputs can share one."""
 
 
 def build_table(pool: NodePool, snapshot: Snapshot, daemons: Daemons, units: ResourceUnits) -> InstanceTypeTable:
-    """The table of a NodePool; without types if none fits."""
-    for known in tuple(_OPENED):
-        if known.suits(pool, snapshot, daemons, units):
+    """The table of a NodePool; it has no types if none is compatible."""
+    for known in tuple(_RECENT_TABLES):
+        if known.made_from(pool, snapshot, daemons, units):
             return known.type_table
     type_table = InstanceTypeTable(read_template(pool, snapshot, daemons), units)
-    _OPENED.append(_Opened(pool, snapshot.catalogs.get(pool.name, ()), snapshot.well_known, daemons, type_table))
+    _RECENT_TABLES.append(
+        _CachedTable(pool, snapshot.catalogs.get(pool.name, ()), snapshot.well_known, daemons, type_table)
+    )
     return type_table
 
 
 LIFECYCLE_LABELS = (REGISTERED, INITIALIZED)
-"""Labels every node gets while it starts: daemons may select on them, claims must not carry them."""
+"""Labels that every node gets while it starts: DaemonSets may select them, NodeClaims must not have them."""
 
 
 @dataclass(frozen=True, eq=False)
 class CandidateType:
-    """An instance type a draft may become, and what daemons would take of it."""
+    """An instance type that a draft may become, with its daemon overhead and used host ports."""
 
     type: InstanceType
     overhead: Resources
@@ -192,7 +191,7 @@ class CandidateType:
 
 @dataclass(frozen=True, eq=False)
 class NodePoolTemplate:
-    """What a new node of a NodePool would be."""
+    """The requirements of new nodes of a NodePool, and the instance types they may have."""
 
     pool: NodePool
     requirements: Requirements
@@ -201,19 +200,19 @@ class NodePoolTemplate:
 
     @lazy
     def defined(self) -> frozenset[str]:
-        """The labels its nodes will have: well-known ones, those its requirements ask for, those its types have."""
-        asked = (key for key, requirement in self.requirements.items() if not requirement.tolerates_absence)
-        said = (key for choice in self.choices for key in choice.type.requirements)
-        return self.well_known | frozenset(asked) | frozenset(said)
+        """The labels its nodes will have: well-known ones, those its requirements demand, and those of its types."""
+        required = (key for key, requirement in self.requirements.items() if not requirement.tolerates_absence)
+        of_types = (key for choice in self.choices for key in choice.type.requirements)
+        return self.well_known | frozenset(required) | frozenset(of_types)
 
     @property
     def taints(self) -> tuple[Taint, ...]:
-        """What its nodes keep pods away with, from the start."""
+        """The taints of its nodes, without startup taints."""
         return self.pool.spec.template.spec.taints
 
 
 def read_template(pool: NodePool, snapshot: Snapshot, daemons: Daemons) -> NodePoolTemplate:
-    """The template of a pool with the types that fit it; `choices` is empty when none does."""
+    """The template of a NodePool; `choices` is empty when no type is compatible."""
     ref = pool.node_class_ref
     fixed = {NODEPOOL: pool.name, ref.label: ref.name, **dict.fromkeys(LIFECYCLE_LABELS, "true")}
     requirements = pool.requirements.add(Requirements.from_labels(fixed))
@@ -221,8 +220,8 @@ def read_template(pool: NodePool, snapshot: Snapshot, daemons: Daemons) -> NodeP
     taints = pool.spec.template.spec.taints
     choices = []
     for each in types:
-        reached = requirements.add(each.requirements)
-        running = daemons.running_on(reached, taints, snapshot.well_known | frozenset(reached))
+        narrowed = requirements.add(each.requirements)
+        running = daemons.running_on(narrowed, taints, snapshot.well_known | frozenset(narrowed))
         choices.append(CandidateType(each, running.overhead, running.ports))
     return NodePoolTemplate(pool, requirements, tuple(choices), snapshot.well_known)
 

@@ -1,11 +1,11 @@
-"""Node affinity: one alternative is a list of expressions over node labels that must all hold.
+"""Node affinity: an alternative is a list of expressions over node labels that must all hold.
 
 A pod has one alternative for each term of its required node affinity, each together with its node selector; any one
-is enough. Expressions are not merged: `a Exists` with `a NotIn [x]` requires the label, and `a In [x]` with `a In
-[y]` matches no node. Merged into one requirement, both would lose that.
+is enough. Expressions are not merged into one requirement for each label, because `a Exists` with `a NotIn [x]`
+requires the label, and `a In [x]` with `a In [y]` matches no node.
 
-Equal alternatives are equal keys of caches. For a node that is not launched there are two questions: could it become
-one that matches (`fits`), and will it match whatever it becomes (`surely`).
+Alternatives compare by value and are keys of caches. For a node that is not launched there are two questions: can it
+become one that matches (`may_match`), and does it match whatever it becomes (`always_matches`).
 """
 
 from collections.abc import Container, Iterable
@@ -16,7 +16,7 @@ from dovetail.model.requirements import Requirement, Requirements
 
 
 class Alternative:
-    """Expressions that must all hold. Equal ones are one to every cache."""
+    """Expressions over node labels that must all hold."""
 
     __slots__ = ("__dict__", "_hash", "expressions")
 
@@ -35,17 +35,17 @@ class Alternative:
 
     @lazy
     def single(self) -> tuple[Requirements, ...]:
-        """Each expression as a set of its own."""
+        """Each expression as a separate set of requirements."""
         return tuple(Requirements.of([expression]) for expression in self.expressions)
 
-    def also(self, expressions: Iterable[Requirement]) -> "Alternative":
-        """With more expressions."""
+    def with_expressions(self, expressions: Iterable[Requirement]) -> "Alternative":
+        """This alternative with more expressions."""
         return Alternative((*self.expressions, *expressions))
 
-    def added_to(self, node: Requirements, defined: Container[str]) -> Requirements | str:
+    def narrow(self, node: Requirements, defined: Container[str]) -> Requirements | str:
         """The requirements of a node that is not launched, narrowed to match, or why they cannot match.
 
-        A label that is required must be one that its nodes will have: `defined`. Requiring its absence defines nothing.
+        A required label must be in `defined`: the labels that the node will have.
         """
         for expression, single in zip(self.expressions, self.single, strict=True):
             if not expression.tolerates_absence and expression.key not in defined:
@@ -56,13 +56,13 @@ class Alternative:
             node = node.add(single)
         return node
 
-    def fits(self, node: Requirements, defined: Container[str]) -> bool:
-        """Whether a node that is not launched could become one that matches."""
-        return not isinstance(self.added_to(node, defined), str)
+    def may_match(self, node: Requirements, defined: Container[str]) -> bool:
+        """Whether a node that is not launched can become one that matches."""
+        return not isinstance(self.narrow(node, defined), str)
 
-    def surely(self, node: Requirements) -> bool:
-        """Whether whatever the node still can become satisfies it."""
-        return all(_surely(node, expression) for expression in self.expressions)
+    def always_matches(self, node: Requirements) -> bool:
+        """Whether everything that the node can still become matches."""
+        return all(_always_matches(node, expression) for expression in self.expressions)
 
 
 ANYWHERE = Alternative(())
@@ -70,20 +70,20 @@ NODE_NAME = "metadata.name"
 
 
 def node_alternatives(spec: PodSpec) -> tuple[Alternative, ...]:
-    """The ways in which a node can satisfy selector and required affinity; any one of them is enough."""
+    """The node selector with each term of the required node affinity; a node has to match one of them."""
     selector = Alternative(Requirements.from_labels(spec.node_selector).values())
     affinity = spec.affinity.node_affinity if spec.affinity is not None else None
     required = affinity.required_during_scheduling_ignored_during_execution if affinity is not None else None
     if required is None:
         return (selector,)
     terms = (read_expressions(term) for term in required.node_selector_terms)
-    return tuple(dict.fromkeys(selector.also(expressions) for expressions in terms if expressions))
+    return tuple(dict.fromkeys(selector.with_expressions(expressions) for expressions in terms if expressions))
 
 
 def read_expressions(term: NodeSelectorTerm) -> tuple[Requirement, ...]:
     """The expressions of a term. A term without any, or with one that cannot be read, matches no node.
 
-    Fields are read like labels; the only one there is, `metadata.name`, no node that does not exist yet can have.
+    Fields are read like labels. The only supported field is `metadata.name`, which no new node can match.
     """
     written = (*term.match_expressions, *term.match_fields)
     try:
@@ -92,12 +92,12 @@ def read_expressions(term: NodeSelectorTerm) -> tuple[Requirement, ...]:
         return ()
 
 
-def _surely(node: Requirements, expression: Requirement) -> bool:
+def _always_matches(node: Requirements, expression: Requirement) -> bool:
     if expression.key not in node:
         return expression.tolerates_absence
     possible = node.get(expression.key)
     if possible.tolerates_absence and not expression.tolerates_absence:
-        return False  # the label may turn out not to be there
+        return False  # the node may not get the label
     if not possible.complement:
         return all(expression.has(value) for value in possible.values)
     if not expression.complement:

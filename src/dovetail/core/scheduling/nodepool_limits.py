@@ -1,11 +1,12 @@
-"""What the limits of each NodePool still leave to buy.
+"""NodePool limits: how much of each limited resource a NodePool may still launch.
 
-While a run opens drafts it does not know yet which type each becomes, so it spends the largest one: limits hold
-whatever the provider picks. `nodes` counts too, also within one run.
+While a run opens drafts, their instance types are not decided, so each draft spends the largest type it may become:
+limits hold whichever type the provider launches. The limit `nodes` counts drafts of the same run too.
 
-Nodes that a command removes do not count against the limits of its replacements: otherwise no node of a NodePool at its
-limit could ever be replaced. While a command is under way, a node and its replacement count once, as the larger of the
-two, since the command ends with one of them. So the pool exceeds its limit for that time by at most what is removed.
+Nodes that a command removes do not count against the limits of its replacements: otherwise no node of a NodePool at
+its limit could be replaced. While a command is running, a node and its replacement count once, as the larger of the
+two, since the command ends with one of them. So the NodePool exceeds its limit for that time by at most what the
+command removes.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -25,16 +26,16 @@ EXCEEDED = "all available instance types exceed limits for nodepool"
 
 @dataclass
 class RemainingLimits:
-    """Remaining amounts by pool, for the resources that pool limits."""
+    """Remaining amounts by NodePool, for the resources that it limits; `written` has the limits themselves."""
 
     remaining: dict[str, dict[str, Quantity]]
     written: Mapping[str, Resources] = field(default_factory=dict)
     running: frozenset[str] = frozenset()
-    """Commands under way."""
+    """The ids of running commands."""
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> "RemainingLimits":
-        """What is left now."""
+        """The remaining limits of all NodePools of a snapshot."""
         written = {name: pool.spec.limits for name, pool in snapshot.nodepools.items() if pool.spec.limits}
         remaining = {}
         for name, limits in written.items():
@@ -47,7 +48,7 @@ class RemainingLimits:
         return RemainingLimits({pool: dict(left) for pool, left in self.remaining.items()}, self.written, self.running)
 
     def without(self, nodes: Iterable[ClusterNode]) -> "RemainingLimits":
-        """A copy as if these nodes were gone. One that a command under way removes, or has launched, keeps counting."""
+        """A copy without these nodes. A node that a running command removes or launched keeps counting."""
         released = self.copy()
         for node in nodes:
             left = released.remaining.get(node.managed_by, {})
@@ -56,12 +57,12 @@ class RemainingLimits:
         return released
 
     def exhausted(self, pool: str) -> bool:
-        """Whether not even one more node may be made."""
+        """Whether the `nodes` limit allows no more node."""
         left = self.remaining.get(pool, {})
         return NODES in left and left[NODES] < ONE
 
     def allowed(self, type_table: InstanceTypeTable) -> Mask:
-        """Which types stay within the limits of their NodePool."""
+        """The mask of types that fit into the remaining limits of their NodePool."""
         within = np.ones(len(type_table.choices), dtype=np.bool_)
         for resource, left in self.remaining.get(type_table.template.pool.name, {}).items():
             if resource != NODES:
@@ -69,17 +70,17 @@ class RemainingLimits:
         return within
 
     def limited(self, pool: str) -> bool:
-        """Whether the pool has limits at all."""
+        """Whether the NodePool has limits."""
         return bool(self.remaining.get(pool))
 
     def spend(self, type_table: InstanceTypeTable, types: npt.NDArray[np.intp]) -> None:
-        """Count a new draft that may become one of `types` against the limits at its largest."""
+        """Count a new draft that may become any of `types`, at the largest capacity among them."""
         left = self.remaining.get(type_table.template.pool.name, {})
         for resource in left:
             left[resource] -= ONE if resource == NODES else type_table.sizes(resource).largest(types)
 
     def describe(self, wanted: Iterable[tuple[str, Sequence[Resources]]]) -> str:
-        """Which limits block nodes that limits do block: for each its pool, and the sizes it could have."""
+        """The limits that exclude some nodes, in words; `wanted` has the NodePool and possible sizes of each node."""
         needs: dict[str, Resources] = {}
         for pool, sizes in wanted:
             names = self.remaining.get(pool, {})
@@ -87,7 +88,8 @@ class RemainingLimits:
             needs[pool] = add(needs.get(pool, {}), {**least, NODES: ONE} if NODES in names else least)
         every = [(pool, name, least) for pool, need in needs.items() for name, least in sorted(need.items())]
         over = [each for each in every if each[2] > self.remaining[each[0]][each[1]]]
-        return "; ".join(self._words(*each) for each in over or every)  # or each allows some size and none all of them
+        # Nothing is `over` where each limit allows some size but no size is within all limits.
+        return "; ".join(self._words(*each) for each in over or every)
 
     def _words(self, pool: str, resource: str, least: Quantity) -> str:
         limit = self.written[pool][resource]
@@ -96,23 +98,23 @@ class RemainingLimits:
 
 
 def describe_limit(resource: str, limit: Quantity, used: Quantity, needed: str) -> str:
-    """A limit that blocks, in words."""
+    """A limit that would be exceeded, in words."""
     return f"{resource} limit {limit}, {used} used, {needed} needed"
 
 
 def limit_usage(snapshot: Snapshot, pool: str, leaving: Collection[str] = ()) -> Resources:
-    """What counts against the limits of a pool, as if the nodes of the claims named in `leaving` were gone."""
+    """The resources that count against the limits of a NodePool, without the NodeClaims named in `leaving`."""
     counted = [node for node in snapshot.nodes_by_pool.get(pool, ()) if _counts(node, leaving)]
     removed: dict[str, list[Resources]] = {}
-    bought: dict[str, list[Resources]] = {}
+    launched: dict[str, list[Resources]] = {}
     for node in counted:
         if node.record is not None:
             removed.setdefault(node.record.id, []).append(snapshot.size(node))
         if node.replaces is not None:
-            bought.setdefault(node.replaces, []).append(snapshot.size(node))
+            launched.setdefault(node.replaces, []).append(snapshot.size(node))
     used = add(*(snapshot.size(node) for node in counted))
-    for command in removed.keys() & bought.keys():
-        used = subtract(used, _smaller(add(*removed[command]), add(*bought[command])))
+    for command in removed.keys() & launched.keys():
+        used = subtract(used, _smaller(add(*removed[command]), add(*launched[command])))
     return used
 
 

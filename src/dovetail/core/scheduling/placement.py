@@ -1,26 +1,22 @@
-"""The drafts of a run in the order they are tried: fewest pods first, then the oldest.
+"""Placement: finds the first node or draft that accepts a pod.
 
-A set of drafts is one integer with bit i set for draft i. There is one such set for each number of pods and each
-value of draft options, so drafts that refused a pod, or whose options cannot accept it, are skipped thousands at a
-time with `&` and `~`. The lowest set bit, `bits & -bits`, is the oldest draft.
+For each preference level of the pod: the first existing node that accepts it, then a draft (fewest pods first, then the
+oldest), then a new draft of the first NodePool that can hold it. `docs/concepts/scheduling.md` has the conditions.
 
-Invariant: each draft is in exactly one set, that of its current number of pods and options.
+`DraftQueue` orders the drafts. A set of drafts is one integer with bit i set for draft i. There is one set for each
+number of pods and each value of draft options, so drafts that refused a pod, or whose options cannot accept it, are
+skipped thousands at a time with `&` and `~`. The lowest set bit, `bits & -bits`, is the oldest draft. Invariant: each
+draft is in exactly one set, that of its current number of pods and options.
 
-Placement: finds the first place that accepts a pod.
-
-For each step of the pod's preferences: the first existing node that accepts, then a draft (fewest pods first, then
-the oldest), then a new draft of the first NodePool that can hold the pod. `docs/concepts/scheduling.md` has the
-conditions.
-
-Two shortcuts rely on the fact that within a run nodes only fill up and drafts only narrow. `_start` remembers, for
-each array of candidate rows, where the rows that are not full begin. `_refused` is a set of drafts for each step, as
-an integer with one bit for each draft: those that can never accept such a pod again.
+Two shortcuts rely on the fact that within a run nodes only fill up and drafts only narrow. `_start` has, for each array
+of candidate rows, the position of the first row that is not full. `_refused` has, for each preference level, the set
+of drafts that can never accept a pod of that level again.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 
 from dovetail.core.scheduling.draft import Draft, DraftStep
-from dovetail.core.scheduling.draft_fit import Attempt, hopeless
+from dovetail.core.scheduling.draft_fit import Attempt, never_accepts
 from dovetail.core.scheduling.draft_options import UNLIMITED, DraftOptions
 from dovetail.core.scheduling.host_ports import conflict
 from dovetail.core.scheduling.instance_type_table import InstanceTypeTable
@@ -33,18 +29,18 @@ from dovetail.model.pod import Pod
 
 
 class DraftQueue:
-    """Sets of draft positions, by number of pods and by options; bit i of a set is draft i."""
+    """Sets of drafts by number of pods and by options; bit i of a set is draft i."""
 
     def __init__(self) -> None:
         self._by_count: dict[int, dict[DraftOptions, int]] = {}
 
     def put(self, position: int, count: int, options: DraftOptions) -> None:
-        """A draft that has `count` pods now."""
+        """Add a draft that has `count` pods."""
         alike = self._by_count.setdefault(count, {})
         alike[options] = alike.get(options, 0) | 1 << position
 
     def take(self, position: int, count: int, options: DraftOptions) -> None:
-        """A draft is taken from where it was put."""
+        """Remove a draft; `count` and `options` are those it was added with."""
         alike = self._by_count[count]
         alike[options] ^= 1 << position
         if not alike[options]:
@@ -52,15 +48,15 @@ class DraftQueue:
             if not alike:
                 del self._by_count[count]
 
-    def each(self, refused: int, hopeless: Callable[[DraftOptions], bool]) -> Iterator[int]:
-        """The positions to try: all but the refused, and those whose options are hopeless."""
+    def each(self, refused: int, never_accepts: Callable[[DraftOptions], bool]) -> Iterator[int]:
+        """The positions to try in order, without the refused, and without options for which `never_accepts` is true."""
         known: dict[DraftOptions, bool] = {}
         for count in sorted(self._by_count):
             waiting = 0
             for options, positions in self._by_count[count].items():
                 left = positions & ~refused
                 if left and options not in known:
-                    known[options] = hopeless(options)
+                    known[options] = never_accepts(options)
                 if left and not known[options]:
                     waiting |= left
             while waiting:
@@ -70,7 +66,7 @@ class DraftQueue:
 
 
 class PodPlacer:
-    """One run on a solver state. `most_drafts` and `below` bound the number and the price of new nodes."""
+    """Places the pods of one run. `most_drafts` and `below` bound the number and the price of new nodes."""
 
     def __init__(
         self,
@@ -85,70 +81,70 @@ class PodPlacer:
         self._below = below
         self._most_drafts = most_drafts
         self._purchasable = purchasable
-        self._start: dict[int, int] = {}  # where the scan of a list of candidates may begin
-        self._shelf = DraftQueue()
-        self._refused: dict[PreferenceLevel, int] = {}  # drafts that can never be joined any more, one bit each
-        self._gathered: list[tuple[Pod, PodShape]] = []
+        self._start: dict[int, int] = {}  # by id of a candidate array: the first position to try
+        self._draft_queue = DraftQueue()
+        self._refused: dict[PreferenceLevel, int] = {}  # the drafts that never accept it, one bit each
+        self._collected: list[tuple[Pod, PodShape]] = []
 
     def place(self, pod: Pod, shape: PodShape) -> int | Draft | None:
-        """Place a pod: the row of its existing node, or its draft, or None."""
+        """Place a pod; returns the row of its existing node, its draft, or None if nothing accepts it."""
         if shape.volumes.problem:
             return None
         preference_levels = self.solver_state.topology.preference_levels(shape)
         for level in preference_levels:
             attempt = Attempt(shape, level, AllowedDomains(self.solver_state.topology.rules(level)))
-            row = self._find_room(attempt)
+            row = self._find_existing_node(attempt)
             if row is not None:
                 self.solver_state.place(shape, row)
                 return row
             draft = self._find_draft(pod, attempt)
             if draft is not None:
                 return draft
-            if level is not preference_levels[-1] and self._dearer(attempt):
-                return None  # a preference that could be kept is not given up because that costs more
+            if level is not preference_levels[-1] and self._fits_at_any_price(attempt):
+                return None  # a preference is not given up to save money
         return None
 
-    def settle_in_room(self, shape: PodShape) -> int | None:
-        """Place a pod on the first existing node that meets its requirements; its row, or None."""
+    def place_on_existing_node(self, shape: PodShape) -> int | None:
+        """Place a pod on the first existing node that meets its requirements, without preferences; its row, or None."""
         if shape.volumes.problem:
             return None
         level = self.solver_state.topology.preference_levels(shape)[-1]
-        row = self._find_room(Attempt(shape, level, AllowedDomains(self.solver_state.topology.rules(level))))
+        row = self._find_existing_node(Attempt(shape, level, AllowedDomains(self.solver_state.topology.rules(level))))
         if row is not None:
             self.solver_state.place(shape, row)
         return row
 
     # -- existing nodes
 
-    def _find_room(self, attempt: Attempt) -> int | None:
+    def _find_existing_node(self, attempt: Attempt) -> int | None:
         shape, allowance = attempt.shape, attempt.allowance
         solver_state = self.solver_state
-        candidates = solver_state.base.candidates(shape, attempt.level)
+        candidates = solver_state.problem.candidates(shape, attempt.level)
         known, free, removed = id(candidates), solver_state.free, solver_state.removed
-        simple, ruled = not (shape.ports or shape.volumes.attachments), not allowance.rules.free
+        simple, ruled = not (shape.ports or shape.volumes.attachments), not allowance.rules.unconstrained
         full = True
         for position in range(self._start.get(known, 0), len(candidates)):
             row = candidates[position]
-            left = free.get(row)  # absent: unchanged, and the pod fits
+            left = free.get(row)  # None: the row is unchanged, and a candidate row has enough free
             if row in removed or (left is not None and not _holds(left, shape)):
                 if full:  # nodes only fill up: later pods with this need start here
                     self._start[known] = position + 1
                 continue
             full = False
-            if (simple or self.suits(shape, row)) and not (ruled and allowance.node_row(row)):
+            if (simple or self.accepts_ports_and_volumes(shape, row)) and not (ruled and allowance.reason_on_row(row)):
                 return row
         return None
 
-    def suits(self, shape: PodShape, row: int) -> bool:
-        """Whether a node has the pod's ports free and can attach its volumes."""
+    def accepts_ports_and_volumes(self, shape: PodShape, row: int) -> bool:
+        """Whether the pod's host ports are free on a row and its volumes can be attached."""
         if shape.ports and conflict(shape.ports, self.solver_state.ports.get(row, ())) is not None:
             return False
         return not shape.volumes.attachments or self.attachable(shape, row)
 
     def attachable(self, shape: PodShape, row: int) -> bool:
         """Whether the pod's volumes stay within the attach limits of a node."""
-        base = self.solver_state.base
-        limits = base.snapshot.storage.attach_limits.get(base.existing_nodes.nodes[row].name)
+        problem = self.solver_state.problem
+        limits = problem.snapshot.storage.attach_limits.get(problem.existing_nodes.nodes[row].name)
         if not limits:
             return True
         present = self.solver_state.attached.get(row, frozenset())
@@ -161,13 +157,15 @@ class PodPlacer:
     def _find_draft(self, pod: Pod, attempt: Attempt) -> Draft | None:
         level, rules = attempt.level, attempt.allowance.rules
         refused = self._refused.get(level, 0)
-        far = [topology_counts.counts for topology_counts in rules.far if topology_counts.by_host]
-        spread = [(topology_counts, itself) for topology_counts, itself in rules.spread if topology_counts.by_host]
-        for position in self._shelf.each(refused, lambda options: hopeless(options, attempt)):
+        anti_affinity = [topology_counts.counts for topology_counts in rules.anti_affinity if topology_counts.by_host]
+        spread = [
+            (topology_counts, self_match) for topology_counts, self_match in rules.spread if topology_counts.by_host
+        ]
+        for position in self._draft_queue.each(refused, lambda options: never_accepts(options, attempt)):
             draft = self.solver_state.drafts[position]
             number = draft.number
-            if any(number in counts for counts in far) or any(
-                topology_counts.full(number, itself) for topology_counts, itself in spread
+            if any(number in counts for counts in anti_affinity) or any(
+                topology_counts.exceeds_skew(number, self_match) for topology_counts, self_match in spread
             ):
                 refused |= 1 << position  # no pod leaves a draft, so this is final
                 continue
@@ -176,75 +174,75 @@ class PodPlacer:
                 self._refused[level] = refused
                 self._take(position, [(pod, attempt.shape)], step)
                 return draft
-            if rules.free:
+            if rules.unconstrained:
                 refused |= 1 << position  # a draft only narrows, so this is final
         self._refused[level] = refused
         return self._open(pod, attempt)
 
     def _take(self, position: int, pods: list[tuple[Pod, PodShape]], step: DraftStep) -> None:
         draft = self.solver_state.drafts[position]
-        self._shelf.take(position, len(draft.pods), draft.options)
-        self.solver_state.take(draft, pods, step)
-        self._shelf.put(position, len(draft.pods), draft.options)
+        self._draft_queue.take(position, len(draft.pods), draft.options)
+        self.solver_state.add_to_draft(draft, pods, step)
+        self._draft_queue.put(position, len(draft.pods), draft.options)
 
     def _open(self, pod: Pod, attempt: Attempt) -> Draft | None:
         if self._most_drafts is not None and len(self.solver_state.drafts) >= self._most_drafts:
             return None
-        for type_table in self.solver_state.base.type_tables:
-            draft = self.blank(type_table)
+        for type_table in self.solver_state.problem.type_tables:
+            draft = self.new_draft(type_table)
             if isinstance(draft, str):
                 continue
             step = self.draft_fit.step(draft, attempt)
             if isinstance(step, DraftStep):
                 position = len(self.solver_state.drafts)
-                self.solver_state.open(draft)
-                self._shelf.put(position, 0, draft.options)
+                self.solver_state.drafts.append(draft)
+                self._draft_queue.put(position, 0, draft.options)
                 self._take(position, [(pod, attempt.shape)], step)
-                if self._most_drafts is None:  # a run that may open one draft has nothing left to bound
-                    self._purchasable.buy(draft)
+                if self._most_drafts is None:  # a bounded run shares `_purchasable` with others
+                    self._purchasable.spend(draft)
                 return draft
         return None
 
-    def _dearer(self, attempt: Attempt) -> bool:
-        """Whether a new node of any price would take the pod, though this run may not launch it."""
+    def _fits_at_any_price(self, attempt: Attempt) -> bool:
+        """Whether a new node would accept the pod if this run could launch nodes of any price."""
         if self._below == UNLIMITED and self._most_drafts is None:
             return False
-        drafts = (self.blank(type_table, UNLIMITED) for type_table in self.solver_state.base.type_tables)
+        drafts = (self.new_draft(type_table, UNLIMITED) for type_table in self.solver_state.problem.type_tables)
         return any(
             isinstance(self.draft_fit.step(draft, attempt), DraftStep) for draft in drafts if not isinstance(draft, str)
         )
 
-    def limits_against(self, type_table: InstanceTypeTable, attempt: Attempt) -> str:
-        """The limits without which a new node of a NodePool would take a pod; empty if it would not anyway."""
-        root = self.solver_state.base.root(type_table)
+    def limits_that_exclude(self, type_table: InstanceTypeTable, attempt: Attempt) -> str:
+        """The limits without which a new node of a NodePool would accept a pod; empty if limits are not the reason."""
+        root = self.solver_state.problem.root(type_table)
         if self._purchasable.root(type_table) is root:
             return ""
         draft = Draft(
-            len(self.solver_state.base.existing_nodes) + len(self.solver_state.drafts),
+            len(self.solver_state.problem.existing_nodes) + len(self.solver_state.drafts),
             root,
-            self._nothing(),
+            self._empty_total(),
             self._below,
         )
         step = self.draft_fit.step(draft, attempt)
         if not isinstance(step, DraftStep):
             return ""
-        draft.become([], step)
-        return self._purchasable.blocking([draft])
+        draft.apply([], step)
+        return self._purchasable.describe_blocking_limits([draft])
 
-    def _nothing(self) -> list[int]:
-        return [0] * len(self.solver_state.base.units.names)
+    def _empty_total(self) -> list[int]:
+        return [0] * len(self.solver_state.problem.units.names)
 
-    def blank(self, type_table: InstanceTypeTable, below: float | None = None) -> Draft | str:
-        """A new draft of a NodePool without pods, or why its limits allow none."""
+    def new_draft(self, type_table: InstanceTypeTable, below: float | None = None) -> Draft | str:
+        """An empty draft of a NodePool, or why its limits allow none."""
         root = self._purchasable.root(type_table)
         if isinstance(root, str):
             return root
-        number = len(self.solver_state.base.existing_nodes) + len(self.solver_state.drafts)
-        return Draft(number, root, self._nothing(), self._below if below is None else below)
+        number = len(self.solver_state.problem.existing_nodes) + len(self.solver_state.drafts)
+        return Draft(number, root, self._empty_total(), self._below if below is None else below)
 
 
 def _holds(left: Sequence[int], shape: PodShape) -> bool:
-    for column, amount in shape.need:  # noqa: SIM110 - half as slow as all(), and asked very often
+    for column, amount in shape.need:  # noqa: SIM110 - twice as fast as all(), in the innermost loop
         if left[column] < amount:
             return False
     return True

@@ -1,18 +1,15 @@
-"""Pod shapes: pods that are equal to the scheduler share one shape.
+"""Pod shapes: pods that are equal to the scheduler share one shape; and an index of the pods of each node with shapes.
 
 A shape is made from the pod spec, the namespace, and the values of those labels that some selector in the cluster
-reads. Whatever is expensive (requests, ports, volumes, rules, candidate rows) is computed once for each shape. Shapes
-compare by identity.
+reads. Requests, ports, volumes, rules and candidate rows are computed once for each shape. Shapes compare by
+identity.
 
-Two lookups: by the identity of the parts of the spec, which pods of one workload share in memory, and if that fails
-by content. The pods and labels whose identities are keys are kept, so that an identity cannot be reused for another
-object.
+`PodShapes` looks a pod up by the ids of the parts of its spec, which pods of one workload share in memory, and if that
+fails by content. It keeps the pods and labels whose ids are keys, so that an id cannot be reused for another object.
 
-Pod index: the pods of each node with their shapes, kept from one problem to the next.
-
-While no pod mentions a label, volume or resource that no pod mentioned before, an unchanged node has the same pods in
-the same shapes, and as much left. Entries are keyed by node name and valid for an equal node. Otherwise
-everything is read again; problems built before keep the index they were built with.
+`PodIndex` keeps the pods of each node from one problem to the next, by node name; an entry is valid for an equal node.
+It starts again when a selector reads a new label, a pod requests a new resource, or namespaces or storage change.
+Problems built before keep the index they were built with.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,7 +30,7 @@ from dovetail.model.storage import Storage
 
 
 class PodShape:
-    """A set of equal pods. Compared by identity; made by `PodShapes`."""
+    """A set of pods that are equal to the scheduler. Compared by identity; made by `PodShapes`."""
 
     def __init__(self, owner: Owner, volumes: VolumeNeeds) -> None:
         self.owner = owner
@@ -47,26 +44,26 @@ class PodShape:
             -self.requests.get(CPU, ZERO).milli,
             -self.requests.get(MEMORY, ZERO).units,
         )
-        self.guards: tuple[Term, ...] = required_anti_terms(owner)
+        self.required_anti_affinity: tuple[Term, ...] = required_anti_terms(owner)
         self.need: tuple[tuple[int, int], ...] = ()
-        self._ladders: dict[tuple[bool, bool], tuple[PreferenceLevel, ...]] = {}
+        self._levels: dict[tuple[bool, bool], tuple[PreferenceLevel, ...]] = {}
 
     def preference_levels(self, *, respect_preferences: bool, soft_taints: bool) -> tuple[PreferenceLevel, ...]:
-        """The preference steps; the same objects at each call."""
-        asked = (respect_preferences, soft_taints)
-        if asked not in self._ladders:
-            self._ladders[asked] = tuple(
+        """The preference levels; each call returns the same objects."""
+        key = (respect_preferences, soft_taints)
+        if key not in self._levels:
+            self._levels[key] = tuple(
                 read_preference_levels(self.owner, respect_preferences=respect_preferences, soft_taints=soft_taints)
             )
-        return self._ladders[asked]
+        return self._levels[key]
 
 
 Namespaces = Mapping[str, Mapping[str, str]]
-"""The labels of each."""
+"""The labels of each namespace."""
 
 
 class PodShapes:
-    """Finds the shape of a pod, made once for all that are equal."""
+    """Finds the shape of a pod; creates one shape for all pods that are equal."""
 
     def __init__(self, namespaces: Namespaces, storage: Storage, label_keys: Iterable[str]) -> None:
         self._namespaces = namespaces
@@ -74,21 +71,21 @@ class PodShapes:
         self._label_keys = tuple(sorted({*label_keys}))
         self._by_content: dict[object, PodShape] = {}
         self._by_identity: dict[object, tuple[PodShape, Pod]] = {}
-        self._seen: dict[int, tuple[str | None, ...]] = {}
-        self._kept: list[Mapping[str, str]] = []
+        self._label_values: dict[int, tuple[str | None, ...]] = {}
+        self._kept_labels: list[Mapping[str, str]] = []
 
     def of(self, pod: Pod) -> PodShape:
         """The shape of `pod`; the node it is bound to does not count."""
         spec, labels = pod.spec, pod.metadata.labels
-        seen = self._seen.get(id(labels))
+        seen = self._label_values.get(id(labels))
         if seen is None:
             seen = tuple([labels.get(key) for key in self._label_keys]) if labels else ()
-            self._seen[id(labels)] = seen
-            self._kept.append(labels)  # so that its identity cannot be given to another object
+            self._label_values[id(labels)] = seen
+            self._kept_labels.append(labels)  # keeps the id of this mapping from being reused
         # A fast path before `_by_equality`, which compares values: pods of a workload share the parts of their spec.
         # Parts that are the same objects are equal, because specs are never edited in place; equal parts that are
         # different objects are found by value. It names every field that a shape is made from.
-        quick = (
+        identity = (
             id(spec.containers),
             id(spec.affinity),
             id(spec.tolerations),
@@ -103,14 +100,14 @@ class PodShapes:
             pod.metadata.name if spec.volumes else "",
             seen,
         )
-        found = self._by_identity.get(quick)
+        found = self._by_identity.get(identity)
         if found is None:
-            # The pod is kept with its shape, so that none of the identities above can be given to another object.
-            found = self._by_identity[quick] = (self._by_equality(pod, seen), pod)
+            # The pod is kept with its shape, which keeps all ids above from being reused.
+            found = self._by_identity[identity] = (self._by_equality(pod, seen), pod)
         return found[0]
 
-    def made_from(self, snapshot: Snapshot, label_keys: Iterable[str]) -> bool:
-        """Whether another one for this snapshot and these labels would find the same shapes."""
+    def has_inputs(self, snapshot: Snapshot, label_keys: Iterable[str]) -> bool:
+        """Whether this snapshot and these label keys give the same shapes."""
         return (
             self._label_keys == tuple(sorted({*label_keys}))
             and self._namespaces == snapshot.namespaces
@@ -118,16 +115,16 @@ class PodShapes:
         )
 
     @property
-    def met(self) -> int:
-        """About how many pods it remembers, those that went since included."""
-        return len(self._kept)
+    def remembered(self) -> int:
+        """About how many pods it remembers, including pods that no longer exist."""
+        return len(self._kept_labels)
 
-    def anew(self) -> "PodShapes":
-        """An empty one with the same inputs."""
+    def empty_copy(self) -> "PodShapes":
+        """A new object with the same inputs and without shapes."""
         return PodShapes(self._namespaces, self._storage, self._label_keys)
 
-    def sees(self, pod: Pod) -> bool:
-        """Whether the labels that the selectors of `pod` look at were all known when the first shape was made."""
+    def covers_selectors_of(self, pod: Pod) -> bool:
+        """Whether the selectors of `pod` read only labels that were known when the first shape was made."""
         return relevant_label_keys([pod]) <= {*self._label_keys}
 
     def _by_equality(self, pod: Pod, seen: tuple[str | None, ...]) -> PodShape:
@@ -145,7 +142,7 @@ class PodShapes:
 
 
 def relevant_label_keys(pods: Iterable[Pod]) -> frozenset[str]:
-    """The pod labels that some selector in the cluster looks at."""
+    """The pod labels that some affinity term or spread constraint of these pods reads."""
     keys: set[str] = set()
     seen: set[int] = set()
     for pod in pods:
@@ -182,18 +179,18 @@ def _selector_keys(selector: LabelSelector | None) -> Iterable[str]:
         yield from (each.key for each in selector.match_expressions)
 
 
-Resident = tuple[Pod, PodShape]
-MOST_FORMER = 2
-"""So many times the nodes and pods that are there may be remembered."""
-FEW = 1_000
-"""So many pods are remembered in any case."""
+BoundPod = tuple[Pod, PodShape]
+MAX_STALE_FACTOR = 2
+"""Entries are dropped when there are more than this many times the nodes or pods that exist."""
+MIN_REMEMBERED = 1_000
+"""Up to this many pods are always remembered."""
 
 
 class NodeEntry(msgspec.Struct, eq=False):
-    """A node, the pods that use its resources, and what they leave of each."""
+    """A node, the pods that use its resources, and its free resources by column."""
 
     node: ClusterNode
-    bound_pods: list[Resident]
+    bound_pods: list[BoundPod]
     left: list[int] | None = None
 
 
@@ -205,12 +202,12 @@ class NodePods:
         self.units = units
         self._entries: dict[str, NodeEntry] = {}
 
-    def bound_pods(self, node: ClusterNode) -> list[Resident]:
+    def bound_pods(self, node: ClusterNode) -> list[BoundPod]:
         """The pods that use resources of a node."""
         return self._entry(node).bound_pods
 
     def left(self, node: ClusterNode) -> list[int]:
-        """What the pods leave of a node, by column; a new list that the caller may change."""
+        """The free resources of a node by column, in a new list that the caller may change."""
         entry = self._entry(node)
         if entry.left is None:
             entry.left = left_of(node, entry.bound_pods, self.units)
@@ -224,50 +221,50 @@ class NodePods:
             entry = self._entries[node.name] = NodeEntry(node, bound_pods)
         return entry
 
-    def crowded(self, people: int) -> bool:
-        """Whether most of those remembered are gone, of whom so many are there."""
-        return self.shapes.met > MOST_FORMER * people + FEW
+    def mostly_stale(self, pods: int) -> bool:
+        """Whether most remembered pods no longer exist, given the number of pods that do."""
+        return self.shapes.remembered > MAX_STALE_FACTOR * pods + MIN_REMEMBERED
 
-    def shrink(self, nodes: int) -> None:
-        """Nodes come and go: forget when most of what is known is of nodes that went."""
-        if len(self._entries) > MOST_FORMER * nodes:
+    def drop_stale_entries(self, nodes: int) -> None:
+        """Forget all entries when most of them are of nodes that no longer exist."""
+        if len(self._entries) > MAX_STALE_FACTOR * nodes:
             self._entries.clear()
 
 
 class PodIndex:
-    """Keeps the pods by node of the last problem for the next one."""
+    """Keeps the pods of each node, with their shapes, from one problem to the next."""
 
     def __init__(self) -> None:
         self._label_keys: dict[str, tuple[ClusterNode, frozenset[str]]] = {}
         self._latest: NodePods | None = None
 
     def node_pods(self, snapshot: Snapshot, existing_nodes: Sequence[ClusterNode], others: Iterable[Pod]) -> NodePods:
-        """The pods of these nodes by shape, where the labels that selectors of `others` read count as well."""
-        if len(self._label_keys) > MOST_FORMER * len(existing_nodes):
+        """The pods of these nodes with their shapes. The selectors of `others` count for which labels matter."""
+        if len(self._label_keys) > MAX_STALE_FACTOR * len(existing_nodes):
             self._label_keys.clear()
-        keys = relevant_label_keys(others).union(*[self._looked_at(node) for node in existing_nodes])
+        keys = relevant_label_keys(others).union(*[self._keys_read_on(node) for node in existing_nodes])
         latest = self._latest
-        people = sum([len(node.pods) for node in existing_nodes])
-        if latest is None or latest.crowded(people) or not latest.shapes.made_from(snapshot, keys):
+        pods = sum([len(node.pods) for node in existing_nodes])
+        if latest is None or latest.mostly_stale(pods) or not latest.shapes.has_inputs(snapshot, keys):
             latest = self._latest = NodePods(PodShapes(snapshot.namespaces, snapshot.storage, keys), ResourceUnits(()))
-        latest.shrink(len(existing_nodes))
+        latest.drop_stale_entries(len(existing_nodes))
         return latest
 
-    def measured(self, node_pods: NodePods, names: set[str]) -> NodePods:
-        """The same, if they measure these resources; otherwise new ones that do."""
+    def with_resources(self, node_pods: NodePods, names: set[str]) -> NodePods:
+        """`node_pods` if it has columns for these resources; otherwise an empty one that has."""
         if not names <= node_pods.units.column.keys():
-            self._latest = node_pods = NodePods(node_pods.shapes.anew(), ResourceUnits(names))
+            self._latest = node_pods = NodePods(node_pods.shapes.empty_copy(), ResourceUnits(names))
         return node_pods
 
-    def _looked_at(self, node: ClusterNode) -> frozenset[str]:
+    def _keys_read_on(self, node: ClusterNode) -> frozenset[str]:
         known = self._label_keys.get(node.name)
         if known is None or (known[0] is not node and known[0] != node):
             known = self._label_keys[node.name] = node, relevant_label_keys(node.pods)
         return known[1]
 
 
-def left_of(node: ClusterNode, bound_pods: Iterable[Resident], units: ResourceUnits) -> list[int]:
-    """What these pods leave of a node, by column."""
+def left_of(node: ClusterNode, bound_pods: Iterable[BoundPod], units: ResourceUnits) -> list[int]:
+    """Allocatable of a node less the requests of these pods, by column."""
     left = units.amounts(node.allocatable)
     for column, amount in chain.from_iterable([shape.need for _, shape in bound_pods]):
         left[column] -= amount

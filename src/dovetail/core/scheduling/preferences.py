@@ -1,10 +1,11 @@
-"""Preferences of a pod, as steps from "all of them" down to "requirements only".
+"""Preferences of a pod, as levels from "all of them" down to "requirements only".
 
-At each step the preferences that are still held are treated as requirements. Dropped in this order: preferred pod
-affinity, pod anti-affinity, node affinity (each from the heaviest term), then `ScheduleAnyway` spread constraints; at
-last `PreferNoSchedule` taints are tolerated. `docs/concepts/scheduling.md` has the details, which follow Karpenter.
+At each level the preferences that are still held are treated as requirements. They are dropped in this order:
+preferred pod affinity, pod anti-affinity, node affinity (each from the heaviest term), then `ScheduleAnyway` spread
+constraints; at the last level `PreferNoSchedule` taints are tolerated. `docs/concepts/scheduling.md` has the details,
+which follow Karpenter.
 
-Steps compare by identity and are created once for each shape, so they can be keys of caches. Most pods have one step.
+Levels compare by identity and are created once for each shape, so they can be keys of caches. Most pods have one.
 """
 
 from collections.abc import Iterator
@@ -28,17 +29,17 @@ NO_NODE_AFFINITY = NodeAffinity()
 
 @dataclass(frozen=True)
 class Preferences:
-    """What is preferred and still held, heaviest first, and whether soft taints are tolerated."""
+    """The preferences that are still held, heaviest first; `soft` tolerates PreferNoSchedule taints."""
 
-    near: tuple[WeightedPodAffinityTerm, ...] = ()
-    far: tuple[WeightedPodAffinityTerm, ...] = ()
-    nodes: tuple[PreferredTerm, ...] = ()
+    pod_affinity: tuple[WeightedPodAffinityTerm, ...] = ()
+    pod_anti_affinity: tuple[WeightedPodAffinityTerm, ...] = ()
+    node_affinity: tuple[PreferredTerm, ...] = ()
     spread: tuple[TopologySpreadConstraint, ...] = ()
     soft: bool = False
 
     def fewer(self) -> "Preferences | None":
-        """One step down, or None at the bottom of what can be dropped."""
-        for name in ("near", "far", "nodes", "spread"):
+        """Without the next preference to drop, or None if nothing is left to drop."""
+        for name in ("pod_affinity", "pod_anti_affinity", "node_affinity", "spread"):
             held = getattr(self, name)
             if held:
                 return replace(self, **{name: held[1:]})
@@ -46,7 +47,7 @@ class Preferences:
 
 
 class PreferenceLevel:
-    """What a pod requires at one preference step. Compared by identity."""
+    """What a pod requires at one preference level. Compared by identity."""
 
     __slots__ = ("affinity", "alternatives", "anti", "soft", "spread", "tolerations")
 
@@ -57,27 +58,29 @@ class PreferenceLevel:
             for each in spec.topology_spread_constraints
             if _hard(each) or any(each is kept for kept in held.spread)
         )
-        near, far = _pod_affinity(spec), _pod_anti_affinity(spec)
-        self.alternatives = _preferring(required, held.nodes[0].preference) if held.nodes else required
+        pod_affinity, pod_anti_affinity = _pod_affinity(spec), _pod_anti_affinity(spec)
+        self.alternatives = (
+            _with_preference(required, held.node_affinity[0].preference) if held.node_affinity else required
+        )
         self.tolerations = spec.tolerations
         self.soft = held.soft
         self.spread: tuple[SpreadRule, ...] = tuple(
             read_spread(owner, each, constraints, required) for each in constraints
         )
         terms = (
-            *near.required_during_scheduling_ignored_during_execution,
-            *(each.pod_affinity_term for each in held.near),
+            *pod_affinity.required_during_scheduling_ignored_during_execution,
+            *(each.pod_affinity_term for each in held.pod_affinity),
         )
         self.affinity = AffinityRule(tuple(dict.fromkeys(read_term(owner, term) for term in terms))) if terms else None
         terms = (
-            *far.required_during_scheduling_ignored_during_execution,
-            *(each.pod_affinity_term for each in held.far),
+            *pod_anti_affinity.required_during_scheduling_ignored_during_execution,
+            *(each.pod_affinity_term for each in held.pod_anti_affinity),
         )
         self.anti: tuple[Term, ...] = tuple(dict.fromkeys(read_term(owner, term) for term in terms))
 
 
 def read_preference_levels(owner: Owner, *, respect_preferences: bool, soft_taints: bool) -> Iterator[PreferenceLevel]:
-    """The preference steps, all preferences first. Most pods have a single step."""
+    """The preference levels, all preferences first. Most pods have a single level."""
     held: Preferences | None = preferences(owner.spec) if respect_preferences else Preferences()
     last = Preferences()
     while held is not None:
@@ -89,19 +92,25 @@ def read_preference_levels(owner: Owner, *, respect_preferences: bool, soft_tain
 
 
 def preferences(spec: PodSpec) -> Preferences:
-    """Everything a pod prefers, heaviest first."""
-    nodes = spec.affinity.node_affinity if spec.affinity is not None else None
+    """All preferences of a pod, heaviest first."""
+    node_affinity = spec.affinity.node_affinity if spec.affinity is not None else None
     return Preferences(
-        near=tuple(sorted(_pod_affinity(spec).preferred_during_scheduling_ignored_during_execution, key=_heaviest)),
-        far=tuple(sorted(_pod_anti_affinity(spec).preferred_during_scheduling_ignored_during_execution, key=_heaviest)),
-        nodes=tuple(
-            sorted((nodes or NO_NODE_AFFINITY).preferred_during_scheduling_ignored_during_execution, key=_heaviest)
+        pod_affinity=tuple(
+            sorted(_pod_affinity(spec).preferred_during_scheduling_ignored_during_execution, key=_by_weight)
+        ),
+        pod_anti_affinity=tuple(
+            sorted(_pod_anti_affinity(spec).preferred_during_scheduling_ignored_during_execution, key=_by_weight)
+        ),
+        node_affinity=tuple(
+            sorted(
+                (node_affinity or NO_NODE_AFFINITY).preferred_during_scheduling_ignored_during_execution, key=_by_weight
+            )
         ),
         spread=tuple(each for each in spec.topology_spread_constraints if not _hard(each)),
     )
 
 
-def _heaviest(term: WeightedPodAffinityTerm | PreferredTerm) -> int:
+def _by_weight(term: WeightedPodAffinityTerm | PreferredTerm) -> int:
     return -term.weight
 
 
@@ -123,6 +132,6 @@ def required_anti_terms(owner: Owner) -> tuple[Term, ...]:
     return tuple(dict.fromkeys(read_term(owner, term) for term in required))
 
 
-def _preferring(required: tuple[Alternative, ...], preference: NodeSelectorTerm) -> tuple[Alternative, ...]:
+def _with_preference(required: tuple[Alternative, ...], preference: NodeSelectorTerm) -> tuple[Alternative, ...]:
     wanted = read_expressions(preference)
-    return tuple(dict.fromkeys(alternative.also(wanted) for alternative in required)) if wanted else ()
+    return tuple(dict.fromkeys(alternative.with_expressions(wanted) for alternative in required)) if wanted else ()

@@ -9,8 +9,8 @@ Invariants: a run never changes the problem (`solver_state` holds its changes). 
 row that is not a candidate never becomes one. A row that is overdrawn in any resource has -1 of all of them and takes
 no pod.
 
-`replace_room` updates one row between runs and reports the candidate arrays it joined or left. Building costs O(pods
-+ nodes x resources), and O(nodes) for each distinct requirement.
+`replace_node` updates one row between runs, and the candidate arrays with it. Building costs O(pods + nodes x
+resources), and O(nodes) for each distinct requirement.
 """
 
 from array import array
@@ -33,17 +33,18 @@ from dovetail.core.scheduling.resource_vector import Need
 from dovetail.model.nodepool import NodePool
 from dovetail.model.pod import Pod
 from dovetail.model.snapshot import ClusterNode, Snapshot
-from dovetail.model.taints import Toleration, untolerated
+from dovetail.model.taints import PREFER_NO_SCHEDULE, Toleration, untolerated
 
-SOFT = "PreferNoSchedule"
-
-Asked = tuple[tuple[Toleration, ...], bool, tuple[Alternative, ...], tuple[Alternative, ...], Need]
+CandidateKey = tuple[tuple[Toleration, ...], bool, tuple[Alternative, ...], tuple[Alternative, ...], Need]
+"""What decides the candidate rows: tolerations, soft taints tolerated, node alternatives, volume alternatives, need."""
 
 
 class Problem:
     """A snapshot as the solver needs it.
 
-    `pods_to_reschedule` are the pods to place; they do not count on the nodes they are bound to now.
+    `pods_to_reschedule` are the pods to place; they do not count on the nodes they are bound to now. With
+    `include_deleting`, nodes that are being deleted are rows that take no pods. `register` is the index of an earlier
+    problem, which saves reading unchanged nodes.
     """
 
     def __init__(
@@ -52,16 +53,16 @@ class Problem:
         pods_to_reschedule: Sequence[Pod],
         pools: Sequence[NodePool],
         *,
-        standing: bool = False,
+        include_deleting: bool = False,
         register: PodIndex | None = None,
     ) -> None:
         self.snapshot = snapshot
-        self.existing_nodes = ExistingNodes(snapshot.nodes, standing=standing)
+        self.existing_nodes = ExistingNodes(snapshot.nodes, include_deleting=include_deleting)
         self._pods_to_reschedule = frozenset(pod.metadata.uid for pod in pods_to_reschedule)
-        self._moving_from = frozenset(pod.node_name for pod in pods_to_reschedule if pod.node_name)
+        self._nodes_losing_pods = frozenset(pod.node_name for pod in pods_to_reschedule if pod.node_name)
         self.daemon_sets = read_daemons(snapshot)
         self._daemons = self.daemon_sets.each
-        nominated = self._settle_in(pods_to_reschedule, register or PodIndex())
+        nominated = self._read_pods(pods_to_reschedule, register or PodIndex())
         self.free = self._free(nominated)
         self.free_matrix = np.array(self.free, dtype=np.int64).reshape(len(self.existing_nodes), len(self.units.names))
         self.ports = self._ports()
@@ -69,105 +70,105 @@ class Problem:
         self.type_tables = tuple(self._type_tables(pools))
         self.limits = RemainingLimits.of(snapshot)
         self.soft_taints = self.existing_nodes.has_soft_taints or any(
-            taint.effect == SOFT for pool in pools for taint in pool.spec.template.spec.taints
+            taint.effect == PREFER_NO_SCHEDULE for pool in pools for taint in pool.spec.template.spec.taints
         )
-        self._candidates: dict[Asked, array[int]] = {}
-        self._candidates_by_stance: dict[PreferenceLevel, array[int]] = {}
+        self._candidates: dict[CandidateKey, array[int]] = {}
+        self._candidates_by_level: dict[PreferenceLevel, array[int]] = {}
         self._roots = {type_table: root_options(type_table) for type_table in self.type_tables}
 
-    def _settle_in(self, pods_to_reschedule: Sequence[Pod], register: PodIndex) -> list[tuple[Pod, PodShape]]:
-        """Read the pods on each node and the pods to place; returns pods that the scheduler nominated to a node."""
+    def _read_pods(self, pods_to_reschedule: Sequence[Pod], register: PodIndex) -> list[tuple[Pod, PodShape]]:
+        """Read the pods on each node and the pods to place; return the pods that the scheduler nominated to a node."""
         unbound = [pod for pod in self.snapshot.unbound_pods if pod.status.nominated_node_name]
         node_pods = register.node_pods(self.snapshot, self.existing_nodes.nodes, [*pods_to_reschedule, *unbound])
-        nominated = self._read(pods_to_reschedule, unbound, node_pods)
-        measured = register.measured(node_pods, self._names())
-        if measured is not node_pods:
-            nominated = self._read(pods_to_reschedule, unbound, measured)
-        self.units = measured.units
-        for shape in self.kinds:
+        nominated = self._assign_shapes(pods_to_reschedule, unbound, node_pods)
+        with_columns = register.with_resources(node_pods, self._requested_resources())
+        if with_columns is not node_pods:
+            nominated = self._assign_shapes(pods_to_reschedule, unbound, with_columns)
+        self.units = with_columns.units
+        for shape in self.all_shapes:
             shape.need = self.units.need(shape.requests)
         return nominated
 
-    def _read(
+    def _assign_shapes(
         self, pods_to_reschedule: Sequence[Pod], unbound: Sequence[Pod], node_pods: NodePods
     ) -> list[tuple[Pod, PodShape]]:
-        self._lodgings = node_pods
+        self._node_pods = node_pods
         self.shapes = shapes = node_pods.shapes
         self.pods_to_reschedule = tuple((pod, shapes.of(pod)) for pod in pods_to_reschedule)
         self.bound_pods = [self._bound_pods(node) for node in self.existing_nodes.nodes]
         nominated = [(pod, shapes.of(pod)) for pod in unbound if pod.metadata.uid not in self._pods_to_reschedule]
-        self.kinds = tuple(
+        self.all_shapes = tuple(
             dict.fromkeys([shape for _, shape in chain(self.pods_to_reschedule, *self.bound_pods, nominated)])
         )
         return nominated
 
     def _bound_pods(self, node: ClusterNode) -> list[tuple[Pod, PodShape]]:
-        """Pods that use resources of a node and are not to be placed."""
-        bound_pods = self._lodgings.bound_pods(node)
-        if node.name in self._moving_from:
+        """The pods that use resources of a node, without the pods to place."""
+        bound_pods = self._node_pods.bound_pods(node)
+        if node.name in self._nodes_losing_pods:
             return [each for each in bound_pods if each[0].metadata.uid not in self._pods_to_reschedule]
         return bound_pods
 
-    def _names(self) -> set[str]:
-        names = {name for shape in self.kinds for name in shape.requests}
+    def _requested_resources(self) -> set[str]:
+        names = {name for shape in self.all_shapes for name in shape.requests}
         return names | {name for daemon in self._daemons for name in daemon.requests}
 
     def _free(self, nominated: Sequence[tuple[Pod, PodShape]]) -> list[list[int]]:
-        self._expected = self._daemons_expected()
-        free = [self._unclaimed(row) for row in range(len(self.existing_nodes))]
+        self._daemon_needs = self._daemon_needs_by_row()
+        free = [self._free_on(row) for row in range(len(self.existing_nodes))]
         for pod, shape in nominated:
             row = self.existing_nodes.row_by_name.get(pod.status.nominated_node_name, -1)
             if row >= 0:
                 for column, amount in shape.need:
                     free[row][column] -= amount
-        return [self._or_nothing(left) for left in free]
+        return [self._none_if_overdrawn(left) for left in free]
 
-    def _or_nothing(self, left: list[int]) -> list[int]:
+    def _none_if_overdrawn(self, left: list[int]) -> list[int]:
         return left if min(left, default=0) >= 0 else [-1] * len(left)
 
-    def _unclaimed(self, row: int) -> list[int]:
-        """What the pods on a node leave free, less what daemons will need beyond those already there."""
+    def _free_on(self, row: int) -> list[int]:
+        """Allocatable of a node less the requests of its pods, and of its daemon pods that are still to come."""
         node = self.existing_nodes.nodes[row]
         if self.snapshot.unread_on(node) is not None:
-            return [-1] * len(self.units.names)  # what is left of it is not known
-        some_move = node.name in self._moving_from
-        left = left_of(node, self.bound_pods[row], self.units) if some_move else self._lodgings.left(node)
-        coming = list(self._expected[row]) if self._daemons else []
-        for pod, shape in self.bound_pods[row] if coming else ():
+            return [-1] * len(self.units.names)  # an unreadable object hides how much is free
+        loses_pods = node.name in self._nodes_losing_pods
+        left = left_of(node, self.bound_pods[row], self.units) if loses_pods else self._node_pods.left(node)
+        missing = list(self._daemon_needs[row]) if self._daemons else []
+        for pod, shape in self.bound_pods[row] if missing else ():
             if pod.daemon:
                 for column, amount in shape.need:
-                    coming[column] -= amount
-        for column, amount in enumerate(coming):
+                    missing[column] -= amount
+        for column, amount in enumerate(missing):
             if amount > 0:
                 left[column] -= amount
         return left
 
-    def _daemons_expected(self) -> list[list[int]]:
-        """What the daemons of each node need together; an empty list if there are no DaemonSets."""
+    def _daemon_needs_by_row(self) -> list[list[int]]:
+        """For each row, the requests of all its daemon pods; an empty list if there are no DaemonSets."""
         if not self._daemons:
             return []
         expected = [[0] * len(self.units.names) for _ in self.existing_nodes.nodes]
         for daemon in self._daemons:
             need = self.units.need(daemon.requests)
-            for row in np.flatnonzero(self._runs_on(daemon)).tolist():
+            for row in np.flatnonzero(self._rows_for(daemon)).tolist():
                 for column, amount in need:
                     expected[row][column] += amount
         return expected
 
-    def _runs_on(self, daemon: Daemon) -> Mask:
+    def _rows_for(self, daemon: Daemon) -> Mask:
         fits = self.existing_nodes.tolerated(daemon.tolerations, soft=True) & self.existing_nodes.meeting(
             daemon.alternatives
         )
-        for row in self.existing_nodes.undecided:
+        for row in self.existing_nodes.unlaunched_rows:
             node = self.existing_nodes.nodes[row]
             fits[row] = untolerated(daemon.tolerations, hard(node.taints)) is None and any(
-                each.fits(node.requirements, node.undefined_labels | frozenset(node.requirements))
+                each.may_match(node.requirements, node.undefined_labels | frozenset(node.requirements))
                 for each in daemon.alternatives
             )
         return fits
 
     def _ports(self) -> dict[int, frozenset[HostPort]]:
-        if not any(shape.ports for shape in self.kinds):
+        if not any(shape.ports for shape in self.all_shapes):
             return {}
         return {row: ports for row in range(len(self.existing_nodes)) if (ports := self.ports_on(row))}
 
@@ -176,7 +177,7 @@ class Problem:
         return frozenset(port for _, shape in self.bound_pods[row] for port in shape.ports)
 
     def _attached(self) -> dict[int, frozenset[tuple[str, str]]]:
-        if not any(shape.volumes.attachments for shape in self.kinds):
+        if not any(shape.volumes.attachments for shape in self.all_shapes):
             return {}
         return {row: used for row in range(len(self.existing_nodes)) if (used := self.attached_on(row))}
 
@@ -191,37 +192,37 @@ class Problem:
                 yield type_table
 
     def root(self, type_table: InstanceTypeTable) -> DraftOptions:
-        """Where every draft of a NodePool starts while its limits leave everything."""
+        """The options of a new draft of a NodePool whose limits exclude no instance type."""
         return self._roots[type_table]
 
-    def standing(self, shape: PodShape, level: PreferenceLevel) -> Mask:
-        """The rows whose taints and labels suit a pod, whether or not it fits."""
+    def matching_rows(self, shape: PodShape, level: PreferenceLevel) -> Mask:
+        """The rows whose taints and labels match a pod, whether or not it fits."""
         return (
             self.existing_nodes.tolerated(level.tolerations, soft=level.soft)
             & self.existing_nodes.meeting(level.alternatives)
-            & self.existing_nodes.meeting(shape.volumes.on_rooms)
+            & self.existing_nodes.meeting(shape.volumes.on_existing_nodes)
         )
 
     def candidates(self, shape: PodShape, level: PreferenceLevel) -> Sequence[int]:
-        """The candidate rows of a pod, ascending: taints and labels suit it, and it fits before any is placed."""
-        found = self._candidates_by_stance.get(level)
+        """The candidate rows of a pod, ascending: taints and labels match, and it fits on the node as it is now."""
+        found = self._candidates_by_level.get(level)
         if found is None:
-            found = self._candidates_by_stance[level] = self._find_candidates(shape, level)
+            found = self._candidates_by_level[level] = self._find_candidates(shape, level)
         return found
 
     def _find_candidates(self, shape: PodShape, level: PreferenceLevel) -> "array[int]":
-        """Shapes that ask for the same share one: there may be thousands, each as long as the cluster is large."""
-        asked = (level.tolerations, level.soft, level.alternatives, shape.volumes.on_rooms, shape.need)
-        found = self._candidates.get(asked)
+        """Shapes with equal keys share one array: there may be thousands of shapes, and an array has up to O(nodes)."""
+        key = (level.tolerations, level.soft, level.alternatives, shape.volumes.on_existing_nodes, shape.need)
+        found = self._candidates.get(key)
         if found is None:
-            suits = self.standing(shape, level)
+            rows = self.matching_rows(shape, level)
             for column, amount in shape.need:
-                suits = suits & (self.free_matrix[:, column] >= amount)
-            found = self._candidates[asked] = array("i", np.flatnonzero(suits).astype(np.intc).tobytes())
+                rows = rows & (self.free_matrix[:, column] >= amount)
+            found = self._candidates[key] = array("i", np.flatnonzero(rows).astype(np.intc).tobytes())
         return found
 
-    def replace_room(self, row: int, node: ClusterNode, *, gone: bool = False) -> None:
-        """Other pods are on a room; everything else about it is as before. Lists of candidates follow in place.
+    def replace_node(self, row: int, node: ClusterNode, *, gone: bool = False) -> None:
+        """Replace the pods of a row; nothing else about the node has changed. Candidate arrays are updated in place.
 
         A node that is `gone` keeps its row, with nothing free.
         """
@@ -230,38 +231,38 @@ class Problem:
         self.bound_pods[row] = self._bound_pods(node)
         for _, shape in self.bound_pods[row]:
             shape.need = shape.need or self.units.need(shape.requests)
-        self.free[row] = [-1] * len(before) if gone else self._or_nothing(self._unclaimed(row))
+        self.free[row] = [-1] * len(before) if gone else self._none_if_overdrawn(self._free_on(row))
         self.free_matrix[row] = self.free[row]
-        for asked, found in self._candidates.items():
-            had, has = (_holds(free, asked[-1]) for free in (before, self.free[row]))
-            if had is not has and self._may_stand(row, asked):
-                _move_on_list(row, found, draft_fit=has)
+        for key, found in self._candidates.items():
+            had, has = (_fits(free, key[-1]) for free in (before, self.free[row]))
+            if had is not has and self._row_matches(row, key):
+                _update_rows(row, found, present=has)
 
-    def measures(self, pod: Pod, shape: PodShape) -> bool:
-        """Whether a shape requests no new resource, and its selectors read no new label."""
-        return all(name in self.units.column for name in shape.requests) and self.shapes.sees(pod)
+    def has_columns_for(self, pod: Pod, shape: PodShape) -> bool:
+        """Whether every resource that a shape requests has a column, and every label its selectors read was known."""
+        return all(name in self.units.column for name in shape.requests) and self.shapes.covers_selectors_of(pod)
 
-    def _may_stand(self, row: int, asked: Asked) -> bool:
-        tolerations, soft, alternatives, on_rooms, _ = asked
+    def _row_matches(self, row: int, key: CandidateKey) -> bool:
+        tolerations, soft, alternatives, on_existing_nodes, _ = key
         existing_nodes = self.existing_nodes
         return bool(
             existing_nodes.tolerated(tolerations, soft=soft)[row]
             and existing_nodes.meeting(alternatives)[row]
-            and existing_nodes.meeting(on_rooms)[row]
+            and existing_nodes.meeting(on_existing_nodes)[row]
         )
 
-    def placed(self, row: int) -> Iterable[PodShape]:
+    def counted_shapes(self, row: int) -> Iterable[PodShape]:
         """The shapes of the pods on a node that count for topology."""
         return (shape for pod, shape in self.bound_pods[row] if not pod.deleting)
 
 
-def _holds(free: Sequence[int], need: Need) -> bool:
+def _fits(free: Sequence[int], need: Need) -> bool:
     return all(free[column] >= amount for column, amount in need)
 
 
-def _move_on_list(row: int, found: "array[int]", *, draft_fit: bool) -> None:
+def _update_rows(row: int, found: "array[int]", *, present: bool) -> None:
     position = bisect_left(found, row)
-    if draft_fit:
+    if present:
         found.insert(position, row)
     else:
         found.pop(position)

@@ -1,11 +1,9 @@
-"""Quick reject: finds nodes that must stay, without placing their pods.
+"""Quick reject: finds nodes that cannot be removed, without placing their pods.
 
-A pod with at most `FEW_ROOMS` candidate rows runs on one of them, or on the one node that may be launched. So that
-node must hold at least what these rows cannot take. If no cheaper instance type holds even that, the removed node
-stays. Topology, ports and volumes are ignored: they could only make it harder, so a rejection is always right, and
-anything else means "simulate it".
-
-The shapes that the answer depends on are returned as evidence: while their candidate rows are unchanged, it holds.
+A pod with at most `MAX_CANDIDATE_ROWS` candidate rows runs on one of them, or on the one node that may be launched. So
+that node must hold at least what these rows cannot take. If no cheaper instance type holds even that, the node cannot
+be removed. Topology, ports and volumes are ignored: they could only make it harder, so a rejection is always right,
+and no rejection means that the removal has to be simulated.
 """
 
 from bisect import bisect_right
@@ -22,57 +20,60 @@ from dovetail.core.scheduling.solver_state import SolverState
 from dovetail.model.pod import Pod
 
 Entry = tuple[Pod, PodShape]
-FEW_ROOMS = 2
-"""Pods with more rooms to go to are left aside."""
+MAX_CANDIDATE_ROWS = 2
+"""Pods with more candidate rows are ignored."""
 
 
 class QuickReject:
-    """The quick check of nodes, on the problem. Uses the last preference step of a shape, which requires least."""
+    """Checks nodes on the unchanged problem, with the last preference level of each shape, which requires least."""
 
     def __init__(self, solver_state: SolverState) -> None:
         self._solver_state = solver_state
-        self._base = solver_state.base
+        self._problem = solver_state.problem
         self._draft_fit: DraftFit = solver_state.draft_fit
-        self._homes: dict[PodShape, tuple[PreferenceLevel, Sequence[int]]] = {}
+        self._rows_by_shape: dict[PodShape, tuple[PreferenceLevel, Sequence[int]]] = {}  # last level, candidate rows
 
     def find_blocker(self, row: int, queue: Sequence[Entry], purchase: PurchaseTerms) -> Pod | None:
-        """The first of the pods that cannot all have a place when a room goes, if that can be seen at once."""
-        nowhere: list[Entry] = []
-        only: dict[int, list[Entry]] = {}
-        for entry in queue:
-            homes = self.existing_nodes(entry[1])
-            number = len(homes)
-            if number > FEW_ROOMS:
-                continue
-            if not number or (number == 1 and homes[0] == row):
-                nowhere.append(entry)
-            elif number == 1 or row in homes:
-                only.setdefault(homes[0] if homes[0] != row else homes[1], []).append(entry)
-        if self._together(nowhere, purchase) < len(nowhere):
-            return nowhere[0][0]
-        if not only or self._fits_with(nowhere, only, purchase):
-            return None
-        return nowhere[0][0] if nowhere else next(iter(only.values()))[0][0]
+        """A pod of `queue` that blocks the removal of a row, or None if only a simulation can tell.
 
-    def _together(self, entries: Sequence[Entry], purchase: PurchaseTerms) -> int:
-        """How many of these, in order, one node that may be launched holds."""
+        `without_row` are the pods that need the new node; `by_row` are those with one other candidate row, by that row.
+        """
+        without_row: list[Entry] = []
+        by_row: dict[int, list[Entry]] = {}
+        for entry in queue:
+            rows = self.candidate_rows(entry[1])
+            number = len(rows)
+            if number > MAX_CANDIDATE_ROWS:
+                continue
+            if not number or (number == 1 and rows[0] == row):
+                without_row.append(entry)
+            elif number == 1 or row in rows:
+                by_row.setdefault(rows[0] if rows[0] != row else rows[1], []).append(entry)
+        if self._count_fitting(without_row, purchase) < len(without_row):
+            return without_row[0][0]
+        if not by_row or self._fit_with_overflow(without_row, by_row, purchase):
+            return None
+        return without_row[0][0] if without_row else next(iter(by_row.values()))[0][0]
+
+    def _count_fitting(self, entries: Sequence[Entry], purchase: PurchaseTerms) -> int:
+        """How many of these pods, in order, one node that may be launched holds."""
         most = 0
-        for type_table in self._base.type_tables if purchase.below is not None else ():
-            most = max(most, self._taken(type_table, entries, purchase))
+        for type_table in self._problem.type_tables if purchase.below is not None else ():
+            most = max(most, self._count_held(type_table, entries, purchase))
             if most == len(entries):
                 break
         return most
 
-    def _taken(self, type_table: InstanceTypeTable, entries: Sequence[Entry], purchase: PurchaseTerms) -> int:
-        if self._held(type_table, entries, self._sum(entries), purchase):
+    def _count_held(self, type_table: InstanceTypeTable, entries: Sequence[Entry], purchase: PurchaseTerms) -> int:
+        if self._table_holds(type_table, entries, self._sum(entries), purchase):
             return len(entries)
         reached: DraftOptions | str = purchase.purchasable.root(type_table)
         seen: PodShape | None = None
-        total = [0] * len(self._base.units.names)
+        total = [0] * len(self._problem.units.names)
         place = 0
         for number, (_, shape) in enumerate(entries):
             if shape is not seen:
-                narrowed = self._narrowed(type_table, reached, self._homes[shape][0])
+                narrowed = self._narrowed(type_table, reached, self._rows_by_shape[shape][0])
                 place = place if narrowed is reached else 0
                 seen, reached = shape, narrowed
             if isinstance(reached, str):
@@ -93,31 +94,33 @@ class QuickReject:
             return problem
         return options.narrow(level.alternatives[0]) if len(level.alternatives) == 1 else options
 
-    def _fits_with(self, nowhere: Sequence[Entry], only: Mapping[int, list[Entry]], purchase: PurchaseTerms) -> bool:
-        """Whether one new node could hold the pods without a row, and what the only rows of the others cannot take."""
-        asked = self._sum(nowhere)
+    def _fit_with_overflow(
+        self, without_row: Sequence[Entry], by_row: Mapping[int, list[Entry]], purchase: PurchaseTerms
+    ) -> bool:
+        """Whether one new node could hold the pods without a row, and what the rows of the others cannot take."""
+        total = self._sum(without_row)
         crowded = False
-        for home, entries in only.items():
-            over = self._left_over(home, entries)
-            crowded = crowded or any(over)
-            asked = [have + more for have, more in zip(asked, over, strict=True)]
-        return not crowded or self._sold(nowhere, asked, purchase)
+        for only_row, entries in by_row.items():
+            overflow = self._least_overflow(only_row, entries)
+            crowded = crowded or any(overflow)
+            total = [have + more for have, more in zip(total, overflow, strict=True)]
+        return not crowded or self._any_table_holds(without_row, total, purchase)
 
     def _sum(self, entries: Iterable[Entry]) -> list[int]:
-        asked = [0] * len(self._base.units.names)
+        total = [0] * len(self._problem.units.names)
         for _, shape in entries:
             for column, amount in shape.need:
-                asked[column] += amount
-        return asked
+                total[column] += amount
+        return total
 
-    def _left_over(self, home: int, entries: list[Entry]) -> list[int]:
-        """The least, for each resource, of pods with the same single row that this row cannot take."""
-        free = self._base.free[home]
+    def _least_overflow(self, only_row: int, entries: list[Entry]) -> list[int]:
+        """For each resource, a lower bound of what does not fit of pods that have this row as their only one."""
+        free = self._problem.free[only_row]
         columns: list[list[int]] = [[] for _ in free]
         for _, shape in entries:
             for column, amount in shape.need:
                 columns[column].append(amount)
-        most = len(entries)  # no more of them fit than of the smallest, in any resource
+        most = len(entries)  # the most pods that can fit: in each resource, the smallest ones first
         for amounts, left in zip(columns, free, strict=True):
             amounts.sort()
             spare = len(entries) - len(amounts)
@@ -128,25 +131,25 @@ class QuickReject:
         ]
         return [sum(amounts) - took for amounts, took in zip(columns, taken, strict=True)]
 
-    def _sold(self, nowhere: Sequence[Entry], asked: list[int], purchase: PurchaseTerms) -> bool:
-        """Whether some node that may be launched holds as much."""
-        type_tables = self._base.type_tables if purchase.below is not None else ()
-        return any(self._held(type_table, nowhere, asked, purchase) for type_table in type_tables)
+    def _any_table_holds(self, without_row: Sequence[Entry], total: list[int], purchase: PurchaseTerms) -> bool:
+        """Whether some node that may be launched holds the total."""
+        type_tables = self._problem.type_tables if purchase.below is not None else ()
+        return any(self._table_holds(type_table, without_row, total, purchase) for type_table in type_tables)
 
-    def existing_nodes(self, shape: PodShape) -> Sequence[int]:
-        """Where a pod could go that gave up everything it prefers."""
-        known = self._homes.get(shape)
+    def candidate_rows(self, shape: PodShape) -> Sequence[int]:
+        """The candidate rows of a pod without its preferences."""
+        known = self._rows_by_shape.get(shape)
         if known is None:
             level = self._solver_state.topology.preference_levels(shape)[-1]
-            known = self._homes[shape] = level, self._base.candidates(shape, level)
+            known = self._rows_by_shape[shape] = level, self._problem.candidates(shape, level)
         return known[1]
 
-    def _held(
-        self, type_table: InstanceTypeTable, nowhere: Sequence[Entry], least: list[int], purchase: PurchaseTerms
+    def _table_holds(
+        self, type_table: InstanceTypeTable, without_row: Sequence[Entry], least: list[int], purchase: PurchaseTerms
     ) -> bool:
         options: DraftOptions | str = purchase.purchasable.root(type_table)
         seen: PodShape | None = None
-        for _, shape in nowhere:
+        for _, shape in without_row:
             if shape is not seen:
-                seen, options = shape, self._narrowed(type_table, options, self._homes[shape][0])
+                seen, options = shape, self._narrowed(type_table, options, self._rows_by_shape[shape][0])
         return not isinstance(options, str) and options.first(least, purchase.below or 0.0) >= 0

@@ -1,7 +1,8 @@
-"""Removals as values: question (`Bounds`), answer (`Removal`, `JointRemoval`) and record of a run (`Trail`).
+"""Removals as values: what may be launched (`Bounds`), the result (`Removal`, `JointRemoval`) and the outcome of one
+simulated run (`SimulationResult`).
 
-The answer for one node is `delete`, `replace` with a draft, or `stay` with the pod that has no other place. `limits`
-names the NodePool limits without which the node could go.
+The result for one node is `delete`, `replace` with a draft, or `stay` with the pod that no other node accepts. `limits`
+names the NodePool limits without which the node could be removed.
 """
 
 from collections.abc import Sequence
@@ -22,7 +23,10 @@ Queue = Sequence[tuple[Pod, PodShape]]
 
 
 class Removal(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """Whether a node can go. `blocker` is the pod that has no other place; `limits` those without which it had one."""
+    """Whether a node can be removed. `blocker` is the pod that no other node accepts.
+
+    `limits` names the NodePool limits without which the pod could be placed.
+    """
 
     kind: Literal["delete", "replace", "stay"]
     price: float | None
@@ -32,14 +36,14 @@ class Removal(msgspec.Struct, frozen=True, eq=False, gc=False):
 
 
 class PodsToReschedule(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """The pods of a node to reschedule, in the order they are tried, and the spread rules they have."""
+    """The pods of removed nodes in the order they are placed, and their spread rules."""
 
     queue: Queue
     spreads: tuple[SpreadCounts, ...]
 
 
-class Trail:
-    """What came of a run: the rooms that took pods one by one, what has to be bought, and who found no place."""
+class SimulationResult:
+    """The outcome of a run: rows that took pods other than plain ones, drafts, and the first pod without a place."""
 
     __slots__ = ("blocker", "drafts", "rows")
 
@@ -51,7 +55,7 @@ class Trail:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What a removal may launch: below which price, how many nodes. Pods in `staying` are not rescheduled."""
+    """At most `most_drafts` nodes cheaper than `below` may be launched; pods in `staying` are not rescheduled."""
 
     below: float = UNLIMITED
     most_drafts: int | None = None
@@ -60,15 +64,15 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class JointRemoval:
-    """The drafts that the removal of several nodes needs, or the pod that blocks it, and the limits that do."""
+    """The drafts that the removal of several nodes needs, or the pod and the limits that block it."""
 
     drafts: tuple[Draft, ...]
     blocker: Pod | None
     limits: str = ""
 
 
-def try_again(placer: PodPlacer, waiting: Queue, rows: set[int]) -> Pod | None:
-    """Pods whose rules refused every place: somebody who came after them may have changed that."""
+def retry_unplaced(placer: PodPlacer, waiting: Queue, rows: set[int]) -> Pod | None:
+    """Retry pods that topology rules refused, since pods placed later may satisfy them; the first left, or None."""
     while waiting:
         left = []
         for pod, shape in waiting:

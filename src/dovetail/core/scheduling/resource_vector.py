@@ -12,11 +12,10 @@ from collections.abc import Iterable
 from dovetail.model.resources import CPU, Resources
 
 Need = tuple[tuple[int, int], ...]
-"""Columns and amounts of what is asked for; zeros left out."""
-
+"""Requested amounts as (column, amount) pairs, without zeros."""
 
 MOST = 1 << 56
-"""Larger amounts count as this much: they and their sums fit into 64 bits, as arrays need it."""
+"""Larger amounts are cut to this, so that sums of them fit into the 64 bits of an array element."""
 
 
 class ResourceUnits:
@@ -39,10 +38,10 @@ class ResourceUnits:
         return row
 
     def need(self, resources: Resources) -> Need:
-        """What is asked for, without zeros."""
+        """The requested amounts, without zeros."""
         return tuple((index, amount) for index, amount in enumerate(self.amounts(resources)) if amount)
 
 
-def exceeds(resources: Resources) -> bool:
+def any_negative(resources: Resources) -> bool:
     """Whether any amount is below zero."""
     return any(quantity.nano < 0 for quantity in resources.values())

@@ -1,9 +1,9 @@
 """Single-node fit: placement for a run that may open at most one draft.
 
-A pod is plain if nothing but taints, labels and size decides where it may run, and no topology rule counts it.
-Whether a draft holds plain pods depends only on their total, and more pods never make it easier: several fit one by
-one exactly if they fit together. So plain pods are collected, and added to the draft in one step when its state is
-needed, or at the end of the run. That turns many checks of instance types into one.
+A pod is plain if only taints, labels and size decide where it may run, and no topology rule counts it. Whether a draft
+holds plain pods depends only on their total, and more pods never make it easier: several fit one by one exactly if
+they fit together. So plain pods are collected, and added to the draft in one step when its state is needed, or at the
+end of the run. That turns many checks of instance types into one.
 """
 
 from dovetail.core.scheduling.draft import Draft, DraftStep
@@ -18,23 +18,26 @@ from dovetail.model.pod import Pod
 
 
 class SingleNodeFit(PodPlacer):
-    """Placement that collects plain pods while there is a draft that may hold them."""
+    """Placement that collects plain pods for its only draft."""
 
     def place_plain(self, pod: Pod, shape: PodShape, level: PreferenceLevel) -> bool:
-        """Place a plain pod in a room, or in the draft, where it may turn out not to fit; says whether it could."""
-        row = self._first_room(shape, level)
+        """Place a plain pod on a row, or collect it for the draft; False if neither is possible.
+
+        Whether the draft holds the collected pods is found by `add_collected`.
+        """
+        row = self._first_row(shape, level)
         if row is not None:
             self.solver_state.fill(shape, row)
             return True
         if self.solver_state.drafts:
-            self._gathered.append((pod, shape))
+            self._collected.append((pod, shape))
             return True
         attempt = Attempt(shape, level, AllowedDomains(self.solver_state.topology.rules(level)))
         return self._open(pod, attempt) is not None
 
-    def _first_room(self, shape: PodShape, level: PreferenceLevel) -> int | None:
+    def _first_row(self, shape: PodShape, level: PreferenceLevel) -> int | None:
         solver_state = self.solver_state
-        candidates = solver_state.base.candidates(shape, level)
+        candidates = solver_state.problem.candidates(shape, level)
         free, removed, known = solver_state.free, solver_state.removed, id(candidates)
         for position in range(self._start.get(known, 0), len(candidates)):
             row = candidates[position]
@@ -54,7 +57,7 @@ class SingleNodeFit(PodPlacer):
         return None
 
     def _find_draft(self, pod: Pod, attempt: Attempt) -> Draft | None:
-        """There is one draft, or none yet: nothing to choose from."""
+        """Add the pod to the only draft, or open it."""
         if not self.solver_state.drafts:
             return self._open(pod, attempt)
         draft = self.solver_state.drafts[0]
@@ -65,21 +68,21 @@ class SingleNodeFit(PodPlacer):
         return draft
 
     def _take(self, position: int, pods: list[tuple[Pod, PodShape]], step: DraftStep) -> None:
-        self.solver_state.take(self.solver_state.drafts[position], pods, step)
+        self.solver_state.add_to_draft(self.solver_state.drafts[position], pods, step)
 
-    def settle(self) -> Pod | None:
-        """Add all collected pods to the draft; returns the first that it cannot hold, or None."""
-        if not self._gathered:
+    def add_collected(self) -> Pod | None:
+        """Add all collected pods to the draft; returns the first pod that it cannot hold, or None."""
+        if not self._collected:
             return None
-        gathered, self._gathered = self._gathered, []
+        gathered, self._collected = self._collected, []
         draft = self.solver_state.drafts[0]
-        step = self._together(draft, gathered)
+        step = self._step_together(draft, gathered)
         if step is not None:
             self._take(0, gathered, step)
             return None
         return self._one_by_one(draft, gathered)
 
-    def _together(self, draft: Draft, gathered: list[tuple[Pod, PodShape]]) -> DraftStep | None:
+    def _step_together(self, draft: Draft, gathered: list[tuple[Pod, PodShape]]) -> DraftStep | None:
         total, options = list(draft.total), draft.options
         seen: PodShape | None = None
         for _, shape in gathered:
@@ -109,14 +112,14 @@ class SingleNodeFit(PodPlacer):
         raise AssertionError("pods that fit one after the other fit together")
 
 
-def plain_stance(solver_state: SolverState, shape: PodShape) -> PreferenceLevel | None:
-    """The only preference step of a plain shape, or None if the shape is not plain."""
+def plain_level(solver_state: SolverState, shape: PodShape) -> PreferenceLevel | None:
+    """The only preference level of a plain shape, or None if the shape is not plain."""
     preference_levels = solver_state.topology.preference_levels(shape)
     level = preference_levels[0]
     plain = (
         len(preference_levels) == 1
         and len(level.alternatives) == 1
-        and solver_state.topology.rules(level).free
+        and solver_state.topology.rules(level).unconstrained
         and not solver_state.topology.counted_by[shape]
         and not shape.ports
         and not shape.volumes.attachments

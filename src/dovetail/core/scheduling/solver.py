@@ -1,9 +1,9 @@
 """Places pods on existing nodes and on nodes that could be launched.
 
 `solve` builds the problem from a snapshot, places all pods in rounds, and explains each pod that is left over. The
-queue is sorted by priority, requests, creation and uid; a pod without a place goes to the back, because a pod placed
-later may satisfy its affinity. The run ends when a whole round placed nothing, so P pods need at most P rounds, and
-nearly always one or two.
+queue is sorted by priority, requests, creation and uid; a pod that no node accepts goes to the back, because a pod
+placed later may satisfy its affinity. The run ends when a whole round placed nothing, so P pods need at most P rounds,
+and nearly always one or two.
 
 The result predicts what kube-scheduler will do; nothing is bound here. `docs/concepts/scheduling.md` has the exact
 rules, `docs/concepts/solver.md` the algorithm. Equal input gives equal output: no tie is broken by hash order.
@@ -31,7 +31,7 @@ from dovetail.model.snapshot import Snapshot
 
 @dataclass(frozen=True)
 class Placement:
-    """The solver's answer."""
+    """The node of each pod on an existing node, the nodes to launch with their pods, and why other pods do not fit."""
 
     node_by_pod: dict[Key, str]
     drafts: tuple[Draft, ...]
@@ -44,42 +44,46 @@ def solve(
     pools: Sequence[NodePool],
     *,
     respect_preferences: bool = True,
-    standing: bool = False,
+    include_deleting: bool = False,
 ) -> Placement:
-    """Place all pods that can be placed. `pools` are those that may make nodes, in the order they are tried.
+    """Place all pods that can be placed. `pools` may launch nodes and are tried in this order.
 
-    With `standing`, nodes that are being deleted count for topology while they exist.
+    With `include_deleting`, nodes that are being deleted count for topology while they exist.
     """
-    return place_all(Problem(snapshot, pods, pools, standing=standing), respect_preferences=respect_preferences)
+    return place_all(
+        Problem(snapshot, pods, pools, include_deleting=include_deleting), respect_preferences=respect_preferences
+    )
 
 
-def place_all(base: Problem, *, respect_preferences: bool) -> Placement:
-    """The same for a problem that is built already."""
-    shapes = dict.fromkeys(shape for _, shape in base.pods_to_reschedule)
-    solver_state = SolverState(base, Topology(base, shapes, respect_preferences=respect_preferences))
-    placer = PodPlacer(solver_state, Purchasable(base))
+def place_all(problem: Problem, *, respect_preferences: bool) -> Placement:
+    """Place all pods of a problem that is already built."""
+    shapes = dict.fromkeys(shape for _, shape in problem.pods_to_reschedule)
+    solver_state = SolverState(problem, Topology(problem, shapes, respect_preferences=respect_preferences))
+    placer = PodPlacer(solver_state, Purchasable(problem))
     node_by_pod: dict[Key, str] = {}
-    left_over = run(placer, sorted(base.pods_to_reschedule, key=queue_order), node_by_pod)
+    left_over = run(placer, sorted(problem.pods_to_reschedule, key=scheduling_order), node_by_pod)
     explanation = UnschedulableExplanation(placer)
     refusals = {pod.key: explanation.refusal(pod, shape) for pod, shape in left_over}
     return Placement(node_by_pod, tuple(solver_state.drafts), refusals)
 
 
-def why_none(snapshot: Snapshot, pod: Pod) -> str:
-    """Which constraints keep a pod from the nodes of a snapshot, in the scheduler's words; empty if one takes it."""
-    base = Problem(snapshot, [pod], ())
-    ((_, shape),) = base.pods_to_reschedule
-    placer = PodPlacer(SolverState(base, Topology(base, [shape], respect_preferences=False)), Purchasable(base))
+def why_unschedulable(snapshot: Snapshot, pod: Pod) -> str:
+    """Why no node of a snapshot accepts a pod, in the words of kube-scheduler; empty if one does."""
+    problem = Problem(snapshot, [pod], ())
+    ((_, shape),) = problem.pods_to_reschedule
+    placer = PodPlacer(
+        SolverState(problem, Topology(problem, [shape], respect_preferences=False)), Purchasable(problem)
+    )
     if placer.place(pod, shape) is not None:
         return ""
-    return shape.volumes.problem or UnschedulableExplanation(placer).existing_nodes(shape)
+    return shape.volumes.problem or UnschedulableExplanation(placer).describe_nodes(shape)
 
 
 def run(
     placer: PodPlacer, queue: Sequence[tuple[Pod, PodShape]], node_by_pod: dict[Key, str]
 ) -> Sequence[tuple[Pod, PodShape]]:
-    """Place pods in rounds until a whole round places nothing; those left over are returned."""
-    nodes = placer.solver_state.base.existing_nodes.nodes
+    """Place pods in rounds until a whole round places nothing; return the pods left over."""
+    nodes = placer.solver_state.problem.existing_nodes.nodes
     waiting = deque(queue)
     since_progress = 0
     while waiting and since_progress < len(waiting):
@@ -95,7 +99,7 @@ def run(
     return tuple(waiting)
 
 
-def queue_order(queued: tuple[Pod, PodShape]) -> tuple[tuple[int, int, int], datetime, str]:
+def scheduling_order(queued: tuple[Pod, PodShape]) -> tuple[tuple[int, int, int], datetime, str]:
     """Higher priority, larger requests, earlier creation, smaller uid first."""
     pod, shape = queued
     return shape.rank, pod.metadata.creation_timestamp or _LONG_AGO, pod.metadata.uid

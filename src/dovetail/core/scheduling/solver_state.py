@@ -1,11 +1,11 @@
-"""The solver state: what a run has changed so far, on top of the problem.
+"""The solver state: the changes of a run, on top of the problem.
 
 Free resources, host ports and attached volumes are dictionaries by row that hold only rows that changed; where a row
 is absent the problem's value counts. Topology counts are shared by all pods with an equal rule. `removed` has the
 rows that take no pods. Every change goes through the journal, so `undo(mark)` restores the state exactly, at the cost
 of the changes and not of the cluster.
 
-Drafts are not journaled: each run starts without drafts, and undo forgets them all. This module records decisions and
+Drafts are not journaled: each run starts without drafts, and undo removes them all. This module records decisions and
 makes none.
 """
 
@@ -26,33 +26,33 @@ from dovetail.model.taints import untolerated
 
 
 class SolverState:
-    """Existing nodes and drafts as the run has changed them."""
+    """Existing nodes and drafts as changed by the run."""
 
-    def __init__(self, base: Problem, topology: Topology) -> None:
-        self.base = base
+    def __init__(self, problem: Problem, topology: Topology) -> None:
+        self.problem = problem
         self.topology = topology
         self.journal = Journal()
         self.draft_fit = DraftFit()
         self.drafts: list[Draft] = []
-        self.removed: dict[int, int] = {row: row for row in base.existing_nodes.going}
+        self.removed: dict[int, int] = {row: row for row in problem.existing_nodes.deleting_rows}
         self.free: dict[int, list[int]] = {}
-        self.ports: dict[int, frozenset[HostPort]] = dict(base.ports)
-        self.attached: dict[int, frozenset[tuple[str, str]]] = dict(base.attached)
+        self.ports: dict[int, frozenset[HostPort]] = dict(problem.ports)
+        self.attached: dict[int, frozenset[tuple[str, str]]] = dict(problem.attached)
         self._eligible: dict[tuple[SpreadCounts, DraftOptions], bool] = {}
-        self._counting: dict[int, list[PodShape]] = {}  # by row: the shapes on it that some rule counts
+        self._counted_shapes: dict[int, list[PodShape]] = {}  # by row: its shapes that some rule counts
 
-    def left(self, row: int) -> list[int]:
-        """What a row has free now."""
-        return self.free.get(row) or self.base.free[row]
+    def free_on(self, row: int) -> list[int]:
+        """The free resources of a row."""
+        return self.free.get(row) or self.problem.free[row]
 
     def undo(self, mark: int) -> None:
-        """Back to a mark of the journal; drafts opened since are forgotten."""
+        """Restore the state at a mark of the journal, without drafts."""
         self.journal.undo(mark)
         self.drafts.clear()
 
     def fill(self, shape: PodShape, row: int) -> None:
-        """Subtract a pod's need from a row; for a pod without ports, volumes and rules that is all that changes."""
-        left = list(self.free.get(row) or self.base.free[row])
+        """Subtract a pod's need from a row. Enough for a pod without ports and volumes that no rule counts."""
+        left = list(self.free.get(row) or self.problem.free[row])
         for column, amount in shape.need:
             left[column] -= amount
         self.journal.put(self.free, row, left)
@@ -67,44 +67,46 @@ class SolverState:
         self._count(shape, row, 1)
 
     def remove(self, row: int, spreads: Iterable[SpreadCounts]) -> None:
-        """Remove a row with its pods; `spreads` are the rules that will be evaluated while it is removed."""
+        """Remove a row and its pods; `spreads` are the spread rules that will be evaluated while it is removed."""
         self.journal.put(self.removed, row, row)
-        counting = self._counting.get(row)
+        counting = self._counted_shapes.get(row)
         if counting is None:
             counted_by = self.topology.counted_by
-            counting = self._counting[row] = [shape for shape in self.base.placed(row) if counted_by[shape]]
+            counting = self._counted_shapes[row] = [
+                shape for shape in self.problem.counted_shapes(row) if counted_by[shape]
+            ]
         for shape in counting:
             self._count(shape, row, -1)
         for topology_counts in spreads:
             topology_counts.drop_row(row, self.journal)
 
     def close(self, row: int) -> None:
-        """A row takes no more pods; the pods on it still count."""
+        """Stop placing pods on a row; its pods still count for topology."""
         self.journal.put(self.removed, row, row)
 
-    def leave(self, shape: PodShape, row: int, all_counts: Container[TopologyCounts]) -> None:
-        """A pod on a closed row no longer counts for these rules."""
+    def uncount(self, shape: PodShape, row: int, all_counts: Container[TopologyCounts]) -> None:
+        """Stop counting a pod on a closed row for these rules."""
         for topology_counts in self.topology.counted_by[shape]:
             domain = topology_counts.domain(row) if topology_counts in all_counts else None
             if domain is not None and topology_counts.counts_on(row):
                 self.journal.bump(topology_counts.counts, domain, -1)
 
-    def refill(self, row: int, gone: Iterable[PodShape], come: Iterable[PodShape]) -> None:
-        """The problem has other pods on a row now. Not journaled: this becomes the state that undo returns to."""
-        self._counting.pop(row, None)
+    def replace_pods(self, row: int, gone: Iterable[PodShape], come: Iterable[PodShape]) -> None:
+        """Follow a change of a row's pods in the problem. It becomes permanent: undo does not restore it."""
+        self._counted_shapes.pop(row, None)
         for shape in gone:
             self._count(shape, row, -1)
         for shape in come:
             self._count(shape, row, 1)
-        self.ports[row] = self.base.ports_on(row)
-        self.attached[row] = self.base.attached_on(row)
-        self.journal.settle()
+        self.ports[row] = self.problem.ports_on(row)
+        self.attached[row] = self.problem.attached_on(row)
+        self.journal.commit()
 
-    def drop(self, row: int) -> None:
-        """A room is gone for good, and with it the domains that nothing else is in."""
+    def drop_domain(self, row: int) -> None:
+        """Remove a node that no longer exists from the known domains, permanently."""
         for topology_counts in self.topology.spreads:
             topology_counts.drop_row(row, self.journal)
-        self.journal.settle()
+        self.journal.commit()
 
     def _count(self, shape: PodShape, row: int, by: int) -> None:
         for topology_counts in self.topology.counted_by[shape]:
@@ -114,14 +116,10 @@ class SolverState:
 
     # -- drafts
 
-    def open(self, draft: Draft) -> None:
-        """Add a new draft, still without pods."""
-        self.drafts.append(draft)
-
-    def take(self, draft: Draft, pods: Sequence[tuple[Pod, PodShape]], step: DraftStep) -> None:
-        """A draft takes pods and becomes what was found; its pods count where it still can be."""
+    def add_to_draft(self, draft: Draft, pods: Sequence[tuple[Pod, PodShape]], step: DraftStep) -> None:
+        """Add pods to a draft with the options that were found; its pods count in the domains it can still have."""
         before = {topology_counts: self._domains(topology_counts, draft) for topology_counts in draft.counted}
-        draft.become(pods, step)
+        draft.apply(pods, step)
         for topology_counts, domains in before.items():
             self._recount(
                 topology_counts, domains, self._domains(topology_counts, draft), draft.counted[topology_counts]
@@ -145,7 +143,7 @@ class SolverState:
                 self.journal.bump(topology_counts.counts, domain, pods)
 
     def _domains(self, topology_counts: TopologyCounts, draft: Draft) -> tuple[Domain, ...]:
-        """Where a pod on a draft counts for a rule."""
+        """The domains in which the pods of a draft count for a rule."""
         if isinstance(topology_counts, SpreadCounts) and not self._is_eligible(topology_counts, draft):
             return ()
         if topology_counts.by_host:
@@ -154,12 +152,12 @@ class SolverState:
         return possible if isinstance(topology_counts, AntiAffinityCounts) or len(possible) == 1 else ()
 
     def _is_eligible(self, topology_counts: SpreadCounts, draft: Draft) -> bool:
-        asked = (topology_counts, draft.options)
-        if asked not in self._eligible:
-            self._eligible[asked] = self._may_be_eligible(topology_counts, draft.options)
-        if not topology_counts.choosy or not self._eligible[asked]:
-            return self._eligible[asked]
-        return any(draft.could_be(alternative) for alternative in topology_counts.rule.alternatives or ())
+        key = (topology_counts, draft.options)
+        if key not in self._eligible:
+            self._eligible[key] = self._may_be_eligible(topology_counts, draft.options)
+        if not topology_counts.restricts_nodes or not self._eligible[key]:
+            return self._eligible[key]
+        return any(draft.could_match(alternative) for alternative in topology_counts.rule.alternatives or ())
 
     def _may_be_eligible(self, topology_counts: SpreadCounts, options: DraftOptions) -> bool:
         rule, template = topology_counts.rule, options.type_table.template

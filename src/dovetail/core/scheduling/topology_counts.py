@@ -3,9 +3,9 @@
 A domain is a label value, or for hostname the number of a row or draft. A count of zero is not stored, so "a pod is
 in this domain" is `domain in counts`, and equal states are equal dictionaries.
 
-For spread, `bins` has the number of eligible nodes by domain: a domain is known while a node has it or a NodePool
-could provide it (`provided`). The smallest count is over known domains. For hostname it is always 0, since a new node
-is always possible (`docs/decisions/0018-hostname-spread-minimum-is-zero.md`).
+For spread, `nodes_by_domain` has the number of eligible nodes of each domain: a domain is known while a node has it or
+a NodePool could provide it (`provided`). The smallest count is over known domains. For hostname it is always 0, since
+a new node can always be launched (`docs/decisions/0018-hostname-spread-minimum-is-zero.md`).
 """
 
 from collections import Counter
@@ -31,16 +31,16 @@ class Journal:
         self._entries: list[tuple[dict[Any, Any], Any, Any]] = []
 
     def mark(self) -> int:
-        """A point to come back to."""
+        """The current length of the journal, for `undo`."""
         return len(self._entries)
 
     def put(self, table: dict[Any, Any], key: Any, value: Any) -> None:
-        """Write, remembering what was there."""
+        """Write a value and record the previous one."""
         self._entries.append((table, key, table.get(key, _ABSENT)))
         table[key] = value
 
     def bump(self, table: dict[Any, int], key: Any, by: int) -> None:
-        """Count up or down; zero is the same as absent."""
+        """Count up or down; a count of zero is removed."""
         before = table.get(key, 0)
         self._entries.append((table, key, before or _ABSENT))
         if before + by:
@@ -49,7 +49,7 @@ class Journal:
             table.pop(key, None)
 
     def undo(self, mark: int) -> None:
-        """Back to the mark."""
+        """Restore the state at the mark."""
         entries = self._entries
         while len(entries) > mark:
             table, key, before = entries.pop()
@@ -58,8 +58,8 @@ class Journal:
             else:
                 table[key] = before
 
-    def settle(self) -> None:
-        """What was done so far is the base state from now on."""
+    def commit(self) -> None:
+        """Make all changes permanent: they can no longer be undone."""
         self._entries.clear()
 
 
@@ -85,14 +85,14 @@ class TopologyCounts:
 
 
 class AntiAffinityCounts(TopologyCounts):
-    """Anti-affinity: selected pods (own terms), or owners of the term (others' terms), by domain."""
+    """Anti-affinity: by domain, the pods that a term selects, or for others' anti-affinity the pods that own it."""
 
     def __init__(self, term: Term, rows: Sequence[str | None]) -> None:
         super().__init__(term.key, rows)
         self.term = term
 
     def allows(self, domain: Domain | None) -> bool:
-        """Whether no counted pod is in a domain; a node without the label is in none."""
+        """Whether no counted pod is in a domain; a node without the label is in no domain."""
         return domain is None or domain not in self.counts
 
 
@@ -106,43 +106,45 @@ class SpreadCounts(TopologyCounts):
         self.rule = rule
         self.eligible = eligible
         self.provided = frozenset(provided)
-        self.choosy = rule.alternatives is not None and all(each.expressions for each in rule.alternatives)
-        existing_nodes = Counter(compress(rows, eligible))  # rows are empty for hostname
-        self.bins: dict[Domain, int] = {domain: count for domain, count in existing_nodes.items() if domain is not None}
+        self.restricts_nodes = rule.alternatives is not None and all(each.expressions for each in rule.alternatives)
+        domains: Iterable[Domain] = (domain for domain in compress(rows, eligible) if domain is not None)
+        self.nodes_by_domain: dict[Domain, int] = dict(Counter(domains))  # empty for hostname, which has no rows
 
     def counts_on(self, row: int) -> bool:
         """Only pods on eligible nodes count."""
         return self.eligible[row]
 
     def drop_row(self, row: int, journal: Journal) -> None:
-        """The room goes: its domain may no longer be known."""
+        """Remove a node; its domain is no longer known if no other node has it."""
         if not self.by_host and self.eligible[row] and self.domain(row) is not None:
-            journal.bump(self.bins, self.domain(row), -1)
+            journal.bump(self.nodes_by_domain, self.domain(row), -1)
 
-    def full(self, domain: Domain, itself: int) -> bool:
-        """Whether a host has as many pods as it may ever have. Only for hostname, where the smallest count is 0."""
-        return self.counts.get(domain, 0) + itself > self.rule.max_skew
+    def exceeds_skew(self, domain: Domain, self_match: int) -> bool:
+        """Whether one more pod on a host would exceed `maxSkew`. Only for hostname, where the smallest count is 0."""
+        return self.counts.get(domain, 0) + self_match > self.rule.max_skew
 
-    def least(self) -> int:
-        """The smallest count of a known domain; for hostname a node without any is always possible."""
+    def smallest_count(self) -> int:
+        """The smallest count of a known domain; 0 for hostname, since an empty node can always be launched."""
         if self.by_host:
             return 0
-        if self.rule.min_domains and len({*self.bins, *self.provided}) < self.rule.min_domains:
+        if self.rule.min_domains and len({*self.nodes_by_domain, *self.provided}) < self.rule.min_domains:
             return 0
         counts = self.counts
-        if len(counts) < max(len(self.bins), len(self.provided)):
-            return 0  # some known domain has none
-        return min([counts.get(domain, 0) for known in (self.bins, self.provided) for domain in known], default=0)
+        if len(counts) < max(len(self.nodes_by_domain), len(self.provided)):
+            return 0  # some known domain has no pod
+        return min(
+            [counts.get(domain, 0) for known in (self.nodes_by_domain, self.provided) for domain in known], default=0
+        )
 
 
 class AffinityCounts:
-    """Affinity: pods that match all terms, by the domain of each term's key."""
+    """Affinity: the pods that match all terms, counted by domain for each topology key (`parts`)."""
 
     def __init__(self, rule: AffinityRule, parts: Sequence[TopologyCounts]) -> None:
         self.rule = rule
         self.parts = tuple(parts)
 
     @property
-    def nobody(self) -> bool:
+    def is_empty(self) -> bool:
         """Whether no matching pod counts in any domain."""
         return not any(part.counts for part in self.parts)

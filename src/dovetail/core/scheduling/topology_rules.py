@@ -1,15 +1,13 @@
-"""Selectors: which pods a topology rule selects, as values.
-
-A selector is a set of namespaces and a sorted tuple of expressions, so that equal selectors of different pods are
-equal values. `matchLabelKeys` and `mismatchLabelKeys` become expressions with the owner's own label values. An absent
-label selector selects no pod; an empty one selects every pod of its namespaces.
-
-Topology rules of a pod as values: spread constraints, affinity and anti-affinity terms.
+"""Topology rules of a pod as values: spread constraints, affinity and anti-affinity terms, and their selectors.
 
 Values compare by content, so equal rules of different pods are one rule with one set of counts. A rule here says
 which pods it selects and by which topology key; `topology_counts` says what it allows. What is specific to the pod
 that owns the rule (namespace, `matchLabelKeys`, node affinity and tolerations where the policies honor them) is
 resolved while reading.
+
+A selector is a set of namespaces and a sorted tuple of expressions. `matchLabelKeys` and `mismatchLabelKeys` become
+expressions with the owner's label values. An absent label selector selects no pod; an empty one selects every pod of
+its namespaces, except in a spread constraint, where kube-scheduler counts no pod for it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -33,21 +31,21 @@ class Selector:
     nothing: bool = False
 
     def selects(self, namespace: str, labels: Mapping[str, str]) -> bool:
-        """Whether a pod of that namespace with those labels is meant."""
+        """Whether it selects a pod of that namespace with those labels."""
         if self.nothing or namespace not in self.namespaces:
             return False
         return all(_holds(expression, labels) for expression in self.expressions)
 
     @property
     def keys(self) -> Iterable[str]:
-        """The labels it looks at."""
+        """The pod labels that it reads."""
         return (key for key, _, _ in self.expressions)
 
 
 def read_selector(
     written: LabelSelector | None, namespaces: frozenset[str], extra: Iterable[Expression] = ()
 ) -> Selector:
-    """The selector as written, with the expressions that match-label keys add. An absent one selects nothing."""
+    """The selector of a rule; `extra` are the expressions that match-label keys add."""
     if written is None:
         return Selector(namespaces, (), nothing=True)
     equal = [(key, "In", (value,)) for key, value in written.match_labels.items()]
@@ -58,7 +56,7 @@ def read_selector(
 def label_key_expressions(
     labels: Mapping[str, str], match: Iterable[str], mismatch: Iterable[str] = ()
 ) -> list[Expression]:
-    """What `matchLabelKeys` and `mismatchLabelKeys` add for a pod with these labels."""
+    """The expressions that `matchLabelKeys` and `mismatchLabelKeys` add for a pod with these labels."""
     added: list[Expression] = [(key, "In", (labels[key],)) for key in match if key in labels]
     added.extend((key, "NotIn", (labels[key],)) for key in mismatch if key in labels)
     return added
@@ -77,12 +75,12 @@ def _holds(expression: Expression, labels: Mapping[str, str]) -> bool:
         case "DoesNotExist":
             return value is None
         case _:
-            return False  # the API server refuses other operators; one that slips through selects nothing
+            return False  # the API server rejects other operators
 
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """Pods to be near or far from, and the key that says what near is."""
+    """An affinity or anti-affinity term: the pods it selects, and the topology key."""
 
     key: str
     selector: Selector
@@ -103,18 +101,18 @@ class SpreadRule:
 
 @dataclass(frozen=True, slots=True)
 class AffinityRule:
-    """Terms that count together: a pod matches if it satisfies the selectors of all of them."""
+    """All affinity terms of a pod: another pod matches if every term selects it."""
 
     terms: tuple[Term, ...]
 
     def matches(self, namespace: str, labels: Mapping[str, str]) -> bool:
-        """Whether such a pod satisfies every term."""
+        """Whether every term selects a pod of that namespace with those labels."""
         return all(term.selector.selects(namespace, labels) for term in self.terms)
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The pod a rule is read for."""
+    """The pod that owns a rule."""
 
     namespace: str
     labels: Mapping[str, str]
@@ -134,7 +132,7 @@ def _namespaces(owner: Owner, term: PodAffinityTerm) -> frozenset[str]:
         return frozenset(term.namespaces or (owner.namespace,))
     chosen = {name for name, labels in owner.namespaces.items() if selector.matches(labels)}
     if not selector.match_labels and not selector.match_expressions:
-        chosen.add(owner.namespace)  # everything, this one included even if its labels are not known yet
+        chosen.add(owner.namespace)  # an empty selector selects every namespace, also one whose labels are not known
     return frozenset(chosen | {*term.namespaces})
 
 
@@ -144,7 +142,7 @@ def read_spread(
     held: tuple[TopologySpreadConstraint, ...],
     required: tuple[Alternative, ...],
 ) -> SpreadRule:
-    """One spread constraint; `held` are all that are held with it, `required` the node alternatives."""
+    """One spread constraint; `held` are all constraints of the same level, `required` the node alternatives."""
     extra = label_key_expressions(owner.labels, constraint.match_label_keys)
     selector = read_selector(constraint.label_selector, frozenset({owner.namespace}), extra)
     if not selector.expressions:  # kube-scheduler counts no pod for an empty selector here

@@ -1,10 +1,10 @@
-"""Volumes: where a pod's volumes can be reached, and what they use of a node's attach limits.
+"""Volumes: from which nodes a pod's volumes can be reached, and how many of a node's attachments they use.
 
 Each volume gives alternatives over node labels: the node affinity of a bound volume, or the allowed topologies of the
 StorageClass. Several volumes give every combination that does not contradict itself. For drafts hostname expressions
 are dropped, since no new node has an existing hostname.
 
-A claim that cannot be resolved (`problem`) leaves the pod without a place: it waits for its volume, not for a node.
+A claim that cannot be resolved (`problem`) makes the pod unschedulable: it waits for its volume, not for a node.
 """
 
 from dataclasses import dataclass
@@ -15,24 +15,19 @@ from dovetail.model.kube_object import Key
 from dovetail.model.labels import HOSTNAME
 from dovetail.model.pod import PodSpec, Volume
 from dovetail.model.requirements import Requirement, Requirements
-from dovetail.model.storage import (
-    PersistentVolume,
-    Storage,
-    StorageClass,
-    TopologySelectorTerm,
-)
+from dovetail.model.storage import PersistentVolume, Storage, StorageClass, TopologySelectorTerm
 
 FIRST_CONSUMER = "WaitForFirstConsumer"
 IN_TREE_DRIVERS = {"kubernetes.io/aws-ebs": "ebs.csi.aws.com"}
-NO_PLACE_IN_PARTICULAR = (ANYWHERE,)
+ANY_PLACE = (ANYWHERE,)
 
 
 @dataclass(frozen=True)
 class VolumeNeeds:
-    """The alternatives for nodes and for drafts, and the claims counted against attach limits as (driver, claim)."""
+    """Alternatives for existing nodes and drafts, and the (driver, claim) pairs that count against attach limits."""
 
-    on_rooms: tuple[Alternative, ...] = NO_PLACE_IN_PARTICULAR
-    on_drafts: tuple[Alternative, ...] = NO_PLACE_IN_PARTICULAR
+    on_existing_nodes: tuple[Alternative, ...] = ANY_PLACE
+    on_drafts: tuple[Alternative, ...] = ANY_PLACE
     attachments: tuple[tuple[str, str], ...] = ()
     problem: str = ""
 
@@ -41,8 +36,8 @@ NO_VOLUMES = VolumeNeeds()
 
 
 def volume_needs(pod_key: Key, spec: PodSpec, storage: Storage) -> VolumeNeeds:
-    """What the volumes of a pod ask for."""
-    existing_nodes: list[tuple[Alternative, ...]] = []
+    """The requirements of a pod's volumes."""
+    places: list[tuple[Alternative, ...]] = []
     attachments = []
     problem = ""
     for volume in spec.volumes:
@@ -51,14 +46,14 @@ def volume_needs(pod_key: Key, spec: PodSpec, storage: Storage) -> VolumeNeeds:
             continue
         backing = _backing(Key(pod_key.namespace, name), volume, storage)
         problem = problem or backing.problem
-        existing_nodes.append(_places(backing))
+        places.append(_reachable_from(backing))
         driver = _driver(backing)
         if driver:
             attachments.append((driver, f"{pod_key.namespace}/{name}"))
-    if not existing_nodes:
+    if not places:
         return NO_VOLUMES
-    drafts = [tuple(_without_hostname(place) for place in places) for places in existing_nodes]
-    return VolumeNeeds(_together(existing_nodes), _together(drafts), tuple(sorted(set(attachments))), problem)
+    drafts = [tuple(_without_hostname(place) for place in places) for places in places]
+    return VolumeNeeds(_combinations(places), _combinations(drafts), tuple(sorted(set(attachments))), problem)
 
 
 def _claim_name(pod_key: Key, volume: Volume) -> str:
@@ -69,7 +64,7 @@ def _claim_name(pod_key: Key, volume: Volume) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Backing:
-    """What backs a claim: its volume once it is bound, its StorageClass, and why that is not enough."""
+    """The volume of a claim once it is bound, its StorageClass, and why the claim cannot be used."""
 
     volume: PersistentVolume | None
     storage_class: StorageClass | None
@@ -80,7 +75,7 @@ def _backing(key: Key, volume: Volume, storage: Storage) -> _Backing:
     claim = storage.claims.get(key)
     if claim is None and volume.ephemeral is None:
         return _Backing(None, None, f'persistentvolumeclaim "{key.name}" not found')
-    if claim is None:  # created after the pod; until then its template counts
+    if claim is None:  # an ephemeral volume: the claim is created after the pod
         assert volume.ephemeral is not None
         return _Backing(None, storage.classes.get(volume.ephemeral.volume_claim_template.spec.storage_class_name or ""))
     bound = storage.volumes.get(claim.spec.volume_name)
@@ -95,17 +90,17 @@ def _backing(key: Key, volume: Volume, storage: Storage) -> _Backing:
     return _Backing(bound, storage_class, problem)
 
 
-def _places(backing: _Backing) -> tuple[Alternative, ...]:
-    """A term without expressions is no place; nothing said at all is anywhere."""
+def _reachable_from(backing: _Backing) -> tuple[Alternative, ...]:
+    """Where a volume can be reached. Without terms that is everywhere; a term without expressions matches no node."""
     if backing.volume is not None:
         affinity = backing.volume.spec.node_affinity
         if affinity is None or affinity.required is None:
-            return NO_PLACE_IN_PARTICULAR
+            return ANY_PLACE
         terms = (read_expressions(term) for term in affinity.required.node_selector_terms)
     else:
         allowed = backing.storage_class.allowed_topologies if backing.storage_class is not None else ()
         if not allowed:
-            return NO_PLACE_IN_PARTICULAR
+            return ANY_PLACE
         terms = (_allowed(term) for term in allowed)
     return tuple(Alternative(expressions) for expressions in terms if expressions)
 
@@ -128,10 +123,10 @@ def _driver(backing: _Backing) -> str:
     return IN_TREE_DRIVERS.get(provisioner, provisioner)
 
 
-def _together(each_volume: list[tuple[Alternative, ...]]) -> tuple[Alternative, ...]:
+def _combinations(each_volume: list[tuple[Alternative, ...]]) -> tuple[Alternative, ...]:
     """Every combination that does not contradict itself."""
     combined = (_all_of(places) for places in product(*each_volume))
-    return tuple(dict.fromkeys(each for each in combined if each.fits(NOTHING_SETTLED, EVERY_LABEL)))
+    return tuple(dict.fromkeys(each for each in combined if each.may_match(NO_REQUIREMENTS, EVERY_LABEL)))
 
 
 def _all_of(places: tuple[Alternative, ...]) -> Alternative:
@@ -139,11 +134,11 @@ def _all_of(places: tuple[Alternative, ...]) -> Alternative:
 
 
 class _EveryLabel(frozenset[str]):
-    """Contains every label: nothing is known of the node yet."""
+    """Contains every label, for a node that nothing is known of."""
 
     def __contains__(self, key: object) -> bool:
         return isinstance(key, str)
 
 
 EVERY_LABEL = _EveryLabel()
-NOTHING_SETTLED = Requirements.of(())
+NO_REQUIREMENTS = Requirements.of(())
