@@ -9,7 +9,7 @@ from acceptance.test_candidates import marked
 from builders import LARGE, NOON, node, nodepool, stamped
 from dovetail.core import wording
 from dovetail.core.disruption.budgets import NodeCounts, allowance, count_nodes
-from dovetail.core.disruption.pass_context import PassContext, next_turn
+from dovetail.core.disruption.pass_context import PassContext, next_wakeup
 from dovetail.core.disruption.planner import plan_pass
 from dovetail.core.explain.budget_calendar import draw_calendar
 from dovetail.core.explain.node import explain_node
@@ -219,7 +219,7 @@ def test_budgets_are_parsed_once_whoever_asks_for_them(monkeypatch):
     for _ in range(2):
         context = PassContext(found)
         plan_pass(context, thorough=True)
-        next_turn(found, {})
+        next_wakeup(found, {})
         for each in found.nodes:
             explain_node(each, context)
         for pool in found.nodepools.values():

@@ -217,7 +217,7 @@ def test_one_that_leaves_a_pod_of_those_before_it_without_a_place_is_not_done():
     (first,) = consider(single, look).commands
     (second,) = consider(single, look_ahead(look, [first])).commands
     assert (names(first), names(second)) == (["b"], ["c"])
-    assert names(revalidate(second, look, [first])) == "scheduling: once it is under way a pod is left without a place"
+    assert names(revalidate(second, look, [first])) == "scheduling: with this command a pod could not be scheduled"
 
 
 def filled(name, *cpu):

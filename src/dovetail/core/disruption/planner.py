@@ -102,7 +102,7 @@ class Planner:
 def plan_pass(context: PassContext, *, thorough: bool = False, methods: Sequence[Method] = METHODS) -> PassPlan:
     """The whole pass. With `thorough`, methods after the one that acts are asked, too, what they think of each node."""
     snapshot = context.snapshot
-    later = context.over(replace(snapshot, at=add(snapshot.at, VALIDATION_DELAY)))
+    later = context.with_snapshot(replace(snapshot, at=add(snapshot.at, VALIDATION_DELAY)))
     plans: list[MethodPlan] = []
     commands: tuple[Command, ...] = ()
     for _, steps in groupby(plan_methods(context, methods), key=lambda plan: plan.method.name):

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from dovetail.core.disruption.budgets import BudgetAllowance, NodeCounts, budget_refusal, count_nodes
-from dovetail.core.disruption.candidates import Candidate, build_candidate, node_refusals, pod_blocks, stands
+from dovetail.core.disruption.candidates import Candidate, build_candidate, node_refusals, pod_blocks, still_blocks
 from dovetail.core.disruption.command import Command
 from dovetail.core.disruption.delays import budgets_apply
 from dovetail.core.disruption.methods import METHODS
@@ -173,7 +173,7 @@ def _obstacles(node: ClusterNode, method: Method, context: PassContext) -> Itera
     own = tuple(node_refusals(node, snapshot))
     yield from own
     bounded = method.eventual and node.claim.spec.termination_grace_period is not None
-    yield from (block for block in pod_blocks(node, snapshot) if stands(block, bounded=bounded))
+    yield from (block for block in pod_blocks(node, snapshot) if still_blocks(block, bounded=bounded))
     if node.nodepool_name not in snapshot.nodepools or node.nodepool_name not in snapshot.catalogs:
         return
     candidate = build_candidate(node, snapshot)

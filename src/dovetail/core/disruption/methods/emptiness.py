@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from dovetail.core.disruption.candidates import Candidate, least_disruptive
+from dovetail.core.disruption.candidates import Candidate, least_disruptive_first
 from dovetail.core.disruption.command import Command
 from dovetail.core.disruption.delays import emptiness_wait
 from dovetail.core.disruption.methods.base import Proposal, waiting
@@ -42,7 +42,7 @@ class Emptiness:
     def propose(self, candidates: Sequence[Candidate], context: PassContext) -> Proposal:
         """All of them in one command, as far as budgets go."""
         budget_tracker = context.budget_tracker(self.reason)
-        refusals = {each.name: budget_tracker.take(each) for each in least_disruptive(candidates)}
-        taken = tuple(each for each in least_disruptive(candidates) if refusals[each.name] is None)
+        refusals = {each.name: budget_tracker.take(each) for each in least_disruptive_first(candidates)}
+        taken = tuple(each for each in least_disruptive_first(candidates) if refusals[each.name] is None)
         commands = (Command(self.name, self.reason, taken),) if taken else ()
         return Proposal(commands, tuple(refusal for refusal in refusals.values() if refusal is not None))

@@ -6,7 +6,7 @@ Not every set can be tried: candidates are ordered, and the longest workable pre
 from collections.abc import Iterator, Sequence
 
 from dovetail.core.disruption.balanced_policy import approves
-from dovetail.core.disruption.candidates import Candidate, least_disruptive, price_ceiling
+from dovetail.core.disruption.candidates import Candidate, least_disruptive_first, price_ceiling
 from dovetail.core.disruption.command import Command
 from dovetail.core.disruption.drain_deadlock import stall_refusal
 from dovetail.core.disruption.methods.base import Proposal
@@ -44,7 +44,7 @@ class MultiNode:
     def propose(self, candidates: Sequence[Candidate], context: PassContext) -> Proposal:
         """The longest prefix that works, if it has at least two nodes."""
         budget_tracker = context.budget_tracker(self.reason)
-        ordered = least_disruptive(candidates)
+        ordered = least_disruptive_first(candidates)
         refusals = {each.name: budget_tracker.take(each) for each in ordered}
         allowed = [each for each in ordered if refusals[each.name] is None]
         command = self._longest(allowed[:MOST_AT_ONCE], context)

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from dovetail.core.disruption.balanced_policy import BALANCED, approves
-from dovetail.core.disruption.candidates import Candidate, least_disruptive
+from dovetail.core.disruption.candidates import Candidate, least_disruptive_first
 from dovetail.core.disruption.command import Command, cheapest
 from dovetail.core.disruption.drain_deadlock import stall_refusal
 from dovetail.core.disruption.methods.base import Proposal
@@ -47,7 +47,7 @@ class SingleNode:
         refusals: list[Refusal] = []
         moves: list[Move] = []
         removal_simulation = context.removal_simulation(consolidating=True)
-        for candidate in least_disruptive(candidates):
+        for candidate in least_disruptive_first(candidates):
             found = budget_tracker.refusal(candidate) or _move(candidate, removal_simulation, context)
             if isinstance(found, Move):
                 moves.append(found)
