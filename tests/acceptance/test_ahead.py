@@ -46,7 +46,7 @@ def oversized(*names, pools=POOLS):
     return cluster(*nodes, pools=pools, types=(SMALL, LARGE))
 
 
-def test_nobody_counts_on_the_room_of_a_node_that_goes():
+def test_no_command_relies_on_the_room_of_a_node_that_goes():
     assert taken(pair()) == ["a"]
     assert taken(as_if_under_way(pair(), single(pair()))) == []
 
@@ -119,7 +119,7 @@ def names(found):
 
 
 @given(st.data())
-def test_whatever_goes_together_saves_money_and_leaves_nobody_without_a_place(data):
+def test_commands_together_save_money_and_leave_no_pod_unschedulable(data):
     """Beside all that is under way nothing else has to be bought, nothing goes twice, and budgets hold."""
     nodes = [filled(f"n{number}", data) for number in range(data.draw(st.integers(2, 6), "nodes"))]
     found = cluster(*nodes, pools=[free(template=ON_DEMAND, budgets=[{"nodes": "3"}])], types=(SMALL, LARGE, HUGE))

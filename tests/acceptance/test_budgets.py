@@ -209,7 +209,7 @@ def test_a_budget_that_cannot_be_read_blocks_its_pool_for_every_reason_and_no_ot
     assert "blocked" in wording.message(refusal)
 
 
-def test_budgets_are_parsed_once_whoever_asks_for_them(monkeypatch):
+def test_budgets_are_parsed_once(monkeypatch):
     """By the pass, the explanations and the calendar alike; an unreadable one is a value like the others."""
     parsed = []
     real = nodepools.parse_budget

@@ -80,7 +80,7 @@ def test_drift_may_use_a_destination_that_consolidation_leaves_alone():
     assert [len(command.replacements) for command in plan.commands] == [0]
 
 
-def test_a_pod_that_nobody_can_place_blocks_nothing():
+def test_an_unschedulable_pod_blocks_nothing():
     hopeless = pod("hopeless", cpu="500")
     pair = worker("a", running("x", "a")), worker("b", running("y", "b", cpu="2"))
     assert taken(fixed(*pair, pods=[hopeless])) == ["a"]

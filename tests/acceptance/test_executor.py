@@ -47,7 +47,7 @@ def told(life, claim, kind="DisruptionReason"):
     return any(each.type == kind and each.status == "True" for each in claim.status.conditions)
 
 
-def test_a_candidate_is_tainted_and_told_while_its_replacement_comes_and_events_accompany_it():
+def test_a_candidate_is_tainted_while_its_replacement_launches_and_events_are_published():
     async def story(life):
         await life.until(lambda: life.running(3) and life.settled())
         (old,) = life.claims
@@ -67,7 +67,7 @@ def test_a_candidate_is_tainted_and_told_while_its_replacement_comes_and_events_
     live(story, node_class(), pool(consolidateAfter="Never"), deployment(replicas=3), settings=ACTING)
 
 
-def test_each_candidate_is_deleted_once_however_late_the_watch_tells(monkeypatch):
+def test_each_candidate_is_deleted_once_however_late_the_watch_is(monkeypatch):
     async def story(life):
         await life.until(lambda: life.running(3) and life.settled())
         delete, deleted = life.world.delete, []
@@ -108,7 +108,7 @@ def test_a_node_that_goes_at_once_is_shut_in_one_write(monkeypatch):
     live(story, node_class(), pool(), deployment(replicas=3), settings=ACTING)
 
 
-def test_a_replacement_that_somebody_deletes_releases_the_candidate():
+def test_a_replacement_that_is_deleted_releases_the_candidate():
     async def story(life):
         await life.until(lambda: life.running(3) and life.settled())
         (old,) = life.claims

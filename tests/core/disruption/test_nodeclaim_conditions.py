@@ -164,7 +164,7 @@ def test_a_type_no_longer_sold_counts_once_the_node_has_settled(age, drifted):
 
 
 @pytest.mark.parametrize("reason", ["ImageDrift", "NodePoolDrifted", "InstanceTypeNotFound"])
-def test_a_drift_that_ends_is_removed_whoever_found_it(reason):
+def test_a_drift_that_ends_is_removed_whatever_its_reason(reason):
     pool = quiet_pool("Never")
     of = drifting(worker(pool), reason)
     assert of.has("Drifted")
@@ -223,7 +223,7 @@ def test_a_second_look_writes_nothing():
         ("1d", 9999, "InvalidDoNotDisruptAnnotation"),
     ],
 )
-def test_what_is_told_about_the_annotation_of_a_pod(value, elapsed, reason):
+def test_the_event_about_the_annotation_of_a_pod(value, elapsed, reason):
     annotations = {"karpenter.sh/do-not-disrupt": value} if value is not None else {}
     notice = pod_notice(pod(on="a", metadata={"annotations": annotations}), NOON + elapsed * SECOND)
     assert (notice.reason if notice is not None else None) == reason
@@ -254,7 +254,7 @@ def test_what_is_told_about_the_annotation_of_a_pod(value, elapsed, reason):
         ({"event_at": NOON}, False),
     ],
 )
-def test_a_claim_is_judged_anew_only_when_something_changes_that_it_is_judged_by(fields, alike):
+def test_a_claim_is_judged_again_only_when_an_input_changes(fields, alike):
     pool = quiet_pool()
     assert judged_alike(worker(pool), worker(pool, **fields)) is alike
 

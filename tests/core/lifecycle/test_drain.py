@@ -223,7 +223,7 @@ def test_at_most_five_volumes_are_named():
     assert words == "Awaiting deletion of bound volumeattachments (a, b, c, d, e and 2 more)"
 
 
-def test_the_event_tells_how_many_wait_and_the_longest_protection():
+def test_the_event_has_the_number_of_waiting_pods_and_the_longest_protection():
     plain, job, forever = (
         pod("plain", on="n"),
         pod("job", on="n", metadata=FOUR_HOURS),

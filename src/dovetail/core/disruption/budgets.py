@@ -68,7 +68,7 @@ def budget_refusal(pool: ObjectRef, reason: Reason, allowed: BudgetAllowance, no
     if allowed.fault:
         code = RefusalCode.BUDGET_UNREADABLE
         return Refusal(code, pool, permanent=True, nodepool=pool.name, reason=reason, detail=allowed.fault)
-    assert allowed.bound_by is not None and allowed.limit is not None, "without a limit every disruption is allowed"  # noqa: PT018
+    assert allowed.bound_by is not None and allowed.limit is not None, "only a limit refuses a node"  # noqa: PT018
     closes_at = allowed.bound_by.closes_at(now)
     nodes, limit = allowed.bound_by.spec.nodes, allowed.limit
     spent = SpentBudget(nodes=nodes, limit=limit, disrupting=allowed.disrupting, ahead=ahead)

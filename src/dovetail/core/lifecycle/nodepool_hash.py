@@ -1,8 +1,8 @@
-"""A fingerprint of a NodePool's template: nodes made from another one have drifted.
+"""The hash of a NodePool template: NodeClaims with another hash have drifted.
 
-The version is Dovetail's own. Claims stamped by another version are re-stamped, not drifted, so adopting a cluster
-moves no node. Requirements are left out (they drift by meaning, not by spelling), lists are compared without order, and
-what is absent equals what is empty.
+The hash has its own version. NodeClaims with a hash of another version get a new hash and do not drift, so adopting a
+cluster from Karpenter replaces no node. Requirements are not hashed: they are compared by meaning. The order of taints
+does not matter, and an empty field equals an unset one.
 """
 
 import hashlib
@@ -16,10 +16,10 @@ HASH_VERSION = "dovetail-v1"
 
 
 def template_hash(pool: NodePool) -> str:
-    """The fingerprint, as decimal digits."""
+    """The hash, as decimal digits."""
     metadata, spec = pool.spec.template.metadata, pool.spec.template.spec
     ref = spec.node_class_ref
-    # As written in the template alone: `disruption.expireAfter` says something else and is behaviour, not template.
+    # The template's own field: `disruption.expireAfter` is not part of the template.
     expiry = (spec.expire_after or DEFAULT_EXPIRE_AFTER).span
     grace = spec.termination_grace_period
     parts = {
