@@ -239,5 +239,5 @@ def test_the_event_has_the_number_of_waiting_pods_and_the_longest_protection():
         f"2 pods are waiting to be evicted, 1 {held} (Pod=default/job, until 2026-01-05T16:00:00Z)"
     )
     assert words(job, forever) == (
-        f"2 pods are waiting to be evicted, 2 {held} (Pod=default/forever, permanent: somebody has to change it)"
+        f"2 pods are waiting to be evicted, 2 {held} (Pod=default/forever, permanent: needs a manual change)"
     )

@@ -137,5 +137,5 @@ def _lasting(refusal: Refusal) -> str:
     if refusal.until is not None:
         return f" - until {refusal.until:%Y-%m-%dT%H:%M:%SZ}"
     if refusal.permanent:
-        return " - permanent: waiting will not help, somebody has to change it"
+        return " - permanent: needs a manual change"
     return " - may change" if refusal.code in _OF_PODS else ""

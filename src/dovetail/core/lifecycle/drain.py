@@ -159,7 +159,7 @@ def waiting_words(drain: DrainPlan, now: datetime) -> str:
     if not held or drain.evicts_protected:
         return words
     pod, lasting = held[0]
-    until = f"until {lasting.until:%Y-%m-%dT%H:%M:%SZ}" if lasting.until else "permanent: somebody has to change it"
+    until = f"until {lasting.until:%Y-%m-%dT%H:%M:%SZ}" if lasting.until else "permanent: needs a manual change"
     return f"{words}, {len(held)} protected by {DO_NOT_DISRUPT} (Pod={pod.key}, {until})"
 
 
