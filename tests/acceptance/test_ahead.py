@@ -1,4 +1,4 @@
-"""What waits for its second look beside others is decided as if those before it were under way."""
+"""Several commands in one pass: each is planned as if those before it were in flight."""
 
 from dataclasses import replace
 
@@ -25,7 +25,7 @@ SINGLE = [method for method in METHODS if method.name == "single-node"]
 
 
 def chained(found):
-    """All that would wait for their second look together."""
+    """All commands that would be validated together."""
     *_, last = plan_methods(PassContext(found), SINGLE)
     return list(last.commands)
 
@@ -41,7 +41,7 @@ def pair(pools=POOLS):
 
 
 def oversized(*names, pools=POOLS):
-    """Each is paid for as if it were large, is as full as a small one, and has room for nobody else's pod."""
+    """Each is paid for as if it were large, is as full as a small one, and has no room for another pod."""
     nodes = [worker(name, running(f"p{name}", name, cpu="1900m"), size=("2", "8Gi")) for name in names]
     return cluster(*nodes, pools=pools, types=(SMALL, LARGE))
 

@@ -46,7 +46,7 @@ def test_nodes_whose_instance_is_terminating_do_not_count():
 
 
 def vanished(known):
-    """The same node, when its machine and its Node went behind our back."""
+    """The same node after its instance and its Node disappeared."""
     return ClusterNode(None, known.claim)
 
 

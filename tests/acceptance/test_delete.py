@@ -1,4 +1,4 @@
-"""Consolidation by deletion: pods that fit elsewhere, and nobody left without a place."""
+"""Consolidation by deletion: all pods fit on other nodes."""
 
 from dataclasses import replace
 from datetime import timedelta

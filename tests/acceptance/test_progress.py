@@ -1,4 +1,4 @@
-"""What becomes of a command: waiting, letting go, taking back; how it is told and what it saves."""
+"""The progress of a command: wait, delete or roll back; its text and its saving."""
 
 from datetime import timedelta
 

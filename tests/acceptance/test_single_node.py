@@ -1,4 +1,4 @@
-"""One node at a time: every node is looked at and the best move taken; what does not save is not done."""
+"""Single-node consolidation: every node is simulated, and the move that saves most is taken."""
 
 from dataclasses import replace
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Consolidation is looked at twice: what no longer holds a moment later is not done."""
+"""Validation of consolidation: a command that is no longer valid after 15 seconds does not start."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -149,7 +149,7 @@ def many(*absent, cpu="500m"):
 
 
 def test_a_set_that_needs_no_replacement_goes_on_without_the_nodes_that_dropped_out():
-    """A pod came to one of them meanwhile; the others were looked at twice and still fit elsewhere."""
+    """A pod came to one of them meanwhile; the others still fit elsewhere."""
     command = decided(*many(), types=(LARGE,))
     chosen = names(command)
     assert len(chosen) >= 4

@@ -69,8 +69,8 @@ def test_nodes_already_going_use_up_the_budget():
 )
 def test_protection_runs_from_creation_and_what_is_unreadable_protects_for_ever(written, active):
     """Created three hours before noon; over at equality."""
-    born = {"creationTimestamp": stamped(NOON - timedelta(hours=3))}
-    held = pod(on="a", metadata={**born, "annotations": {"karpenter.sh/do-not-disrupt": written}})
+    created = {"creationTimestamp": stamped(NOON - timedelta(hours=3))}
+    held = pod(on="a", metadata={**created, "annotations": {"karpenter.sh/do-not-disrupt": written}})
     assert protection(held, NOON).active is active
     assert bool(protection(held, NOON).fault) is (written in {"soon", "-1h"})
 

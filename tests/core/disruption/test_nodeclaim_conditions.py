@@ -34,7 +34,7 @@ CLOSED = ProviderFindings(types=(), provider_reason="", drift_gate=False)
 
 
 def worker(pool, *, conditions=None, age=timedelta(), event_at=None, **fields):
-    """An initialised claim with the fingerprint of its pool."""
+    """An initialized claim with the hash of its pool."""
     stamp = {"karpenter.sh/nodepool-hash": template_hash(pool), "karpenter.sh/nodepool-hash-version": HASH_VERSION}
     status = {"lastPodEventTime": stamped(event_at)} if event_at is not None else {}
     return claim(
@@ -118,7 +118,7 @@ def test_the_longer_of_field_and_action_control_counts():
 @pytest.mark.parametrize(
     ("conditions", "spec"),
     [({"Initialized": "Unknown"}, {}), ({"Initialized": "False"}, {}), ({}, {"replicas": 2})],
-    ids=["initialisation unknown", "not initialised", "static"],
+    ids=["initialization unknown", "not initialized", "static"],
 )
 def test_consolidatable_is_removed_from_what_cannot_be(conditions, spec):
     pool = quiet_pool("0s", **spec)

@@ -26,7 +26,7 @@ from dovetail.model.snapshot import ClusterNode
 from dovetail.model.unreadable_objects import UnreadableEntry
 
 HOUR = timedelta(hours=1)
-BORN = {"creationTimestamp": stamped(NOON - HOUR)}
+CREATED = {"creationTimestamp": stamped(NOON - HOUR)}
 
 
 def views(found, name="a"):
@@ -43,7 +43,7 @@ def budgets(*written):
 
 
 def test_a_protected_pod_is_named_with_the_instant_its_protection_ends():
-    held = shielded("build-7", "a", "3h", metadata={**BORN, "annotations": {"karpenter.sh/do-not-disrupt": "3h"}})
+    held = shielded("build-7", "a", "3h", metadata={**CREATED, "annotations": {"karpenter.sh/do-not-disrupt": "3h"}})
     (obstacle,) = views(cluster(worker("a", held)))["single-node"].obstacles
     assert wording.obstacle(obstacle) == "protected by pod default/build-7"
     assert obstacle.until == NOON + 2 * HOUR
@@ -74,7 +74,7 @@ def test_all_obstacles_are_listed_in_order_and_end_at_the_latest_instant():
             "budgets": [{"nodes": "100%"}, {"nodes": "0", "schedule": "0 9 * * *", "duration": "4h"}],
         }
     )
-    held = shielded("x", "a", metadata={**BORN, "annotations": {"karpenter.sh/do-not-disrupt": "90m"}})
+    held = shielded("x", "a", metadata={**CREATED, "annotations": {"karpenter.sh/do-not-disrupt": "90m"}})
     view = views(cluster(worker("a", held), pools=[pool]))["single-node"]
     assert [(each.code, each.until) for each in view.obstacles] == [
         ("DoNotDisruptPod", NOON + HOUR / 2),
@@ -87,7 +87,7 @@ def test_all_obstacles_are_listed_in_order_and_end_at_the_latest_instant():
 
 
 def test_one_obstacle_without_an_instant_and_there_is_no_instant_for_all():
-    held = shielded("x", "a", metadata={**BORN, "annotations": {"karpenter.sh/do-not-disrupt": "90m"}})
+    held = shielded("x", "a", metadata={**CREATED, "annotations": {"karpenter.sh/do-not-disrupt": "90m"}})
     view = views(cluster(worker("a", held), pools=[budgets({"nodes": "0"})]))["single-node"]
     assert codes(view) == ["DoNotDisruptPod", "Budget"]
     assert view.obstacles[1].permanent

@@ -175,9 +175,9 @@ def test_counts_leave_out_nodes_on_their_way_out():
 def test_the_fingerprint_ignores_behaviour_order_and_spelling_but_not_the_template():
     base = nodepool(template={"taints": [{"key": "a", "effect": "NoSchedule"}, {"key": "b", "effect": "NoSchedule"}]})
     turned = nodepool(template={"taints": [{"key": "b", "effect": "NoSchedule"}, {"key": "a", "effect": "NoSchedule"}]})
-    behaviour = nodepool(template=_taints("a", "b"), weight=5, limits={"cpu": "10"}, disruption={"budgets": []})
+    behavior = nodepool(template=_taints("a", "b"), weight=5, limits={"cpu": "10"}, disruption={"budgets": []})
     spelling = nodepool(template={**_taints("a", "b"), "expireAfter": "720h0m"})
-    assert template_hash(base) == template_hash(turned) == template_hash(behaviour) == template_hash(spelling)
+    assert template_hash(base) == template_hash(turned) == template_hash(behavior) == template_hash(spelling)
     assert template_hash(base) != template_hash(nodepool(template=_taints("a")))
     assert template_hash(base) != template_hash(nodepool(template={**_taints("a", "b"), "expireAfter": "1h"}))
 

@@ -2,7 +2,7 @@
 
 Launches respect preferences such as a preferred anti-affinity, so consolidation respects them, too; otherwise it would
 undo launches. A preference can therefore keep a node that its pods could do without. A second simulation that ignores
-preferences tells whether it does, so that the event is published only where it is true.
+preferences shows whether it does, so that the event is published only where it is true.
 """
 
 from collections.abc import Iterable
