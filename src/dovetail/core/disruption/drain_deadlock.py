@@ -1,9 +1,9 @@
 """Refuses a consolidation whose drain would deadlock.
 
-The deadlock: an evicted pod cannot be scheduled before the drained node is gone (its topology rules count the pods
-there), and a PodDisruptionBudget blocks the remaining evictions until that pod runs. Only another node ends it, and
-then consolidation saved nothing. Drift and expiration do not ask here: their nodes have to be replaced in any case, and
-the provisioner launches a node when such a drain blocks.
+The deadlock: an evicted pod cannot be scheduled before the drained node is gone (kube-scheduler still counts that node
+in topology spread), and a PodDisruptionBudget blocks the remaining evictions until that pod runs. Only another node
+ends it, and then consolidation saved nothing. Drift and expiration skip this check: their nodes have to be replaced in
+any case, and the provisioner launches a node when their drain deadlocks.
 """
 
 from collections import Counter

@@ -65,7 +65,7 @@ def revalidate(command: Command, context: PassContext, before: Collection[Comman
 
 
 def _affects_only_its_pods(command: Command, context: PassContext) -> bool:
-    """Whether no other pod waits for a node, and no topology rule applies to the pods of the command."""
+    """Whether no other pod waits for a node, and no topology rule decides where the pods of the command run."""
     if context.waiting or command.replacements:
         return False
     if command.reason == Reason.EMPTY:

@@ -2,7 +2,7 @@
 
 For each hour and action the calendar has the lowest and the highest limit. A budget's window in one hour is reduced to
 a `_Pattern`: how long it is still open from an earlier start, and the minutes at which it opens. Hours with the same
-patterns have the same limits and are computed once, so a year takes little longer than a week.
+patterns have the same limits, which are computed once.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
