@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from cluster import AT, cluster
-from dovetail.core.disruption.disruption_cost import is_empty
+from dovetail.core.disruption.disruption_cost import BASE_COST, disruption_cost
 from dovetail.core.disruption.planner import PassPlan, Planner
 from dovetail.core.provisioning.eligible_pods import usable_pools
 from dovetail.model.budget import BudgetSpec
@@ -159,7 +159,7 @@ def changes(snapshot: Snapshot) -> Iterator[tuple[str, Snapshot]]:
 
 def _draw(snapshot: Snapshot, rng: random.Random) -> tuple[int, Pod]:
     """A random pod of a random node, and where that is."""
-    place = rng.choice([place for place, node in enumerate(snapshot.nodes) if not is_empty(node.pods)])
+    place = rng.choice([place for place, node in enumerate(snapshot.nodes) if disruption_cost(node.pods) > BASE_COST])
     return place, rng.choice([pod for pod in snapshot.nodes[place].pods if not pod.daemon])
 
 

@@ -1,4 +1,4 @@
-"""Clusters for the acceptance tests: quiet, initialised workers, and what a plan said about them."""
+"""Clusters for the acceptance tests: initialized nodes without recent pod events, and what a plan decides."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -18,7 +18,7 @@ NODE_LABELS = ("node.kubernetes.io/instance-type", "karpenter.sh/capacity-type",
 
 
 def worker(name, *pods, pool="default", type_="m.large", sold="on-demand", **fields):
-    """A managed, initialised node that has been quiet for a day; `without` drops labels."""
+    """A managed, initialized node without pod events for a day; `without` drops labels."""
     labels = {
         "karpenter.sh/nodepool": pool,
         "karpenter.sh/registered": "true",

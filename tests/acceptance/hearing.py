@@ -1,4 +1,4 @@
-"""What a pass tells and counts: a recorder that keeps notices, metrics that keep figures, and one pass for both."""
+"""Events and metrics of a pass: a recorder that keeps events, metrics that keep values, and a pass with both."""
 
 from collections import Counter
 from types import SimpleNamespace
@@ -11,7 +11,7 @@ from dovetail.core.disruption.planner import plan_pass
 
 
 class Listener:
-    """A recorder that keeps what it is told, and a clock beside it."""
+    """A recorder that keeps published events, and a clock."""
 
     def __init__(self):
         self.notices = []
@@ -27,17 +27,17 @@ class Listener:
         return {(each.kind.name, each.message) for each in self.notices if each.reason == reason}
 
 
-def told(found, listener=None, telling=None):
+def told(found, listener=None, events=None):
     """What one pass over all methods has to tell."""
     listener = listener or Listener()
-    telling = telling or DisruptionEvents(SimpleNamespace(recorder=listener, clock=listener))
+    events = events or DisruptionEvents(SimpleNamespace(recorder=listener, clock=listener))
     look = Pass(found)
     plan = plan_pass(look, thorough=True)
     for method in METHODS:
-        telling.budgets(method.reason, look)
-        telling.refused(method.name, plan.refusals_by_method[method.name], look)
+        events.budgets(method.reason, look)
+        events.refused(method.name, plan.refusals_by_method[method.name], look)
         for command in plan.commands_by_method[method.name]:
-            telling.considered(command, look)
+            events.considered(command, look)
     return listener
 
 

@@ -1,4 +1,4 @@
-"""What waits for its second look beside others is decided as if those before it were under way."""
+"""Several commands in one pass: each is planned as if those before it were in flight."""
 
 from dataclasses import replace
 
@@ -25,7 +25,7 @@ SINGLE = [method for method in METHODS if method.name == "single-node"]
 
 
 def chained(found):
-    """All that would wait for their second look together."""
+    """All commands that would be validated together."""
     *_, last = plan_methods(PassContext(found), SINGLE)
     return list(last.commands)
 
@@ -41,12 +41,12 @@ def pair(pools=POOLS):
 
 
 def oversized(*names, pools=POOLS):
-    """Each is paid for as if it were large, is as full as a small one, and has room for nobody else's pod."""
+    """Each is paid for as if it were large, is as full as a small one, and has no room for another pod."""
     nodes = [worker(name, running(f"p{name}", name, cpu="1900m"), size=("2", "8Gi")) for name in names]
     return cluster(*nodes, pools=pools, types=(SMALL, LARGE))
 
 
-def test_nobody_counts_on_the_room_of_a_node_that_goes():
+def test_no_command_relies_on_the_room_of_a_node_that_goes():
     assert taken(pair()) == ["a"]
     assert taken(as_if_under_way(pair(), single(pair()))) == []
 
@@ -119,7 +119,7 @@ def names(found):
 
 
 @given(st.data())
-def test_whatever_goes_together_saves_money_and_leaves_nobody_without_a_place(data):
+def test_commands_together_save_money_and_leave_no_pod_unschedulable(data):
     """Beside all that is under way nothing else has to be bought, nothing goes twice, and budgets hold."""
     nodes = [filled(f"n{number}", data) for number in range(data.draw(st.integers(2, 6), "nodes"))]
     found = cluster(*nodes, pools=[free(template=ON_DEMAND, budgets=[{"nodes": "3"}])], types=(SMALL, LARGE, HUGE))

@@ -80,7 +80,7 @@ def test_prices_in_another_currency_change_nothing(scale):
     )
 
 
-def test_totals_include_nodes_whose_price_nobody_knows():
+def test_totals_include_nodes_with_an_unknown_price():
     found = cluster(worker("a"), worker("b", type_="x.gone"), pools=BALANCED)
     assert PassContext(found).pool_cost("default") == 1.0
     assert not math.isnan(PassContext(found).pool_cost("default"))

@@ -9,7 +9,7 @@ from acceptance.test_candidates import marked
 from builders import LARGE, NOON, node, nodepool, stamped
 from dovetail.core import wording
 from dovetail.core.disruption.budgets import NodeCounts, allowance, count_nodes
-from dovetail.core.disruption.pass_context import PassContext, next_turn
+from dovetail.core.disruption.pass_context import PassContext, next_wakeup
 from dovetail.core.disruption.planner import plan_pass
 from dovetail.core.explain.budget_calendar import draw_calendar
 from dovetail.core.explain.node import explain_node
@@ -46,7 +46,7 @@ def test_nodes_whose_instance_is_terminating_do_not_count():
 
 
 def vanished(known):
-    """The same node, when its machine and its Node went behind our back."""
+    """The same node after its instance and its Node disappeared."""
     return ClusterNode(None, known.claim)
 
 
@@ -209,7 +209,7 @@ def test_a_budget_that_cannot_be_read_blocks_its_pool_for_every_reason_and_no_ot
     assert "blocked" in wording.message(refusal)
 
 
-def test_budgets_are_parsed_once_whoever_asks_for_them(monkeypatch):
+def test_budgets_are_parsed_once(monkeypatch):
     """By the pass, the explanations and the calendar alike; an unreadable one is a value like the others."""
     parsed = []
     real = nodepools.parse_budget
@@ -219,7 +219,7 @@ def test_budgets_are_parsed_once_whoever_asks_for_them(monkeypatch):
     for _ in range(2):
         context = PassContext(found)
         plan_pass(context, thorough=True)
-        next_turn(found, {})
+        next_wakeup(found, {})
         for each in found.nodes:
             explain_node(each, context)
         for pool in found.nodepools.values():

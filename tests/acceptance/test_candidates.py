@@ -148,12 +148,12 @@ def test_a_node_that_a_command_is_taking_is_refused():
     )
 
 
-def test_a_node_without_pool_label_is_refused_and_told():
+def test_a_node_without_pool_label_is_refused_with_an_event():
     found = worker("a", pool="", without=("karpenter.sh/nodepool",))
     assert wording.message(why_not(cluster(found))) == "node doesn't have required label (label=karpenter.sh/nodepool)"
 
 
-def test_a_node_of_a_pool_that_does_not_exist_is_refused_and_told():
+def test_a_node_of_a_pool_that_does_not_exist_is_refused_with_an_event():
     assert wording.message(why_not(cluster(worker("a", pool="lost")))) == "NodePool not found (NodePool=lost)"
 
 

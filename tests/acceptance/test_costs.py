@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from acceptance.fleet import LEAVING, cluster, free, owned, planned, running, worker
 from builders import LARGE, NOON
-from dovetail.core.disruption.candidates import least_disruptive
-from dovetail.core.disruption.disruption_cost import eviction_cost, is_empty, lifetime_left
+from dovetail.core.disruption.candidates import least_disruptive_first
+from dovetail.core.disruption.disruption_cost import BASE_COST, disruption_cost, eviction_cost, lifetime_left
 from dovetail.core.disruption.pass_context import PassContext
 
 COST = "controller.kubernetes.io/pod-deletion-cost"
@@ -46,24 +46,24 @@ def test_law_a_greater_deletion_cost_never_makes_a_pod_cheaper(one, other):
 
 
 def test_only_a_daemon_pod_is_empty():
-    assert is_empty([owned("x", "a", "DaemonSet")])
+    assert disruption_cost([owned("x", "a", "DaemonSet")]) == BASE_COST
 
 
 def test_only_terminating_pods_of_a_replica_set_are_empty():
-    assert is_empty([owned("x", "a", "ReplicaSet", metadata=LEAVING)])
+    assert disruption_cost([owned("x", "a", "ReplicaSet", metadata=LEAVING)]) == BASE_COST
 
 
 def test_a_terminating_pod_of_a_stateful_set_is_not_empty():
-    assert not is_empty([owned("x", "a", "StatefulSet", metadata=LEAVING)])
+    assert disruption_cost([owned("x", "a", "StatefulSet", metadata=LEAVING)]) > BASE_COST
 
 
 def test_an_ended_pod_and_a_mirror_pod_are_empty():
-    assert is_empty([running("x", "a", status={"phase": "Failed"}), owned("y", "a", "Node", "v1")])
+    assert disruption_cost([running("x", "a", status={"phase": "Failed"}), owned("y", "a", "Node", "v1")]) == BASE_COST
 
 
 def order(*nodes, **fields):
     candidates, _ = PassContext(cluster(*nodes, **fields)).candidates(eventual=False)
-    return [each.name for each in least_disruptive(candidates)]
+    return [each.name for each in least_disruptive_first(candidates)]
 
 
 def test_fewer_pods_come_first():

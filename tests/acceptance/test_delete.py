@@ -1,4 +1,4 @@
-"""Consolidation by deletion: pods that fit elsewhere, and nobody left without a place."""
+"""Consolidation by deletion: all pods fit on other nodes."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -80,7 +80,7 @@ def test_drift_may_use_a_destination_that_consolidation_leaves_alone():
     assert [len(command.replacements) for command in plan.commands] == [0]
 
 
-def test_a_pod_that_nobody_can_place_blocks_nothing():
+def test_an_unschedulable_pod_blocks_nothing():
     hopeless = pod("hopeless", cpu="500")
     pair = worker("a", running("x", "a")), worker("b", running("y", "b", cpu="2"))
     assert taken(fixed(*pair, pods=[hopeless])) == ["a"]

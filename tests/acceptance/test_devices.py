@@ -9,7 +9,7 @@ from dovetail.core.provisioning.plan import plan_provisioning
 CLAIMS = {"spec": {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "gpu"}]}}
 
 
-def test_nothing_is_bought_for_a_pod_that_asks_for_devices_and_it_is_told_why():
+def test_no_node_is_launched_for_a_pod_that_requests_devices_and_an_event_says_why():
     plan = plan_provisioning(cluster(pods=[pod("x", **CLAIMS)]))
     assert not plan.launches
     (refusal,) = plan.refusals

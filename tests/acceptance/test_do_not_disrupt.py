@@ -48,7 +48,7 @@ def test_the_longest_of_several_durations_counts(minutes, names):
 
 
 @pytest.mark.parametrize("value", ["soon", "1d", "0s", "-5m", "yes", "TRUE", ""])
-def test_what_cannot_be_understood_protects_for_ever_and_the_fault_is_told(value):
+def test_an_invalid_annotation_protects_for_ever_and_its_fault_is_reported(value):
     pod = aged(value, 10**6)
     assert taken(cluster(drifted("a", pod), pools=POOLS)) == []
     assert protection(pod, NOON).fault

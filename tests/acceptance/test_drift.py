@@ -146,7 +146,7 @@ def test_the_gate_closes_drift():
     assert taken(cluster(drifted("a", full("a")), pools=never()), DecisionOptions(drift=False)) == []
 
 
-def test_a_pool_whose_replacements_fail_is_left_alone_for_a_while_and_starves_nobody():
+def test_a_pool_whose_replacements_fail_backs_off_and_does_not_starve_others():
     pools = [free(name, **NEVER) for name in ("bad", "good")]
     nodes = drifted("a", full("a"), pool="bad", since=9 * HOUR), drifted("b", full("b"), pool="good")
     found = cluster(*nodes, pools=pools, types=(LARGE,))

@@ -47,8 +47,8 @@ def told(life, claim, kind="DisruptionReason"):
     return any(each.type == kind and each.status == "True" for each in claim.status.conditions)
 
 
-def test_a_candidate_is_tainted_and_told_while_its_replacement_comes_and_events_accompany_it():
-    async def story(life):
+def test_a_candidate_is_tainted_while_its_replacement_launches_and_events_are_published():
+    async def scenario(life):
         await life.until(lambda: life.running(3) and life.settled())
         (old,) = life.claims
         life.world.apply(node_class(nodeRegistrationDelay="60s"))
@@ -57,18 +57,18 @@ def test_a_candidate_is_tainted_and_told_while_its_replacement_comes_and_events_
         await asyncio.sleep(20)
         assert [node.name for node in tainted(life)] == [life.nodes[0].name]
         assert told(life, next(claim for claim in life.claims if claim.name == old.name))
-        assert life.running(3), "nobody is moved before there is a place"
+        assert life.running(3), "no pod is evicted before the replacement is ready"
         await life.until(lambda: old.name not in [claim.name for claim in life.claims])
         await life.until(lambda: life.running(3) and life.settled())
         assert not tainted(life)
         assert life.events("DisruptionLaunching")
         assert life.events("DisruptionTerminating")
 
-    live(story, node_class(), pool(consolidateAfter="Never"), deployment(replicas=3), settings=ACTING)
+    live(scenario, node_class(), pool(consolidateAfter="Never"), deployment(replicas=3), settings=ACTING)
 
 
-def test_each_candidate_is_deleted_once_however_late_the_watch_tells(monkeypatch):
-    async def story(life):
+def test_each_candidate_is_deleted_once_however_late_the_watch_is(monkeypatch):
+    async def scenario(life):
         await life.until(lambda: life.running(3) and life.settled())
         delete, deleted = life.world.delete, []
 
@@ -84,13 +84,13 @@ def test_each_candidate_is_deleted_once_however_late_the_watch_tells(monkeypatch
         assert sorted(deleted) == sorted(names)
 
     slow = WorldOptions(watch_delay=3.0)
-    live(story, node_class(), pool(), deployment(replicas=3), settings=ACTING, options=slow)
+    live(scenario, node_class(), pool(), deployment(replicas=3), settings=ACTING, options=slow)
 
 
 def test_a_node_that_goes_at_once_is_shut_in_one_write(monkeypatch):
-    """Taints and the label for load balancers come together, while there is a way back: nobody comes in between."""
+    """Taints and the load balancer label are set together, so that no pod is bound while the command can be undone."""
 
-    async def story(life):
+    async def scenario(life):
         await life.until(lambda: life.running(3) and life.settled())
         patch, patched = life.world.patch, []
 
@@ -105,11 +105,11 @@ def test_a_node_that_goes_at_once_is_shut_in_one_write(monkeypatch):
         await life.until(lambda: not life.claims, within=600)
         assert patched == [(["node.kubernetes.io/exclude-from-external-load-balancers"], False, False)]
 
-    live(story, node_class(), pool(), deployment(replicas=3), settings=ACTING)
+    live(scenario, node_class(), pool(), deployment(replicas=3), settings=ACTING)
 
 
-def test_a_replacement_that_somebody_deletes_releases_the_candidate():
-    async def story(life):
+def test_a_replacement_that_is_deleted_releases_the_candidate():
+    async def scenario(life):
         await life.until(lambda: life.running(3) and life.settled())
         (old,) = life.claims
         life.world.apply(node_class(nodeRegistrationDelay="10m"))
@@ -121,11 +121,11 @@ def test_a_replacement_that_somebody_deletes_releases_the_candidate():
         assert not told(life, kept)
         assert life.running(3)
 
-    live(story, node_class(), pool(consolidateAfter="Never"), deployment(replicas=3), settings=ACTING)
+    live(scenario, node_class(), pool(consolidateAfter="Never"), deployment(replicas=3), settings=ACTING)
 
 
 def test_nothing_is_bought_twice_for_pods_that_a_command_already_provides_for():
-    async def story(life):
+    async def scenario(life):
         await life.until(lambda: life.running(3) and life.settled())
         most = []
 
@@ -138,11 +138,11 @@ def test_nothing_is_bought_twice_for_pods_that_a_command_already_provides_for():
         await life.until(lambda: life.running(3) and life.settled())
         assert max(most) == 2
 
-    live(story, node_class(), pool(consolidateAfter="Never"), deployment(replicas=3), settings=ACTING)
+    live(scenario, node_class(), pool(consolidateAfter="Never"), deployment(replicas=3), settings=ACTING)
 
 
 def test_a_pod_that_arrives_during_a_command_lands_on_the_replacement():
-    async def story(life):
+    async def scenario(life):
         await life.until(lambda: life.running(3) and life.settled())
         life.world.apply(node_class(nodeRegistrationDelay="60s"))
         await drift(life)
@@ -152,12 +152,12 @@ def test_a_pod_that_arrives_during_a_command_lands_on_the_replacement():
         await life.until(lambda: life.running(4) and len(life.nodes) == 1)
         assert {claim.name for claim in life.claims} <= names
 
-    live(story, node_class(), pool(consolidateAfter="Never"), deployment(replicas=3, cpu="900m"), settings=ACTING)
+    live(scenario, node_class(), pool(consolidateAfter="Never"), deployment(replicas=3, cpu="900m"), settings=ACTING)
 
 
 @pytest.mark.parametrize("pods", [0, 2], ids=["empty", "underutilized"])
 def test_nothing_is_touched_before_the_fifteen_seconds_are_over(pods):
-    async def story(life):
+    async def scenario(life):
         await life.until(lambda: life.running(40) and life.settled())
         loop = asyncio.get_running_loop()
         before = {claim.name for claim in life.claims}
@@ -167,13 +167,13 @@ def test_nothing_is_touched_before_the_fifteen_seconds_are_over(pods):
         await life.until(lambda: marked(life) or before - {claim.name for claim in life.claims})
         assert loop.time() - since >= 15
 
-    live(story, node_class(), pool(), deployment(replicas=40), settings=ACTING)
+    live(scenario, node_class(), pool(), deployment(replicas=40), settings=ACTING)
 
 
 def test_what_an_earlier_life_left_behind_is_removed():
     """A taint and a condition that belong to no command, as another program would leave them."""
 
-    async def story(life):
+    async def scenario(life):
         await life.until(lambda: life.running(3) and life.settled())
         (node,), (claim,) = life.nodes, life.claims
         taints = [{"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}]
@@ -189,13 +189,13 @@ def test_what_an_earlier_life_left_behind_is_removed():
             within=120,
         )
 
-    live(story, node_class(), pool(consolidateAfter="Never"), deployment(replicas=3), settings=ACTING)
+    live(scenario, node_class(), pool(consolidateAfter="Never"), deployment(replicas=3), settings=ACTING)
 
 
 def test_a_protected_template_protects_every_node_of_the_pool():
     """The example of the disruption page: do-not-disrupt in the annotations of the NodePool's template."""
 
-    async def story(life):
+    async def scenario(life):
         await life.until(lambda: life.running(10) and life.settled())
         names = sorted(node.name for node in life.nodes)
         assert all(node.metadata.annotations["karpenter.sh/do-not-disrupt"] == "true" for node in life.nodes)
@@ -205,13 +205,13 @@ def test_a_protected_template_protects_every_node_of_the_pool():
         assert life.events("DisruptionBlocked")
 
     held = {"annotations": {"karpenter.sh/do-not-disrupt": "true"}}
-    live(story, node_class(), pool(held), deployment(replicas=10), settings=ACTING)
+    live(scenario, node_class(), pool(held), deployment(replicas=10), settings=ACTING)
 
 
 def test_a_node_bought_for_pods_that_cannot_leave_yet_is_kept_for_them():
     """A manual deletion whose drain a budget holds up for long: one node is bought and waits, empty as it is."""
 
-    async def story(life):
+    async def scenario(life):
         await life.until(lambda: life.running(3) and life.settled())
         (old,) = life.claims
         await life.world.delete(NODE_CLAIM, old.key)
@@ -231,13 +231,13 @@ def test_a_node_bought_for_pods_that_cannot_leave_yet_is_kept_for_them():
         "metadata": {"name": "web", "namespace": "default"},
         "spec": {"selector": {"matchLabels": {"app": "web"}}, "minAvailable": 3},
     }
-    live(story, node_class(), pool(), deployment(replicas=3), blocking, settings=ACTING)
+    live(scenario, node_class(), pool(), deployment(replicas=3), blocking, settings=ACTING)
 
 
 def churn(**disruption):
     """How many nodes are let go in eighty minutes in which a short job comes every ten minutes."""
 
-    async def story(life):
+    async def scenario(life):
         await life.until(lambda: life.running(6) and life.settled())
         seen = {claim.name for claim in life.claims}
         for _ in range(8):
@@ -249,7 +249,7 @@ def churn(**disruption):
             seen |= {claim.name for claim in life.claims}
         return len(seen - {claim.name for claim in life.claims})
 
-    return live(story, node_class(), pool(**disruption), deployment(replicas=6), settings=ACTING)
+    return live(scenario, node_class(), pool(**disruption), deployment(replicas=6), settings=ACTING)
 
 
 def test_the_cycle_of_consolidation_and_purchase_happens_without_a_grace_period_and_not_with_it():

@@ -83,7 +83,7 @@ def test_what_is_written_so_that_it_never_allows_anything(spec, blocking):
     ],
     ids=["used up", "written so", "one replica of which one must stay"],
 )
-def test_a_blocker_that_waiting_never_lifts_is_told_apart(fields, permanent):
+def test_a_pdb_that_never_allows_an_eviction_is_permanent(fields, permanent):
     block = find_block(running("x", "a"), [pdb(**fields)])
     assert block is not None
     assert block.permanent is permanent

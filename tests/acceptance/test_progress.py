@@ -1,4 +1,4 @@
-"""What becomes of a command: waiting, letting go, taking back; how it is told and what it saves."""
+"""The progress of a command: wait, delete or roll back; its text and its saving."""
 
 from datetime import timedelta
 
@@ -90,7 +90,7 @@ def test_it_is_done_when_every_candidate_is_going():
     assert verdict(state([], deleting=True)) is NextStep.DONE
 
 
-def test_nodes_that_go_before_it_let_them_go_were_taken_by_somebody_else():
+def test_nodes_deleted_before_the_command_committed_were_overtaken():
     going = state([], deleting=True)
     committed = going._replace(record=msgspec.structs.replace(going.record, committed=True))
     assert judge(going, planned=False, now=NOON).why == OVERTAKEN
@@ -156,7 +156,7 @@ def found(*nodes, types=(SMALL, LARGE, HUGE)):
     return cluster(*nodes, pools=[free(template=ON_DEMAND)], types=types)
 
 
-def test_a_command_tells_what_it_is():
+def test_a_command_as_text():
     one = plan_disruption(found(worker("a"))).commands[0]
     many = plan_disruption(found(worker("a"), worker("b"))).commands[0]
     replaced = plan_disruption(found(worker("a", running("x", "a")))).commands[0]
@@ -193,7 +193,7 @@ def test_pods_are_counted_over_all_candidates():
         ((worker("a", running("x", "a")),), ("single-node", "Underutilized", "replace")),
     ],
 )
-def test_decision_reason_and_kind_are_told_apart(nodes, expected):
+def test_decision_reason_and_kind_are_counted_separately(nodes, expected):
     (command,) = plan_disruption(found(*nodes, types=(LARGE,) if len(nodes) == 3 else (SMALL, LARGE))).commands
     assert (command.method, command.reason, command.decision) == expected
 

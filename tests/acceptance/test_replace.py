@@ -144,7 +144,7 @@ def test_where_both_are_allowed_the_replacement_is_spot_only():
     assert command.replacements[0].requirements.labels()[CAPACITY_TYPE] == "spot"
 
 
-def test_a_node_whose_price_nobody_knows_may_go_but_is_not_replaced():
+def test_a_node_with_an_unknown_price_may_be_deleted_but_is_not_replaced():
     """Zone z is sold nowhere; the other node is held, so that only this one is in question."""
     drift_off = DecisionOptions(drift=False)
     unknown = worker("a", running("x", "a"), zone="zone-z")

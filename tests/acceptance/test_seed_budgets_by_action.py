@@ -150,7 +150,7 @@ def test_a_cluster_that_would_consolidate_waits_for_the_control():
 
 
 TEN_PERCENT = [{"nodes": "10%"}]
-"""What the CRD writes where nobody wrote anything."""
+"""The default that the CRD sets."""
 
 
 def by_action(budgets, **entries):

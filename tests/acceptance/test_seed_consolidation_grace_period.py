@@ -173,14 +173,14 @@ def moves(**disruption):
         for command in plan_disruption(seen).commands:
             for candidate in command.candidates:
                 total += 1
-                _, quick_reject = nodes.pop(candidate.name)
+                _, moved = nodes.pop(candidate.name)
                 target = (
-                    next(name for name, (_, pods) in sorted(nodes.items()) if len(pods) + len(quick_reject) <= 2)
-                    if quick_reject
+                    next(name for name, (_, pods) in sorted(nodes.items()) if len(pods) + len(moved) <= 2)
+                    if moved
                     else ""
                 )
-                if quick_reject:
-                    nodes[target] = (_event(nodes[target][0], later + MINUTE), [*nodes[target][1], *quick_reject])
+                if moved:
+                    nodes[target] = (_event(nodes[target][0], later + MINUTE), [*nodes[target][1], *moved])
     return total
 
 

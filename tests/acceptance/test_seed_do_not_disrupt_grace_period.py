@@ -25,8 +25,8 @@ TEN = datetime(2024, 1, 1, 10, tzinfo=UTC)
 HOUR, SECOND = timedelta(hours=1), timedelta(seconds=1)
 
 
-def pod(value, name="x", born=TEN):
-    metadata = {"creationTimestamp": stamped(born), **({"annotations": {DO_NOT_DISRUPT: value}} if value else {})}
+def pod(value, name="x", created=TEN):
+    metadata = {"creationTimestamp": stamped(created), **({"annotations": {DO_NOT_DISRUPT: value}} if value else {})}
     return running(name, "a", metadata=metadata)
 
 

@@ -1,4 +1,4 @@
-"""One node at a time: every node is looked at and the best move taken; what does not save is not done."""
+"""Single-node consolidation: every node is simulated, and the move that saves most is taken."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -22,7 +22,7 @@ def test_the_best_move_is_taken_not_the_first():
     assert said(found, "single-node", "a").code == "Expecting"
 
 
-def test_every_pool_is_looked_at_in_every_pass():
+def test_every_pool_is_considered_in_every_pass():
     """A pool whose nodes cannot go does not hide another's that can, however many there are."""
     pools = [free(template=ON_DEMAND), free("late", template=ON_DEMAND)]
     crowd = [worker(f"n{n:03}", running(f"p{n}", f"n{n:03}", cpu="3500m")) for n in range(120)]

@@ -80,7 +80,7 @@ def test_a_proposal_that_would_fail_its_validation_is_no_command():
     assert plan.wakeup_at == NOON
 
 
-def test_a_node_that_drops_out_at_the_validation_is_told():
+def test_a_node_that_drops_out_at_the_validation_is_refused():
     """The budget tightens from two to one before the validation."""
     tight = {"nodes": "1", "schedule": "0 12 * * *", "duration": "1h"}
     empty = cluster(worker("a"), worker("b"), pools=[free(budgets=[{"nodes": "2"}, tight])])
@@ -88,4 +88,4 @@ def test_a_node_that_drops_out_at_the_validation_is_told():
     assert [[each.name for each in command.candidates] for command in plan.commands] == [["a"]]
     (refusal,) = plan.refusals_by_method["emptiness"]
     assert (str(refusal.object), refusal.code) == ("node/b", "CandidatesChanged")
-    assert wording.message(refusal) == "churn: may not go with the others when they are validated"
+    assert wording.message(refusal) == "churn: not eligible any more when its command was validated"

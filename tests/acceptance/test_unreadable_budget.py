@@ -1,4 +1,4 @@
-"""A budget nobody can read reaches the controllers: its pool is blocked and says so, the others go on."""
+"""A NodePool with an invalid budget is blocked and reports it; other NodePools are not affected."""
 
 import asyncio
 from contextlib import suppress
@@ -59,7 +59,7 @@ FAULTY = {
 
 @pytest.mark.parametrize("path", FAULTY)
 def test_the_pool_is_blocked_and_says_so_and_the_others_go_on(path):
-    async def story(life):
+    async def scenario(life):
         await life.until(lambda: life.running(6) and life.settled())
         kept = len(of_pool(life, "red"))
         patch = Patch({"spec": {"disruption": {**FREELY, **FAULTY[path]}}})
@@ -83,14 +83,14 @@ def test_the_pool_is_blocked_and_says_so_and_the_others_go_on(path):
 
     pools = [node_pool(name, disruption=FREELY) for name in ("red", "blue")]
     loads = [deployment(name, 3, nodeSelector={NODEPOOL: name}) for name in ("red", "blue")]
-    live(story, node_class(), *pools, *loads, settings=ACTING, validate=unvalidated)
+    live(scenario, node_class(), *pools, *loads, settings=ACTING, validate=unvalidated)
 
 
 @pytest.mark.parametrize("window", [("@yearly", "8784h"), ("@daily", "100000h")], ids=str)
 def test_a_window_that_never_closes_holds_its_own_pool_and_no_other(window):
     schedule, duration = window
 
-    async def story(life):
+    async def scenario(life):
         await life.until(lambda: life.running(6) and life.settled())
         kept = len(of_pool(life, "red"))
         for name in ("red", "blue"):
@@ -101,4 +101,4 @@ def test_a_window_that_never_closes_holds_its_own_pool_and_no_other(window):
     shut = {**FREELY, "budgets": [{"nodes": "0", "schedule": schedule, "duration": duration}]}
     pools = [node_pool("red", disruption=shut), node_pool("blue", disruption=FREELY)]
     loads = [deployment(name, 3, nodeSelector={NODEPOOL: name}) for name in ("red", "blue")]
-    live(story, node_class(), *pools, *loads, settings=ACTING)
+    live(scenario, node_class(), *pools, *loads, settings=ACTING)

@@ -1,4 +1,4 @@
-"""Consolidation is looked at twice: what no longer holds a moment later is not done."""
+"""Validation of consolidation: a command that is no longer valid after 15 seconds does not start."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -149,7 +149,7 @@ def many(*absent, cpu="500m"):
 
 
 def test_a_set_that_needs_no_replacement_goes_on_without_the_nodes_that_dropped_out():
-    """A pod came to one of them meanwhile; the others were looked at twice and still fit elsewhere."""
+    """A pod came to one of them meanwhile; the others still fit elsewhere."""
     command = decided(*many(), types=(LARGE,))
     chosen = names(command)
     assert len(chosen) >= 4
@@ -217,7 +217,7 @@ def test_one_that_leaves_a_pod_of_those_before_it_without_a_place_is_not_done():
     (first,) = consider(single, look).commands
     (second,) = consider(single, look_ahead(look, [first])).commands
     assert (names(first), names(second)) == (["b"], ["c"])
-    assert names(revalidate(second, look, [first])) == "scheduling: once it is under way a pod is left without a place"
+    assert names(revalidate(second, look, [first])) == "scheduling: with this command a pod could not be scheduled"
 
 
 def filled(name, *cpu):

@@ -83,7 +83,7 @@ def test_a_protected_pod_is_shown_as_evicted_because_a_node_is_deleted_by_hand(d
     assert result.exit_code == 0
     (build,) = json.loads(result.stdout)["pods"]
     assert (build["state"], build["permanent"]) == ("evicted next", False)
-    assert "do-not-disrupt does not hold it" in build["why"]
+    assert "do-not-disrupt does not apply" in build["why"]
 
 
 def test_a_pod_that_fits_nowhere_else_is_told(drain):

@@ -47,7 +47,7 @@ WEIGHED = Considered(
         RefusedFor(method="single-node", code="Waiting", nodes=30),
     ),
     refusals=(
-        left("node-2", "drift", "NotDrifted", "not drifted: it is what its NodePool asks for"),
+        left("node-2", "drift", "NotDrifted", "not drifted: it matches its NodePool"),
         left("node-3", "single-node", "PdbBlocked", "pdb prevents pod evictions", permanent=True),
         left("node-4", "single-node", "Waiting", "inside its window", until=TUESDAY + timedelta(minutes=10)),
     ),

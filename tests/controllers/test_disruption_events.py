@@ -72,7 +72,7 @@ def on_both(message):
 BORN = {"creationTimestamp": stamped(NOON - timedelta(hours=1))}
 ANNOTATED = {"annotations": {"karpenter.sh/do-not-disrupt": "true"}}
 FOR_AN_HOUR = {**BORN, "annotations": {"karpenter.sh/do-not-disrupt": "2h"}}
-LASTING = " - permanent: waiting will not help, somebody has to change it"
+LASTING = " - permanent: needs a manual change"
 
 
 @pytest.mark.parametrize(

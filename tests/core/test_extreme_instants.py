@@ -11,7 +11,7 @@ from acceptance.fleet import cluster, drifted, free, running, shielded, worker
 from builders import NOON
 from dovetail.cli.view.budgets import calendar_document
 from dovetail.core.disruption.methods import METHODS
-from dovetail.core.disruption.pass_context import PassContext, next_turn
+from dovetail.core.disruption.pass_context import PassContext, next_wakeup
 from dovetail.core.disruption.planner import plan_disruption
 from dovetail.core.explain.budget_calendar import draw_calendar
 from dovetail.core.explain.drain import explain_drain
@@ -49,7 +49,7 @@ def changed(value, part, **fields):
 def asked_everything(found):
     """Every question a pass, a plan or an explanation asks."""
     plan = plan_disruption(found, thorough=True)
-    next_turn(found, {})
+    next_wakeup(found, {})
     for node in found.nodes:
         explain_node(node, PassContext(found))
         explain_drain(node, found.pdbs, found.at)

@@ -98,7 +98,7 @@ def test_a_node_that_a_command_has_marked_waits_for_what_replaces_it():
         "permanent": False,
     }
     assert waits(cluster(marked("a", 1), coming[0]))["a"]["because"].startswith("Drifted: waits for 1 replacement to")
-    assert waits(cluster(marked("a", 1), coming[2]))["a"]["because"].startswith("Drifted: is about to go")
+    assert waits(cluster(marked("a", 1), coming[2]))["a"]["because"].startswith("Drifted: is about to be terminated")
 
 
 def test_a_new_node_says_how_far_it_has_come():

@@ -73,7 +73,7 @@ def test_one_replica_that_must_stay_is_told_as_permanent_by_plan_explain_and_eve
         eventually(
             lambda: {kind for kind, _ in prevented(cluster)} == {"Node", "NodeClaim"}, "both are told", within=60
         )
-        assert all("permanent: waiting will not help" in message for _, message in prevented(cluster))
+        assert all("permanent: needs a manual change" in message for _, message in prevented(cluster))
 
     (left,) = json.loads(ask(cluster, "plan", "-o", "json"))["leftAlone"]
     assert left["permanent"]

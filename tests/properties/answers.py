@@ -18,7 +18,7 @@ from dovetail.controllers.nodepools import NodePoolController
 from dovetail.core.disruption.command import cheapest
 from dovetail.core.disruption.methods import METHODS
 from dovetail.core.disruption.pass_context import PassContext as Pass
-from dovetail.core.disruption.pass_context import next_turn
+from dovetail.core.disruption.pass_context import next_wakeup
 from dovetail.core.disruption.planner import consider, plan_pass
 from dovetail.core.disruption.simulation_cache import SimulationCache
 from dovetail.core.disruption.validation import VALIDATED, revalidate
@@ -194,7 +194,7 @@ def disruption_of(kept, snapshot, inputs, earlier):
             for each in snapshot.nodes
             if (found := explain_drain(each, snapshot.pdbs, snapshot.at))
         },
-        "turn": next_turn(snapshot, inputs.backing_off),
+        "turn": next_wakeup(snapshot, inputs.backing_off),
         "second look": [commanded(revalidate(each, again)) for each in earlier or ()],
     }
     return answer, proposed

@@ -259,7 +259,7 @@ def test_a_command_that_is_overtaken_says_so_and_the_removal_has_its_own_reason(
     command, taken = (
         next(each for each in history(path, node=name) if each.act == act) for act in ("disrupt", "remove")
     )
-    overtaken = f"its nodes were deleted before it let them go{note}"
+    overtaken = f"its nodes were deleted before the command deleted them{note}"
     assert (command.reason, command.outcome, command.note) == ("Drifted", "failed", overtaken)
     assert (taken.reason, taken.why, taken.outcome) == (*removal, "done")
 

@@ -1,8 +1,8 @@
-"""The words of refusals: the only place where a `Refusal` becomes text.
+"""Texts of refusals: the only module that turns a `Refusal` into words.
 
-`message` is the sentence that stands alone: in events, logs, `plan`, the page and the ledger. `obstacle` is the one in
-`explain`, where the instant at which it lifts is printed beside it. Both are made from code and evidence, so consumers
-that show the same refusal show the same words. Texts that Karpenter documents are Karpenter's.
+`message` is a complete text for events, logs, `plan`, the dashboard and the ledger. `obstacle` is the text in
+`explain`, which prints the instant at which the obstacle ends beside it. `_WORDS` maps every `RefusalCode` to a format
+string, or to a function of the evidence that the refusal carries. Texts that Karpenter documents are Karpenter's.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,23 +20,23 @@ CANT_REPLACE: Final = "Can't replace with a cheaper node"
 
 
 def message(refusal: Refusal) -> str:
-    """What is in the way, and until when if that is part of the sentence."""
-    said = _said(_WORDS[refusal.code], refusal)
+    """The refusal as text, with the instant at which it ends for the codes in `_BEFORE_INSTANT`."""
+    text = _text(_WORDS[refusal.code], refusal)
     lead = _BEFORE_INSTANT.get(refusal.code)
-    return f"{said}{lead}{stamp(refusal.until)}" if lead is not None and refusal.until is not None else said
+    return f"{text}{lead}{stamp(refusal.until)}" if lead is not None and refusal.until is not None else text
 
 
 def obstacle(refusal: Refusal) -> str:
-    """What is in the way, where the instant it lifts is shown beside it."""
-    return _said(_IN_EXPLANATIONS.get(refusal.code, _WORDS[refusal.code]), refusal)
+    """The refusal as text, without the instant at which it ends."""
+    return _text(_IN_EXPLANATIONS.get(refusal.code, _WORDS[refusal.code]), refusal)
 
 
 def sentence(text: str) -> str:
-    """With a capital letter, as events begin."""
+    """The text with a capital first letter, for events."""
     return text[:1].upper() + text[1:]
 
 
-def _said(words: Words, refusal: Refusal) -> str:
+def _text(words: Words, refusal: Refusal) -> str:
     return words.format(r=refusal) if isinstance(words, str) else words(refusal)
 
 
@@ -46,7 +46,7 @@ def _unreadable(r: Refusal) -> str:
 
 def _node_missing(r: Refusal) -> str:
     if r.object.kind == "nodeclaim":
-        return "its node is not known: another NodeClaim has the same provider id, or it was deleted meanwhile"
+        return "its node was not found: it was deleted, or another NodeClaim has the same provider ID"
     return "nodeclaim does not have an associated node"
 
 
@@ -142,19 +142,19 @@ def _awaited(r: Refusal) -> str:
 
 
 def _changed(topic: str) -> Callable[[Refusal], str]:
-    dropped = "may not go with the others when they are validated"
+    dropped = "not eligible any more when its command was validated"
     return lambda r: f"{topic}: {message(r.cause) if r.cause is not None else r.detail or dropped}"
 
 
 def _next_pass(r: Refusal) -> str:
     if r.count:
         return f"multi-node consolidation considers {r.count} nodes a pass, and others come first"
-    return "another nodepool goes first" if r.nodepool else "waits for what this pass buys"
+    return "another nodepool goes first" if r.nodepool else "waits for the replacements that this pass launches"
 
 
 def _disrupting(r: Refusal) -> str:
     number = f"{r.count} replacement{'s' * (r.count != 1)}"
-    waits = f"waits for {number} to be ready" if r.count else "is about to go"
+    waits = f"waits for {number} to be ready" if r.count else "is about to be terminated"
     return f"{r.reason}: {waits} (command {r.command})"
 
 
@@ -166,7 +166,7 @@ def _draining(r: Refusal) -> str:
 
 
 def drain_words(refusal: Refusal) -> str:
-    """What holds a pod on a node that is drained."""
+    """Why the drain of a node cannot evict a pod."""
     if refusal.code is not RefusalCode.DO_NOT_DISRUPT_POD:
         return message(refusal)
     fault = f", which cannot be understood: {refusal.detail}" if refusal.detail else ""
@@ -183,17 +183,17 @@ def _unhealthy(r: Refusal) -> str:
 
 def _invalid_pod(r: Refusal) -> str:
     if r.setting == RESOURCE_CLAIMS:
-        return "it asks for devices by resourceClaims (Dynamic Resource Allocation), which no simulation here knows"
+        return "it requests devices by resourceClaims (Dynamic Resource Allocation), which Dovetail cannot simulate"
     return r.detail
 
 
 _C = RefusalCode
 _WORDS: Final[Mapping[RefusalCode, Words]] = {
     _C.UNREADABLE: _unreadable,
-    _C.INTERNAL_ERROR: "an internal error keeps it as it is: {r.detail}",
-    _C.UNMANAGED: "no NodeClaim belongs to it: somebody else's node",
+    _C.INTERNAL_ERROR: "left unchanged because of an internal error: {r.detail}",
+    _C.UNMANAGED: "not managed by Dovetail: no NodeClaim belongs to it",
     _C.ALREADY_DISRUPTING: "candidate is already being disrupted (Command={r.command})",
-    _C.REPLACEMENT: "it replaces nodes that are still going (Command={r.command})",
+    _C.REPLACEMENT: "it is a replacement of a command that still runs (Command={r.command})",
     _C.NODE_MISSING: _node_missing,
     _C.NOT_INITIALIZED: "node isn't initialized",
     _C.DELETING: "node is deleting or marked for deletion",
@@ -203,24 +203,24 @@ _WORDS: Final[Mapping[RefusalCode, Words]] = {
     _C.NODE_POOL_MISSING: "NodePool not found (NodePool={r.nodepool})",
     _C.PAUSED: lambda r: str(Pause(r.setting, fault=r.detail)),
     _C.DO_NOT_DISRUPT_POD: f'pod has "{DO_NOT_DISRUPT}" annotation (Pod={{r.pod}})',
-    _C.UNKNOWN_DEVICES: "pod asks for devices by resourceClaims, which no simulation here knows (Pod={r.pod})",
+    _C.UNKNOWN_DEVICES: "pod requests devices by resourceClaims, which Dovetail cannot simulate (Pod={r.pod})",
     _C.POD_DISRUPTION_BUDGET: _pdb,
     _C.UNPLANNED_POD: "pod {r.pod} was bound to it after the command was planned",
-    _C.EXPECTING: "pods that need a place will run on it",
+    _C.EXPECTING: "pods that wait for a node will be scheduled to it",
     _C.WAITING: _waiting,
     _C.NEVER: _never,
     _C.STATIC: "nodepool {r.nodepool} keeps a fixed number of nodes",
     _C.GATE_CLOSED: "the {r.setting} feature gate is off",
-    _C.NOT_DRIFTED: "not drifted: it is what its NodePool asks for",
+    _C.NOT_DRIFTED: "not drifted: it matches its NodePool",
     _C.DRIFT_NOT_FIXED: (
         "drift of nodepool {r.nodepool} for {r.detail} is stopped: node {r.other.name} was launched to replace a node "
         "drifted for {r.detail} and is drifted for the same reason. Change the NodePool or its node class"
     ),
-    _C.EMPTY: lambda r: "empty by now: no replacement is needed" if r.command else "empty: emptiness takes care of it",
+    _C.EMPTY: lambda r: "it became empty: no replacement is needed" if r.command else "empty: emptiness handles it",
     _C.NOT_EMPTY: _not_empty,
     _C.CONSOLIDATION_DISABLED: 'NodePool "{r.nodepool}" has consolidation disabled',
     _C.POLICY_WHEN_EMPTY: 'NodePool "{r.nodepool}" has consolidation policy WhenEmpty, but node is not empty',
-    _C.INSTANCE_TYPE_UNKNOWN: "its instance type is not in the catalogue",
+    _C.INSTANCE_TYPE_UNKNOWN: "its instance type is not in the catalog",
     _C.LABEL_MISSING: 'Node does not have label "{r.setting}"',
     _C.BUDGET: _budget,
     _C.BUDGET_UNREADABLE: (
@@ -232,8 +232,8 @@ _WORDS: Final[Mapping[RefusalCode, Words]] = {
     _C.NOT_BALANCED: "saves too little for the disruption it causes",
     _C.PREFERENCE: "pod {r.pod} has a preferred {r.detail} which prevents consolidation of node {r.object.name}",
     _C.DRAIN_WOULD_STALL: lambda r: (
-        f"the drain would not end: {r.pod}, once evicted, has no place before a drained node is gone, and until it "
-        f"runs its budget keeps the others there (PodDisruptionBudget=[{' '.join(map(str, r.pdbs))}])"
+        f"the drain would not end: pod {r.pod}, once evicted, cannot be scheduled before a drained node is gone, and "
+        f"until it runs its pdb prevents other evictions (PodDisruptionBudget=[{' '.join(map(str, r.pdbs))}])"
     ),
     _C.LAUNCH_BACKOFF: _launch_backoff,
     _C.REPLACEMENT_NOT_INITIALIZED: lambda r: (
@@ -245,8 +245,8 @@ _WORDS: Final[Mapping[RefusalCode, Words]] = {
     ),
     _C.ANOTHER_FIRST: "another command goes first",
     _C.NEXT_PASS: _next_pass,
-    _C.NO_SET: "no set of nodes it could go with needs at most one cheaper node",
-    _C.NOT_THE_BEST: "could go, but another node saves more and comes before it",
+    _C.NO_SET: "no set of nodes with it can be replaced by at most one cheaper node",
+    _C.NOT_THE_BEST: "could be consolidated, but another node saves more",
     _C.CANDIDATES_CHANGED: _changed("churn"),
     _C.BUDGETS_CHANGED: _changed("budget"),
     _C.SIMULATION_CHANGED: _changed("scheduling"),
@@ -265,4 +265,4 @@ _BEFORE_INSTANT: Final = {
     _C.PAUSED: " until ",
     _C.BACKING_OFF: "; tried again at ",
 }
-"""Codes whose message names the instant, and what leads to it."""
+"""Codes whose message ends with the instant, and the words before it."""

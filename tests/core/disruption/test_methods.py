@@ -48,7 +48,7 @@ def test_empty_nodes_go_together():
     assert plan.saving == 2.0
 
 
-def test_a_budget_bounds_how_many_go_and_the_rest_are_told():
+def test_a_budget_bounds_how_many_nodes_go_and_refuses_the_rest():
     pool = nodepool(disruption={"budgets": [{"nodes": "1"}]})
     plan = plan_disruption(cluster(worker("a"), worker("b"), pools=[pool]))
     assert chosen(plan) == [("emptiness", ["a"])]
@@ -69,8 +69,8 @@ def test_nodes_already_going_use_up_the_budget():
 )
 def test_protection_runs_from_creation_and_what_is_unreadable_protects_for_ever(written, active):
     """Created three hours before noon; over at equality."""
-    born = {"creationTimestamp": stamped(NOON - timedelta(hours=3))}
-    held = pod(on="a", metadata={**born, "annotations": {"karpenter.sh/do-not-disrupt": written}})
+    created = {"creationTimestamp": stamped(NOON - timedelta(hours=3))}
+    held = pod(on="a", metadata={**created, "annotations": {"karpenter.sh/do-not-disrupt": written}})
     assert protection(held, NOON).active is active
     assert bool(protection(held, NOON).fault) is (written in {"soon", "-1h"})
 
@@ -87,7 +87,7 @@ def test_a_protected_node_stays_whatever_happens():
     assert said(plan_disruption(cluster(shielded)), "emptiness", "a").code == "DoNotDisruptNode"
 
 
-def test_a_budget_of_pods_that_allows_nothing_keeps_the_node_and_annotations_are_told_first():
+def test_a_pdb_that_allows_nothing_keeps_the_node_and_annotations_are_reported_first():
     plain, held = pod("plain", on="a"), pod("held", on="a", metadata={"name": "held", **PROTECTED})
     assert said(plan_disruption(cluster(worker("a", plain), pdbs=[pdb()])), "single-node", "a").code == (
         "PodDisruptionBudget"

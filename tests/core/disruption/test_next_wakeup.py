@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from acceptance.fleet import DO_NOT_DISRUPT, cluster, drifted, free, running, shielded, worker
 from builders import NOON, stamped
-from dovetail.core.disruption.pass_context import PassContext, next_turn
+from dovetail.core.disruption.pass_context import PassContext, next_wakeup
 from dovetail.core.disruption.planner import plan_methods
 from dovetail.model.reason import Reason
 from dovetail.settings import DecisionOptions
@@ -70,12 +70,12 @@ def guarded(name, on, span, age):
     ],
 )
 def test_every_clock_has_its_turn(nodes, disruption, turn):
-    assert next_turn(cluster(*nodes, pools=[free(**disruption)]), {}) == turn
+    assert next_wakeup(cluster(*nodes, pools=[free(**disruption)]), {}) == turn
 
 
 def test_a_pool_that_backs_off_has_its_turn_too():
     found = cluster(worker("a"), pools=[free(consolidateAfter="Never")])
-    assert next_turn(found, {("default", Reason.DRIFTED): NOON + MINUTE}) == NOON + MINUTE
+    assert next_wakeup(found, {("default", Reason.DRIFTED): NOON + MINUTE}) == NOON + MINUTE
 
 
 waits = st.sampled_from(["0s", "1m", "5m", "12m", "Never"])
@@ -112,6 +112,6 @@ def proposed(found):
 @settings(max_examples=150, deadline=None)
 @given(clusters(), st.floats(0, 1, exclude_max=True))
 def test_nothing_comes_out_differently_before_the_turn(found, share):
-    turn = next_turn(found, {}) or NOON + 5 * HOUR
+    turn = next_wakeup(found, {}) or NOON + 5 * HOUR
     before = min(NOON + share * (turn - NOON), turn - timedelta(microseconds=1))  # a product may be rounded up
     assert proposed(replace(found, at=before)) == proposed(found)

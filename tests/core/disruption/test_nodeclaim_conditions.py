@@ -34,7 +34,7 @@ CLOSED = ProviderFindings(types=(), provider_reason="", drift_gate=False)
 
 
 def worker(pool, *, conditions=None, age=timedelta(), event_at=None, **fields):
-    """An initialised claim with the fingerprint of its pool."""
+    """An initialized claim with the hash of its pool."""
     stamp = {"karpenter.sh/nodepool-hash": template_hash(pool), "karpenter.sh/nodepool-hash-version": HASH_VERSION}
     status = {"lastPodEventTime": stamped(event_at)} if event_at is not None else {}
     return claim(
@@ -118,7 +118,7 @@ def test_the_longer_of_field_and_action_control_counts():
 @pytest.mark.parametrize(
     ("conditions", "spec"),
     [({"Initialized": "Unknown"}, {}), ({"Initialized": "False"}, {}), ({}, {"replicas": 2})],
-    ids=["initialisation unknown", "not initialised", "static"],
+    ids=["initialization unknown", "not initialized", "static"],
 )
 def test_consolidatable_is_removed_from_what_cannot_be(conditions, spec):
     pool = quiet_pool("0s", **spec)
@@ -164,7 +164,7 @@ def test_a_type_no_longer_sold_counts_once_the_node_has_settled(age, drifted):
 
 
 @pytest.mark.parametrize("reason", ["ImageDrift", "NodePoolDrifted", "InstanceTypeNotFound"])
-def test_a_drift_that_ends_is_removed_whoever_found_it(reason):
+def test_a_drift_that_ends_is_removed_whatever_its_reason(reason):
     pool = quiet_pool("Never")
     of = drifting(worker(pool), reason)
     assert of.has("Drifted")
@@ -223,7 +223,7 @@ def test_a_second_look_writes_nothing():
         ("1d", 9999, "InvalidDoNotDisruptAnnotation"),
     ],
 )
-def test_what_is_told_about_the_annotation_of_a_pod(value, elapsed, reason):
+def test_the_event_about_the_annotation_of_a_pod(value, elapsed, reason):
     annotations = {"karpenter.sh/do-not-disrupt": value} if value is not None else {}
     notice = pod_notice(pod(on="a", metadata={"annotations": annotations}), NOON + elapsed * SECOND)
     assert (notice.reason if notice is not None else None) == reason
@@ -254,7 +254,7 @@ def test_what_is_told_about_the_annotation_of_a_pod(value, elapsed, reason):
         ({"event_at": NOON}, False),
     ],
 )
-def test_a_claim_is_judged_anew_only_when_something_changes_that_it_is_judged_by(fields, alike):
+def test_a_claim_is_judged_again_only_when_an_input_changes(fields, alike):
     pool = quiet_pool()
     assert judged_alike(worker(pool), worker(pool, **fields)) is alike
 

@@ -54,18 +54,18 @@ def test_so_is_a_preferred_spread():
     assert first == "pod default/x has a preferred topology spread which prevents consolidation of node a"
 
 
-def test_nothing_is_said_where_a_preference_makes_no_difference():
+def test_no_blocker_is_found_where_a_preference_makes_no_difference():
     full = {"cpu": "3500m"}
     assert said(worker("a", web("x", "a", APART, **full)), worker("b", web("y", "b", APART, **full))) == []
     assert said(worker("a", web("x", "a", NEAR, **full)), worker("b", web("y", "b", NEAR, **full))) == []
 
 
-def test_nothing_is_said_where_something_else_keeps_the_node():
+def test_no_blocker_is_found_where_another_obstacle_keeps_the_node():
     nodes = worker("a", web("x", "a", APART)), worker("b", web("y", "b", APART))
     assert said(*nodes, pdbs=[pdb()]) == []
 
 
-def test_nothing_is_said_where_preferences_are_ignored():
+def test_no_blocker_is_found_where_preferences_are_ignored():
     nodes = worker("a", web("x", "a", APART)), worker("b", web("y", "b", APART))
     assert said(*nodes, gates=DecisionOptions(respect_preferences=False)) == []
 

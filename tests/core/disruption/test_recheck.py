@@ -108,7 +108,7 @@ def test_consolidation_whose_nodes_became_empty_needs_no_replacement():
     assert codes(obstacles(single, worker("a"))) == {"a": "Empty"}
 
 
-def test_the_quiet_period_starts_over_for_a_command_without_replacement_only():
+def test_consolidate_after_restarts_only_for_a_command_without_replacement():
     busy = worker("a", running("web", "a"), status={"lastPodEventTime": "2026-01-05T11:59:50Z"})
     pools = [free(consolidateAfter="5m")]
     for replacements, code in ((0, {"a": "Waiting"}), (1, {})):

@@ -130,7 +130,7 @@ def test_a_claim_that_cannot_be_read_before_it_is_launched_is_no_room_and_counts
 
 
 class Explosive(dict):
-    """Content nobody foresaw."""
+    """Unexpected content."""
 
     def get(self, *_):
         raise RuntimeError("boom")

@@ -6,7 +6,7 @@ import pytest
 
 from acceptance.fleet import cluster, planned, said, worker
 from builders import NOON, nodepool
-from dovetail.core.disruption.pass_context import PassContext, next_turn
+from dovetail.core.disruption.pass_context import PassContext, next_wakeup
 from dovetail.core.explain.budget_calendar import draw_calendar
 from dovetail.core.explain.node import explain_node
 from dovetail.core.explain.nodepool import explain_pool
@@ -37,7 +37,7 @@ def test_a_window_that_never_closes_blocks_for_good_in_plan_explain_and_the_cloc
     assert (obstacle.code, obstacle.until, obstacle.permanent) == ("Budget", None, True)
     told = explain_pool(pool, PassContext(found))
     assert [(each.in_force, each.closes_at, each.opens_at) for each in told.budgets] == [(True, None, None)]
-    assert next_turn(found, {}) is None
+    assert next_wakeup(found, {}) is None
     assert planned(found) == []
 
 

@@ -94,9 +94,9 @@ def test_pods_are_in_the_order_they_go_and_those_left_alone_come_last():
     ]
 
 
-def test_once_the_pods_are_gone_the_claim_tells_what_is_left():
+def test_after_the_drain_the_conditions_say_what_the_termination_waits_for():
     assert explain_drain(going(), [], NOON).step == ""
-    assert "last moment" in explain_drain(going(conditions={"Drained": "Unknown"}), [], NOON).step
+    assert "bound just before" in explain_drain(going(conditions={"Drained": "Unknown"}), [], NOON).step
     attached = explain_drain(going(conditions={"Drained": "True", "VolumesDetached": "Unknown"}), [], NOON)
     assert attached.step == "volumes are still attached"
     ending = {"Drained": "True", "VolumesDetached": "True", "InstanceTerminating": "True"}
@@ -123,6 +123,6 @@ def test_homes_are_other_nodes_new_ones_or_none():
 def test_a_pod_without_an_owner_is_evicted_like_others_and_has_no_home_to_go_to():
     leaving = worker("a", running("bare", "a"), owned("web", "a", "ReplicaSet"))
     bare, web = explain_drain(leaving, [], NOON).pods
-    assert (bare.state, bare.why) == (PodState.NEXT, "it has no owner: nobody makes it again")
+    assert (bare.state, bare.why) == (PodState.NEXT, "it has no owner: it will not be recreated")
     assert (web.state, web.why) == (PodState.NEXT, "")
     assert list(find_homes(leaving, cluster(leaving, worker("b")), DecisionOptions()).node_by_pod) == [web.pod.key]

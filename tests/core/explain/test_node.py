@@ -26,7 +26,7 @@ from dovetail.model.snapshot import ClusterNode
 from dovetail.model.unreadable_objects import UnreadableEntry
 
 HOUR = timedelta(hours=1)
-BORN = {"creationTimestamp": stamped(NOON - HOUR)}
+CREATED = {"creationTimestamp": stamped(NOON - HOUR)}
 
 
 def views(found, name="a"):
@@ -43,7 +43,7 @@ def budgets(*written):
 
 
 def test_a_protected_pod_is_named_with_the_instant_its_protection_ends():
-    held = shielded("build-7", "a", "3h", metadata={**BORN, "annotations": {"karpenter.sh/do-not-disrupt": "3h"}})
+    held = shielded("build-7", "a", "3h", metadata={**CREATED, "annotations": {"karpenter.sh/do-not-disrupt": "3h"}})
     (obstacle,) = views(cluster(worker("a", held)))["single-node"].obstacles
     assert wording.obstacle(obstacle) == "protected by pod default/build-7"
     assert obstacle.until == NOON + 2 * HOUR
@@ -58,7 +58,7 @@ def test_protection_without_end_is_permanent_and_an_unreadable_one_says_so():
     assert "cannot be understood: 'soon'" in wording.obstacle(second)
 
 
-def test_a_pdb_is_told_apart_transient_or_permanent():
+def test_a_pdb_is_transient_or_permanent():
     (passing,) = views(cluster(worker("a", running("x", "a")), pdbs=[pdb()]))["single-node"].obstacles
     assert (passing.code, passing.permanent) == ("PodDisruptionBudget", False)
     one_replica = pdb(expectedPods=1, desiredHealthy=1, currentHealthy=1)
@@ -66,7 +66,7 @@ def test_a_pdb_is_told_apart_transient_or_permanent():
     assert lasting.permanent
 
 
-def test_everything_is_told_in_order_and_all_of_it_lifts_at_the_latest_instant():
+def test_all_obstacles_are_listed_in_order_and_end_at_the_latest_instant():
     pool = nodepool(
         disruption={
             "consolidateAfter": "25h",
@@ -74,7 +74,7 @@ def test_everything_is_told_in_order_and_all_of_it_lifts_at_the_latest_instant()
             "budgets": [{"nodes": "100%"}, {"nodes": "0", "schedule": "0 9 * * *", "duration": "4h"}],
         }
     )
-    held = shielded("x", "a", metadata={**BORN, "annotations": {"karpenter.sh/do-not-disrupt": "90m"}})
+    held = shielded("x", "a", metadata={**CREATED, "annotations": {"karpenter.sh/do-not-disrupt": "90m"}})
     view = views(cluster(worker("a", held), pools=[pool]))["single-node"]
     assert [(each.code, each.until) for each in view.obstacles] == [
         ("DoNotDisruptPod", NOON + HOUR / 2),
@@ -87,7 +87,7 @@ def test_everything_is_told_in_order_and_all_of_it_lifts_at_the_latest_instant()
 
 
 def test_one_obstacle_without_an_instant_and_there_is_no_instant_for_all():
-    held = shielded("x", "a", metadata={**BORN, "annotations": {"karpenter.sh/do-not-disrupt": "90m"}})
+    held = shielded("x", "a", metadata={**CREATED, "annotations": {"karpenter.sh/do-not-disrupt": "90m"}})
     view = views(cluster(worker("a", held), pools=[budgets({"nodes": "0"})]))["single-node"]
     assert codes(view) == ["DoNotDisruptPod", "Budget"]
     assert view.obstacles[1].permanent
@@ -112,7 +112,7 @@ def test_a_method_says_everything_it_has_against_a_node():
     ]
 
 
-def test_what_the_simulation_says_is_told_although_something_else_comes_first():
+def test_the_simulation_is_explained_although_another_obstacle_comes_first():
     """Waiting for the budget alone would be in vain: nothing cheaper is to be had."""
     found = cluster(
         worker("a", running("x", "a"), type_="m.small"), pools=[free(template=ON_DEMAND, budgets=[{"nodes": "0"}])]
@@ -141,7 +141,7 @@ def test_a_node_nothing_stands_against_has_its_command_and_later_methods_know_wh
     assert found["emptiness"].after == "drift"
 
 
-def test_what_only_the_simulation_knows_is_told_too():
+def test_obstacles_of_the_simulation_are_explained_too():
     full = running("x", "a", cpu="3")
     assert codes(views(cluster(worker("a", full, type_="m.large")))["multi-node"]) == ["NoSet"]
 
@@ -168,7 +168,7 @@ def test_without_any_expiration_a_node_never_expires():
     assert wording.obstacle(obstacle).startswith("never expires")
 
 
-def test_hard_expiration_is_told_with_its_instant_and_no_budget_stands_in_its_way():
+def test_hard_expiration_is_explained_with_its_instant_and_without_budgets():
     hard = worker("a", age=20 * HOUR, claim={"spec": {"expireAfter": "24h"}})
     (obstacle,) = views(cluster(hard, pools=[budgets({"nodes": "0"})]))["expiration"].obstacles
     assert wording.obstacle(obstacle) == "not expired: hard at 24h, budgets do not apply"
@@ -189,7 +189,7 @@ def test_every_method_either_takes_a_node_or_has_an_obstacle_as_the_plan_has_a_r
             assert not refused or refused[0] in codes(view)
 
 
-def test_what_no_nodeclaim_belongs_to_is_nobodys_to_disrupt():
+def test_a_node_without_nodeclaim_is_unmanaged():
     found = cluster(ClusterNode(node("a"), None))
     assert {tuple(codes(view)) for view in views(found).values()} == {("Unmanaged",)}
 
@@ -316,7 +316,7 @@ def test_at_every_minute_the_ceiling_lies_within_the_hour_it_is_in(schedule, min
     assert hour.least <= ceiling <= hour.most
 
 
-def test_a_pool_tells_its_budgets_with_their_edges_and_what_each_reason_has_left():
+def test_a_pool_is_explained_with_its_budgets_and_what_they_allow():
     pool = budgets({"nodes": "2"}, {"nodes": "0", "reasons": ["Drifted"], "schedule": "0 14 * * *", "duration": "1h"})
     told = explain_pool(pool, PassContext(cluster(worker("a"), worker("b"), pools=[pool])))
     assert [(each.in_force, each.opens_at) for each in told.budgets] == [(True, None), (False, NOON + 2 * HOUR)]
@@ -344,7 +344,7 @@ def test_a_pod_on_a_node_has_its_protection_and_budgets():
         (pod("x", cpu="64"), "m.huge"),
         (pod("x"), "fits node a"),
         (pod("x", cpu="8"), "a node of nodepool default would be launched for it"),
-        (pod("x", status={"phase": "Pending"}), "the scheduler has not looked"),
+        (pod("x", status={"phase": "Pending"}), "kube-scheduler has not marked"),
         (pod("x", status={"phase": "Succeeded"}), "it has ended (Succeeded)"),
     ],
 )
@@ -354,7 +354,7 @@ def test_a_pod_without_a_node_says_why(waiting, words):
     assert words in told.waits
 
 
-def test_what_nobody_can_read_holds_every_node_and_is_told_first():
+def test_an_unreadable_object_of_unknown_place_keeps_every_node_and_is_listed_first():
     odd = UnreadableEntry(kind="Pod", namespace="shop", name="web-1", problem="spec: expected object", everywhere=True)
     found = replace(cluster(worker("a"), worker("b", shielded("x", "b"))), unreadable=(odd,))
     for name in ("a", "b"):
@@ -367,7 +367,7 @@ def test_what_nobody_can_read_holds_every_node_and_is_told_first():
     assert "shop/web-1" in explain_pool(found.nodepools["default"], PassContext(found)).unreadable
 
 
-def test_what_nobody_can_read_holds_no_node_but_its_own():
+def test_an_unreadable_object_keeps_only_its_own_node():
     odd = UnreadableEntry(kind="Pod", namespace="shop", name="web-1", problem="spec: expected object", node="b")
     found = replace(cluster(worker("a"), worker("b")), unreadable=(odd,))
     assert all("Unreadable" not in codes(view) for view in views(found, "a").values())

@@ -223,7 +223,7 @@ def test_at_most_five_volumes_are_named():
     assert words == "Awaiting deletion of bound volumeattachments (a, b, c, d, e and 2 more)"
 
 
-def test_the_event_tells_how_many_wait_and_the_longest_protection():
+def test_the_event_has_the_number_of_waiting_pods_and_the_longest_protection():
     plain, job, forever = (
         pod("plain", on="n"),
         pod("job", on="n", metadata=FOUR_HOURS),
@@ -239,5 +239,5 @@ def test_the_event_tells_how_many_wait_and_the_longest_protection():
         f"2 pods are waiting to be evicted, 1 {held} (Pod=default/job, until 2026-01-05T16:00:00Z)"
     )
     assert words(job, forever) == (
-        f"2 pods are waiting to be evicted, 2 {held} (Pod=default/forever, permanent: somebody has to change it)"
+        f"2 pods are waiting to be evicted, 2 {held} (Pod=default/forever, permanent: needs a manual change)"
     )

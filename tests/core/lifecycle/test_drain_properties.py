@@ -47,7 +47,7 @@ INSTANTS = st.integers(0, LONG).map(lambda seconds: FIRST + timedelta(seconds=se
 
 
 @given(pods(), INSTANTS, DEADLINES)
-def test_only_the_first_tier_is_asked_and_nobody_protected_leaving_or_left_alone(found, now, deadline):
+def test_only_the_first_tier_is_evicted_without_protected_terminating_or_skipped_pods(found, now, deadline):
     drain = plan_drain(ClusterNode(node("n"), None, found), now, deadline)
     for each in drain.evict:
         assert not protection(each, now).active

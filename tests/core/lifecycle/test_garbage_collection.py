@@ -83,7 +83,7 @@ def test_a_claim_is_kept(made, nodes, instances):
 
 
 @pytest.mark.parametrize(("age", "leaked"), [(29.0, False), (30.0, False), (30.001, True), (None, False)])
-def test_an_instance_nobody_claims_is_leaked_once_it_is_older_than_half_a_minute(age, leaked):
+def test_an_instance_without_claim_is_leaked_once_it_is_older_than_half_a_minute(age, leaked):
     assert bool(leaked_instances(held(instances=[instance(age=age)]), NOON)) is leaked
 
 

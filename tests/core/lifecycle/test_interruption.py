@@ -16,7 +16,7 @@ def test_every_kind_has_a_response_and_nothing_else_does():
 
 
 @pytest.mark.parametrize("kind", sorted(RESPONSES))
-def test_only_a_recommendation_is_merely_told(kind):
+def test_only_a_recommendation_is_published_without_action(kind):
     assert respond(kind, rebalance=False).acts is (kind != "rebalance_recommendation")
     assert respond(kind, rebalance=True).acts
 

@@ -134,7 +134,7 @@ def test_an_event_that_is_written_already_is_no_news(seconds):
     assert write_at(stored, NOON + timedelta(seconds=seconds)) is None
 
 
-def test_how_long_a_node_on_its_way_out_has_been_quiet_is_not_kept():
+def test_pod_events_of_a_deleted_claim_are_not_written():
     going = claim(metadata={"deletionTimestamp": "2026-01-05T11:59:00Z"})
     assert write_at(claim(), NOON) == NOON
     assert write_at(going, NOON) is None
@@ -151,7 +151,7 @@ def test_two_failures_among_the_last_four_registrations_are_one_too_many(outcome
     assert health.verdict().status == status
 
 
-def test_node_class_readiness_is_told_with_its_reason():
+def test_node_class_readiness_has_its_reason():
     ready = Condition(type="Ready", status="True")
     assert judge_node_class(found=True, deleting=False, ready=ready).status == "True"
     assert judge_node_class(found=False, deleting=False, ready=None).reason == "NodeClassNotFound"
@@ -175,9 +175,9 @@ def test_counts_leave_out_nodes_on_their_way_out():
 def test_the_fingerprint_ignores_behaviour_order_and_spelling_but_not_the_template():
     base = nodepool(template={"taints": [{"key": "a", "effect": "NoSchedule"}, {"key": "b", "effect": "NoSchedule"}]})
     turned = nodepool(template={"taints": [{"key": "b", "effect": "NoSchedule"}, {"key": "a", "effect": "NoSchedule"}]})
-    behaviour = nodepool(template=_taints("a", "b"), weight=5, limits={"cpu": "10"}, disruption={"budgets": []})
+    behavior = nodepool(template=_taints("a", "b"), weight=5, limits={"cpu": "10"}, disruption={"budgets": []})
     spelling = nodepool(template={**_taints("a", "b"), "expireAfter": "720h0m"})
-    assert template_hash(base) == template_hash(turned) == template_hash(behaviour) == template_hash(spelling)
+    assert template_hash(base) == template_hash(turned) == template_hash(behavior) == template_hash(spelling)
     assert template_hash(base) != template_hash(nodepool(template=_taints("a")))
     assert template_hash(base) != template_hash(nodepool(template={**_taints("a", "b"), "expireAfter": "1h"}))
 

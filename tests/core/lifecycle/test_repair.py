@@ -104,7 +104,7 @@ def test_what_is_due_first_comes_first():
 @pytest.mark.parametrize(
     "condition", [READY, ("DiskPressure", "False"), ("DiskPressure", "Unknown"), ("PIDPressure", "True")]
 )
-def test_a_condition_the_provider_does_not_name_ails_nobody(condition):
+def test_a_condition_without_provider_policy_is_healthy(condition):
     assert symptoms(node(condition), PROVIDER) == []
 
 
@@ -207,7 +207,7 @@ def test_explanation_names_every_ailment_and_the_first_instant():
         (nodepool(), {"repair_without_block": True}, ""),
     ],
 )
-def test_explanation_says_why_nobody_repairs_a_node(pool, terms, off):
+def test_explanation_says_why_a_node_is_not_repaired(pool, terms, off):
     told = explained([sick("a", ("Ready", "Unknown"))], pool, **terms)
     assert told.off == off
     assert (told.due_at is None) is bool(off)

@@ -63,8 +63,8 @@ def test_a_node_whose_drain_would_deadlock_stays():
     refusal = next(each for each in found.refusals_by_method["single-node"] if str(each.object) == "node/small")
     assert refusal.code == "DrainWouldStall"
     assert wording.message(refusal) == (
-        "the drain would not end: default/small-0, once evicted, has no place before a drained node is gone, and until "
-        "it runs its budget keeps the others there (PodDisruptionBudget=[default/web])"
+        "the drain would not end: pod default/small-0, once evicted, cannot be scheduled before a drained node is gone,"
+        " and until it runs its pdb prevents other evictions (PodDisruptionBudget=[default/web])"
     )
 
 

@@ -63,7 +63,7 @@ BUGS = (
         id="budget-spent-once",
         says="What a pass has spent of a budget is forgotten: the first answer for a NodePool is kept.",
         file="core/disruption/pass_context.py",
-        before="        self._against.pop(pool, None)\n",
+        before="        self._refusals.pop(pool, None)\n",
         after="",
         tests=("tests/acceptance/test_budgets.py", "tests/acceptance/test_emptiness.py"),
     ),

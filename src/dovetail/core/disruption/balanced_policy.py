@@ -1,4 +1,9 @@
-"""The Balanced policy: a move must save its pool at least half as large a share as it disrupts."""
+"""The Balanced consolidation policy: the saving must be worth the disruption.
+
+The score of a command is the share of the NodePool's cost that it saves, divided by the share of the NodePool's
+disruption cost that it causes. A command is approved if every Balanced NodePool among its candidates scores at least
+`THRESHOLD`: with 0.5, a command that causes 10 % of the disruption has to save at least 5 % of the cost.
+"""
 
 from dataclasses import dataclass
 
@@ -12,7 +17,7 @@ BALANCED = "Balanced"
 
 
 def approves(command: Command, context: PassContext) -> bool:
-    """Whether every Balanced pool in the command finds it worth it. Other pools are always fine with it."""
+    """Whether the command scores high enough in each of its Balanced NodePools; other policies do not limit it."""
     pools = {each.pool.name: each.pool for each in command.candidates}
     return all(
         pool.consolidation_policy != BALANCED or score(command, pool, context) >= THRESHOLD for pool in pools.values()
@@ -20,20 +25,20 @@ def approves(command: Command, context: PassContext) -> bool:
 
 
 def score(command: Command, pool: NodePool, context: PassContext) -> float:
-    """The share of the pool's cost that is saved, over the share of its disruption that is caused."""
+    """The score of a command for one of its NodePools."""
     return weigh(command, pool, context).score
 
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """Which share of a pool's cost a move saves, and which share of its disruption it causes."""
+    """The shares of a NodePool's cost and disruption cost that a command saves and causes."""
 
     saved: float
     disrupted: float
 
     @property
     def score(self) -> float:
-        """How much is saved for what is disrupted; nothing saved scores nothing."""
+        """Saving per disruption; 0 if nothing is saved."""
         return self.saved / self.disrupted if self.saved > 0 and self.disrupted > 0 else 0.0
 
 
@@ -41,7 +46,7 @@ NOTHING = Balance(0.0, 0.0)
 
 
 def weigh(command: Command, pool: NodePool, context: PassContext) -> Balance:
-    """What a command comes to for one of its pools."""
+    """Weigh a command for one of its NodePools. The saving is divided among the candidates by price."""
     nodes = context.snapshot.nodes_by_pool.get(pool.name, ())
     own = [each for each in command.candidates if each.pool.name == pool.name]
     source = sum(each.price for each in command.candidates)

@@ -1,7 +1,7 @@
-"""How many more nodes of a NodePool may be disrupted, and which budget says so.
+"""Disruption budgets: how many more nodes of a NodePool may be disrupted for a reason, and which budget limits that.
 
-Arithmetic over budgets, two counts and one instant. The tightest budget in force wins; none in force means no limit. A
-pool with a budget that cannot be understood is blocked for every reason: fail closed.
+Pure arithmetic over `NodePool.budgets`, two node counts and an instant. The tightest budget in force wins; without one
+in force there is no limit. A NodePool with an invalid budget allows nothing for any reason (fail closed).
 """
 
 from collections.abc import Iterable
@@ -17,43 +17,43 @@ from dovetail.model.snapshot import ClusterNode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeCounts:
-    """The nodes of one NodePool that its budgets are measured against."""
+    """The nodes of one NodePool as its budgets count them."""
 
-    total: int  # managed and initialised, instance not yet terminating
+    total: int  # managed and initialized, instance not yet terminating
     disrupting: int  # of those: NotReady, or already marked for deletion
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetAllowance:
-    """What one NodePool can still spend on one Reason."""
+    """How many nodes of one NodePool may be disrupted for one reason."""
 
     limit: int | None  # None: no budget is in force
     disrupting: int
-    bound_by: Budget | None = None
+    bound_by: Budget | None = None  # the tightest budget in force
 
     @property
     def fault(self) -> str:
-        """Why nothing is allowed although no budget says so; empty if one does."""
+        """What is wrong with the budget, if it is invalid and therefore allows nothing; otherwise empty."""
         return self.bound_by.fault if self.bound_by is not None else ""
 
     def permits(self, nodes: int = 1) -> bool:
-        """Whether that many more nodes may go."""
+        """Whether that many more nodes may be disrupted."""
         return self.limit is None or self.disrupting + nodes <= self.limit
 
     @property
     def left(self) -> int | None:
-        """How many more; None is no limit."""
+        """How many more nodes may be disrupted; None is no limit."""
         return None if self.limit is None else max(0, self.limit - self.disrupting)
 
 
 def count_nodes(nodes: Iterable[ClusterNode]) -> NodeCounts:
-    """Count the nodes of a pool as its budgets do."""
+    """Count the nodes of a NodePool as its budgets do."""
     busy = [node.busy for node in nodes if node.counted]
     return NodeCounts(total=len(busy), disrupting=sum(busy))
 
 
 def allowance(pool: NodePool, reason: Reason, counts: NodeCounts, now: datetime) -> BudgetAllowance:
-    """Find the tightest budget in force for `reason` and say what it leaves."""
+    """Apply the tightest budget in force for `reason`."""
     in_force = [budget for budget in pool.budgets if budget.governs(reason, now)]
     tightest = min(in_force, key=lambda budget: budget.limit(counts.total), default=None)
     return BudgetAllowance(
@@ -64,11 +64,11 @@ def allowance(pool: NodePool, reason: Reason, counts: NodeCounts, now: datetime)
 
 
 def budget_refusal(pool: ObjectRef, reason: Reason, allowed: BudgetAllowance, now: datetime, ahead: int = 0) -> Refusal:
-    """Why one more node of a pool may not go, `ahead` being those that the same pass takes first."""
+    """Why no further node may be disrupted; `ahead` is the number of nodes that this pass already takes."""
     if allowed.fault:
         code = RefusalCode.BUDGET_UNREADABLE
         return Refusal(code, pool, permanent=True, nodepool=pool.name, reason=reason, detail=allowed.fault)
-    assert allowed.bound_by is not None and allowed.limit is not None, "only a budget refuses"  # noqa: PT018
+    assert allowed.bound_by is not None and allowed.limit is not None, "only a limit refuses a node"  # noqa: PT018
     closes_at = allowed.bound_by.closes_at(now)
     nodes, limit = allowed.bound_by.spec.nodes, allowed.limit
     spent = SpentBudget(nodes=nodes, limit=limit, disrupting=allowed.disrupting, ahead=ahead)

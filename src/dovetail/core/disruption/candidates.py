@@ -1,12 +1,12 @@
-"""What disruption reads of a node and its pods, whatever the time is: part of the cache of simulations.
+"""Finds the nodes that may be disrupted, and the first obstacle of each other node.
 
-Which PodDisruptionBudgets select a pod depends on their selectors alone; what they allow is read in every pass. Reading
-all pods of a cluster costs several times as much as the rest of a pass in which few pods changed.
+`find_candidates` turns every managed node into a `Candidate` or a `Refusal`; it drops none silently. The checks run in
+a fixed order: the Node and NodeClaim, the NodePool, the pods. Of the pods, do-not-disrupt annotations come before
+PodDisruptionBudgets (PDBs).
 
-Which nodes may be disrupted at all, and the first thing that stands in the way of each of the others.
-
-Checks run in a fixed order, the node's own before those of its pods, annotations before PodDisruptionBudgets. Every
-node of a NodePool ends as a Candidate or as a Refusal; none is dropped silently.
+`CandidateCache` keeps `NodeFacts`, the facts that depend only on the node, its pods and the selectors of all PDBs. What
+a PDB allows and what depends on the time is read in every pass. Without the cache, reading all pods of a cluster takes
+several times as long as the rest of a pass in which few pods changed.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,7 +15,7 @@ from operator import attrgetter
 
 import msgspec
 
-from dovetail.core.disruption.disruption_cost import BASE_COST, burden, disruption_cost, lifetime_left
+from dovetail.core.disruption.disruption_cost import BASE_COST, disruption_cost, lifetime_left, total_eviction_cost
 from dovetail.core.failure import internal_error
 from dovetail.core.pdbs import find_block, protection_refusal, tolerates_disruption
 from dovetail.model.cached import lazy
@@ -30,35 +30,36 @@ from dovetail.model.pod import Pod
 from dovetail.model.refusal import ObjectRef, Refusal, RefusalCode, node_ref
 from dovetail.model.snapshot import ClusterNode, Snapshot
 
-Selected = tuple[str, str, LabelSelector | None]
+PdbSelector = tuple[str, str, LabelSelector | None]
+"""Namespace, name and selector of a PDB."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """The pods of one node, as disruption looks at them."""
+    """One node and its pods, as far as they do not depend on the time. PDBs are given by position in the snapshot."""
 
     node: ClusterNode
-    sound: bool  # nothing that is written on it or its claim stands in the way of its disruption
-    annotated: tuple[Pod, ...]  # say something about being disrupted, or ask for devices nobody can simulate
-    guarded: tuple[tuple[Pod, tuple[int, ...]], ...]  # those some budgets select, with the positions of these
-    guards: frozenset[tuple[int, ...]]  # all the sets of budgets among these
+    disruptable: bool  # nothing on the Node or its NodeClaim prevents disruption
+    restricted_pods: tuple[Pod, ...]  # with a do-not-disrupt annotation, or resourceClaims that cannot be simulated
+    pods_with_pdbs: tuple[tuple[Pod, tuple[int, ...]], ...]
+    pdb_sets: frozenset[tuple[int, ...]]  # the distinct PDB positions in `pods_with_pdbs`
     pods_to_reschedule: tuple[Pod, ...]
-    cost: float
-    burden: float
+    disruption_cost: float
+    eviction_cost: float
 
 
 class CandidateCache:
-    """Facts by node name. An entry holds while the node and the selectors of all budgets are what they were."""
+    """`NodeFacts` by node name. An entry is valid while the node and the selectors of all PDBs are equal."""
 
     def __init__(self) -> None:
         self._facts: dict[str, NodeFacts] = {}
-        self._selectors: tuple[Selected, ...] = ()
+        self._selectors: tuple[PdbSelector, ...] = ()
         self._by_namespace: dict[str, list[tuple[int, LabelSelector]]] = {}
         self._snapshot: Snapshot | None = None
 
-    def turn_to(self, snapshot: Snapshot) -> None:
-        """From now on, nodes of this snapshot are asked about."""
-        if self._snapshot is snapshot:  # never edited in place: the same object is the same value
+    def use_snapshot(self, snapshot: Snapshot) -> None:
+        """Drop what the PDB selectors of this snapshot invalidate; later calls are about its nodes."""
+        if self._snapshot is snapshot:  # snapshots are immutable: the same object is the same value
             return
         selectors = tuple((each.metadata.namespace, each.name, each.spec.selector) for each in snapshot.pdbs)
         if selectors != self._selectors or len(self._facts) > 2 * len(snapshot.nodes):
@@ -71,58 +72,58 @@ class CandidateCache:
                     self._by_namespace.setdefault(namespace, []).append((position, selector))
         self._snapshot = snapshot
 
-    def of(self, node: ClusterNode) -> NodeFacts:
-        """What is known of a node."""
+    def facts(self, node: ClusterNode) -> NodeFacts:
+        """The facts of a node of the current snapshot."""
         known = self._facts.get(node.name)
         if known is None or (known.node is not node and known.node != node):
             known = self._facts[node.name] = self._read(node)
         return known
 
     def _read(self, node: ClusterNode) -> NodeFacts:
-        selected = ((pod, self.guards(pod)) for pod in node.pods if pod.active and not pod.mirror)
-        guarded = tuple((pod, guards) for pod, guards in selected if guards and not tolerates_disruption(pod))
+        selected = ((pod, self.pdb_positions(pod)) for pod in node.pods if pod.active and not pod.mirror)
+        pods_with_pdbs = tuple((pod, pdbs) for pod, pdbs in selected if pdbs and not tolerates_disruption(pod))
         return NodeFacts(
             node=node,
-            sound=_is_sound(node),
-            annotated=tuple(
+            disruptable=_is_disruptable(node),
+            restricted_pods=tuple(
                 pod for pod in node.pods if DO_NOT_DISRUPT in pod.metadata.annotations or pod.spec.resource_claims
             ),
-            guarded=guarded,
-            guards=frozenset([guards for _, guards in guarded]),
+            pods_with_pdbs=pods_with_pdbs,
+            pdb_sets=frozenset([pdbs for _, pdbs in pods_with_pdbs]),
             pods_to_reschedule=tuple(pod for pod in node.pods if pod.reschedulable),
-            cost=disruption_cost(node.pods),
-            burden=burden(node.pods),
+            disruption_cost=disruption_cost(node.pods),
+            eviction_cost=total_eviction_cost(node.pods),
         )
 
-    def guards(self, pod: Pod) -> tuple[int, ...]:
-        """The positions of the budgets that select a pod."""
+    def pdb_positions(self, pod: Pod) -> tuple[int, ...]:
+        """The positions of the PDBs that select a pod."""
         selectors = self._by_namespace.get(pod.metadata.namespace, ())
         return tuple([position for position, selector in selectors if selector.matches(pod.metadata.labels)])
 
 
-def _is_sound(node: ClusterNode) -> bool:
-    claim, itself = node.claim, node.node
-    if claim is None or itself is None or not node.initialized or node.deleting or itself.deleting:
+def _is_disruptable(node: ClusterNode) -> bool:
+    """Whether `node_refusals` has nothing against the Node and NodeClaim, without reading the rest of the snapshot."""
+    claim, kube_node = node.claim, node.node
+    if claim is None or kube_node is None or not node.initialized or node.deleting or kube_node.deleting:
         return False
-    written = claim.metadata.annotations
-    if RECORD_ANNOTATION in written or REPLACES_ANNOTATION in written:
+    annotations = claim.metadata.annotations
+    if RECORD_ANNOTATION in annotations or REPLACES_ANNOTATION in annotations:
         return False
-    return itself.metadata.annotations.get(DO_NOT_DISRUPT) != "true" and bool(node.nodepool_name)
+    return kube_node.metadata.annotations.get(DO_NOT_DISRUPT) != "true" and bool(node.nodepool_name)
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A node that nothing protects right now."""
+    """A node that may be disrupted now, as far as the node, its pods and its NodePool are concerned."""
 
     node: ClusterNode
     claim: NodeClaim
     pool: NodePool
     instance_type: InstanceType | None
-    price: float  # 0 when nobody knows it
-    cost: float
-    weight: float
+    price: float  # dollars an hour; 0 if unknown
+    cost: float  # disruption cost: 1 plus the eviction costs of its pods; used by Balanced NodePools
+    weight: float  # eviction costs times the share of its lifetime left; orders candidates elsewhere
     pods_to_reschedule: tuple[Pod, ...]
-    """The pods that need a new home when it goes."""
 
     @lazy
     def name(self) -> str:
@@ -136,62 +137,63 @@ class Candidate:
 
     @lazy
     def order(self) -> tuple[float, str]:
-        """What hurts least comes first; in Balanced pools, what a saving costs. Then by name."""
+        """Sort key: lowest weight first; in Balanced NodePools the highest price per disruption cost. Ties by name."""
         if self.pool.consolidation_policy == "Balanced":
             return -self.price / self.cost, self.name
         return self.weight, self.name
 
     @property
     def capacity_type(self) -> str:
-        """How it is paid for."""
+        """The capacity type label: spot, on-demand or reserved."""
         return self.node.labels.get(CAPACITY_TYPE, "")
 
     @property
     def zone(self) -> str:
-        """Where it is."""
+        """The zone label."""
         return self.node.labels.get(ZONE, "")
 
     @property
     def empty(self) -> bool:
-        """Whether no pod on it is worth rescheduling."""
+        """Whether no pod on it has to be rescheduled at a cost."""
         return self.cost <= BASE_COST
 
 
 def find_candidates(
-    snapshot: Snapshot, nodes: Sequence[ClusterNode], *, eventual: bool, book: CandidateCache
+    snapshot: Snapshot, nodes: Sequence[ClusterNode], *, eventual: bool, cache: CandidateCache
 ) -> tuple[list[Candidate], list[Refusal]]:
-    """Each of some nodes that are managed as a candidate or a refusal.
+    """Turn each managed node among `nodes` into a candidate or a refusal.
 
-    With `eventual`, of what its pods have against it only do-not-disrupt counts where a claim bounds its own drain: the
-    drain deals with the rest.
+    With `eventual` (Karpenter's eventual disruption class), only do-not-disrupt pods block a node whose NodeClaim has a
+    terminationGracePeriod: its drain ends in any case, so PDBs do not block.
     """
-    book.turn_to(snapshot)
+    cache.use_snapshot(snapshot)
     candidates: list[Candidate] = []
     refusals: list[Refusal] = []
     pools = {name for name in snapshot.nodepools if name in snapshot.catalogs and snapshot.pause_of(name) is None}
-    giving = {(place,) for place, each in enumerate(snapshot.pdbs) if each.status.disruptions_allowed > 0}
+    # Pods with exactly one PDB, which allows a disruption, are not blocked: no need to read them one by one.
+    permissive = {(position,) for position, pdb in enumerate(snapshot.pdbs) if pdb.status.disruptions_allowed > 0}
 
     all_read = not snapshot.unreadable
 
     def judge(node: ClusterNode, claim: NodeClaim) -> Candidate | Refusal:
-        facts = book.of(node)
-        free = facts.sound and node.nodepool_name in pools and node.name not in snapshot.nominated
+        facts = cache.facts(node)
+        free = facts.disruptable and node.nodepool_name in pools and node.name not in snapshot.nominated
         free = free and (all_read or not (snapshot.unread.everywhere or snapshot.unread_on(node)))
-        refusal = None if free else node_refusal(node, snapshot)
+        refusal = None if free else next(node_refusals(node, snapshot), None)
         bounded = eventual and claim.spec.termination_grace_period is not None
-        if refusal is None and (facts.annotated or not (bounded or facts.guards <= giving)):
-            blocks = (block for block in _blocks(facts, snapshot) if stands(block, bounded=bounded))
+        if refusal is None and (facts.restricted_pods or not (bounded or facts.pdb_sets <= permissive)):
+            blocks = (block for block in _pod_blocks(facts, snapshot) if still_blocks(block, bounded=bounded))
             refusal = next(blocks, None)
         return refusal or _candidate(facts, snapshot)
 
     for node in nodes:
         if node.claim is None:
             continue
-        try:  # as `attempt` does, without its cost: every node is judged in every pass
+        try:  # as `attempt` does, without the cost of a call for every node in every pass
             judged = judge(node, node.claim)
         except AssertionError:
             raise
-        except Exception as error:  # noqa: BLE001 - whatever it is, it concerns this node alone
+        except Exception as error:  # noqa: BLE001 - an error about one node must not stop the others
             judged = internal_error(node_ref(node.name), error)
         if isinstance(judged, Refusal):
             refusals.append(judged)
@@ -200,15 +202,10 @@ def find_candidates(
     return candidates, refusals
 
 
-def node_refusal(node: ClusterNode, snapshot: Snapshot) -> Refusal | None:
-    """The first thing the node itself has against being disrupted."""
-    return next(node_refusals(node, snapshot), None)
-
-
 def node_refusals(node: ClusterNode, snapshot: Snapshot) -> Iterator[Refusal]:
-    """Everything the node itself has against being disrupted, in the order it is looked at."""
+    """Every reason of the Node, its NodeClaim and its NodePool not to disrupt it, in the order of the checks."""
     claim = node.claim
-    assert claim is not None, "only managed nodes are asked"
+    assert claim is not None, "only managed nodes are checked"
     about = node_ref(node.name)
     bad = snapshot.unread_on(node) or snapshot.unread.everywhere
     if bad is not None:
@@ -252,45 +249,47 @@ def _pool_refusals(node: ClusterNode, snapshot: Snapshot, about: ObjectRef) -> I
         yield Refusal(RefusalCode.PAUSED, about, until, until is None, setting=by, detail=paused.fault)
 
 
-def stands(block: Refusal, *, bounded: bool) -> bool:
-    """Whether what a pod has against a disruption counts, where a claim may bound its own drain."""
+def still_blocks(block: Refusal, *, bounded: bool) -> bool:
+    """Whether a pod blocks the disruption of its node; where the drain is bounded, only do-not-disrupt does."""
     return not bounded or block.code == RefusalCode.DO_NOT_DISRUPT_POD
 
 
 def pod_blocks(node: ClusterNode, snapshot: Snapshot) -> list[Refusal]:
-    """Everything the node's pods have against it: annotations, the longest protection first; then PDBs."""
-    return _blocks(_facts(node, snapshot), snapshot)
+    """Every pod of the node that blocks its disruption: annotations, the longest protection first; then PDBs."""
+    return _pod_blocks(_facts(node, snapshot), snapshot)
 
 
 def _facts(node: ClusterNode, snapshot: Snapshot) -> NodeFacts:
-    book = CandidateCache()
-    book.turn_to(snapshot)
-    return book.of(node)
+    """The facts of one node, without a cache."""
+    cache = CandidateCache()
+    cache.use_snapshot(snapshot)
+    return cache.facts(node)
 
 
-def _blocks(facts: NodeFacts, snapshot: Snapshot) -> list[Refusal]:
+def _pod_blocks(facts: NodeFacts, snapshot: Snapshot) -> list[Refusal]:
     about = node_ref(facts.node.name)
     blocks = [
-        protection_refusal(about, pod, protected) for pod, protected in longest_first(facts.annotated, snapshot.at)
+        protection_refusal(about, pod, protected)
+        for pod, protected in longest_first(facts.restricted_pods, snapshot.at)
     ]
     blocks += [
         Refusal(RefusalCode.UNKNOWN_DEVICES, about, permanent=True, pod=pod.key)
-        for pod in facts.annotated
+        for pod in facts.restricted_pods
         if pod.spec.resource_claims and pod.reschedulable
     ]
-    for pod, guards in facts.guarded:
-        if len(guards) == 1 and snapshot.pdbs[guards[0]].status.disruptions_allowed > 0:
+    for pod, pdbs in facts.pods_with_pdbs:
+        if len(pdbs) == 1 and snapshot.pdbs[pdbs[0]].status.disruptions_allowed > 0:
             continue
         if protection(pod, snapshot.at).active:
             continue
-        block = find_block(pod, [snapshot.pdbs[each] for each in guards])
+        block = find_block(pod, [snapshot.pdbs[each] for each in pdbs])
         if block is not None:
             blocks.append(msgspec.structs.replace(block, object=about))
     return blocks
 
 
 def build_candidate(node: ClusterNode, snapshot: Snapshot) -> Candidate:
-    """A node with what its disruption would cost and save."""
+    """A candidate for a node, whether or not something blocks its disruption."""
     return _candidate(_facts(node, snapshot), snapshot)
 
 
@@ -305,27 +304,27 @@ def _candidate(facts: NodeFacts, snapshot: Snapshot) -> Candidate:
         pool=pool,
         instance_type=instance_type,
         price=node_price(node, instance_type),
-        cost=facts.cost,
-        weight=facts.burden * lifetime_left(node.claim, snapshot.at, pool.spec.disruption.expire_after),
+        cost=facts.disruption_cost,
+        weight=facts.eviction_cost * lifetime_left(node.claim, snapshot.at, pool.spec.disruption.expire_after),
         pods_to_reschedule=facts.pods_to_reschedule,
     )
 
 
 def node_price(node: ClusterNode, instance_type: InstanceType | None) -> float:
-    """What the node costs an hour, as its offering says, whether that can be had now or not; 0 if nobody knows."""
+    """The hourly price of the node's offering, available now or not; 0 if unknown."""
     bought = instance_type.bought_with(node.labels) if instance_type is not None else None
     return bought.price if bought is not None else 0.0
 
 
 LEAST_SAVING = 1e-9
-"""Dollars an hour. Prices are floats, and sums of them are rounded: 0.1 + 0.2 is more than 0.3, yet saves nothing."""
+"""Dollars an hour. Prices are floats and their sums are rounded: 0.1 + 0.2 > 0.3, but a replacement saves nothing."""
 
 
 def price_ceiling(candidates: Sequence[Candidate]) -> float:
-    """The price that a replacement of these nodes must be below, so that the command saves something."""
+    """The price that a replacement of these nodes must stay below to save money."""
     return sum(each.price for each in candidates) - LEAST_SAVING
 
 
-def least_disruptive(candidates: Iterable[Candidate]) -> list[Candidate]:
-    """In the order they are considered: what hurts least first; Balanced pools by what a saving costs; then by name."""
+def least_disruptive_first(candidates: Iterable[Candidate]) -> list[Candidate]:
+    """The candidates in the order that methods consider them: see `Candidate.order`."""
     return sorted(candidates, key=attrgetter("order"))

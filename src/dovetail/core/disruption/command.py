@@ -1,4 +1,7 @@
-"""A disruption as decided: which nodes go and why, what has to be there first, and what it saves."""
+"""A disruption command: the nodes to delete, the reason, the replacements to launch first, and the saving.
+
+A command is all or nothing: no candidate is deleted before every replacement is initialized.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,7 +15,7 @@ HOURS_PER_MONTH = 730
 
 
 class Decision(StrEnum):
-    """Whether something has to be bought first."""
+    """Whether the command launches replacements."""
 
     DELETE = "delete"
     REPLACE = "replace"
@@ -20,38 +23,38 @@ class Decision(StrEnum):
 
 @dataclass(frozen=True)
 class Command:
-    """All or nothing: every candidate goes once every replacement is ready."""
+    """Delete the candidates once the replacements are initialized."""
 
     method: str
     reason: Reason
     candidates: tuple[Candidate, ...]
     replacements: tuple[Draft, ...] = ()
     annotations: Mapping[str, str] = field(default_factory=dict)
-    """What its replacements carry beside what their drafts say."""
+    """Added to the NodeClaims of the replacements."""
 
     @property
     def decision(self) -> Decision:
-        """What kind of command it is."""
+        """`replace` with replacements, `delete` without."""
         return Decision.REPLACE if self.replacements else Decision.DELETE
 
     @property
     def saving(self) -> float:
-        """What it saves an hour: what the candidates cost, less the cheapest the replacements can be."""
+        """Dollars an hour: the price of the candidates less the cheapest options of the replacements."""
         return sum(each.price for each in self.candidates) - sum(map(cheapest, self.replacements))
 
     @property
     def pods(self) -> int:
-        """How many pods have to move."""
+        """The number of pods to reschedule."""
         return sum(len(each.pods_to_reschedule) for each in self.candidates)
 
     def __str__(self) -> str:
         names = ", ".join(each.name for each in self.candidates)
         number = len(self.replacements)
-        bought = f" -> [{number} replacement{'s' * (number > 1)}]" if number else ""
-        return f"{self.decision}: [{names}]{bought} (savings: ${self.saving:.2f})"
+        launched = f" -> [{number} replacement{'s' * (number > 1)}]" if number else ""
+        return f"{self.decision}: [{names}]{launched} (savings: ${self.saving:.2f})"
 
 
 def cheapest(draft: Draft) -> float:
-    """The least a draft can cost an hour."""
+    """The hourly price of the cheapest option of a draft; 0 if it has none."""
     left = draft.options.left(draft.total, draft.below, draft.ports)
     return float(draft.options.prices[left[0]]) if left else 0.0

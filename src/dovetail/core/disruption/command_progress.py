@@ -1,8 +1,9 @@
-"""How far a running command has come, from the API objects alone: what to do next, or to take it back.
+"""The next step of a running command, derived from API objects: wait, delete the candidates, roll back, or done.
 
-Nothing that matters lives in memory only: whoever leads next reads the same objects and draws the same conclusion.
+Every NodeClaim that a command deletes carries its `CommandRecord`, and every replacement carries its id. No state that
+matters is kept in memory alone, so a new leader reads the same objects and continues or rolls back the command.
 
-Leaving a NodePool alone for a while when its commands keep failing, so that it cannot starve the others.
+`after_failure` is the back-off of a NodePool whose commands fail repeatedly, so that it does not starve the others.
 """
 
 from collections.abc import Iterable
@@ -17,38 +18,37 @@ SHORTEST_TIMEOUT = timedelta(minutes=10)
 LONGEST_TIMEOUT = timedelta(hours=1)
 PER_CANDIDATE = timedelta(milliseconds=80)
 TOO_LATE = "replacements were not ready in time"
-OVERTAKEN = "its nodes were deleted before it let them go"
-BEING_TAKEN_BACK = "it is being taken back"
-CUT_OFF = "its process ended before its nodes were let go"
+OVERTAKEN = "its nodes were deleted before the command deleted them"
+BEING_TAKEN_BACK = "the command is being rolled back"
+INTERRUPTED = "the controller stopped before the command deleted its nodes"
 
-
-_CONCERNING = frozenset({RECORD_ANNOTATION, REPLACES_ANNOTATION})
+_COMMAND_ANNOTATIONS = frozenset({RECORD_ANNOTATION, REPLACES_ANNOTATION})
 
 
 class NextStep(Enum):
-    """What a command needs now."""
+    """What to do with a command now."""
 
-    WAIT = auto()  # replacements are on their way
-    DELETE = auto()  # everything is there: the candidates may go
-    ROLL_BACK = auto()  # it cannot be finished
-    DONE = auto()  # the candidates are going or gone
+    WAIT = auto()  # replacements are not initialized yet
+    DELETE = auto()  # all replacements are initialized: delete the candidates
+    ROLL_BACK = auto()  # the command cannot be completed
+    DONE = auto()  # all candidates are deleted
 
 
 @dataclass(frozen=True, slots=True)
 class ProgressVerdict:
-    """What to do about a command, and why."""
+    """The next step of a command, and why."""
 
     next: NextStep
     why: str = ""
 
 
 def names_a_command(claim: NodeClaim) -> bool:
-    """Whether a claim is taken away by a command, or was bought for one."""
-    return not _CONCERNING.isdisjoint(claim.metadata.annotations)
+    """Whether a NodeClaim is a candidate or a replacement of a command."""
+    return not _COMMAND_ANNOTATIONS.isdisjoint(claim.metadata.annotations)
 
 
 def running_commands(claims: Iterable[NodeClaim]) -> dict[str, CommandState]:
-    """Every command that some claim is marked with, by its id."""
+    """The commands that are recorded on NodeClaims, by id."""
     marked: dict[str, list[NodeClaim]] = {}
     replacing: dict[str, list[NodeClaim]] = {}
     records: dict[str, CommandRecord] = {}
@@ -65,7 +65,7 @@ def running_commands(claims: Iterable[NodeClaim]) -> dict[str, CommandState]:
 
 
 def judge(state: CommandState, *, planned: bool, now: datetime, ours: bool = True) -> ProgressVerdict:
-    """What a command needs now. `planned`: this process still knows what to launch for it; `ours`: it began it."""
+    """The next step of a command. `planned`: this process has the drafts of its replacements; `ours`: it started it."""
     record = state.record
     if all(claim.deleting for claim in state.candidates):
         return ProgressVerdict(NextStep.DONE, "" if record.committed else OVERTAKEN)
@@ -74,7 +74,7 @@ def judge(state: CommandState, *, planned: bool, now: datetime, ours: bool = Tru
     if len(state.candidates) < record.candidates:
         return ProgressVerdict(NextStep.ROLL_BACK, "a candidate is gone, or could not be marked")
     if not record.replacements and not ours:
-        return ProgressVerdict(NextStep.ROLL_BACK, CUT_OFF)  # nobody knows what came to its nodes since
+        return ProgressVerdict(NextStep.ROLL_BACK, INTERRUPTED)  # pods may have been bound since
     alive = [claim for claim in state.replacements if not claim.deleting]
     if len(alive) < record.replacements and not planned:
         return ProgressVerdict(NextStep.ROLL_BACK, "a replacement is missing")
@@ -86,7 +86,7 @@ def judge(state: CommandState, *, planned: bool, now: datetime, ours: bool = Tru
 
 
 def overdue(record: CommandRecord, now: datetime) -> bool:
-    """Whether a command has waited too long, for its replacements or for what keeps its nodes."""
+    """Whether a command has waited too long, for its replacements or for obstacles of its candidates."""
     return now - record.started_at > timeout(record.candidates)
 
 
@@ -96,25 +96,25 @@ def timeout(candidates: int) -> timedelta:
 
 
 def abandoned(state: CommandState) -> list[NodeClaim]:
-    """Replacements to delete when a command is taken back: those that never became nodes. Others stay."""
+    """Replacements to delete when a command is rolled back: those that never registered. Others stay."""
     return [claim for claim in state.replacements if not claim.deleting and not claim.has(REGISTERED)]
 
 
-FIRST = timedelta(minutes=1)
-LONGEST = timedelta(minutes=10)
+FIRST_BACKOFF = timedelta(minutes=1)
+LONGEST_BACKOFF = timedelta(minutes=10)
 
 
 @dataclass(frozen=True, slots=True)
 class FailedCommands:
-    """How often in a row commands of one pool and reason failed, and until when it is left alone."""
+    """How many commands of one NodePool and reason failed in a row, and until when it backs off."""
 
     level: int
     until: datetime
 
 
 def after_failure(before: FailedCommands | None, now: datetime) -> FailedCommands:
-    """One more failure: twice the wait, up to a limit. Failures inside the wait count once."""
+    """The back-off after one more failure: doubled, up to a limit. Failures during a back-off count once."""
     if before is not None and now < before.until:
         return before
     level = before.level + 1 if before is not None else 1
-    return FailedCommands(level, now + min(FIRST * 2 ** (level - 1), LONGEST))
+    return FailedCommands(level, now + min(FIRST_BACKOFF * 2 ** (level - 1), LONGEST_BACKOFF))

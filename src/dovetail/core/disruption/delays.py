@@ -1,6 +1,8 @@
-"""The clocks a NodePool puts before each action: how long a node must have been quiet, empty, drifted or alive.
+"""The delays a NodePool sets before each disruption action, and whether they have passed for a NodeClaim.
 
-Where a field and an action control speak of the same thing, the longer wait wins. `Never` means never.
+`consolidateAfter` and `consolidationGracePeriod` count from the node's last pod event, `disruption.expireAfter` from
+the NodeClaim's creation, `disruptAfter` of Drift from the `Drifted` condition. Where a field and `disruptAfter` of an
+action control both apply, the longer one wins. `Never` disables the action.
 """
 
 from dataclasses import dataclass
@@ -18,15 +20,15 @@ ZERO = timedelta()
 
 @dataclass(frozen=True, slots=True)
 class DelayState:
-    """Whether a clock has run out; `until` is when it will, None if it never does or has already."""
+    """Whether a delay has passed; otherwise `until` is when it will, None if it never does."""
 
     over: bool
     until: datetime | None = None
-    started: bool = True  # what it counts from has happened
+    started: bool = True  # the event that the delay counts from has happened
 
     @property
     def never(self) -> bool:
-        """Whether waiting is in vain."""
+        """Whether the delay does not pass by itself."""
         return not self.over and self.until is None
 
 
@@ -36,14 +38,14 @@ UNSTARTED = DelayState(over=False, started=False)
 
 
 def control(pool: NodePool, reason: Reason) -> Delay | None:
-    """The wait that the most specific action control with one asks for; `All` is the default of all actions."""
+    """`disruptAfter` of the most specific action control that sets it; `All` is the default of every action."""
     entries = pool.action_controls
-    waits = (entries[action].disrupt_after for action in ACTIONS_BY_REASON[reason] if action in entries)
-    return next((wait for wait in waits if wait is not None), None)
+    delays = (entries[action].disrupt_after for action in ACTIONS_BY_REASON[reason] if action in entries)
+    return next((delay for delay in delays if delay is not None), None)
 
 
 def longer(*delays: Delay | None) -> timedelta | None:
-    """The longest of several waits; None if any of them is Never. Absent ones ask nothing."""
+    """The longest of several delays, 0 if all are unset; None if any of them is Never."""
     longest: timedelta | None = None
     for delay in delays:
         if delay is not None:
@@ -56,7 +58,7 @@ def longer(*delays: Delay | None) -> timedelta | None:
 
 
 def elapsed(since: datetime | None, wait: timedelta | None, now: datetime) -> DelayState:
-    """Whether `wait` has passed since then; a clock that has not started never runs out."""
+    """Whether `wait` has passed since then; None as `wait` is Never, None as `since` is not started."""
     if wait is None:
         return NEVER
     if since is None:
@@ -66,35 +68,35 @@ def elapsed(since: datetime | None, wait: timedelta | None, now: datetime) -> De
 
 
 def consolidation_wait(pool: NodePool, claim: NodeClaim, now: datetime) -> DelayState:
-    """`consolidateAfter`, and the action control for Consolidation."""
+    """`consolidateAfter`, and `disruptAfter` of Consolidation."""
     return elapsed(claim.quiet_since, consolidation_span(pool), now)
 
 
 def consolidation_span(pool: NodePool) -> timedelta | None:
-    """How long a node of the pool must have been quiet; None for ever."""
+    """How long a node must have had no pod event before it is consolidated; None for Never."""
     return longer(pool.spec.disruption.consolidate_after, control(pool, Reason.UNDERUTILIZED))
 
 
 def has_grace(pool: NodePool) -> bool:
-    """Whether nodes take no part in consolidation for a while after something happened on them."""
+    """Whether the NodePool sets a consolidationGracePeriod."""
     period = pool.spec.disruption.consolidation_grace_period
     return period is not None and period.span is not None
 
 
 def consolidation_window(pool: NodePool) -> timedelta:
-    """How long consolidation waits for a node of the pool to become quiet, if it does not do so for ever."""
+    """How long after a pod event a node takes no part in consolidation, neither as source nor as destination."""
     period = pool.spec.disruption.consolidation_grace_period
     grace = period.span if period is not None else None
     return max(consolidation_span(pool) or ZERO, grace or ZERO)
 
 
 def emptiness_wait(pool: NodePool, claim: NodeClaim, now: datetime) -> DelayState:
-    """`consolidateAfter`, and the action control for Emptiness, or else that for Consolidation."""
+    """`consolidateAfter`, and `disruptAfter` of Emptiness, or else of Consolidation."""
     return elapsed(claim.quiet_since, longer(pool.spec.disruption.consolidate_after, control(pool, Reason.EMPTY)), now)
 
 
 def grace_wait(pool: NodePool, claim: NodeClaim, now: datetime) -> DelayState:
-    """`consolidationGracePeriod`: after any pod event the node takes no part in consolidation. Never means unset."""
+    """`consolidationGracePeriod`, counted from the last pod event. Never is the same as unset."""
     period = pool.spec.disruption.consolidation_grace_period
     if period is None or period.span is None:
         return OVER
@@ -102,19 +104,19 @@ def grace_wait(pool: NodePool, claim: NodeClaim, now: datetime) -> DelayState:
 
 
 def expiration_wait(pool: NodePool, claim: NodeClaim, now: datetime) -> DelayState:
-    """Soft expiration: `disruption.expireAfter`, and the action control for Expiration. Neither written: never."""
+    """Soft expiration: `disruption.expireAfter`, and `disruptAfter` of Expiration. Never if neither is set."""
     if not pool.soft_expiration:
         return NEVER
     return elapsed(claim.metadata.creation_timestamp, expiration_span(pool), now)
 
 
 def expiration_span(pool: NodePool) -> timedelta | None:
-    """The age at which nodes of a pool with soft expiration are replaced; None for never."""
+    """The age at which nodes of a NodePool with soft expiration are replaced; None for Never."""
     return longer(pool.spec.disruption.expire_after, control(pool, Reason.EXPIRED))
 
 
 def expiration_without_budgets(pool: NodePool) -> str:
-    """How nodes of the pool expire, where no budget applies to it; empty where they are replaced within budgets."""
+    """How nodes of the NodePool expire if no budget applies; empty if they are replaced within budgets."""
     if pool.soft_expiration and expiration_span(pool) is not None:
         return ""
     hard = pool.hard_expire_after
@@ -122,12 +124,12 @@ def expiration_without_budgets(pool: NodePool) -> str:
 
 
 def budgets_apply(pool: NodePool, reason: Reason) -> bool:
-    """Whether nodes of the pool that go for this reason go within budgets."""
+    """Whether budgets limit the disruption of the NodePool's nodes for this reason."""
     return reason is not Reason.EXPIRED or not expiration_without_budgets(pool)
 
 
 def drift_wait(pool: NodePool, claim: NodeClaim, now: datetime) -> DelayState:
-    """The action control for Drift, from when the node was found to have drifted."""
+    """`disruptAfter` of Drift, counted from the `Drifted` condition."""
     drifted = find(claim.status.conditions, DRIFTED)
     since = drifted.last_transition_time if drifted is not None and drifted.status == "True" else None
     return elapsed(since, longer(control(pool, Reason.DRIFTED)), now)

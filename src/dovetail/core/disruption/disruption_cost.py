@@ -1,6 +1,8 @@
-"""What it costs a workload to lose a node, and in which order nodes are considered.
+"""Costs of disrupting a node, in Karpenter's units: they order candidates and weigh disruption against savings.
 
-Least disruption first: fewer pods, soon to expire, lower priority. Ties by name, so every decision is reproducible.
+An ordinary pod costs 1; pod-deletion-cost and priority change that, within -10 and 10. The disruption
+cost of a node is 1 plus the costs of its reschedulable pods. `lifetime_left` scales costs, so that of two nodes with
+equal pods the one that expires sooner is disrupted first.
 """
 
 import math
@@ -16,7 +18,7 @@ BASE_COST = 1.0
 
 
 def eviction_cost(pod: Pod) -> float:
-    """One for an ordinary pod; its deletion cost and priority move it, within -10 and 10."""
+    """1 for an ordinary pod; pod-deletion-cost and priority change it, within -10 and 10."""
     try:
         deletion = float(pod.metadata.annotations.get(DELETION_COST, "0"))
     except ValueError:
@@ -26,17 +28,15 @@ def eviction_cost(pod: Pod) -> float:
 
 
 def disruption_cost(pods: Iterable[Pod]) -> float:
-    """What moving these pods costs, the node itself included. One means nothing worth keeping runs there."""
+    """The cost of disrupting a node with these pods; `BASE_COST` means that the node is empty."""
     return BASE_COST + sum(max(0.0, eviction_cost(pod)) for pod in pods if pod.reschedulable)
 
 
-def is_empty(pods: Iterable[Pod]) -> bool:
-    """Whether no pod is worth rescheduling."""
-    return disruption_cost(pods) <= BASE_COST
-
-
 def lifetime_left(claim: NodeClaim, now: datetime, soft: Delay | None = None) -> float:
-    """The share of its life a node still has: 1 when it never expires, 0 when it is due. The nearer end counts."""
+    """The share of its lifetime that a node has left: 1 if it never expires, 0 if it is due. The earlier limit counts.
+
+    `soft` is `spec.disruption.expireAfter` of the NodePool; the claim's own `expireAfter` is the hard limit.
+    """
     created_at = claim.metadata.creation_timestamp
     if created_at is None or (soft is None and claim.spec.expire_after is None):
         return 1.0
@@ -50,11 +50,6 @@ def _share_left(whole: timedelta, age: timedelta) -> float:
     return min(1.0, max(0.0, (whole - age) / whole)) if whole > timedelta() else 0.0
 
 
-def burden(pods: Iterable[Pod]) -> float:
-    """What losing these pods at once would cost together."""
+def total_eviction_cost(pods: Iterable[Pod]) -> float:
+    """The sum of the eviction costs of all pods that have not finished, reschedulable or not."""
     return sum(eviction_cost(pod) for pod in pods if not pod.terminal)
-
-
-def weight(pods: Iterable[Pod], claim: NodeClaim, now: datetime) -> float:
-    """How much disrupting a node hurts: eviction costs, less so the nearer its end is."""
-    return burden(pods) * lifetime_left(claim, now)

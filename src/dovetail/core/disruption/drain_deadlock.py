@@ -1,8 +1,9 @@
-"""Whether consolidation would start a drain that comes to a standstill.
+"""Refuses a consolidation whose drain would deadlock.
 
-A pod that may not run before its node is gone, and a budget that keeps the node until the pod runs: nothing but another
-node ends that, and then nothing was saved. So consolidation leaves such nodes alone. Where a node has to go anyway,
-another one is bought when it comes to that.
+The deadlock: an evicted pod cannot be scheduled before the drained node is gone (kube-scheduler still counts that node
+in topology spread), and a PodDisruptionBudget blocks the remaining evictions until that pod runs. Only another node
+ends it, and then consolidation saved nothing. Drift and expiration skip this check: their nodes have to be replaced in
+any case, and the provisioner launches a node when their drain deadlocks.
 """
 
 from collections import Counter
@@ -17,7 +18,7 @@ from dovetail.model.refusal import Refusal, RefusalCode
 
 
 def stall_refusal(candidates: Sequence[Candidate], context: PassContext, replacements: int) -> Refusal | None:
-    """Why these nodes cannot be drained together while no more than so many take their place, or None."""
+    """Why draining these nodes together would deadlock with at most `replacements` new nodes, or None."""
     permits = _permits(candidates, context)
     if not permits.budgets:
         return None
@@ -31,16 +32,16 @@ def stall_refusal(candidates: Sequence[Candidate], context: PassContext, replace
 
 
 def _permits(candidates: Sequence[Candidate], context: PassContext) -> EvictionPermits:
-    """The budgets that do not let go of all these pods at once, after those of nodes that are drained already."""
-    pdbs, book = context.snapshot.pdbs, context.book
-    guarded = [entry for each in candidates for entry in book.of(each.node).guarded]
-    asked = Counter(budget for _, budgets in guarded for budget in budgets)
-    spent = context.pending_evictions_by_pdb if asked else {}
-    left = {budget: max(0, pdbs[budget].status.disruptions_allowed - spent.get(budget, 0)) for budget in asked}
-    tight = {budget: allowed for budget, allowed in left.items() if allowed < asked[budget]}
-    selected: dict[Key, tuple[int, ...]] = {}
-    for pod, budgets in guarded if tight else ():
-        held = tuple(budget for budget in budgets if budget in tight)
-        if held:
-            selected[pod.key] = held
-    return EvictionPermits(tight, selected)
+    """The PDBs, by position, that do not allow all evictions at once, after those of nodes that already drain."""
+    pdbs, cache = context.snapshot.pdbs, context.candidate_cache
+    pods_with_pdbs = [entry for each in candidates for entry in cache.facts(each.node).pods_with_pdbs]
+    evictions = Counter(pdb for _, selecting in pods_with_pdbs for pdb in selecting)
+    pending = context.pending_evictions_by_pdb if evictions else {}
+    left = {pdb: max(0, pdbs[pdb].status.disruptions_allowed - pending.get(pdb, 0)) for pdb in evictions}
+    tight = {pdb: allowed for pdb, allowed in left.items() if allowed < evictions[pdb]}
+    tight_by_pod: dict[Key, tuple[int, ...]] = {}
+    for pod, selecting in pods_with_pdbs if tight else ():
+        blocking = tuple(pdb for pdb in selecting if pdb in tight)
+        if blocking:
+            tight_by_pod[pod.key] = blocking
+    return EvictionPermits(tight, tight_by_pod)

@@ -1,17 +1,15 @@
-"""Whether a node no longer is what its NodePool asks for.
+"""Drift: whether a NodeClaim no longer matches its NodePool, and whether replacing it would help.
 
-By fingerprint (both stamped by the same version), by requirements (the node's labels no longer meet them), by instance
-type (no longer sold), or because the provider said so. Behavioural fields never drift: they are not in the fingerprint.
+A NodeClaim has drifted if the hash of the NodePool template changed (compared only if both were written by the same
+hash version), if its labels no longer meet the NodePool's requirements, if its instance type is no longer offered, or
+if the provider reports drift. Behavioral fields such as budgets are not in the hash and cause no drift.
 
-Drift that replacing a node does not end: its replacement is drifted for the same reason.
-
-A NodeClaim launched to replace a drifted node carries an annotation: the reason of the drift, and the desired state it
-was launched under (generation of the NodePool, state of the node class). If that claim is drifted for the same reason
-while the desired state is still the same, another replacement would be no better. Drift of that NodePool for that
-reason then stops until the NodePool, its node class, or what the class resolves to changes.
-
-Everything is read from API objects, so a restart changes nothing. Without the state of the class, a second release of
-an image shortly after the first would look like a loop.
+Drift loops: a NodeClaim that replaces a drifted node carries an annotation with the reason of that drift and the
+desired state (the generation of the NodePool, the state of the node class). If it is drifted for the same reason while
+the desired state is unchanged, replacing more nodes would not help. Drift of that NodePool for that reason then stops
+until the NodePool, its node class, or what the class resolves to changes. The state of the class is part of the
+annotation because two AMI releases in a row are no loop. Everything is read from API objects, so restarts change
+nothing.
 """
 
 from collections.abc import Mapping
@@ -42,45 +40,45 @@ from dovetail.model.snapshot import ClusterNode, Snapshot
 NODEPOOL_DRIFTED = "NodePoolDrifted"
 REQUIREMENTS_DRIFTED = "RequirementsDrifted"
 INSTANCE_TYPE_NOT_FOUND = "InstanceTypeNotFound"
-OURS = frozenset({NODEPOOL_DRIFTED, REQUIREMENTS_DRIFTED, INSTANCE_TYPE_NOT_FOUND})
+_OWN_REASONS = frozenset({NODEPOOL_DRIFTED, REQUIREMENTS_DRIFTED, INSTANCE_TYPE_NOT_FOUND})
 INSTANT = timedelta(microseconds=1)
 SETTLING = timedelta(hours=1)
-"""A young node is not held against the catalogue: both may still be settling."""
+"""A younger node is not checked against the instance types: both may still be incomplete."""
 
 
 def drift_reason(claim: NodeClaim, pool: NodePool, snapshot: Snapshot) -> str:
-    """Why the claim has drifted, or empty. What only the provider can know is read from the claim's own condition."""
+    """Why the claim has drifted, or empty. Drift that only the provider detects is read from the claim's condition."""
     if not claim.has(LAUNCHED):
         return ""
     reason = deviation(claim, pool, snapshot.types_by_pool.get(pool.name), snapshot.at)
     if reason:
         return reason
-    said = find(claim.status.conditions, DRIFTED)
-    return said.reason if said is not None and said.status == "True" and said.reason not in OURS else ""
+    found = find(claim.status.conditions, DRIFTED)
+    return found.reason if found is not None and found.status == "True" and found.reason not in _OWN_REASONS else ""
 
 
 def deviation(claim: NodeClaim, pool: NodePool, types: Mapping[str, InstanceType] | None, now: datetime) -> str:
-    """Why a claim that was launched has drifted, as far as can be seen without its provider; empty if it has not."""
+    """Why a launched claim has drifted, as far as can be seen without the provider; empty if it has not."""
     if has_changed(claim.metadata.annotations, pool):
         return NODEPOOL_DRIFTED
-    if _misses(pool.spec.template.spec.requirements, claim.metadata.labels):
+    if _violates(pool.spec.template.spec.requirements, claim.metadata.labels):
         return REQUIREMENTS_DRIFTED
     return INSTANCE_TYPE_NOT_FOUND if _type_is_gone(claim, types, now) else ""
 
 
 def settles_at(claim: NodeClaim, now: datetime) -> datetime | None:
-    """When a young claim begins to be held against the catalogue; None if it is already, or never will be."""
+    """When a young claim begins to be checked against the instance types; None if it already is, or never will be."""
     created_at = claim.metadata.creation_timestamp
     young = created_at is not None and now - created_at <= SETTLING
     return add(created_at, SETTLING + INSTANT) if created_at is not None and young else None
 
 
-def _misses(requirements: tuple[NodeSelectorRequirement, ...], labels: Mapping[str, str]) -> bool:
-    """Whether a node with these labels is not what a pool requires."""
-    wanted = read_requirements(requirements)
-    aliases = [each for each, key in NORMALISED_LABELS.items() if key in wanted]
-    said = {name: labels[name] for name in (*wanted, *aliases) if name in labels}
-    return Requirements.from_labels(said).compatible(wanted) is not None
+def _violates(requirements: tuple[NodeSelectorRequirement, ...], labels: Mapping[str, str]) -> bool:
+    """Whether a node with these labels does not meet the requirements of its NodePool."""
+    required = read_requirements(requirements)
+    aliases = [each for each, key in NORMALISED_LABELS.items() if key in required]
+    relevant = {name: labels[name] for name in (*required, *aliases) if name in labels}
+    return Requirements.from_labels(relevant).compatible(required) is not None
 
 
 def _type_is_gone(claim: NodeClaim, types: Mapping[str, InstanceType] | None, now: datetime) -> bool:
@@ -88,22 +86,24 @@ def _type_is_gone(claim: NodeClaim, types: Mapping[str, InstanceType] | None, no
     if not types or created_at is None or now - created_at <= SETTLING:
         return False
     labels = claim.metadata.labels
-    sold = types.get(labels.get(INSTANCE_TYPE, ""))
-    if sold is None:
+    instance_type = types.get(labels.get(INSTANCE_TYPE, ""))
+    if instance_type is None:
         return True
-    bought = labels.get(CAPACITY_TYPE, "")
-    accepted = {bought, ON_DEMAND} if bought == RESERVED else {bought}
-    return not any(each.zone == labels.get(ZONE) and each.capacity_type in accepted for each in sold.offerings)
+    capacity_type = labels.get(CAPACITY_TYPE, "")
+    # When a reservation ends, its instances continue as on-demand: that is no drift.
+    accepted = {capacity_type, ON_DEMAND} if capacity_type == RESERVED else {capacity_type}
+    offerings = instance_type.offerings
+    return not any(each.zone == labels.get(ZONE) and each.capacity_type in accepted for each in offerings)
 
 
 ANNOTATION = "dovetail.sh/drift-replacement"
 
 Loops = Mapping[tuple[str, str], ClusterNode]
-"""By NodePool and reason of drift: a node that was launched to end that drift and has it as well."""
+"""By NodePool and reason of drift: a replacement that is drifted for the reason it was launched for."""
 
 
 class DriftReplacement(ApiStruct, frozen=True, kw_only=True):
-    """Why a claim was launched, and the desired state it was launched under."""
+    """The annotation of a replacement: the drift it was launched for, and the desired state at that time."""
 
     reason: str
     generation: int
@@ -111,12 +111,12 @@ class DriftReplacement(ApiStruct, frozen=True, kw_only=True):
 
 
 def replacement_annotation(reason: str, pool: NodePool) -> dict[str, str]:
-    """What the replacements of a node of `pool` that drifted for `reason` carry."""
+    """The annotation of replacements for a node of `pool` that drifted for `reason`."""
     return {ANNOTATION: msgspec.json.encode(_launched_for(reason, pool)).decode()}
 
 
 def find_loops(snapshot: Snapshot) -> Loops:
-    """Every drift that replacing nodes does not end, with one of the nodes that show it."""
+    """Every drift that replacing nodes does not end, with one replacement that shows it."""
     loops: dict[tuple[str, str], ClusterNode] = {}
     for node in snapshot.nodes:
         launched = _read(node.claim) if node.claim is not None and not node.deleting else None
@@ -131,7 +131,7 @@ def find_loops(snapshot: Snapshot) -> Loops:
 
 
 def loop_refusal(about: ObjectRef, pool: str, reason: str, loops: Loops) -> Refusal | None:
-    """Why a node of the pool, or the pool itself, that drifted for `reason` is not replaced; or None."""
+    """Why drift of the NodePool for `reason` is stopped, as a refusal about `about`; None if it is not."""
     found = loops.get((pool, reason))
     if found is None:
         return None
@@ -151,4 +151,4 @@ def _read(claim: NodeClaim) -> DriftReplacement | None:
     try:
         return msgspec.json.decode(written, type=DriftReplacement)
     except msgspec.DecodeError:
-        return None  # written by somebody else: no evidence
+        return None  # not written by Dovetail

@@ -1,7 +1,7 @@
-"""What people who look at a Node, NodeClaim or NodePool are told about its disruption: reason and words of the event.
+"""Reasons and messages of the Kubernetes events about disruption of Nodes, NodeClaims and NodePools.
 
-Keeps Karpenter's reasons and texts. What follows the documented text, after a hyphen, says whether waiting helps.
-Publishes nothing.
+Reasons and texts are Karpenter's. A suffix after a hyphen says whether the obstacle ends by itself: `until` an instant,
+`may change`, or `permanent`. This module only builds texts; controllers publish the events.
 """
 
 from collections.abc import Sequence
@@ -51,7 +51,7 @@ _OF_CONSOLIDATION = frozenset(
 )
 _OF_REPLACEMENTS = frozenset({RefusalCode.REPLACEMENT_NOT_INITIALIZED, RefusalCode.DRIFT_NOT_FIXED})
 TOLD = _BLOCKING | _OF_CONSOLIDATION | _OF_REPLACEMENTS
-"""Codes of refusals that are told on nodes; the others are nobody's concern, or told on their NodePool."""
+"""Codes of refusals that are published as events on nodes. Others are published on the NodePool, or not at all."""
 _CONSOLIDATION = frozenset({"emptiness", "multi-node", "single-node"})
 
 
@@ -68,52 +68,54 @@ def refused(method: str, refusal: Refusal) -> tuple[str, str]:
 
 
 def blocking_budget(reason: Reason) -> str:
-    """What a NodePool is told when its budgets allow nothing at all for a reason."""
+    """The event of a NodePool whose budgets allow no disruption for a reason."""
     return f"No allowed disruptions for disruption reason {reason} due to blocking budget"
 
 
 def unreadable_budget(fault: str) -> str:
-    """What a NodePool is told when its budgets cannot be understood."""
+    """The event of a NodePool with an invalid budget."""
     return f"No node is disrupted, because the NodePool cannot be understood: {fault}"
 
 
 def unreadable_objects(odd: Sequence[str]) -> str:
-    """What is said of a NodePool with nodes that are left alone because of unreadable objects; empty without any."""
+    """Why nodes of a NodePool are not disrupted because of unreadable objects; empty without any."""
     more = f" and {len(odd) - _SHOWN} more" if len(odd) > _SHOWN else ""
     return f"nodes are not disrupted while {'; '.join(odd[:_SHOWN])}{more}: correct or delete it" if odd else ""
 
 
 def unreadable_consequence(bad: UnreadableEntry) -> str:
-    """What is said on an object that cannot be read: what follows from it, what is wrong, and what to do."""
+    """The event of an object that cannot be read: the consequence, the fix, and what is wrong."""
     follows = {
         NODE.name: "it is neither disrupted nor given new pods",
         NODE_CLAIM.name: "it is neither launched nor terminated, and its node is neither disrupted nor given new pods",
         POD_DISRUPTION_BUDGET.name: "it is taken to allow no disruption of any pod in its namespace",
-        DAEMON_SET.name: "no room is kept for its pods on new nodes",
-        POD.name: f"its node {bad.node} is neither disrupted nor given new pods" if bad.node else "it gets no node",
+        DAEMON_SET.name: "new nodes reserve no resources for its pods",
+        POD.name: f"its node {bad.node} is neither disrupted nor given new pods"
+        if bad.node
+        else "no node is launched for it",
     }.get(bad.kind, "it is taken to be missing")
     follows = "no node is disrupted" if bad.everywhere else follows
     return f"Cannot be read, so {follows} until it is corrected or deleted: {bad.problem}"
 
 
 def stale_caches(kinds: Sequence[str]) -> str:
-    """What NodePools are told while the cluster is not known well enough."""
+    """The event of all NodePools while a cache is stale."""
     what = f"the cache of {', '.join(kinds)} is" if len(kinds) == 1 else f"the caches of {', '.join(kinds)} are"
-    return f"No node is disrupted while {what} stale: the API server has confirmed nothing for too long"
+    return f"No node is disrupted while {what} stale: the API server has not confirmed it for too long"
 
 
 def considered(command: Command, node: str) -> str:
-    """What the node of a replacement is told before it is looked at again."""
+    """The event of a node in a command with replacements, before the command is validated."""
     return f"Consolidation candidate: {_short(command, node)} {_savings(command)}"
 
 
 def rejected(command: Command, node: str, why: str) -> str:
-    """What a node is told when the second look found that the command no longer holds."""
+    """The event of a node whose command was not valid any more."""
     return f"Consolidation rejected: {_short(command, node)}, reason: {why} {_savings(command)}"
 
 
 def approved(balance: Balance) -> str:
-    """What is told when a Balanced pool finds a move worth it."""
+    """The event of a command that a Balanced NodePool approved."""
     shares = f"savings {balance.saved:.1%}, disruption {balance.disrupted:.1%}"
     return f"score {balance.score:.2f} >= threshold {THRESHOLD:.2f} (k: {round(1 / THRESHOLD)}, {shares})"
 
@@ -122,8 +124,8 @@ def _short(command: Command, node: str) -> str:
     number = len(command.candidates)
     if number > 1:
         return f"{command.decision}: [{node}] (part of {number}-node consolidation)"
-    bought = len(command.replacements)
-    return f"{command.decision}: [{node}]" + (f" -> [{bought} replacement{'s' * (bought > 1)}]" if bought else "")
+    launched = len(command.replacements)
+    return f"{command.decision}: [{node}]" + (f" -> [{launched} replacement{'s' * (launched > 1)}]" if launched else "")
 
 
 def _savings(command: Command) -> str:
@@ -131,8 +133,9 @@ def _savings(command: Command) -> str:
 
 
 def _lasting(refusal: Refusal) -> str:
+    """Whether waiting helps."""
     if refusal.until is not None:
         return f" - until {refusal.until:%Y-%m-%dT%H:%M:%SZ}"
     if refusal.permanent:
-        return " - permanent: waiting will not help, somebody has to change it"
+        return " - permanent: needs a manual change"
     return " - may change" if refusal.code in _OF_PODS else ""

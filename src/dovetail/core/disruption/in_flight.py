@@ -1,9 +1,9 @@
-"""A cluster as if some commands were under way already, for what is decided before they are.
+"""A snapshot as if planned commands were already in flight, so that several commands can be planned in one pass.
 
-Several commands may wait for their second look at once. Each is planned, and looked at again, as if those before it had
-been written down: their nodes take nobody, their pods need a place, budgets count them, and what replaces them is on
-order. The limits of NodePools count nodes and what replaces them once, as the larger. One that fits on its own may
-still leave a pod of those before it without a place, and another node would be bought for that: it has to wait.
+Each further command is planned and validated on that snapshot: the nodes of earlier commands accept no pods, their pods
+need another node, budgets count them, and their replacements are launching. NodePool limits count a node and its
+replacement once, as the larger of the two. A command that fits by itself may still take the room that a pod of an
+earlier command needs (`crowded`); another node would be launched for that pod, so the command is not started.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -19,35 +19,35 @@ from dovetail.model.snapshot import ClusterNode, Snapshot
 
 
 def look_ahead(context: PassContext, commands: Collection[Command]) -> PassContext:
-    """The same pass over the cluster as if these commands were under way."""
-    return context.over(as_if_under_way(context.snapshot, commands))
+    """The same pass, as if these commands were in flight."""
+    return context.with_snapshot(as_if_under_way(context.snapshot, commands))
 
 
 def crowded(after: PassContext, before: PassContext) -> bool:
-    """Whether a pod that needs a place, and had one before, has none after."""
-    return not after.quick_reject <= before.quick_reject
+    """Whether a pod that waits for a node fitted an existing one in `before` and fits none in `after`."""
+    return not after.unplaced_pods <= before.unplaced_pods
 
 
 def as_if_under_way(snapshot: Snapshot, commands: Collection[Command]) -> Snapshot:
-    """The same cluster, with these commands started a moment ago; as far as they are, it is left as it is."""
+    """The snapshot with these commands started. Commands that already have started change nothing."""
     if not commands:
         return snapshot
     records: dict[str, CommandRecord] = {}
-    ordered: list[ClusterNode] = []
+    launching: list[ClusterNode] = []
     for number, command in enumerate(commands):
         names = {each.name for each in command.candidates}
-        going = [node for node in snapshot.nodes if node.name in names]
-        if going:
-            record = _record(command, going, f"ahead-{number}", snapshot)
-            records.update({node.name: record for node in going})
-            ordered.extend(_ordered(command, record, snapshot))
-    nodes = [_going(node, records[node.name], snapshot) if node.name in records else node for node in snapshot.nodes]
-    return replace(snapshot, nodes=(*nodes, *ordered))
+        candidates = [node for node in snapshot.nodes if node.name in names]
+        if candidates:
+            record = _record(command, candidates, f"ahead-{number}", snapshot)
+            records.update({node.name: record for node in candidates})
+            launching.extend(_launching(command, record, snapshot))
+    nodes = [_marked(node, records[node.name], snapshot) if node.name in records else node for node in snapshot.nodes]
+    return replace(snapshot, nodes=(*nodes, *launching))
 
 
-def _record(command: Command, going: Sequence[ClusterNode], id_: str, snapshot: Snapshot) -> CommandRecord:
-    """What stands on its nodes already, or what will."""
-    written = next((node.record for node in going if node.record is not None), None)
+def _record(command: Command, candidates: Sequence[ClusterNode], id_: str, snapshot: Snapshot) -> CommandRecord:
+    """The command record that the candidates carry, or a new one."""
+    written = next((node.record for node in candidates if node.record is not None), None)
     return written or CommandRecord(
         id=id_,
         reason=command.reason,
@@ -58,24 +58,24 @@ def _record(command: Command, going: Sequence[ClusterNode], id_: str, snapshot: 
     )
 
 
-def _going(node: ClusterNode, record: CommandRecord, snapshot: Snapshot) -> ClusterNode:
-    """No room for anybody, and the pods on it need one."""
-    claim, itself = node.claim, node.node
-    if claim is None or itself is None or claim.deleting:
+def _marked(node: ClusterNode, record: CommandRecord, snapshot: Snapshot) -> ClusterNode:
+    """The node with the command record and a deletion timestamp: it accepts no pods, and its pods need another node."""
+    claim, kube_node = node.claim, node.node
+    if claim is None or kube_node is None or claim.deleting:
         return node
     annotations = {**claim.metadata.annotations, RECORD_ANNOTATION: write_record(record)}
     marked = msgspec.structs.replace(claim.metadata, annotations=annotations)
-    closed = msgspec.structs.replace(itself.metadata, deletion_timestamp=snapshot.at)
+    deleted = msgspec.structs.replace(kube_node.metadata, deletion_timestamp=snapshot.at)
     return ClusterNode(
-        msgspec.structs.replace(itself, metadata=closed), msgspec.structs.replace(claim, metadata=marked), node.pods
+        msgspec.structs.replace(kube_node, metadata=deleted), msgspec.structs.replace(claim, metadata=marked), node.pods
     )
 
 
-def _ordered(command: Command, record: CommandRecord, snapshot: Snapshot) -> Iterator[ClusterNode]:
-    """The replacements that are not there yet."""
+def _launching(command: Command, record: CommandRecord, snapshot: Snapshot) -> Iterator[ClusterNode]:
+    """The replacements that have no NodeClaim in the snapshot yet."""
     claims = [node.claim for node in snapshot.nodes if node.claim is not None]
-    there = sum(claim.metadata.annotations.get(REPLACES_ANNOTATION) == record.id for claim in claims)
-    for number, draft in enumerate(command.replacements[there:]):
+    created = sum(claim.metadata.annotations.get(REPLACES_ANNOTATION) == record.id for claim in claims)
+    for number, draft in enumerate(command.replacements[created:]):
         claim = claim_for(draft)
         metadata = msgspec.structs.replace(
             claim.metadata,

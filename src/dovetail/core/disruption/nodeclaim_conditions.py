@@ -1,7 +1,10 @@
-"""What a NodeClaim's `Consolidatable` and `Drifted` conditions should say, and when to look again.
+"""The `Consolidatable` and `Drifted` conditions of a NodeClaim, when they have to be checked again, and pod events.
 
-For people and tools that read conditions, with Karpenter's names and reasons. Decides nothing about disruption itself:
-whether a node goes is the planner's word. A provider that gives no answer changes nothing it alone could have said.
+Names and reasons are Karpenter's. The conditions inform users and tools; the planner decides about disruption by
+itself, except that drift detected by the provider reaches it through `Drifted`. If the provider gives no answer, a
+`Drifted` condition that only the provider can judge stays as it is.
+
+`pod_notice` is the event about the do-not-disrupt annotation of a pod.
 """
 
 from dataclasses import dataclass
@@ -22,7 +25,7 @@ from dovetail.model.nodepool import NodePool
 from dovetail.model.pod import Pod
 
 RECHECK = timedelta(minutes=5)
-"""How often drift is looked for when nothing that we can see has changed."""
+"""How often drift is checked when no API object has changed: the provider's answer may have."""
 
 MARKS = frozenset({CONSOLIDATABLE, DRIFTED})
 STEPS = frozenset({LAUNCHED, INITIALIZED})
@@ -30,38 +33,38 @@ STEPS = frozenset({LAUNCHED, INITIALIZED})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderFindings:
-    """What the provider was asked for one claim; None where it gave no answer."""
+    """The provider's answers about one claim; None where it gave no answer."""
 
     types: tuple[InstanceType, ...] | None
-    provider_reason: str | None  # why it says the instance has drifted; empty if it has not
+    provider_reason: str | None  # why the instance has drifted; empty if it has not
     drift_gate: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class NodeClaimVerdicts:
-    """Conditions to write, conditions to remove, and when time alone changes the answer."""
+    """Conditions to write, conditions to remove, and when the result changes by itself."""
 
     verdicts: tuple[ConditionVerdict, ...]
     cleared: frozenset[str]
     window_ends: datetime | None
-    settles_at: datetime | None  # from then on the claim is held against the catalogue
-    rechecked: bool  # whether somebody we cannot see may change the answer
+    settles_at: datetime | None  # from then on the claim is checked against the instance types
+    rechecked: bool  # whether the provider may change the result
 
     @property
     def changes_at(self) -> datetime | None:
-        """When time alone changes the answer."""
+        """When the result changes by itself; None if it does not."""
         settling = self.settles_at if self.rechecked else None
         return min((each for each in (self.window_ends, settling) if each is not None), default=None)
 
     def holds(self, now: datetime) -> bool:
-        """Whether no clock has run out by now, so that the same findings give the same marks."""
+        """Whether the same findings still give the same conditions now."""
         quiet, settling = self.window_ends, self.settles_at
         return (quiet is None or now < quiet) and (settling is None or now < settling)
 
 
 @dataclass(frozen=True, slots=True)
 class PodNotice:
-    """Something to tell about the do-not-disrupt annotation of a pod, and when that changes by itself."""
+    """An event about the do-not-disrupt annotation of a pod, and when the next one is due."""
 
     reason: str
     message: str
@@ -70,7 +73,7 @@ class PodNotice:
 
 
 def marks(claim: NodeClaim, pool: NodePool, findings: ProviderFindings, now: datetime) -> NodeClaimVerdicts:
-    """What the two conditions should be now."""
+    """What both conditions should be now."""
     quiet, window_ends = _consolidatable(claim, pool, now)
     reason = _drifted(claim, pool, findings, now)
     verdicts = []
@@ -86,10 +89,10 @@ def marks(claim: NodeClaim, pool: NodePool, findings: ProviderFindings, now: dat
 
 
 def marked(claim: NodeClaim, wanted: NodeClaimVerdicts, now: datetime) -> tuple[Condition, ...]:
-    """The claim's conditions with the marks made; equal to those it has when there is nothing to write."""
+    """The claim's conditions with both updated; equal to the present ones if there is nothing to write."""
     created_at, generation = claim.metadata.creation_timestamp or now, claim.metadata.generation
     conditions = claim.status.conditions
-    stale = [each for each in wanted.verdicts if not _says(conditions, each)]
+    stale = [each for each in wanted.verdicts if not _is_written(conditions, each)]
     conditions = ConditionList(conditions, (), created_at, generation, now).set(*stale)
     for kind in wanted.cleared:
         conditions = without(conditions, kind)
@@ -97,19 +100,19 @@ def marked(claim: NodeClaim, wanted: NodeClaimVerdicts, now: datetime) -> tuple[
 
 
 def disturbed(claim: NodeClaim, pool: NodePool, event_at: datetime, now: datetime) -> bool:
-    """Whether a claim that says it is quiet no longer is, with a pod event at that time."""
+    """Whether a pod event at that time ends the claim's `Consolidatable` condition."""
     status = msgspec.structs.replace(claim.status, last_pod_event_time=event_at)
     quiet, _ = _consolidatable(msgspec.structs.replace(claim, status=status), pool, now)
     return claim.has(CONSOLIDATABLE) and not quiet
 
 
 def has_marks_to_come(claim: NodeClaim) -> bool:
-    """Whether there is anything to judge: a claim that waits for its instance says nothing, and should not."""
-    return bool(_judging(claim.status.conditions))
+    """Whether the conditions apply: a claim that is not launched yet has neither."""
+    return bool(_relevant(claim.status.conditions))
 
 
 def judged_alike(before: NodeClaim, after: NodeClaim) -> bool:
-    """Whether nothing that the marks follow from, nor the marks themselves, changed between two versions of a claim."""
+    """Whether neither the two conditions nor their inputs changed between two versions of a claim."""
     old, new = before.metadata, after.metadata
     if old.labels != new.labels or old.creation_timestamp != new.creation_timestamp:
         return False
@@ -117,23 +120,23 @@ def judged_alike(before: NodeClaim, after: NodeClaim) -> bool:
         return False
     if before.status.last_pod_event_time != after.status.last_pod_event_time:
         return False
-    told, tells = before.status.conditions, after.status.conditions
-    return told == tells or _judging(told) == _judging(tells)
+    conditions = before.status.conditions, after.status.conditions
+    return conditions[0] == conditions[1] or _relevant(conditions[0]) == _relevant(conditions[1])
 
 
-def _judging(conditions: tuple[Condition, ...]) -> list[Condition]:
-    """The marks, and what they follow from once it is so: what a claim still waits for does not matter."""
+def _relevant(conditions: tuple[Condition, ...]) -> list[Condition]:
+    """The two conditions, and those they depend on if True."""
     return [each for each in conditions if each.type in MARKS or (each.type in STEPS and each.status == "True")]
 
 
-def _says(conditions: tuple[Condition, ...], verdict: ConditionVerdict) -> bool:
+def _is_written(conditions: tuple[Condition, ...], verdict: ConditionVerdict) -> bool:
     found = find(conditions, verdict.type)
-    said = (found.status, found.reason, found.message) if found is not None else None
-    return said == (verdict.status, verdict.reason or verdict.type, verdict.message)
+    written = (found.status, found.reason, found.message) if found is not None else None
+    return written == (verdict.status, verdict.reason or verdict.type, verdict.message)
 
 
 def _consolidatable(claim: NodeClaim, pool: NodePool, now: datetime) -> tuple[bool, datetime | None]:
-    """Whether the node has been quiet for long enough, otherwise when it will have been, if ever."""
+    """Whether consolidateAfter has passed since the last pod event, or when it will have."""
     if pool.static or not claim.has(INITIALIZED):
         return False, None
     wait = consolidation_wait(pool, claim, now)
@@ -141,17 +144,17 @@ def _consolidatable(claim: NodeClaim, pool: NodePool, now: datetime) -> tuple[bo
 
 
 def _drifted(claim: NodeClaim, pool: NodePool, findings: ProviderFindings, now: datetime) -> str | None:
-    """The reason, empty if there is none, None if only the provider could tell and does not."""
+    """The reason of drift, empty if there is none, None if only the provider knows and gives no answer."""
     if not findings.drift_gate or not claim.has(LAUNCHED):
         return ""
-    # What was written before is no evidence: a drift that the provider no longer sees has to end.
+    # The present condition does not count: it has to end when the provider no longer reports drift.
     types = {each.name: each for each in findings.types} if findings.types is not None else None
     unanswered = findings.types is None or findings.provider_reason is None
     return deviation(claim, pool, types, now) or findings.provider_reason or (None if unanswered else "")
 
 
 def pod_notice(pod: Pod, now: datetime) -> PodNotice | None:
-    """What people should know about a pod's annotation: that it is wrong, when it ends, or that it has ended."""
+    """The event about a pod's do-not-disrupt annotation: it is invalid, it ends at an instant, or it has ended."""
     found = protection(pod, now)
     if found.fault:
         message = f"Invalid {DO_NOT_DISRUPT} annotation: {found.fault}; the pod is protected until this is corrected"

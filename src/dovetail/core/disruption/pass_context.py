@@ -1,10 +1,11 @@
-"""When a pass over an unchanged cluster could come out differently: the next instant at which a clock runs out.
+"""The context of one disruption pass, shared by all methods.
 
-Waits of nodes, protection of pods, windows of budgets, back-off of pools. Until then, and while nothing changes, there
-is nothing new to find. What moves by itself without an instant (a cost that shrinks with the lifetime left) is not told
-here, so whoever relies on this looks again now and then all the same.
+`PassContext` holds the snapshot and computes each derived value once: candidates, budget allowances, removal
+simulations, pods that need a node. `BudgetTracker` counts what a method takes from the budgets while it chooses nodes.
 
-What every method is handed: the snapshot, what budgets still allow, and simulations made once and shared.
+`next_wakeup` is the next instant at which a pass over an unchanged cluster could decide differently, because a delay of
+a node, the protection of a pod, a budget window or a back-off ends. Values that change continuously (disruption costs
+shrink with the lifetime left) have no such instant, so the controller also runs a pass from time to time.
 """
 
 from collections import Counter
@@ -52,33 +53,33 @@ from dovetail.settings import DecisionOptions
 WAITS = (consolidation_wait, emptiness_wait, grace_wait, expiration_wait, drift_wait)
 
 
-def next_turn(snapshot: Snapshot, backing_off: Mapping[tuple[str, Reason], datetime]) -> datetime | None:
-    """The first instant after the snapshot's at which something lifts or begins by itself; None if nothing does."""
+def next_wakeup(snapshot: Snapshot, backing_off: Mapping[tuple[str, Reason], datetime]) -> datetime | None:
+    """The first instant after the snapshot's at which an obstacle ends or begins by itself; None if none does."""
     now = snapshot.at
     instants: list[datetime] = [until for until in backing_off.values() if until > now]
     instants.extend(backoff.until for backoff in in_force(snapshot).values())
     for pool in snapshot.nodepools.values():
-        instants.extend(_edges(pool, now))
+        instants.extend(_budget_edges(pool, now))
         paused = snapshot.pause_of(pool.name)
         if paused is not None and paused.until is not None:
             instants.append(paused.until)
     for node in snapshot.nodes:
         own = snapshot.nodepools.get(node.nodepool_name)
         if own is not None and node.claim is not None:
-            instants.extend(_lifts(node, node.claim, own, now))
+            instants.extend(_node_edges(node, node.claim, own, now))
     return min(instants, default=None)
 
 
-def _edges(pool: NodePool, now: datetime) -> Iterator[datetime]:
-    """When a budget's window opens or closes."""
+def _budget_edges(pool: NodePool, now: datetime) -> Iterator[datetime]:
+    """When the window of a budget opens or closes next."""
     for budget in pool.budgets:
         edge = budget.closes_at(now) or budget.opens_at(now)
         if edge is not None:
             yield edge
 
 
-def _lifts(node: ClusterNode, claim: NodeClaim, pool: NodePool, now: datetime) -> Iterator[datetime]:
-    """When one of a node's waits is over, or one of its pods is no longer protected."""
+def _node_edges(node: ClusterNode, claim: NodeClaim, pool: NodePool, now: datetime) -> Iterator[datetime]:
+    """When a delay of the node passes, or the do-not-disrupt period of one of its pods ends."""
     for wait in WAITS:
         until = wait(pool, claim, now).until
         if until is not None:
@@ -97,33 +98,33 @@ class PassContext:
     snapshot: Snapshot
     options: DecisionOptions = field(default_factory=DecisionOptions)
     backing_off: Mapping[tuple[str, Reason], datetime] = field(default_factory=dict)
-    """Until when a pool is left alone for a reason, because its last commands failed."""
+    """Until when each NodePool is not disrupted for a reason, because its last commands failed."""
     simulations: SimulationCache = field(default_factory=SimulationCache)
-    """Those of earlier passes, to go on from."""
+    """Shared with earlier passes, which it is updated from."""
     consolidation_refusals: dict[str, Refusal | None] = field(default_factory=dict)
-    """What consolidation has against each candidate: the same for several nodes and for one."""
+    """By node: why consolidation refuses it. Multi-node and single-node consolidation share the answer."""
     _counts: dict[str, NodeCounts] = field(default_factory=dict)
     _allowances: dict[tuple[str, Reason], BudgetAllowance] = field(default_factory=dict)
-    _sweeps: dict[bool, RemovalSimulation] = field(default_factory=dict)
+    _removal_simulations: dict[bool, RemovalSimulation] = field(default_factory=dict)
     _candidates: dict[bool, tuple[list[Candidate], list[Refusal]]] = field(default_factory=dict)
 
     @property
-    def book(self) -> CandidateCache:
-        """What is known of the nodes of this snapshot."""
-        self.simulations.facts.turn_to(self.snapshot)
-        return self.simulations.facts
+    def candidate_cache(self) -> CandidateCache:
+        """The facts of the nodes of this snapshot."""
+        self.simulations.candidate_cache.use_snapshot(self.snapshot)
+        return self.simulations.candidate_cache
 
-    def over(self, snapshot: Snapshot) -> "PassContext":
+    def with_snapshot(self, snapshot: Snapshot) -> "PassContext":
         """The same pass over another snapshot."""
         return PassContext(snapshot, self.options, self.backing_off, self.simulations)
 
     @lazy
     def wakeup_at(self) -> datetime | None:
-        """When a pass over the same cluster could come out differently; None if nothing is due by itself."""
-        return next_turn(self.snapshot, self.backing_off)
+        """When a pass over the same cluster could decide differently; None if no time is known."""
+        return next_wakeup(self.snapshot, self.backing_off)
 
     def allowance(self, pool: str, reason: Reason) -> BudgetAllowance:
-        """What a pool can still spend on a reason before this pass does anything."""
+        """What the budgets of a NodePool allow for a reason before this pass takes any node."""
         if (pool, reason) not in self._allowances:
             self._allowances[pool, reason] = self._allow(pool, reason)
         return self._allowances[pool, reason]
@@ -136,46 +137,46 @@ class PassContext:
         return allowed
 
     def back_off_refusal(self, pool: str, reason: Reason) -> Refusal | None:
-        """Why a pool is left alone after commands that failed, or None."""
+        """Why a NodePool backs off after failed commands, or None."""
         until = self.backing_off.get((pool, reason))
         if until is None or self.snapshot.at >= until:
             return None
         return Refusal(RefusalCode.BACKING_OFF, nodepool_ref(pool), until, nodepool=pool)
 
     def counts(self, pool: str) -> NodeCounts:
-        """The nodes of a pool as its budgets count them."""
+        """The nodes of a NodePool as its budgets count them."""
         if pool not in self._counts:
             self._counts[pool] = count_nodes(self.snapshot.nodes_by_pool.get(pool, ()))
         return self._counts[pool]
 
     def candidates(self, *, eventual: bool) -> tuple[list[Candidate], list[Refusal]]:
-        """Every managed node as a candidate or a refusal; made once for methods of one class."""
+        """Every managed node as a candidate or a refusal; computed once for each disruption class."""
         eventual = eventual and self._bounded_drains
         if eventual not in self._candidates:
             self._candidates[eventual] = find_candidates(
-                self.snapshot, self.snapshot.nodes, eventual=eventual, book=self.book
+                self.snapshot, self.snapshot.nodes, eventual=eventual, cache=self.candidate_cache
             )
         return self._candidates[eventual]
 
     def candidates_among(self, names: Collection[str], *, eventual: bool) -> list[Candidate]:
-        """Those of some nodes that are candidates."""
+        """The candidates among the nodes with these names."""
         nodes = [node for node in self.snapshot.nodes if node.name in names]
-        return find_candidates(self.snapshot, nodes, eventual=eventual, book=self.book)[0]
+        return find_candidates(self.snapshot, nodes, eventual=eventual, cache=self.candidate_cache)[0]
 
     def budgets_of(self, pod: Pod) -> list[PodDisruptionBudget]:
         """The PodDisruptionBudgets that select a pod."""
-        return [self.snapshot.pdbs[position] for position in self.book.guards(pod)]
+        return [self.snapshot.pdbs[position] for position in self.candidate_cache.pdb_positions(pod)]
 
     @lazy
     def pending_evictions_by_pdb(self) -> Mapping[int, int]:
-        """How many pods each budget, by position, has yet to let go of on nodes that are drained or soon will be."""
-        book = self.book
-        going = (node for node in self.snapshot.nodes if still_standing(node) or node.record is not None)
-        return Counter(budget for node in going for _, budgets in book.of(node).guarded for budget in budgets)
+        """By PDB position: how many of its pods are still to be evicted from nodes that drain or soon will."""
+        cache = self.candidate_cache
+        draining = (node for node in self.snapshot.nodes if still_standing(node) or node.record is not None)
+        return Counter(pdb for node in draining for _, pdbs in cache.facts(node).pods_with_pdbs for pdb in pdbs)
 
     @lazy
     def _bounded_drains(self) -> bool:
-        """Whether any claim bounds its own drain; if none does, the classes are the same."""
+        """Whether any NodeClaim has a terminationGracePeriod; if none has, both disruption classes are the same."""
         for node in self.snapshot.nodes:
             claim = node.claim
             if claim is not None and claim.spec.termination_grace_period is not None:
@@ -183,41 +184,42 @@ class PassContext:
         return False
 
     def pool_cost(self, pool: str) -> float:
-        """What the nodes of a pool cost an hour together."""
+        """The hourly price of all nodes of a NodePool."""
         types = self.snapshot.types_by_pool.get(pool, {})
         nodes = self.snapshot.nodes_by_pool.get(pool, ())
         return sum(node_price(node, types.get(node.labels.get(INSTANCE_TYPE, ""))) for node in nodes)
 
     def budget_tracker(self, reason: Reason) -> "BudgetTracker":
-        """Budgets to spend from, for one method."""
+        """A new count of what one method takes from the budgets."""
         return BudgetTracker(self, reason)
 
     def removal_simulation(self, *, consolidating: bool) -> RemovalSimulation:
-        """The simulation: with consolidation, nodes inside their own windows take nobody."""
-        if consolidating not in self._sweeps:
-            closed = self._unready | (self._recently_active_nodes if consolidating else frozenset())
-            view = SimulationInputs(self.snapshot, closed, self.waiting, self.options.respect_preferences)
-            self._sweeps[consolidating] = self.simulations.removal_simulation(view, consolidating=consolidating)
-        return self._sweeps[consolidating]
+        """The simulation of node removals. For consolidation, recently active nodes accept no pods."""
+        known = self._removal_simulations
+        if consolidating not in known:
+            closed = self._uninitialized | (self._recently_active_nodes if consolidating else frozenset())
+            inputs = SimulationInputs(self.snapshot, closed, self.waiting, self.options.respect_preferences)
+            known[consolidating] = self.simulations.removal_simulation(inputs, consolidating=consolidating)
+        return known[consolidating]
 
     @lazy
     def waiting(self) -> list[Pod]:
-        """Pods that need a place already, whatever is disrupted."""
+        """Pods that need a node whatever this pass disrupts: pending ones, and those on nodes being removed."""
         waiting, _ = provisionable_pods(self.snapshot)
         return [*waiting, *displaced_pods(self.snapshot)]
 
     def expects_pods(self, name: str) -> bool:
-        """Whether pods that need a place already would find it on this node."""
+        """Whether a pod in `waiting` would be scheduled to this node."""
         return bool(self.waiting) and name in self.removal_simulation(consolidating=True).expecting
 
     @property
-    def quick_reject(self) -> frozenset[Key]:
-        """Pods that need a place already and find none: a node is bought for them."""
+    def unplaced_pods(self) -> frozenset[Key]:
+        """The pods in `waiting` that fit no existing node: a node is launched for them."""
         return self.removal_simulation(consolidating=True).quick_reject if self.waiting else frozenset()
 
     @lazy
     def launch_backoffs(self) -> Backoffs:
-        """Kinds of pods for which a NodePool launches nothing now."""
+        """The launch back-offs in force, by NodePool and kind of pod."""
         return in_force(self.snapshot)
 
     @lazy
@@ -227,7 +229,7 @@ class PassContext:
 
     @lazy
     def unfinished_replacements(self) -> tuple[ClusterNode, ...]:
-        """Nodes launched to replace others by a command that has ended, and that have not initialized."""
+        """Replacements of commands that have ended, which have still not initialized."""
         return tuple(
             node
             for node in self.snapshot.nodes
@@ -238,43 +240,42 @@ class PassContext:
         )
 
     @lazy
-    def _unready(self) -> frozenset[str]:
-        """A node that is not ready yet is nothing to rely on. One without a claim always is."""
+    def _uninitialized(self) -> frozenset[str]:
+        """Nodes that have not initialized: the simulation does not rely on them. Unmanaged nodes always count."""
         return frozenset([node.name for node in self.snapshot.nodes if not node.initialized])
 
     @lazy
     def _recently_active_nodes(self) -> frozenset[str]:
-        """Nodes that consolidation leaves alone for now because something happened on them."""
-        restless: list[str] = []
+        """Nodes with a pod event inside their consolidation window."""
+        active: list[str] = []
         for pool in self.snapshot.nodepools.values():
             window, graced = consolidation_window(pool), has_grace(pool)
-            began = subtract(self.snapshot.at, window)
+            window_start = subtract(self.snapshot.at, window)
             for node in self.snapshot.nodes_by_pool.get(pool.name, ()) if window or graced else ():
                 since = node.quiet_since
-                if graced if since is None else since > began:  # grace does not end before it has begun
-                    restless.append(node.name)
-        return frozenset(restless)
+                if graced if since is None else since > window_start:  # without a start the grace period cannot end
+                    active.append(node.name)
+        return frozenset(active)
 
 
 class BudgetTracker:
-    """What is left of each pool's budget while a method takes nodes one by one."""
+    """What is left of each NodePool's budgets while a method takes nodes one by one, for one reason."""
 
     def __init__(self, context: PassContext, reason: Reason) -> None:
         self._context = context
         self._reason = reason
         self._spent: dict[str, int] = {}
-        self._against: dict[str, Refusal | None] = {}
+        self._refusals: dict[str, Refusal | None] = {}  # by NodePool, dropped when a node of it is taken
 
     def refusal(self, candidate: Candidate) -> Refusal | None:
-        """Why one more node of the candidate's pool may not go, or None."""
+        """Why one more node of the candidate's NodePool may not be disrupted, or None."""
         pool = candidate.pool.name
-        if pool not in self._against:
-            self._against[pool] = self._weigh(pool)
-        found = self._against[pool]
+        if pool not in self._refusals:
+            self._refusals[pool] = self._pool_refusal(pool)
+        found = self._refusals[pool]
         return msgspec.structs.replace(found, object=candidate.ref) if found is not None else None
 
-    def _weigh(self, pool: str) -> Refusal | None:
-        """What is against one more node of a pool, whichever it is."""
+    def _pool_refusal(self, pool: str) -> Refusal | None:
         backing_off = self._context.back_off_refusal(pool, self._reason)
         allowed, ahead = self._context.allowance(pool, self._reason), self._spent.get(pool, 0)
         if backing_off is not None or allowed.permits(ahead + 1):
@@ -282,13 +283,13 @@ class BudgetTracker:
         return budget_refusal(nodepool_ref(pool), self._reason, allowed, self._context.snapshot.at, ahead)
 
     def spend(self, candidate: Candidate) -> None:
-        """One more node of this pool goes."""
+        """Count the candidate against the budgets of its NodePool."""
         pool = candidate.pool.name
         self._spent[pool] = self._spent.get(pool, 0) + 1
-        self._against.pop(pool, None)
+        self._refusals.pop(pool, None)
 
     def take(self, candidate: Candidate) -> Refusal | None:
-        """Spend on a candidate if the budget allows it; otherwise say why not."""
+        """Count the candidate if the budgets allow it; otherwise return why they do not."""
         refusal = self.refusal(candidate)
         if refusal is None:
             self.spend(candidate)

@@ -1,13 +1,13 @@
 """Plans one disruption pass: every command that starts together, and for every other node why it stays.
 
-`plan_methods` asks the methods in order. Expiration and drift may propose several commands at once. Single-node
-consolidation proposes one, then another as if the first were under way, and so on up to `MOST_SINGLE_NODES`. Budgets,
-NodePool limits and free room are shared, because commands planned before count as started (`ahead`).
+`plan_methods` tries the methods in order. Expiration and drift may propose several commands at once. Single-node
+consolidation proposes one, then another as if the first were in flight, and so on up to `MOST_SINGLE_NODES`. Budgets,
+NodePool limits and free capacity are shared, because commands planned before count as started (`in_flight`).
 
-`plan_pass` then does what the controller does with the proposals. The first method of which a command can start acts,
-and no other. What consolidation proposes is validated `VALIDATION_DELAY` later: here on the same snapshot with the
-clock moved on, in the controller on a fresh one. So on a cluster that does not change meanwhile, a `PassPlan` holds the
-commands that the controller starts.
+`plan_pass` then does what the controller does with the proposals. The first method with a command that can start acts,
+and no other. Consolidation commands are validated `VALIDATION_DELAY` later: here on the same snapshot at a later time,
+in the controller on a fresh one. So on a cluster that does not change meanwhile, a `PassPlan` holds the commands that
+the controller starts.
 
 Cost: one evaluation of every candidate for each method, and one more for each further single-node command.
 """
@@ -44,12 +44,12 @@ MOST_SINGLE_NODES = 10
 
 @dataclass(frozen=True)
 class MethodPlan:
-    """What one method proposes in a pass, and why it leaves every other node alone."""
+    """The commands of one method in a pass, and why it refuses every other node."""
 
     method: Method
     commands: tuple[Command, ...]
     refusals: tuple[Refusal, ...]
-    eligible: int  # candidates the method is interested in
+    eligible: int  # candidates that the method does not refuse
 
     @property
     def validated(self) -> bool:
@@ -66,13 +66,13 @@ class PassPlan:
     refusals_by_method: Mapping[str, tuple[Refusal, ...]]
     allowances: Mapping[tuple[str, Reason], BudgetAllowance]
     commands_by_method: Mapping[str, tuple[Command, ...]] = field(default_factory=dict)
-    """What each method that was asked would do, were it its turn."""
+    """What each method that was tried proposes, whether or not it acts in this pass."""
     wakeup_at: datetime | None = None
-    """Where no command starts: when a pass over the same cluster could come out differently, if ever by itself."""
+    """If no command starts: when a pass over the same cluster could decide differently; None if no time is known."""
 
     @property
     def saving(self) -> float:
-        """What it saves an hour."""
+        """Dollars an hour."""
         return sum(command.saving for command in self.commands)
 
 
@@ -82,7 +82,7 @@ def plan_disruption(snapshot: Snapshot, options: DecisionOptions | None = None, 
 
 
 class Planner:
-    """Plans one pass after the other; what has not changed in between is not worked out again."""
+    """Plans one pass after the other and reuses what has not changed in between."""
 
     def __init__(self, options: DecisionOptions | None = None) -> None:
         self._options = options or DecisionOptions()
@@ -91,7 +91,7 @@ class Planner:
     def context(
         self, snapshot: Snapshot, backing_off: Mapping[tuple[str, Reason], datetime] | None = None
     ) -> PassContext:
-        """A pass over this snapshot."""
+        """The context of a pass over this snapshot."""
         return PassContext(snapshot, self._options, backing_off or {}, self._simulations)
 
     def plan(self, snapshot: Snapshot, *, thorough: bool = False) -> PassPlan:
@@ -100,9 +100,9 @@ class Planner:
 
 
 def plan_pass(context: PassContext, *, thorough: bool = False, methods: Sequence[Method] = METHODS) -> PassPlan:
-    """The whole pass. With `thorough`, methods after the one that acts are asked, too, what they think of each node."""
+    """Plan the whole pass. With `thorough`, the methods after the one that acts are tried as well."""
     snapshot = context.snapshot
-    later = context.over(replace(snapshot, at=add(snapshot.at, VALIDATION_DELAY)))
+    later = context.with_snapshot(replace(snapshot, at=add(snapshot.at, VALIDATION_DELAY)))
     plans: list[MethodPlan] = []
     commands: tuple[Command, ...] = ()
     for _, steps in groupby(plan_methods(context, methods), key=lambda plan: plan.method.name):
@@ -128,30 +128,29 @@ def plan_pass(context: PassContext, *, thorough: bool = False, methods: Sequence
 
 
 def plan_methods(context: PassContext, methods: Sequence[Method] = METHODS) -> Iterator[MethodPlan]:
-    """What each method proposes, in order.
+    """The plan of each method, in order.
 
-    A method that proposes one command after the other is yielded after each of them, so that callers can let other
-    tasks run in between: the last value counts. One command is enough of a method that only acts if those of another
-    method cannot start.
+    Single-node consolidation is yielded after each further command, so that callers can let other tasks run in between:
+    the last value counts. If an earlier method has commands, it plans only one: it acts only if those cannot start.
     """
-    spare = False
+    has_commands = False
     for method in methods:
         proposal = consider(method, context)
         plan = MethodPlan(method, proposal.commands, proposal.refusals, proposal.eligible)
         yield plan
-        if method.name == SingleNode.name and plan.commands and not spare:
+        if method.name == SingleNode.name and plan.commands and not has_commands:
             yield from _plan_further(plan, context)
-        spare = spare or bool(plan.commands)
+        has_commands = has_commands or bool(plan.commands)
 
 
 def _plan_further(plan: MethodPlan, context: PassContext) -> Iterator[MethodPlan]:
-    """The plan with more commands, each proposed as if those before it were under way."""
-    look = look_ahead(context, plan.commands)
+    """The plan with more commands, each proposed as if those before it were in flight."""
+    ahead = look_ahead(context, plan.commands)
     while len(plan.commands) < MOST_SINGLE_NODES:
-        further = consider(plan.method, look)
+        further = consider(plan.method, ahead)
         commands = (*plan.commands, *further.commands)
-        before, look = look, look_ahead(context, commands)
-        if further.commands and crowded(look, before):
+        before, ahead = ahead, look_ahead(context, commands)
+        if further.commands and crowded(ahead, before):
             return
         plan = replace(plan, commands=commands, refusals=_merge(plan, further))
         yield plan
@@ -160,53 +159,56 @@ def _plan_further(plan: MethodPlan, context: PassContext) -> Iterator[MethodPlan
 
 
 def _merge(plan: MethodPlan, further: Proposal) -> tuple[Refusal, ...]:
-    """Why nodes stay: a node that could have gone before learns what further proposals have against it."""
+    """The refusals of both: a node that was only not the best before gets its refusal from the further proposal."""
     latest = {refusal.object: refusal for refusal in further.refusals}
-    going = {each.ref for command in further.commands for each in command.candidates}
+    taken = {each.ref for command in further.commands for each in command.candidates}
     return tuple(
         latest.get(each.object, each) if each.code is RefusalCode.NOT_THE_BEST else each
         for each in plan.refusals
-        if each.object not in going
+        if each.object not in taken
     )
 
 
 def _validate(plan: MethodPlan, context: PassContext) -> MethodPlan:
-    """The plan after its validation: the commands that hold, and a refusal for every node that stays after all."""
-    held: list[Command] = []
+    """The plan after validation: the commands that are still valid, and a refusal for every node that was dropped."""
+    valid: list[Command] = []
     refusals = list(plan.refusals)
     for command in plan.commands:
         about = command.candidates[0].ref
-        checked = attempt(about, partial(revalidate, command, context, tuple(held)))
+        checked = attempt(about, partial(revalidate, command, context, tuple(valid)))
         if isinstance(checked, Refusal):
             refusals += _refused(command.candidates, checked)
             continue
-        held.append(checked)
+        valid.append(checked)
         names = {each.name for each in checked.candidates}
         dropped = [each for each in command.candidates if each.name not in names]
         refusals += _refused(dropped, Refusal(RefusalCode.CANDIDATES_CHANGED, about))
-    return replace(plan, commands=tuple(held), refusals=tuple(refusals))
+    return replace(plan, commands=tuple(valid), refusals=tuple(refusals))
 
 
 def consider(method: Method, context: PassContext) -> Proposal:
-    """Ask one method about every managed node: each ends in a command or with a refusal."""
-    candidates, refusals = context.candidates(eventual=method.eventual)
-    interesting = []
-    said = list(refusals)
-    awaited = bool(context.waiting)
+    """What one method proposes. Every managed node ends in a command or with a refusal."""
+    candidates, node_refusals = context.candidates(eventual=method.eventual)
+    eligible = []
+    refusals = list(node_refusals)
+    pods_wait = bool(context.waiting)
     for candidate in candidates:
         refusal = attempt(candidate.ref, partial(method.refusal, candidate, context))
-        if refusal is None and awaited:
+        if refusal is None and pods_wait:
             refusal = attempt(candidate.ref, partial(expecting, method, candidate, context))
         if refusal is None:
-            interesting.append(candidate)
+            eligible.append(candidate)
         else:
-            said.append(refusal)
-    proposal = _propose(method, interesting, context) if interesting else Proposal()
-    return Proposal(proposal.commands, (*said, *proposal.refusals), len(interesting))
+            refusals.append(refusal)
+    proposal = _propose(method, eligible, context) if eligible else Proposal()
+    return Proposal(proposal.commands, (*refusals, *proposal.refusals), len(eligible))
 
 
 def _propose(method: Method, candidates: Sequence[Candidate], context: PassContext) -> Proposal:
-    """What a method proposes. If it breaks, pools are asked one by one: one at which it breaks is left alone."""
+    """What a method proposes. If it raises an error, NodePools are tried one by one, and those that fail are refused.
+
+    Only one NodePool then gets commands in a pass: commands that were planned separately may not fit together.
+    """
     proposal = attempt(ObjectRef("", ""), partial(method.propose, candidates, context))
     if isinstance(proposal, Proposal):
         return proposal

@@ -1,15 +1,14 @@
-"""Replacements of a disruption: whether they may be launched now, or why not, and their NodeClaims.
+"""Replacements of a disruption: whether they may be launched now, and their NodeClaims.
 
-A node that has not initialized is no room to rely on, so a simulation that decides what has to be launched leaves it
-out. But it is no reason to launch another one either: the instance is paid for and may initialize at any moment. So a
-command that needs replacements is refused
+The simulation does not rely on nodes that have not initialized. But they are no reason to launch more nodes either:
+the instance is paid for and may initialize at any moment. So a command that needs replacements is refused
 
-- while a replacement of an earlier command, which was rolled back, has not initialized in the same NodePool. It may
-  never do so, and each command would add a node.
+- while a replacement of an earlier command that was rolled back has not initialized in the same NodePool. It may
+  never initialize, and each further command would add a node.
 - while one of its pods would be scheduled to a node that has not initialized.
-- while the NodePool backs off from launching nodes for such pods, because launches before did not help.
+- while the NodePool backs off from launches for pods of the same kind, because earlier launches did not help them.
 
-All are read from the API objects, so a restart changes nothing.
+All of this is read from API objects, so restarts change nothing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -42,9 +41,9 @@ def replacement_refusal(
     if not drafts:
         return None
     about = candidates[0].ref
-    waiting = _backing_off(drafts, about, context)
-    if waiting is not None:
-        return waiting
+    backing_off = _backing_off(drafts, about, context)
+    if backing_off is not None:
+        return backing_off
     pools = {draft.template.pool.name for draft in drafts}
     left_over = next((node for node in context.unfinished_replacements if node.nodepool_name in pools), None)
     if left_over is not None:
@@ -55,7 +54,7 @@ def replacement_refusal(
 
 
 def replacement_claims(command: Command, id_: str, snapshot: Snapshot) -> list[NodeClaim]:
-    """The NodeClaims to create for a command of that id."""
+    """The NodeClaims to create for the command with this id."""
     marks, backoffs = {**command.annotations, REPLACES_ANNOTATION: id_}, on_record(snapshot)
     return [_marked(claim_for(draft, backoffs), marks) for draft in command.replacements]
 
@@ -75,8 +74,8 @@ def _backing_off(drafts: Sequence[Draft], about: ObjectRef, context: PassContext
 
 
 def _unready(code: RefusalCode, about: ObjectRef, node: ClusterNode) -> Refusal:
-    """A node that has not initialized, with what its NodeClaim says that it waits for."""
-    said = find(node.claim.status.conditions, INITIALIZED) if node.claim is not None else None
+    """A refusal because `node` has not initialized, with the message of its NodeClaim's `Initialized` condition."""
+    condition = find(node.claim.status.conditions, INITIALIZED) if node.claim is not None else None
     other = node_ref(node.name) if node.node is not None else ObjectRef("nodeclaim", node.name)
-    awaited = said.message if said is not None else ""
+    awaited = condition.message if condition is not None else ""
     return Refusal(code, about, nodepool=node.nodepool_name, other=other, detail=awaited)

@@ -1,8 +1,9 @@
-"""Simulations kept from one pass to the next.
+"""Keeps removal simulations from one pass to the next.
 
-A sweep follows the cluster as long as some nodes have other pods, or leave, and nothing else has changed; it keeps the
-answers that this does not touch. Anything else, pods that wait for a node included, and one is made anew. While pods
-wait that one is for once, and the one before goes on when they have settled.
+A `RemovalSimulation` is expensive to build for a large cluster and cheap to update when pods moved or nodes left. The
+cache updates it while only that has changed since the last pass, and builds a new one otherwise. Pods that wait for a
+node take room in the simulation, so while there are any, a simulation is built for that pass alone; the kept one is
+updated again afterwards.
 """
 
 from collections.abc import Sequence
@@ -16,15 +17,15 @@ from dovetail.core.scheduling.removal_simulation import RemovalSimulation
 from dovetail.model.pod import Pod
 from dovetail.model.snapshot import ClusterNode, Snapshot
 
-MOST_CHANGED = 0.05
-"""The share of the nodes above which following is no cheaper than a new start."""
-ALWAYS_FOLLOWED = 30
-"""So many nodes may change in the smallest of clusters."""
+MAX_CHANGED_SHARE = 0.05
+"""The share of changed nodes above which an update is no cheaper than a new simulation."""
+MIN_CHANGED_LIMIT = 30
+"""The limit of changed nodes is at least this, however small the cluster is."""
 
 
 @dataclass(frozen=True)
 class SimulationInputs:
-    """What a simulation is made from: `waiting` pods take room first, nodes in `closed` take nobody."""
+    """What a simulation is built from: `waiting` pods take room first, nodes in `closed` accept no pods."""
 
     snapshot: Snapshot
     closed: frozenset[str]
@@ -32,12 +33,12 @@ class SimulationInputs:
     respect_preferences: bool
 
     @property
-    def followable(self) -> bool:
-        """Whether no pod is on its way to a node."""
+    def settled(self) -> bool:
+        """Whether no pod waits for a node or is nominated to one."""
         return not self.waiting and not any(pod.status.nominated_node_name for pod in self.snapshot.unbound_pods)
 
-    def sees_as(self, other: "SimulationInputs") -> bool:
-        """Whether both are of one snapshot, in which the same nodes are closed and the same preferences count."""
+    def equivalent_to(self, other: "SimulationInputs") -> bool:
+        """Whether both are about the same snapshot, closed nodes and preference policy."""
         return (
             self.snapshot is other.snapshot
             and self.closed == other.closed
@@ -46,101 +47,102 @@ class SimulationInputs:
 
 
 class SimulationCache:
-    """What one pass leaves to the next: sweeps, the pods of each node by shape, and what is read of each node.
+    """What one pass leaves to the next: removal simulations, the pods of each node by shape, the facts of each node.
 
-    There is one sweep for consolidation and one for everything else; the same one when both see the same nodes. All
-    keys are values: names, and the fields that `_comparable` and `_alike` compare. Snapshots and nodes are never edited
-    in place, so the same object is taken for the same value without comparing it. A pass over 10,000 nodes of which few
-    changed takes a fraction of a new one (docs/concepts/caches.md has the figures).
+    There is one simulation for consolidation and one for everything else; both share one if their inputs are the same.
+    All keys are values: names, and the fields that `_differ_only_in_nodes` and `_differ_only_in_pods` compare.
+    Snapshots and nodes are immutable, so the same object is taken for the same value without comparing it. An updated
+    pass over 10,000 nodes takes a fraction of a new one (docs/concepts/caches.md has the figures).
     """
 
     def __init__(self) -> None:
-        self._kept: dict[bool, tuple[SimulationInputs, RemovalSimulation]] = {}
+        self._kept: dict[bool, tuple[SimulationInputs, RemovalSimulation]] = {}  # may be updated; by `consolidating`
         self._latest: dict[bool, tuple[SimulationInputs, RemovalSimulation]] = {}
-        self._followed = 0
-        self._register = PodIndex()
-        self.facts = CandidateCache()
+        self._updates = 0  # node changes since a simulation was last built
+        self._pod_index = PodIndex()
+        self.candidate_cache = CandidateCache()
 
-    def removal_simulation(self, view: SimulationInputs, *, consolidating: bool) -> RemovalSimulation:
-        """A sweep of this view, new or brought up to it."""
+    def removal_simulation(self, inputs: SimulationInputs, *, consolidating: bool) -> RemovalSimulation:
+        """A simulation of these inputs, new or updated."""
         other = self._latest.get(not consolidating)
-        if other is not None and other[0].sees_as(view):
+        if other is not None and other[0].equivalent_to(inputs):
             self._kept.pop(consolidating, None)
             self._latest.pop(consolidating, None)
             return other[1]
-        removal_simulation = self._followed_to(view, consolidating=consolidating) if view.followable else None
+        removal_simulation = self._update(inputs, consolidating=consolidating) if inputs.settled else None
         if removal_simulation is None:
-            removal_simulation = _made(view, self._register)
-        self._latest[consolidating] = view, removal_simulation
-        if view.followable:
-            self._kept[consolidating] = view, removal_simulation
+            removal_simulation = _build(inputs, self._pod_index)
+        self._latest[consolidating] = inputs, removal_simulation
+        if inputs.settled:
+            self._kept[consolidating] = inputs, removal_simulation
         return removal_simulation
 
-    def _followed_to(self, view: SimulationInputs, *, consolidating: bool) -> RemovalSimulation | None:
+    def _update(self, inputs: SimulationInputs, *, consolidating: bool) -> RemovalSimulation | None:
+        """The kept simulation, updated to these inputs; None if a new one has to be built."""
         if consolidating not in self._kept:
             return None
         before, removal_simulation = self._kept.pop(consolidating)
-        if not _comparable(before, view):
+        if not _differ_only_in_nodes(before, inputs):
             return None
-        moves = _moves(before, view)
-        if moves is None:
+        changes = _node_changes(before, inputs)
+        if changes is None:
             return None
-        self._followed += len(moves.changed) + len(moves.departed)
-        nodes = len(view.snapshot.nodes)
-        if len(moves.changed) > max(ALWAYS_FOLLOWED, MOST_CHANGED * nodes) or self._followed > max(nodes, 10):
-            self._followed = 0  # a new start now and then lets go of what only former pods had
+        self._updates += len(changes.changed) + len(changes.removed)
+        nodes = len(inputs.snapshot.nodes)
+        limit = max(MIN_CHANGED_LIMIT, MAX_CHANGED_SHARE * nodes)
+        if len(changes.changed) > limit or self._updates > max(nodes, 10):
+            self._updates = 0  # a new simulation from time to time drops the shapes of pods that are gone
             return None
         done = all(
-            removal_simulation.remove_node(removal_simulation.row(node.name)) for node in moves.departed
+            removal_simulation.remove_node(removal_simulation.row(node.name)) for node in changes.removed
         ) and all(
-            removal_simulation.follow(removal_simulation.row(node.name), node, closed=node.name in view.closed)
-            for node in moves.changed
+            removal_simulation.follow(removal_simulation.row(node.name), node, closed=node.name in inputs.closed)
+            for node in changes.changed
         )
         return removal_simulation if done else None
 
 
 @dataclass(frozen=True)
-class Moves:
-    """What became of the nodes between two views."""
+class NodeChanges:
+    """The nodes that differ between two inputs."""
 
-    departed: list[ClusterNode]  # as they were
-    changed: list[ClusterNode]
+    removed: list[ClusterNode]  # as they were before; gone, or being removed
+    changed: list[ClusterNode]  # as they are now
 
 
-def _moves(before: SimulationInputs, after: SimulationInputs) -> Moves | None:
-    """Nodes that left, or began to, and those with other pods; None if there is more to it."""
+def _node_changes(before: SimulationInputs, after: SimulationInputs) -> NodeChanges | None:
+    """Nodes that were removed, and nodes whose pods changed; None if the simulation cannot be updated."""
     toggled = before.closed ^ after.closed
-    there = {node.name: node for node in before.snapshot.nodes}
-    moves = Moves([], [])
+    old_nodes = {node.name: node for node in before.snapshot.nodes}
+    changes = NodeChanges([], [])
     for new in after.snapshot.nodes:
-        old = there.pop(new.name, None)
+        old = old_nodes.pop(new.name, None)
         if (old is new and not (toggled and new.name in toggled)) or (new.leaving and (old is None or old.leaving)):
             continue
         if old is None:
             return None
         if new.leaving:
-            moves.departed.append(old)
-        elif not _alike(old, new):
+            changes.removed.append(old)
+        elif not _differ_only_in_pods(old, new):
             return None
         elif old.pods != new.pods or new.name in toggled:
-            moves.changed.append(new)
-    moves.departed.extend(old for old in there.values() if not old.leaving)
-    return moves if all(old.launched for old in moves.departed) else None
+            changes.changed.append(new)
+    changes.removed.extend(old for old in old_nodes.values() if not old.leaving)
+    return changes if all(old.launched for old in changes.removed) else None
 
 
-def _made(view: SimulationInputs, register: PodIndex) -> RemovalSimulation:
+def _build(inputs: SimulationInputs, pod_index: PodIndex) -> RemovalSimulation:
     return RemovalSimulation(
-        view.snapshot,
-        usable_pools(view.snapshot),
-        respect_preferences=view.respect_preferences,
-        waiting=view.waiting,
-        closed=view.closed,
-        register=register,
+        inputs.snapshot,
+        usable_pools(inputs.snapshot),
+        respect_preferences=inputs.respect_preferences,
+        waiting=inputs.waiting,
+        closed=inputs.closed,
+        register=pod_index,
     )
 
 
-def _comparable(before: SimulationInputs, after: SimulationInputs) -> bool:
-    """Whether at most the nodes differ."""
+def _differ_only_in_nodes(before: SimulationInputs, after: SimulationInputs) -> bool:
     old, new = before.snapshot, after.snapshot
     return (
         before.respect_preferences == after.respect_preferences
@@ -155,8 +157,8 @@ def _comparable(before: SimulationInputs, after: SimulationInputs) -> bool:
     )
 
 
-def _alike(before: ClusterNode, after: ClusterNode) -> bool:
-    """Whether a node differs in nothing but its pods, as far as the scheduler and the limits of its pool see."""
+def _differ_only_in_pods(before: ClusterNode, after: ClusterNode) -> bool:
+    """Whether nothing but its pods changed, of what scheduling and the limits of its NodePool depend on."""
     return (
         before.launched
         and after.launched

@@ -1,15 +1,14 @@
-"""Whether a command that was decided a moment ago still holds on a fresh snapshot.
+"""Validates a command twice: before it starts, and right before its NodeClaims are deleted.
 
-Consolidation waits a little before it acts, so that a cluster in motion is not disrupted on yesterday's news. Emptiness
-goes on with the nodes that still qualify. So does a set of nodes that needs no replacement, while it is a set: that a
-pod came to one of a hundred nodes is no reason to keep the others. What has replacements is all or nothing.
+`revalidate` checks a consolidation command on a fresh snapshot, 15 seconds after it was planned, so that consolidation
+does not act while the cluster changes. Emptiness continues with the nodes that are still eligible. So does a command
+without replacements while at least `SMALLEST_SET` nodes remain: a new pod on one of a hundred nodes does not keep the
+others. A command with replacements is all or nothing.
 
-Whether each node of a command may still be disrupted, asked once more right before its NodeClaim is deleted.
-
-Minutes pass between the decision and the deletion while replacements start, and the caches may have been behind when it
-was made. The caller reads the candidates' nodes, pods, PodDisruptionBudgets and NodePools from the API server and asks
-here. Deletion is the point of no return: a node that somebody protected, a budget that closed, drift that was reverted
-or a pod that was not there when the command was planned keeps the node.
+`find_obstacles` checks each node once more before the deletion, which cannot be undone. Minutes pass while replacements
+start, and caches may have been stale when the command was planned; the caller therefore reads the candidates' nodes,
+pods, PodDisruptionBudgets and NodePools from the API server. A node stays if it was protected meanwhile, a budget
+closed, its drift was reverted, or a pod runs there that the command was not planned with.
 """
 
 from collections import Counter
@@ -28,7 +27,7 @@ from dovetail.core.disruption.candidates import (
     is_protected,
     pod_blocks,
     price_ceiling,
-    stands,
+    still_blocks,
 )
 from dovetail.core.disruption.command import Command
 from dovetail.core.disruption.command_progress import overdue
@@ -49,24 +48,24 @@ from dovetail.model.refusal import ObjectRef, Refusal, RefusalCode, node_ref, no
 from dovetail.model.snapshot import ClusterNode, Snapshot
 
 VALIDATED = frozenset({Reason.EMPTY, Reason.UNDERUTILIZED})
-"""The reasons whose commands are looked at twice."""
+"""The reasons whose commands are validated before they start."""
 SMALLEST_SET = 2
-"""Nodes that a set is left with if it goes on without some; fewer are for another method to look at."""
+"""The fewest nodes a multi-node command continues with if others drop out; one node is left to single-node."""
 
 
 def revalidate(command: Command, context: PassContext, before: Collection[Command] = ()) -> Command | Refusal:
-    """The command as it stands now beside those `before` it, which were just started, or why it no longer does."""
-    look = look_ahead(context, before)
-    checked = _looked_at(command, look)
-    if isinstance(checked, Refusal) or _sees_to_its_own(checked, look):
+    """The command as far as it is still valid after the commands in `before` have started, or why it is not."""
+    ahead = look_ahead(context, before)
+    checked = _recheck(command, ahead)
+    if isinstance(checked, Refusal) or _affects_only_its_pods(checked, ahead):
         return checked
-    if crowded(look_ahead(context, (*before, checked)), look):
-        return _gone(command, RefusalCode.SIMULATION_CHANGED, "once it is under way a pod is left without a place")
+    if crowded(look_ahead(context, (*before, checked)), ahead):
+        return _invalid(command, RefusalCode.SIMULATION_CHANGED, "with this command a pod could not be scheduled")
     return checked
 
 
-def _sees_to_its_own(command: Command, context: PassContext) -> bool:
-    """Whether its pods are the only ones that need a place, and have been given one without a word from any rule."""
+def _affects_only_its_pods(command: Command, context: PassContext) -> bool:
+    """Whether no other pod waits for a node, and no topology rule decides where the pods of the command run."""
     if context.waiting or command.replacements:
         return False
     if command.reason == Reason.EMPTY:
@@ -75,70 +74,67 @@ def _sees_to_its_own(command: Command, context: PassContext) -> bool:
     return all(removal_simulation.unruled(removal_simulation.row(each.name)) for each in command.candidates)
 
 
-def _looked_at(command: Command, context: PassContext) -> Command | Refusal:
+def _recheck(command: Command, context: PassContext) -> Command | Refusal:
+    """Check candidates, budgets and the simulation again."""
     method = next(each for each in METHODS if each.name == command.method)
-    survivors = _survivors(command, method, context)
+    eligible = _still_eligible(command, method, context)
+    budget_tracker = context.budget_tracker(method.reason)
+    allowed = [each for each in eligible if budget_tracker.take(each) is None]
     if command.reason == Reason.EMPTY:
-        allowed = _within_budget(survivors, method, context)
         if allowed:
             return Command(command.method, command.reason, tuple(allowed))
-        return _gone(command, RefusalCode.CANDIDATES_CHANGED, "no candidate is empty any more")
-    allowed = _within_budget(survivors, method, context)
+        return _invalid(command, RefusalCode.CANDIDATES_CHANGED, "no candidate is empty any more")
     if len(allowed) == len(command.candidates):
-        return _simulated_again(command, allowed, context)
+        return _simulate_again(command, allowed, context)
     if not command.replacements and len(allowed) >= SMALLEST_SET:
-        smaller = _simulated_again(command, allowed, context)
+        smaller = _simulate_again(command, allowed, context)
         if isinstance(smaller, Command) and approves(smaller, context):
             return smaller
-    if len(survivors) != len(command.candidates):
-        return _gone(command, RefusalCode.CANDIDATES_CHANGED, "a candidate is no longer eligible")
-    return _gone(command, RefusalCode.BUDGETS_CHANGED, "it no longer allows all candidates")
+    if len(eligible) != len(command.candidates):
+        return _invalid(command, RefusalCode.CANDIDATES_CHANGED, "a candidate is no longer eligible")
+    return _invalid(command, RefusalCode.BUDGETS_CHANGED, "it no longer allows all candidates")
 
 
-def _survivors(command: Command, method: Method, context: PassContext) -> list[Candidate]:
+def _still_eligible(command: Command, method: Method, context: PassContext) -> list[Candidate]:
     names = {each.name for each in command.candidates}
     fresh = context.candidates_among(names, eventual=method.eventual)
-    wanted = (each for each in fresh if method.refusal(each, context) is None)
-    return [each for each in wanted if expecting(method, each, context) is None]
+    eligible = (each for each in fresh if method.refusal(each, context) is None)
+    return [each for each in eligible if expecting(method, each, context) is None]
 
 
-def _within_budget(survivors: list[Candidate], method: Method, context: PassContext) -> list[Candidate]:
-    budget_tracker = context.budget_tracker(method.reason)
-    return [each for each in survivors if budget_tracker.take(each) is None]
-
-
-def _simulated_again(command: Command, survivors: list[Candidate], context: PassContext) -> Command | Refusal:
+def _simulate_again(command: Command, candidates: list[Candidate], context: PassContext) -> Command | Refusal:
+    """The command for these candidates, if its planned replacements are still among what the simulation allows."""
     removal_simulation = context.removal_simulation(consolidating=True)
-    ceiling = price_ceiling(survivors)
+    ceiling = price_ceiling(candidates)
     bounds = Bounds(below=ceiling, most_drafts=int(ceiling > 0))
-    outcome = removal_simulation.remove_together([removal_simulation.row(each.name) for each in survivors], bounds)
+    outcome = removal_simulation.remove_together([removal_simulation.row(each.name) for each in candidates], bounds)
     if outcome.blocker is not None or len(outcome.drafts) != len(command.replacements):
-        return _gone(command, RefusalCode.SIMULATION_CHANGED, "the simulation produced new results")
+        return _invalid(command, RefusalCode.SIMULATION_CHANGED, "the simulation produced new results")
     for planned, fresh in zip(command.replacements, outcome.drafts, strict=True):
         if not planned.type_names <= fresh.type_names:
-            return _gone(command, RefusalCode.SIMULATION_CHANGED, "the replacement could be something else by now")
-    hindrance = stall_refusal(survivors, context, len(command.replacements)) or replacement_refusal(
-        survivors, command.replacements, bounds, context, consolidating=True
+            return _invalid(command, RefusalCode.SIMULATION_CHANGED, "a planned instance type no longer fits")
+    refusal = stall_refusal(candidates, context, len(command.replacements)) or replacement_refusal(
+        candidates, command.replacements, bounds, context, consolidating=True
     )
-    if hindrance is not None:
-        return Refusal(RefusalCode.SIMULATION_CHANGED, command.candidates[0].ref, cause=hindrance)
-    return Command(command.method, command.reason, tuple(survivors), command.replacements)
+    if refusal is not None:
+        return Refusal(RefusalCode.SIMULATION_CHANGED, command.candidates[0].ref, cause=refusal)
+    return Command(command.method, command.reason, tuple(candidates), command.replacements)
 
 
-def _gone(command: Command, code: RefusalCode, why: str) -> Refusal:
+def _invalid(command: Command, code: RefusalCode, why: str) -> Refusal:
     return Refusal(code, command.candidates[0].ref, detail=why)
 
 
-_PASSING = frozenset({RefusalCode.POD_DISRUPTION_BUDGET, RefusalCode.BUDGET})
-"""Obstacles that usually pass by themselves."""
+_TRANSIENT = frozenset({RefusalCode.POD_DISRUPTION_BUDGET, RefusalCode.BUDGET})
+"""Obstacles that usually end by themselves."""
 
 
 def find_obstacles(
     state: CommandState, context: PassContext, planned_pods: Collection[str] | None = None
 ) -> dict[str, Refusal]:
-    """What keeps candidates of a command, by the name of their NodeClaim; empty when all of them may go.
+    """Why candidates of a command may not be deleted, by NodeClaim name; empty if all may be.
 
-    `planned_pods` are the uids of the pods the command was planned with, where this process planned it.
+    `planned_pods` are the uids of the pods that the command was planned with; None if another process planned it.
     """
     claims = {claim.name for claim in state.candidates}
     nodes = [node for node in context.snapshot.nodes if node.claim is not None and node.claim.name in claims]
@@ -158,7 +154,7 @@ def find_obstacles(
 
 
 def _without_node(state: CommandState, nodes: Collection[ClusterNode]) -> dict[str, Refusal]:
-    """The candidates of which nobody can say what runs there: two NodeClaims for one instance count as none."""
+    """Candidates whose pods are unknown: the node is missing, or two NodeClaims share one provider ID."""
     known = {node.claim.name for node in nodes if node.claim is not None}
     names = (claim.name for claim in state.candidates if claim.name not in known)
     code = RefusalCode.NODE_MISSING
@@ -178,21 +174,21 @@ def _node_obstacle(node: ClusterNode, context: PassContext, record: CommandRecor
     if bad is not None:
         return Refusal(RefusalCode.UNREADABLE, about, permanent=True, detail=str(bad))
     if node.nodepool_name not in context.snapshot.nodepools:
-        return None  # the NodePool was deleted: its nodes go whatever the command does
+        return None  # the NodePool was deleted, and its nodes with it
     method = next((each for each in METHODS if each.name == record.method), None)
-    bound = node.claim.spec.termination_grace_period if node.claim is not None else None
-    bounded = method is not None and method.eventual and bound is not None
-    blocks = [each for each in pod_blocks(node, context.snapshot) if stands(each, bounded=bounded)]
+    grace_period = node.claim.spec.termination_grace_period if node.claim is not None else None
+    bounded = method is not None and method.eventual and grace_period is not None
+    blocks = [each for each in pod_blocks(node, context.snapshot) if still_blocks(each, bounded=bounded)]
     if blocks or method is None:
         return blocks[0] if blocks else None
-    return _no_longer_wanted(node, context, method, record)
+    return _method_obstacle(node, context, method, record)
 
 
-def _no_longer_wanted(node: ClusterNode, context: PassContext, method: Method, record: CommandRecord) -> Refusal | None:
-    """What the method itself has against the node by now.
+def _method_obstacle(node: ClusterNode, context: PassContext, method: Method, record: CommandRecord) -> Refusal | None:
+    """Why the method would no longer choose the node.
 
-    Consolidation that waits for a replacement does not start its quiet period over because a pod finished meanwhile,
-    and a node that became empty may go with the others.
+    A pod that finished while consolidation waited for a replacement does not restart consolidateAfter, and a node that
+    became empty is deleted with the others.
     """
     ignored = {RefusalCode.EMPTY}
     if record.replacements and method.gives_way:
@@ -202,7 +198,7 @@ def _no_longer_wanted(node: ClusterNode, context: PassContext, method: Method, r
 
 
 def _unplanned_pod(node: ClusterNode, planned: Collection[str] | None) -> Refusal | None:
-    """A pod the drain would evict and the command was not planned with. The disruption taint keeps others away."""
+    """A pod that the drain would evict but the command was not planned with: it was bound before the taint was set."""
     for pod in node.pods if planned is not None else ():
         if pod.reschedulable and not tolerates_disruption(pod) and pod.metadata.uid not in (planned or ()):
             return Refusal(RefusalCode.UNPLANNED_POD, node_ref(node.name), pod=pod.key)
@@ -210,9 +206,9 @@ def _unplanned_pod(node: ClusterNode, planned: Collection[str] | None) -> Refusa
 
 
 class _BudgetCheck:
-    """Counts the candidates of one command against their NodePools' budgets, beside everything else that is under way.
+    """Counts the candidates of one command against the budgets of their NodePools, beside all other disruptions.
 
-    Uncommitted commands that started later do not count: where a budget was lowered, the earlier command goes first.
+    Uncommitted commands that started later do not count: if a budget was lowered, the earlier command has priority.
     """
 
     def __init__(self, record: CommandRecord, claims: Collection[str], snapshot: Snapshot) -> None:
@@ -223,7 +219,7 @@ class _BudgetCheck:
         self._counts: dict[str, NodeCounts] = {}
 
     def take(self, node: ClusterNode) -> Refusal | None:
-        """Count one more candidate, or say which budget does not allow it."""
+        """Count one more candidate, or return the budget that does not allow it."""
         pool = self._snapshot.nodepools.get(node.nodepool_name)
         if pool is None:
             return None
@@ -239,15 +235,15 @@ class _BudgetCheck:
         return msgspec.structs.replace(refusal, object=node_ref(node.name), command=self._record.id, **lasting)
 
     def _others(self, pool: NodePool) -> NodeCounts:
-        """The nodes of a pool as its budgets count them, this command's own left out of those under way."""
+        """The nodes of a NodePool as its budgets count them; those that `_is_ignored` are not counted as disrupting."""
         if pool.name not in self._counts:
             counted = [node for node in self._snapshot.nodes_by_pool.get(pool.name, ()) if node.counted]
-            busy = [node for node in counted if node.busy and not self._yields(node)]
+            busy = [node for node in counted if node.busy and not self._is_ignored(node)]
             self._counts[pool.name] = NodeCounts(total=len(counted), disrupting=len(busy))
         return self._counts[pool.name]
 
-    def _yields(self, node: ClusterNode) -> bool:
-        """Whether a node is this command's own, or one of a command that started later and may still be taken back."""
+    def _is_ignored(self, node: ClusterNode) -> bool:
+        """Whether the node belongs to this command, or to a later one that can still be rolled back."""
         if node.claim is not None and node.claim.name in self._claims:
             return True
         record = node.record
@@ -257,15 +253,15 @@ class _BudgetCheck:
 
 
 def worth_waiting(state: CommandState, obstacles: Mapping[str, Refusal], now: datetime) -> bool:
-    """Whether a command with replacements waits: PDBs and budgets are in use by what else is under way.
+    """Whether a command with replacements waits for its obstacles: PDBs and budgets that other disruptions use up.
 
-    Taking it back would delete what was bought for it, only to buy it again. It waits no longer than for replacements.
+    A rollback would delete the replacements, only to launch them again. The wait ends with the command's timeout.
     """
-    passing = all(each.code in _PASSING and not each.permanent for each in obstacles.values())
-    return bool(obstacles) and state.record.replacements > 0 and passing and not overdue(state.record, now)
+    transient = all(each.code in _TRANSIENT and not each.permanent for each in obstacles.values())
+    return bool(obstacles) and state.record.replacements > 0 and transient and not overdue(state.record, now)
 
 
 def describe(obstacles: Mapping[str, Refusal]) -> str:
-    """Why a command is taken back, in one line."""
+    """Why a command is rolled back, in one line."""
     first, *others = (f"{each.object.key}: {message(each)}" for each in obstacles.values())
     return first + (f" (and {len(others)} more)" if others else "")

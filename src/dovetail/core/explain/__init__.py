@@ -1,1 +1,1 @@
-"""Why a node, pod or NodePool is where it is, and what has to happen before it changes."""
+"""Explanations of nodes, pods and NodePools: what keeps them as they are, and when that ends."""

@@ -1,4 +1,9 @@
-"""What budgets allow, hour by hour. Arithmetic over schedules; nothing here reads a clock."""
+"""What the budgets of a NodePool allow, hour by hour.
+
+For each hour and action the calendar has the lowest and the highest limit. A budget's window in one hour is reduced to
+a `_Pattern`: how long it is still open from an earlier start, and the minutes at which it opens. Hours with the same
+patterns have the same limits, which are computed once.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,12 +26,12 @@ ACTION_BY_REASON = {
     Reason.EMPTY: Action.EMPTINESS,
     Reason.UNDERUTILIZED: Action.CONSOLIDATION,
 }
-"""What people call it when a node goes for this reason, in the order methods are tried."""
+"""The name of each action for users, in the order methods are tried."""
 
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """The ceiling in one hour: at its tightest moment and at its widest. None is no ceiling."""
+    """The lowest and the highest limit within one hour. None is no limit."""
 
     least: int | None
     most: int | None
@@ -41,11 +46,11 @@ class Calendar:
     hours_by_action: dict[Action, tuple[Allowed, ...]]
     fault: str = ""
     without_budgets: Mapping[Action, str] = field(default_factory=dict)
-    """Actions that no budget applies to, which have no hours, and what happens instead."""
+    """Actions without hours because no budget applies to them, and what happens instead."""
 
 
 def draw_calendar(pool: NodePool, total: int, start: datetime, hours: int) -> Calendar:
-    """The ceiling for each action in each hour, for a pool of `total` nodes; a faulty pool allows nothing at all."""
+    """The limits of each action in each hour, for `total` nodes. A NodePool with an invalid budget allows nothing."""
     note = expiration_without_budgets(pool)
     without = {Action.EXPIRATION: note} if note else {}
     actions = {reason: action for reason, action in ACTION_BY_REASON.items() if action not in without}
@@ -62,20 +67,23 @@ def draw_calendar(pool: NodePool, total: int, start: datetime, hours: int) -> Ca
 
 
 class _Pattern(NamedTuple):
-    """All that matters of a window in one hour: how long it is open from before, and the minutes it opens at."""
+    """A budget window within one hour.
+
+    `carried` is how long it stays open from a start before the hour. Bit n of `minutes` is set if it opens at minute n.
+    """
 
     carried: timedelta
     minutes: int
     duration: timedelta
 
     def open_at(self, offset: timedelta) -> bool:
-        """Whether it is open so far into the hour."""
+        """Whether it is open at this offset from the start of the hour."""
         earlier = self.minutes & ((2 << offset // MINUTE) - 1)
         opened = MINUTE * (earlier.bit_length() - 1)
         return offset < self.carried or (bool(earlier) and offset - opened < self.duration)
 
     def edges(self) -> Iterator[timedelta]:
-        """Where in the hour it may open or close."""
+        """The offsets at which it may open or close."""
         yield self.carried
         for minute in range(self.minutes.bit_length()):
             if self.minutes >> minute & 1:
@@ -95,7 +103,7 @@ def _pattern(window: BudgetWindow | None, hour: datetime) -> _Pattern:
 
 
 def _hour(budgets: Sequence[Budget], patterns: Sequence[_Pattern], total: int) -> dict[Reason, Allowed]:
-    """The extremes of one hour, looked for at every instant something may change."""
+    """The limits of one hour, found by checking each instant at which a window opens or closes."""
     edges = {edge for pattern in patterns for edge in pattern.edges() if edge < HOUR}
     ceilings: dict[Reason, list[int | None]] = {reason: [] for reason in ACTION_BY_REASON}
     for offset in {timedelta(), *edges}:

@@ -1,7 +1,7 @@
-"""What a drain waits for: pod by pod, whether it is slow or stuck, since when, and when it ends by itself.
+"""Explains what the drain of a node waits for, pod by pod: since when, until when, and whether it is stuck.
 
-Asks the same functions the drain asks, on a node that is going or on one that might: a preview and an account cannot
-disagree. Decides nothing.
+Uses the functions of the drain itself, for a node that is being drained and for a preview of one that is not, so an
+explanation cannot disagree with the drain.
 """
 
 from collections.abc import Iterable, Sequence
@@ -25,12 +25,12 @@ from dovetail.model.refusal import Refusal, pod_ref
 from dovetail.model.snapshot import ClusterNode, Snapshot
 from dovetail.settings import DecisionOptions
 
-ALONE = "it has no owner: nobody makes it again"
-NOT_PROTECTED = "do-not-disrupt does not hold it: deleting a Node by hand cannot be delayed"
+ALONE = "it has no owner: it will not be recreated"
+NOT_PROTECTED = "do-not-disrupt does not apply: the deletion of a Node by hand cannot be delayed"
 
 
 class PodState(StrEnum):
-    """How a pod stands to the drain of its node."""
+    """The state of a pod in the drain of its node."""
 
     LEFT_ALONE = "left alone"
     STOPPING = "stopping"
@@ -42,7 +42,7 @@ class PodState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PodView:
-    """One pod. `until`: it ends by itself then; `permanent`: somebody has to change something; neither: any time."""
+    """One pod. `until` is when its obstacle ends; `permanent` ones end only if an object is changed."""
 
     pod: Pod
     state: PodState
@@ -54,13 +54,13 @@ class PodView:
 
     @property
     def tier(self) -> Tier:
-        """When its turn comes."""
+        """The tier in which it is evicted."""
         return tier_of(self.pod)
 
 
 @dataclass(frozen=True)
 class DrainView:
-    """How far a node is on its way out, or would be. Pods that the drain waits for come first, by tier."""
+    """The state of a drain, or of its preview. Pods that the drain waits for come first, by tier."""
 
     node: ClusterNode
     at: datetime
@@ -68,21 +68,21 @@ class DrainView:
     since: datetime | None = None
     deadline: datetime | None = None
     step: str = ""
-    """What is waited for once the pods are gone."""
+    """What the termination waits for after the pods are gone."""
 
     @property
     def waiting(self) -> tuple[PodView, ...]:
-        """The pods that have to go."""
+        """The pods that the drain waits for."""
         return tuple(each for each in self.pods if each.state != PodState.LEFT_ALONE)
 
     @property
     def stuck(self) -> tuple[PodView, ...]:
-        """The pods that will not go unless somebody changes something."""
+        """The pods that cannot be evicted unless an object is changed."""
         return tuple(each for each in self.waiting if each.permanent)
 
     @property
     def verdict(self) -> str:
-        """Slow or stuck, in one word."""
+        """`stuck`, `slow` or `moving`."""
         if self.stuck:
             return "stuck"
         return "slow" if any(each.state in _HELD for each in self.waiting) else "moving"
@@ -92,7 +92,7 @@ _HELD = (PodState.PROTECTED, PodState.BLOCKED)
 
 
 def explain_drain(node: ClusterNode, pdbs: Sequence[PodDisruptionBudget], now: datetime) -> DrainView:
-    """What the drain of a node waits for, or would wait for if it began now."""
+    """Explain the drain of a node, or its preview if the node is not being deleted."""
     claim = node.claim
     deadline = read_deadline(claim) if claim is not None else None
     since = _since(node)
@@ -115,10 +115,10 @@ class _Instants:
 
 
 def _since(node: ClusterNode) -> datetime | None:
-    """When the node began to go."""
-    for held in (node.claim, node.node):
-        if held is not None and held.deleting:
-            return held.metadata.deletion_timestamp
+    """When the NodeClaim or Node was deleted."""
+    for owner in (node.claim, node.node):
+        if owner is not None and owner.deleting:
+            return owner.metadata.deletion_timestamp
     return None
 
 
@@ -128,8 +128,8 @@ def _pod_view(pod: Pod, drain: DrainPlan, pdbs: Sequence[PodDisruptionBudget], i
         return PodView(pod, PodState.LEFT_ALONE, alone)
     ends_at = pod.metadata.deletion_timestamp
     if ends_at is not None:
-        told_at = subtract(ends_at, seconds(pod.metadata.deletion_grace_period_seconds or 0))
-        return PodView(pod, PodState.STOPPING, "was told to stop", since=told_at, until=ends_at)
+        deleted_at = subtract(ends_at, seconds(pod.metadata.deletion_grace_period_seconds or 0))
+        return PodView(pod, PodState.STOPPING, "is terminating", since=deleted_at, until=ends_at)
     protected = protection(pod, instants.now)
     if protected.active and not drain.evicts_protected:
         return _held(pod, PodState.PROTECTED, protection_refusal(pod_ref(pod.key), pod, protected), instants)
@@ -143,7 +143,7 @@ def _pod_view(pod: Pod, drain: DrainPlan, pdbs: Sequence[PodDisruptionBudget], i
 
 
 def _held(pod: Pod, state: PodState, refusal: Refusal, instants: _Instants) -> PodView:
-    """A pod that is not evicted now. The deadline of the drain ends what nothing else ends."""
+    """A pod that cannot be evicted now. The deadline of the drain ends every obstacle."""
     ends = [instant for instant in (refusal.until, instants.forced_at(pod)) if instant is not None]
     permanent = refusal.permanent and not ends
     return PodView(
@@ -152,14 +152,14 @@ def _held(pod: Pod, state: PodState, refusal: Refusal, instants: _Instants) -> P
 
 
 def blocked_since(pod: Pod, pdbs: Iterable[PodDisruptionBudget], began_at: datetime | None) -> datetime | None:
-    """Since when its budgets, as they say themselves, stand against the drain of a pod; not before that began."""
-    said = [find(budget.status.conditions, "DisruptionAllowed") for budget in matching(pod, pdbs)]
-    closed = [each.last_transition_time for each in said if each is not None and each.status == "False"]
+    """Since when PDBs block the eviction of a pod, by their own conditions; at the earliest since the drain began."""
+    conditions = [find(budget.status.conditions, "DisruptionAllowed") for budget in matching(pod, pdbs)]
+    closed = [each.last_transition_time for each in conditions if each is not None and each.status == "False"]
     return max((each for each in (began_at, *closed) if each is not None), default=None)
 
 
 def _step(node: ClusterNode) -> str:
-    """What comes after the pods, as the claim's conditions tell."""
+    """What the termination waits for after the drain, from the claim's conditions."""
     conditions = node.claim.status.conditions if node.claim is not None else ()
     volumes = find(conditions, VOLUMES_DETACHED)
     if volumes is not None and volumes.status == "Unknown":
@@ -168,13 +168,13 @@ def _step(node: ClusterNode) -> str:
     if terminating is not None and terminating.status == "True":
         return "the instance is being terminated"
     drained = find(conditions, DRAINED)
-    return "pods bound in the last moment are looked for" if drained is not None else ""
+    return "waiting for pods that were bound just before the taint" if drained is not None else ""
 
 
 def find_homes(node: ClusterNode, snapshot: Snapshot, options: DecisionOptions) -> Placement:
-    """Where the pods of a node would run once it is gone, as the solver sees it: other nodes, new ones, or nowhere."""
+    """Where the pods of a node would be scheduled once it is gone: other nodes, new nodes, or nowhere."""
     others = tuple(each for each in snapshot.nodes if each.name != node.name)
-    going = (pod for pod in node.pods if pod.reschedulable and not left_alone(pod, snapshot.at))
-    pods_to_reschedule = [pod for pod in going if pod.metadata.owner_references]  # the others end for good
+    evicted = (pod for pod in node.pods if pod.reschedulable and not left_alone(pod, snapshot.at))
+    pods_to_reschedule = [pod for pod in evicted if pod.metadata.owner_references]  # others are not recreated
     pools, respect = usable_pools(snapshot), options.respect_preferences
     return solve(replace(snapshot, nodes=others), pods_to_reschedule, pools, respect_preferences=respect)

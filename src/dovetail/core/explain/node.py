@@ -1,9 +1,10 @@
-"""What repair waits for before it replaces an unhealthy node, and until when. Decides nothing.
+"""Explains why a node is not disrupted: every obstacle of each method, and when each ends by itself.
 
-Everything that stands between a node and each method, in order, and when each obstacle lifts by itself.
+Uses the functions of the planner, so an explanation cannot disagree with a plan. The planner stops at the first
+obstacle; an explanation collects all: of the node, its pods, the method, the budgets, and the simulation.
 
-Asks the same functions the planner asks, so an explanation cannot disagree with a plan; it only goes on where the
-planner stops at the first no. Decides nothing.
+`explain_repair` explains what node repair waits for. `deciding_refusal` picks the one refusal to show where there is
+room for a single line.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from dovetail.core.disruption.budgets import BudgetAllowance, NodeCounts, budget_refusal, count_nodes
-from dovetail.core.disruption.candidates import Candidate, build_candidate, node_refusals, pod_blocks, stands
+from dovetail.core.disruption.candidates import Candidate, build_candidate, node_refusals, pod_blocks, still_blocks
 from dovetail.core.disruption.command import Command
 from dovetail.core.disruption.delays import budgets_apply
 from dovetail.core.disruption.methods import METHODS
@@ -39,7 +40,7 @@ from dovetail.model.snapshot import ClusterNode, Snapshot
 
 @dataclass(frozen=True, slots=True)
 class RepairView:
-    """What ails a node, what is due first first. `off` says why nobody repairs it."""
+    """The unhealthy conditions of a node, ordered by when they are due. `off` says why it is not repaired."""
 
     unhealthy_conditions: tuple[UnhealthyCondition, ...]
     breaker: Breaker
@@ -47,12 +48,12 @@ class RepairView:
 
     @property
     def due_at(self) -> datetime | None:
-        """When the node is replaced by force, unless the breaker holds it back; None where nobody repairs it."""
+        """When the node is replaced by force, unless the breaker is open; None if it is not repaired."""
         return self.unhealthy_conditions[0].due_at if not self.off else None
 
 
 def explain_repair(node: ClusterNode, snapshot: Snapshot, terms: RepairTerms) -> RepairView | None:
-    """What repair makes of a node; None of one that is healthy, or not ours."""
+    """What repair does about a node; None if it is healthy or not managed."""
     if node.node is None or node.claim is None:
         return None
     pool = snapshot.nodepools.get(node.nodepool_name)
@@ -60,7 +61,7 @@ def explain_repair(node: ClusterNode, snapshot: Snapshot, terms: RepairTerms) ->
     unhealthy_conditions = find_unhealthy_conditions(node.node, repair or Repair(), terms.statements)
     if not unhealthy_conditions:
         return None
-    peers = [each.node for each in snapshot.nodes if each.node is not None and _together(each, node)]
+    peers = [each.node for each in snapshot.nodes if each.node is not None and _share_breaker(each, node)]
     off = ""
     if not terms.options.node_repair:
         off = "the feature gate NodeRepair is off"
@@ -69,14 +70,14 @@ def explain_repair(node: ClusterNode, snapshot: Snapshot, terms: RepairTerms) ->
     return RepairView(unhealthy_conditions, read_breaker(peers, terms.statements), off)
 
 
-def _together(each: ClusterNode, node: ClusterNode) -> bool:
+def _share_breaker(each: ClusterNode, node: ClusterNode) -> bool:
     return not node.nodepool_name or each.nodepool_name == node.nodepool_name
 
 
 _OF_OTHERS = frozenset({RefusalCode.NEXT_PASS, RefusalCode.NO_SET, RefusalCode.NOT_THE_BEST})
-"""What a method says because of other nodes; asked about one node alone, it has no meaning."""
+"""Refusals because of other nodes; they have no meaning if a method considers one node alone."""
 MOST_WINDOWS = 2_000
-"""So many windows that close one after the other are followed; if one is still open then, no instant is named."""
+"""How many consecutive budget windows are followed; if one is still open after that, no instant is given."""
 _OWN_STATE = frozenset(
     {
         RefusalCode.ALREADY_DISRUPTING,
@@ -86,7 +87,7 @@ _OWN_STATE = frozenset(
         RefusalCode.UNREADABLE,
     }
 )
-"""What is wrong with the node itself, so that a simulation of it would tell nothing."""
+"""Obstacles of the node itself, with which a simulation of its removal would be pointless."""
 UNCONCERNED = frozenset(
     {
         RefusalCode.NEVER,
@@ -100,52 +101,52 @@ UNCONCERNED = frozenset(
         RefusalCode.POLICY_WHEN_EMPTY,
     }
 )
-"""What a method says of nodes that are none of its business: less telling than what another says."""
+"""Refusals of methods that do not apply to a node: what another method says is more useful."""
 
 
 @dataclass(frozen=True)
 class MethodView:
-    """What one method makes of a node: what is in its way, or the command it would give."""
+    """The obstacles of one method for a node, or the command that takes it."""
 
     method: str
     reason: Reason
     obstacles: tuple[Refusal, ...] = ()
     command: Command | None = None
-    after: str = ""  # the method that acts first in this pass, so that this one has to wait for the next
+    after: str = ""  # the method that acts in this pass, if another one: this command has to wait
 
     @property
     def lifts_at(self) -> datetime | None:
-        """When the last obstacle is gone, if every one of them lifts at a known instant."""
+        """When the last obstacle ends, if every one of them ends at a known instant."""
         instants = [obstacle.until for obstacle in self.obstacles if obstacle.until is not None]
         return max(instants) if instants and len(instants) == len(self.obstacles) else None
 
 
 @dataclass(frozen=True)
 class NodeExplanation:
-    """What every method makes of a node, in the order they are tried."""
+    """The view of every method on a node, in the order they are tried."""
 
     node: ClusterNode
     at: datetime
     methods: tuple[MethodView, ...]
-    draining: DrainView | None = None  # what a node on its way out waits for
-    repair: RepairView | None = None  # what an unhealthy one waits for
+    draining: DrainView | None = None  # if the node is being deleted
+    repair: RepairView | None = None  # if the node is unhealthy
 
 
 def explain_node(node: ClusterNode, context: PassContext, plan: PassPlan | None = None) -> NodeExplanation:
-    """What every method makes of one node, and what it waits for if it is going. `plan`: the thorough one, if known."""
+    """Explain one node: every method, and the drain if the node is being deleted. `plan`: a thorough one, if known."""
     plan = plan or plan_pass(context, thorough=True)
     snapshot = context.snapshot
-    going = node.deleting or (node.node is not None and node.node.deleting)
-    draining = explain_drain(node, snapshot.pdbs, snapshot.at) if going else None
+    deleting = node.deleting or (node.node is not None and node.node.deleting)
+    draining = explain_drain(node, snapshot.pdbs, snapshot.at) if deleting else None
     if node.claim is None:
         unmanaged = Refusal(RefusalCode.UNMANAGED, node_ref(node.name), permanent=True)
         views = [MethodView(method.name, method.reason, (unmanaged,)) for method in METHODS]
     else:
-        views = [_look(node, method, context, plan) for method in METHODS]
+        views = [_method_view(node, method, context, plan) for method in METHODS]
     return NodeExplanation(node, snapshot.at, tuple(views), draining)
 
 
-def _look(node: ClusterNode, method: Method, context: PassContext, plan: PassPlan) -> MethodView:
+def _method_view(node: ClusterNode, method: Method, context: PassContext, plan: PassPlan) -> MethodView:
     proposed = plan.commands_by_method[method.name]
     command = next((each for each in proposed if any(one.name == node.name for one in each.candidates)), None)
     if command is not None:
@@ -161,33 +162,31 @@ def _look(node: ClusterNode, method: Method, context: PassContext, plan: PassPla
     pool = context.snapshot.nodepools.get(node.nodepool_name)
     if view.lifts_at is None or pool is None or not budgets_apply(pool, method.reason):
         return view
-    return replace(view, obstacles=(*obstacles, *_opening_meanwhile(pool, method.reason, view.lifts_at, context)))
+    return replace(view, obstacles=(*obstacles, *_later_budgets(pool, method.reason, view.lifts_at, context)))
 
 
 def _obstacles(node: ClusterNode, method: Method, context: PassContext) -> Iterator[Refusal]:
-    """What holds everything, then what the node says, its pods, the method, and the budgets; at last what the
-    simulation says without them.
-    """
+    """The obstacles of the node, its pods, the method and the budgets, then those of a simulation without budgets."""
     snapshot = context.snapshot
     assert node.claim is not None
     own = tuple(node_refusals(node, snapshot))
     yield from own
     bounded = method.eventual and node.claim.spec.termination_grace_period is not None
-    yield from (block for block in pod_blocks(node, snapshot) if stands(block, bounded=bounded))
+    yield from (block for block in pod_blocks(node, snapshot) if still_blocks(block, bounded=bounded))
     if node.nodepool_name not in snapshot.nodepools or node.nodepool_name not in snapshot.catalogs:
         return
     candidate = build_candidate(node, snapshot)
     expected = expecting(method, candidate, context)
-    disinterest = (*method.refusals(candidate, context), *((expected,) if expected is not None else ()))
-    yield from disinterest
+    refusals = (*method.refusals(candidate, context), *((expected,) if expected is not None else ()))
+    yield from refusals
     if budgets_apply(candidate.pool, method.reason):
         yield from budget_obstacles(candidate.pool, method.reason, context)
-    if not any(each.until is None for each in disinterest) and _OWN_STATE.isdisjoint(each.code for each in own):
+    if not any(each.until is None for each in refusals) and _OWN_STATE.isdisjoint(each.code for each in own):
         yield from _simulated(candidate, method, context)
 
 
 def _simulated(candidate: Candidate, method: Method, context: PassContext) -> Iterator[Refusal]:
-    """What would still be in the way if all else had lifted, found by asking the method about this node alone."""
+    """The obstacles that would remain without all others, found by proposing this node alone without budgets."""
     pools = context.snapshot.nodepools
     unlimited = {(pool, method.reason): BudgetAllowance(limit=None, disrupting=0) for pool in pools}
     alone = replace(context, backing_off={}, _allowances=unlimited)
@@ -197,7 +196,7 @@ def _simulated(candidate: Candidate, method: Method, context: PassContext) -> It
 
 
 def budget_obstacles(pool: NodePool, reason: Reason, context: PassContext) -> Iterator[Refusal]:
-    """Every budget in force that leaves nothing for a reason, and the back-off after commands that failed."""
+    """Every budget in force that allows no further node for a reason, and the back-off after failed commands."""
     now = context.snapshot.at
     backing_off = context.back_off_refusal(pool.name, reason)
     if backing_off is not None:
@@ -208,19 +207,19 @@ def budget_obstacles(pool: NodePool, reason: Reason, context: PassContext) -> It
         return
     counts = count_nodes(context.snapshot.nodes_by_pool.get(pool.name, ()))
     for number, budget in enumerate(pool.budgets, start=1):
-        counted = max(counts.total, 1)  # a node that does not count yet will, before it could go
+        counted = max(counts.total, 1)  # a node that is not counted yet will be before it can be disrupted
         if budget.governs(reason, now) and counts.disrupting >= budget.limit(counted):
             closes_at, spent = budget.closes_at(now), _named(budget, (number, len(pool.budgets)), counts)
             yield _spent(pool, spent, closes_at, permanent=closes_at is None and spent.limit == 0)
 
 
-def _opening_meanwhile(pool: NodePool, reason: Reason, lifts_at: datetime, context: PassContext) -> Iterator[Refusal]:
-    """Budgets of zero in force when all else has lifted, until when no such budget is; one after the other."""
+def _later_budgets(pool: NodePool, reason: Reason, lifts_at: datetime, context: PassContext) -> Iterator[Refusal]:
+    """Budgets of zero that will be in force when all other obstacles have ended, one after the other."""
     counts, budgets = count_nodes(context.snapshot.nodes_by_pool.get(pool.name, ())), pool.budgets
-    shut = {each: place for place, each in enumerate(budgets, start=1) if each.limit(max(counts.total, 1)) == 0}
+    zero = {each: number for number, each in enumerate(budgets, start=1) if each.limit(max(counts.total, 1)) == 0}
     closing: dict[Budget, datetime | None] = {}
     for _ in range(MOST_WINDOWS):
-        blocking = next((each for each in shut if each.governs(reason, lifts_at)), None)
+        blocking = next((each for each in zero if each.governs(reason, lifts_at)), None)
         if blocking is None:
             break
         closes_at = closing[blocking] = blocking.closes_at(lifts_at)
@@ -230,11 +229,11 @@ def _opening_meanwhile(pool: NodePool, reason: Reason, lifts_at: datetime, conte
     else:
         closing = dict.fromkeys(closing)
     for budget, until in closing.items():
-        yield _spent(pool, _named(budget, (shut[budget], len(budgets)), counts, later=True), until)
+        yield _spent(pool, _named(budget, (zero[budget], len(budgets)), counts, later=True), until)
 
 
 def _named(budget: Budget, place: tuple[int, int], counts: NodeCounts, *, later: bool = False) -> SpentBudget:
-    """A budget that leaves nothing, by its place among those of its pool."""
+    """A budget that allows no further node, with its number among the budgets of its NodePool."""
     return SpentBudget(
         nodes=budget.spec.nodes,
         limit=budget.limit(counts.total),
@@ -251,7 +250,7 @@ def _spent(pool: NodePool, spent: SpentBudget, until: datetime | None, *, perman
 
 
 def refusals_by_node(plan: PassPlan) -> dict[str, dict[str, Refusal]]:
-    """What each method has against each node that no command of the plan takes, by node and method."""
+    """The refusals of a plan by node and method, for nodes that no command takes."""
     taken = {each.name for command in plan.commands for each in command.candidates}
     found: dict[str, dict[str, Refusal]] = {}
     for method, refusals in plan.refusals_by_method.items():
@@ -262,14 +261,12 @@ def refusals_by_node(plan: PassPlan) -> dict[str, dict[str, Refusal]]:
 
 
 def deciding_refusal(why: Mapping[str, Refusal], node: str) -> Refusal:
-    """The one to show where there is room for one: of the first method that could have taken the node; else what it
-    still waits for; else what the last method says.
-    """
-    # What a set of nodes lacks says less of one of them than what it lacks itself.
+    """The refusal to show for a node: of the first method that applies to it, else a delay, else of the last method."""
+    # Multi-node comes last: its refusals are about a set of nodes, not about this one.
     methods = sorted((method.name for method in METHODS), key=lambda name: name == MultiNode.name)
     ordered = [(name, why[name]) for name in methods if name in why]
     if not ordered:
         return Refusal(RefusalCode.ANOTHER_FIRST, node_ref(node))
-    waits = [said for name, said in ordered if said.code is RefusalCode.WAITING and name != Expiration.name]
-    concerned = [said for _, said in ordered if said.code not in UNCONCERNED and said.code is not RefusalCode.WAITING]
-    return (concerned or waits or [ordered[-1][1]])[0]
+    delays = [each for name, each in ordered if each.code is RefusalCode.WAITING and name != Expiration.name]
+    applying = [each for _, each in ordered if each.code not in UNCONCERNED and each.code is not RefusalCode.WAITING]
+    return (applying or delays or [ordered[-1][1]])[0]

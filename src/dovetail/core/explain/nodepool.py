@@ -1,4 +1,4 @@
-"""A NodePool from outside: which of its budgets are in force, until when, and what they leave for each reason."""
+"""Explains a NodePool: its budgets now and their next change, what they allow for each reason, and its limits."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,7 +17,7 @@ from dovetail.model.snapshot import ClusterNode, Snapshot
 
 @dataclass(frozen=True, slots=True)
 class BudgetView:
-    """One budget now. `closes_at` when it is in force for a time, `opens_at` when it will be."""
+    """One budget now. `closes_at` is when its present window ends, `opens_at` when its next one begins."""
 
     number: int
     budget: Budget
@@ -29,7 +29,7 @@ class BudgetView:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """How much of a resource the pool may have, and has."""
+    """The limit of a resource, and how much the nodes of the NodePool use."""
 
     resource: str
     limit: Quantity
@@ -38,7 +38,7 @@ class Limit:
 
 @dataclass(frozen=True)
 class PoolExplanation:
-    """All that decides how many nodes of a pool may go now."""
+    """What decides how many nodes of a NodePool may be disrupted now."""
 
     pool: NodePool
     at: datetime
@@ -48,13 +48,13 @@ class PoolExplanation:
     changes_at: dict[Reason, datetime | None]
     limits: tuple[Limit, ...]
     nodes: tuple[ClusterNode, ...]
-    expires: str = ""  # how nodes expire where no budget applies to it
+    expires: str = ""  # how nodes expire, if no budget applies to that
     fault: str = ""
     unreadable: str = ""  # objects that cannot be read, because of which nodes of the pool are not disrupted
 
 
 def explain_pool(pool: NodePool, context: PassContext) -> PoolExplanation:
-    """Look at one pool."""
+    """Explain one NodePool."""
     snapshot = context.snapshot
     nodes = snapshot.nodes_by_pool.get(pool.name, ())
     counts = count_nodes(nodes)
@@ -99,6 +99,6 @@ def _views(pool: NodePool, total: int, now: datetime) -> list[BudgetView]:
 
 
 def _next_change(budgets: tuple[BudgetView, ...], reason: Reason) -> datetime | None:
-    """When the first budget that speaks of a reason opens or closes."""
+    """When the first budget for a reason opens or closes."""
     edges = (each.closes_at or each.opens_at for each in budgets if reason in each.budget.reasons)
     return min((edge for edge in edges if edge is not None), default=None)

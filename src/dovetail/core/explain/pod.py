@@ -1,4 +1,4 @@
-"""A pod from outside: where it is or why it waits, what protects it, and which budgets may hold its eviction up."""
+"""Explains a pod: its node or why it has none, what protects it, and which PDBs may block its eviction."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,7 +17,7 @@ from dovetail.model.snapshot import ClusterNode, Snapshot
 
 @dataclass(frozen=True)
 class PodExplanation:
-    """Where a pod is, and what keeps it there. `waits` says in words why it has no node, or which it will get."""
+    """The node of a pod and what keeps it there. `waits` says why it has no node, or which node it will get."""
 
     pod: Pod
     at: datetime
@@ -30,7 +30,7 @@ class PodExplanation:
 
 
 def find_pod(snapshot: Snapshot, key: Key) -> tuple[Pod, ClusterNode | None] | None:
-    """The pod of that name, and its node if it has one that is known."""
+    """The pod with this key, and its node if the snapshot has it."""
     for node in snapshot.nodes:
         for pod in node.pods:
             if pod.key == key:
@@ -39,7 +39,7 @@ def find_pod(snapshot: Snapshot, key: Key) -> tuple[Pod, ClusterNode | None] | N
 
 
 def explain_pod(pod: Pod, node: ClusterNode | None, context: PassContext) -> PodExplanation:
-    """Look at one pod."""
+    """Explain one pod."""
     snapshot = context.snapshot
     return PodExplanation(
         pod=pod,
@@ -54,21 +54,22 @@ def explain_pod(pod: Pod, node: ClusterNode | None, context: PassContext) -> Pod
 
 
 def _why_it_waits(pod: Pod, context: PassContext) -> str:
-    """Why a pod has no node: it needs none, somebody else is at it, or what provisioning says."""
+    """Why a pod has no node: it needs none, kube-scheduler handles it, or the result of provisioning."""
     if pod.terminal:
         return f"it has ended ({pod.status.phase})"
     if pod.deleting:
         return "it is being deleted"
     if pod.node_name:
-        return f"bound to node {pod.node_name}, which is not known"
+        return f"bound to node {pod.node_name}, which is not in the snapshot"
     if pod.status.nominated_node_name:
-        return f"makes room for itself on node {pod.status.nominated_node_name}"
+        return f"preempts pods on node {pod.status.nominated_node_name}"
     if not pod.provisionable:
-        return "the scheduler has not looked for a node yet, or found one"
-    return _what_is_planned(pod, context)
+        return "kube-scheduler has not marked it unschedulable"
+    return _planned(pod, context)
 
 
-def _what_is_planned(pod: Pod, context: PassContext) -> str:
+def _planned(pod: Pod, context: PassContext) -> str:
+    """What provisioning plans for a pod."""
     plan = plan_provisioning(context.snapshot, respect_preferences=context.options.respect_preferences)
     for key, name in plan.node_by_pod:
         if key == pod.key:
@@ -79,4 +80,4 @@ def _what_is_planned(pod: Pod, context: PassContext) -> str:
     for refusal in plan.refusals:
         if refusal.object == pod_ref(pod.key):
             return message(refusal)
-    return "nothing is known about it"
+    return "provisioning has not considered it"

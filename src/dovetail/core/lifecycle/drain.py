@@ -1,14 +1,12 @@
-"""Which pods stand between a node and its end, in which order they are asked to go, and what keeps new ones away.
+"""Drains a node: which pods to evict or delete now, the taints that keep new pods away, and the volumes to wait for.
 
-Finished pods, static pods, pods that tolerate the disruption taint and pods stuck in their own end are left alone.
-Protected pods are waited for, not evicted, unless their Node was deleted by hand (`manual_deletion`). Where the claim
-bounds its drain, each pod is deleted early enough to keep its own grace before the deadline; budgets and protection do
-not count any more then. Meaning of Karpenter's drain.
+`plan_drain` is stateless and follows Karpenter. Pods are evicted in four tiers (`Tier`). Finished pods, static pods,
+pods that tolerate the disruption taint and pods that did not terminate in time are skipped. do-not-disrupt pods are
+waited for, not evicted, unless their Node was deleted by hand (`evicts_protected`). If the drain has a deadline, each
+pod is deleted early enough for its own grace period to end before it; PDBs and do-not-disrupt do not count then.
 
-Which volumes still hang on a node whose pods are gone.
-
-Nothing is detached here: the attachments are the volume controllers' own. Volumes of pods that the drain leaves alone
-stay attached as long as the node lives, so nobody waits for those.
+`find_attached` lists the VolumeAttachments of a drained node to wait for. The attach-detach controller detaches them.
+Volumes of skipped pods stay attached as long as the node exists, so they do not count.
 """
 
 import math
@@ -32,9 +30,9 @@ from dovetail.model.storage import PersistentVolumeClaim, VolumeAttachment
 from dovetail.model.taints import DISRUPTED_TAINT, DISRUPTION_TAINT, tolerates
 
 STUCK_AFTER = timedelta(minutes=1)
-"""A pod that should have been gone this long ago is no longer waited for."""
+"""How long after its deletion timestamp a pod is still waited for."""
 MINIMUM_DRAIN = timedelta(seconds=5)
-"""Pods bound just before the taint was seen still show up within this."""
+"""How long a node is drained at least: a pod bound just before the taint shows up within this time."""
 DEFAULT_GRACE = timedelta(seconds=30)
 DISRUPTION_TAINTS = (DISRUPTED_TAINT, DISRUPTION_TAINT)
 CRITICAL = frozenset({"system-cluster-critical", "system-node-critical"})
@@ -42,7 +40,7 @@ _MOMENT = timedelta(milliseconds=1)
 
 
 class Tier(IntEnum):
-    """The order in which pods go: each tier only when the one before is gone."""
+    """The eviction order: a tier begins when the one before it is gone."""
 
     PODS = 1
     DAEMONS = 2
@@ -55,33 +53,33 @@ class Tier(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class DrainPlan:
-    """Pods to ask through the eviction API now, pods to delete now, and all that are still waited for."""
+    """Pods to evict now, pods to delete now (`force`), and all pods that the drain waits for."""
 
     evict: tuple[Pod, ...]
     force: tuple[Pod, ...]
     waiting: tuple[Pod, ...]
     tier: Tier | None = None
     changes_at: datetime | None = None
-    """When the plan changes by itself: a protection ends, a grace has to begin, a pod counts as stuck."""
+    """When the plan changes by itself: a protection ends, a pod has to be deleted, or a pod counts as stuck."""
     evicts_protected: bool = False
-    """Whether do-not-disrupt holds nothing here."""
+    """Whether do-not-disrupt pods are evicted like the others."""
 
     @property
     def done(self) -> bool:
-        """Nothing is left that has to go."""
+        """Whether no pod is left to wait for."""
         return not self.waiting
 
 
 def plan_drain(node: ClusterNode, now: datetime, deadline: datetime | None = None) -> DrainPlan:
-    """What is left to do before the node may go."""
+    """The pods to evict and delete now, so that the node can be terminated."""
     waiting = tuple(pod for pod in node.pods if not pod.terminal and not left_alone(pod, now))
     force = tuple(pod for pod in waiting if must_be_forced(pod, now, deadline))
-    patient = [pod for pod in waiting if pod not in force]
+    evictable = [pod for pod in waiting if pod not in force]
     tier = min((tier_of(pod) for pod in waiting), default=None)
     unprotected = evicts_protected(node.claim)
     evict = [
         pod
-        for pod in patient
+        for pod in evictable
         if tier_of(pod) == tier and not pod.deleting and (unprotected or not protection(pod, now).active)
     ]
     changes_at = _changes_at(waiting, now, deadline)
@@ -89,46 +87,46 @@ def plan_drain(node: ClusterNode, now: datetime, deadline: datetime | None = Non
 
 
 def _largest_first(pod: Pod) -> tuple[int, int]:
-    """As a simulation places them: whoever is easy to place leaves what room there is to those who are not.
+    """Sort key, in the order of the simulation: a small pod must not take the room that only fits a large one.
 
-    Priority is the scheduler's own business: those that wait are looked at in that order, whoever was evicted first.
+    Priority does not matter here: kube-scheduler orders pending pods by priority whichever was evicted first.
     """
     requests = spec_requests(pod.spec)
     return -requests.get(CPU, ZERO).milli, -requests.get(MEMORY, ZERO).units
 
 
 def tier_of(pod: Pod) -> Tier:
-    """When the pod's turn comes."""
+    """The tier in which the pod is evicted."""
     if pod.spec.priority_class_name in CRITICAL:
         return Tier.CRITICAL_DAEMONS if pod.daemon else Tier.CRITICAL_PODS
     return Tier.DAEMONS if pod.daemon else Tier.PODS
 
 
 def left_alone(pod: Pod, now: datetime) -> str:
-    """Why the drain does not touch the pod, or empty."""
+    """Why the drain skips the pod, or empty."""
     if pod.mirror:
         return "static pod: it ends with the node"
     if any(tolerates(pod.spec.tolerations, taint) for taint in DISRUPTION_TAINTS):
         return "tolerates the disruption taint"
     deleted_at = pod.metadata.deletion_timestamp
     if deleted_at is not None and now - deleted_at > STUCK_AFTER:
-        return "should have been gone more than a minute ago, so nobody waits for it"
+        return "should have terminated more than a minute ago: the drain no longer waits for it"
     return ""
 
 
 def grace_of(pod: Pod) -> timedelta:
-    """How long the pod may take to end."""
+    """The pod's termination grace period."""
     seconds = pod.spec.termination_grace_period_seconds
     return DEFAULT_GRACE if seconds is None else instants.seconds(seconds)
 
 
 def grace_left(deadline: datetime, now: datetime) -> int:
-    """The grace seconds a pod gets when it is deleted now; never none, so that it is still told."""
+    """The grace seconds of a pod that is deleted now; at least 1, because 0 would kill it without SIGTERM."""
     return max(math.ceil((deadline - now).total_seconds()), 1)
 
 
 def must_be_forced(pod: Pod, now: datetime, deadline: datetime | None) -> bool:
-    """Whether the pod has to be deleted now for its own grace to end by the deadline, or to end sooner than it will."""
+    """Whether the pod has to be deleted now, or again with a shorter grace period, to terminate by the deadline."""
     if deadline is None:
         return False
     deleted_at = pod.metadata.deletion_timestamp
@@ -139,34 +137,34 @@ def must_be_forced(pod: Pod, now: datetime, deadline: datetime | None) -> bool:
 
 
 def _changes_at(waiting: Iterable[Pod], now: datetime, deadline: datetime | None) -> datetime | None:
-    turns = []
+    changes = []
     for pod in waiting:
         deleted_at = pod.metadata.deletion_timestamp
         if deleted_at is not None:
-            turns.append(instants.add(deleted_at, STUCK_AFTER + _MOMENT))
+            changes.append(instants.add(deleted_at, STUCK_AFTER + _MOMENT))
             continue
         if deadline is not None:
-            turns.append(instants.subtract(deadline, grace_of(pod)))
+            changes.append(instants.subtract(deadline, grace_of(pod)))
         until = protection(pod, now).until
         if until is not None:
-            turns.append(until)
-    return min((turn for turn in turns if turn > now), default=None)
+            changes.append(until)
+    return min((each for each in changes if each > now), default=None)
 
 
 def waiting_words(drain: DrainPlan, now: datetime) -> str:
-    """How many pods are waited for, and the one whose own protection lasts longest: for a time, or for ever."""
+    """The event of a drain that is not done: the number of pods left, and the pod that is protected longest."""
     number = len(drain.waiting)
     words = f"Failed to drain node, {number} {'pods are' if number > 1 else 'pod is'} waiting to be evicted"
     held = longest_first(drain.waiting, now)
     if not held or drain.evicts_protected:
         return words
     pod, lasting = held[0]
-    until = f"until {lasting.until:%Y-%m-%dT%H:%M:%SZ}" if lasting.until else "permanent: somebody has to change it"
+    until = f"until {lasting.until:%Y-%m-%dT%H:%M:%SZ}" if lasting.until else "permanent: needs a manual change"
     return f"{words}, {len(held)} protected by {DO_NOT_DISRUPT} (Pod={pod.key}, {until})"
 
 
 def taints_patch(node: Node) -> dict[str, Any]:
-    """The disruption taint in both spellings; empty when they are there."""
+    """Adds the disruption taint, in its present and its former spelling; empty if the node has both."""
     present = {(taint.key, taint.value, taint.effect) for taint in node.spec.taints}
     if all((taint.key, taint.value, taint.effect) in present for taint in DISRUPTION_TAINTS):
         return {}
@@ -176,7 +174,7 @@ def taints_patch(node: Node) -> dict[str, Any]:
 
 
 def drain_patch(node: Node) -> dict[str, Any]:
-    """Taints in both spellings and the load balancer label; empty when all of it is there."""
+    """Adds the taints, and the label that removes the node from load balancers; empty if it has all of them."""
     patch = taints_patch(node)
     labels = missing({EXCLUDE_FROM_LOAD_BALANCERS: "karpenter"}, node.metadata.labels)
     if labels:
@@ -185,12 +183,12 @@ def drain_patch(node: Node) -> dict[str, Any]:
 
 
 def is_shut(node: Node) -> bool:
-    """Whether it has a taint that keeps new pods from a node on its way out."""
+    """Whether the node has a disruption taint."""
     return any(taint.matches(ours) for taint in node.spec.taints for ours in DISRUPTION_TAINTS)
 
 
 def reopening_patch(node: Node) -> dict[str, Any]:
-    """Takes back what `drain_patch` does."""
+    """Reverts `drain_patch`."""
     kept = [taint for taint in node.spec.taints if not any(taint.matches(ours) for ours in DISRUPTION_TAINTS)]
     patch: dict[str, Any] = {"spec": {"taints": [wire(taint) for taint in kept]}}
     if node.metadata.labels.get(EXCLUDE_FROM_LOAD_BALANCERS) == "karpenter":
@@ -207,7 +205,7 @@ def find_attached(
     claims: Mapping[Key, PersistentVolumeClaim],
     now: datetime,
 ) -> tuple[str, ...]:
-    """The names of the attachments to wait for."""
+    """The names of the VolumeAttachments to wait for."""
     kept = {volume for pod in node.pods if left_alone(pod, now) for volume in _volumes(pod, claims)}
     return tuple(
         sorted(
@@ -221,19 +219,19 @@ def find_attached(
 
 
 def awaiting_words(attached: tuple[str, ...]) -> str:
-    """What is waited for, as events and conditions tell it."""
+    """The text of the event and the condition while volumes are attached."""
     return f"Awaiting deletion of bound volumeattachments ({named(attached)})"
 
 
 def named(things: Iterable[str]) -> str:
-    """A few of these by name, the others by number."""
+    """The first few names, and the number of the others."""
     names = tuple(things)
     more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
     return f"{', '.join(names[:MOST_NAMED])}{more}"
 
 
 def _volumes(pod: Pod, claims: Mapping[Key, PersistentVolumeClaim]) -> Iterable[str]:
-    """The persistent volumes a pod uses."""
+    """The names of the PersistentVolumes that a pod uses."""
     for volume in pod.spec.volumes:
         if volume.persistent_volume_claim is not None:
             name = volume.persistent_volume_claim.claim_name

@@ -1,8 +1,8 @@
-"""What each kind of warning about an instance asks for, and by when the node has to be empty.
+"""How the controller responds to each kind of interruption warning, and the deadline of the drain.
 
-Most ask for a drain ahead of the event, with every PodDisruptionBudget honoured for as long as there is time. When the
-instant of the event is known, it becomes the deadline of the drain: a pod is better stopped with its own grace than
-switched off with its machine. A machine that fails its status checks is not drained but let go by force.
+Most warnings start a drain ahead of the event, which respects PDBs as long as there is time. If the time of the event
+is known, it is the deadline of the drain, so that pods terminate with their own grace period before the instance stops.
+An instance that fails its status checks is terminated by force. Events and texts are Karpenter's.
 """
 
 from collections.abc import Mapping
@@ -12,14 +12,14 @@ from datetime import datetime
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """What a warning leads to. `event` is the reason of the Kubernetes event, `message` its text."""
+    """The response to a warning. `event` is the reason of the Kubernetes event, `message` its text."""
 
     event: str
     message: str
     warning: bool = True
-    acts: bool = True
-    forceful: bool = False
-    avoids: bool = False  # the offering is about to run short
+    acts: bool = True  # deletes the NodeClaim
+    forceful: bool = False  # the drain ends at once
+    avoids: bool = False  # marks the offering unavailable, because its capacity is about to run out
 
 
 _UNHEALTHY = Response("InstanceUnhealthy", "An unhealthy warning was triggered for the instance")
@@ -39,20 +39,17 @@ RESPONSES: Mapping[str, Response] = {
     "system_status": replace(_UNHEALTHY, forceful=True),
     "event_status": _UNHEALTHY,
 }
-"""By kind, as ports name them. Events and texts are Karpenter's."""
+"""By kind of warning, as `ports.interruption` names them."""
 
 
 def respond(kind: str, *, rebalance: bool) -> Response:
-    """What to do about a warning; a recommendation to rebalance is only told unless `rebalance` asks for more."""
+    """The response to a warning. A rebalance recommendation is only published unless `rebalance` is set."""
     response = RESPONSES[kind]
     return replace(response, acts=True, avoids=True) if rebalance and response is _REBALANCE else response
 
 
 def drain_by(response: Response, at: datetime | None, now: datetime) -> datetime | None:
-    """The instant by which the drain has to be over, or None where it may take its time.
-
-    An instant that has passed tells nothing: if the machine is gone, that shows otherwise.
-    """
+    """The deadline of the drain, or None without one. A time in the past is ignored."""
     if response.forceful:
         return now
     return at if at is not None and at > now else None

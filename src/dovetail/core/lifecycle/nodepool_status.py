@@ -1,4 +1,9 @@
-"""The state of a NodePool: is its node class ready, is it valid, do its nodes register, what does it have."""
+"""The status of a NodePool: its conditions and the resources of its nodes.
+
+`judge_node_class` and `judge_validation` compute the conditions that `Ready` depends on. `RegistrationHealth` keeps the
+last registration outcomes for `NodeRegistrationHealthy`. `NodePoolUsage` sums capacities incrementally: adding or
+removing a node costs O(resources), not O(nodes).
+"""
 
 from collections import deque
 from collections.abc import Iterable
@@ -19,7 +24,7 @@ UNHEALTHY_FAILURES = 2
 
 
 def judge_node_class(*, found: bool, deleting: bool, ready: Condition | None) -> ConditionVerdict:
-    """`NodeClassReady` from what is known of the class."""
+    """The `NodeClassReady` condition, from the state of the node class."""
     if not found:
         return ConditionVerdict(NODE_CLASS_READY, "False", "NodeClassNotFound", "NodeClass not found on cluster")
     if deleting:
@@ -32,7 +37,7 @@ def judge_node_class(*, found: bool, deleting: bool, ready: Condition | None) ->
 
 
 def judge_validation(faults: Iterable[Fault]) -> ConditionVerdict:
-    """`ValidationSucceeded` with every fault in its message."""
+    """The `ValidationSucceeded` condition, with every fault in its message."""
     found = [str(fault) for fault in faults]
     if not found:
         return ConditionVerdict(VALIDATION_SUCCEEDED)
@@ -40,7 +45,7 @@ def judge_validation(faults: Iterable[Fault]) -> ConditionVerdict:
 
 
 class NodePoolUsage:
-    """What the nodes of a pool that stay have together, and how many they are; kept as they come and go."""
+    """The total capacity and the number of a NodePool's nodes that are not being deleted."""
 
     def __init__(self) -> None:
         self.nodes = 0
@@ -48,11 +53,11 @@ class NodePoolUsage:
         self._binary = dict.fromkeys(ALWAYS_COUNTED, False)
 
     def add(self, node: ClusterNode) -> None:
-        """One more."""
+        """Add a node."""
         self._count(node, 1)
 
     def take(self, node: ClusterNode) -> None:
-        """One that was added, as it was then, is no longer there."""
+        """Remove a node, given as it was added."""
         self._count(node, -1)
 
     def _count(self, node: ClusterNode, times: int) -> None:
@@ -60,7 +65,7 @@ class NodePoolUsage:
             return
         self.nodes += times
         nano = self._nano
-        for name, amount in node.capacity.items():  # in plain numbers: a quantity for every step costs five times more
+        for name, amount in node.capacity.items():  # integers: adding Quantity objects takes five times as long
             known = nano.get(name, 0)
             if not known:
                 self._binary[name] = amount.binary
@@ -68,33 +73,33 @@ class NodePoolUsage:
 
     @property
     def resources(self) -> Resources:
-        """The sum. What no node is left to have is not spoken of, but for what every node has."""
+        """The total. Resources that no node has are left out, except those that every node has."""
         kept = {name: nano for name, nano in self._nano.items() if nano or name in ALWAYS_COUNTED}
         total = {name: Quantity(nano, binary=self._binary[name]) for name, nano in kept.items()}
         return {**total, NODES: Quantity.of(self.nodes)}
 
 
 def count(nodes: Iterable[ClusterNode]) -> tuple[Resources, int]:
-    """What the nodes that stay have together, and how many they are."""
-    tally = NodePoolUsage()
+    """The total capacity and the number of the nodes that are not being deleted."""
+    usage = NodePoolUsage()
     for node in nodes:
-        tally.add(node)
-    return tally.resources, tally.nodes
+        usage.add(node)
+    return usage.resources, usage.nodes
 
 
 @dataclass
 class RegistrationHealth:
-    """The last few outcomes of registration in one pool. Two failures among them are one too many."""
+    """The last registration outcomes of one NodePool; with two failures among them it is unhealthy."""
 
     outcomes: deque[bool] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
     generations: tuple[int, int] = (0, 0)
 
     def note(self, *, succeeded: bool) -> None:
-        """One more outcome."""
+        """Record an outcome."""
         self.outcomes.append(succeeded)
 
     def restart(self, generations: tuple[int, int]) -> bool:
-        """Forget everything when the pool or its class changed; says whether it did."""
+        """Clear the outcomes if the NodePool or its node class changed; returns whether they did."""
         if generations == self.generations:
             return False
         self.generations = generations
@@ -102,7 +107,7 @@ class RegistrationHealth:
         return True
 
     def verdict(self) -> ConditionVerdict:
-        """`NodeRegistrationHealthy` as it stands."""
+        """The `NodeRegistrationHealthy` condition."""
         failures = sum(not outcome for outcome in self.outcomes)
         if failures >= UNHEALTHY_FAILURES:
             return ConditionVerdict(NODE_REGISTRATION_HEALTHY, "False", "RegistrationFailed", "Failed to register node")

@@ -1,7 +1,7 @@
-"""When something last happened to the pods of a node: the clock behind consolidateAfter and consolidationGracePeriod.
+"""Pod events of a node: `consolidateAfter` and `consolidationGracePeriod` count from the last one.
 
-A replay of old news after a restart must not restart that clock, so a pod first seen already bound counts from the
-instant it was bound, not from now.
+A pod event is a pod being bound, finishing, or being deleted; DaemonSet pods do not count. A restart must not restart
+these delays, so a pod that is first seen already bound counts from the time it was bound.
 """
 
 from datetime import datetime, timedelta
@@ -15,7 +15,7 @@ DEDUPE = timedelta(seconds=10)
 
 
 def pod_event_at(before: Pod | None, after: Pod | None, now: datetime) -> datetime | None:
-    """The instant of the event this change is, or None if it is none. Daemons do not count."""
+    """The time of the pod event that this change is, or None if it is none."""
     pod = after or before
     if pod is None or pod.daemon or not pod.node_name:
         return None
@@ -30,7 +30,7 @@ def pod_event_at(before: Pod | None, after: Pod | None, now: datetime) -> dateti
 
 
 def bound_at(pod: Pod) -> datetime | None:
-    """When the scheduler bound it, as far as the pod tells."""
+    """When the pod was bound: its `PodScheduled` condition, or else its start or creation."""
     scheduled = find(pod.status.conditions, "PodScheduled")
     return (
         (scheduled.last_transition_time if scheduled is not None and scheduled.status == "True" else None)
@@ -40,10 +40,10 @@ def bound_at(pod: Pod) -> datetime | None:
 
 
 def write_at(claim: NodeClaim, event_at: datetime) -> datetime | None:
-    """When to write the time of an event down, or None for one that is no news.
+    """When to write the time of an event to the claim's status, or None if it need not be written.
 
-    At most one write in ten seconds: of a burst the first event is written at once and the last one when the ten
-    seconds are over. Of a claim on its way out nobody asks any more how long its node has been quiet.
+    At most one write in ten seconds: of a burst, the first event is written at once and the last one after ten seconds.
+    A claim that is being deleted needs no pod events.
     """
     stored = claim.status.last_pod_event_time
     if claim.deleting or (stored is not None and event_at.replace(microsecond=0) <= stored):

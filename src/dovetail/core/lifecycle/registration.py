@@ -1,13 +1,9 @@
-"""How long a NodeClaim may take to launch and to register before it is given up.
+"""The stages of a NodeClaim: launch, registration and initialization of its node, as in Karpenter.
 
-When a node has joined the cluster: what it takes over from its claim.
-
-The node is found by provider id. It gets the finalizer that keeps it until it is drained, an owner, the claim's
-labels, annotations and taints, and loses the taint that kept pods away until now.
-
-When a registered node is ready to take the pods it was made for. There is no time limit on this.
-
-How far a node has come, in one word, for everyone who shows it.
+`judge_liveness` applies the timeouts of launch and registration, after which a claim is deleted. `plan_registration`
+finds the node by provider ID and computes its patch: the termination finalizer, the owner reference, the claim's
+labels, annotations and taints, and no unregistered taint. `judge_initialization` computes the `Initialized` condition,
+which has no timeout. `stage_of` names the stage of a node for display.
 """
 
 from dataclasses import dataclass, field
@@ -32,14 +28,14 @@ REGISTRATION_TIMEOUT = timedelta(minutes=15)
 
 @dataclass(frozen=True, slots=True)
 class Liveness:
-    """Whether a claim is overdue (`reason` set), or how long until it would be."""
+    """The timeout that a claim has exceeded (`reason`), or the time until it would."""
 
     reason: str = ""
     wait: timedelta | None = None
 
 
 def judge_liveness(claim: NodeClaim, now: datetime) -> Liveness:
-    """Both clocks run from the last change of their condition, which starts at the claim's creation."""
+    """Check both timeouts. Each counts from the last transition of its condition, or from the claim's creation."""
     if claim.has(REGISTERED_CONDITION):
         return Liveness()
     waits = []
@@ -53,14 +49,14 @@ def judge_liveness(claim: NodeClaim, now: datetime) -> Liveness:
 
 
 def _since(claim: NodeClaim, condition: str, now: datetime) -> datetime:
-    """Since when it waits; a claim that does not say when it was created has only just begun to."""
+    """Since when the claim waits for the condition; now, if it has no creation timestamp."""
     found = find(claim.status.conditions, condition)
     return (found.last_transition_time if found is not None else None) or claim.metadata.creation_timestamp or now
 
 
 @dataclass(frozen=True)
 class Registration:
-    """How far registration has come, and what to write on the node to complete it."""
+    """The `Registered` condition, and the patch of the node that completes the registration."""
 
     verdict: ConditionVerdict
     node: Node | None = None
@@ -69,7 +65,7 @@ class Registration:
 
 
 def plan_registration(claim: NodeClaim, nodes: tuple[Node, ...]) -> Registration:
-    """What to do about the nodes that carry this claim's provider id."""
+    """The registration of a claim, given the nodes with its provider ID."""
     if not nodes:
         return Registration(
             ConditionVerdict(REGISTERED_CONDITION, "Unknown", "NodeNotFound", "Node not registered with cluster")
@@ -108,7 +104,7 @@ def _node_patch(claim: NodeClaim, node: Node) -> dict[str, Any]:
 
 
 def synced_taints(claim: NodeClaim, node: Node) -> tuple[Taint, ...]:
-    """The node's taints with the claim's added and the unregistered one gone; the same taint twice counts once."""
+    """The node's taints without the unregistered one, plus those of the claim that it does not have."""
     kept = [taint for taint in node.spec.taints if not taint.matches(UNREGISTERED_TAINT)]
     if node.metadata.labels.get(DO_NOT_SYNC_TAINTS) == "true":
         return tuple(kept)
@@ -129,7 +125,7 @@ def _owner(claim: NodeClaim) -> OwnerReference:
 
 
 def judge_initialization(claim: NodeClaim, node: Node | None) -> ConditionVerdict:
-    """The `Initialized` condition as it should be: True, or Unknown with what is still awaited."""
+    """The `Initialized` condition: True, or Unknown with what is missing."""
     if node is None:
         return _awaiting("NodeNotFound", "Node not registered with cluster")
     if not node.ready:
@@ -150,7 +146,7 @@ def _awaiting(reason: str, message: str) -> ConditionVerdict:
 
 
 def stage_of(each: ClusterNode) -> str:
-    """Launching, Registering, NotReady, Ready, Draining; Lost where a registered node is gone."""
+    """Launching, Registering, NotReady, Ready or Draining; Lost if a registered node is gone."""
     claim, node = each.claim, each.node
     if each.deleting or (node is not None and node.deleting):
         return "Draining"

@@ -1,9 +1,9 @@
-"""Which nodes are unhealthy, since when, and at which instant each is due to be replaced by force.
+"""Node repair: which nodes are unhealthy, since when, and when each is replaced by force.
 
-A provider says which conditions make a node unhealthy. How long one is put up with is, in this order: what a policy of
-the NodePool says for the condition, the pool's default, the provider's own duration. The clock runs from the
-condition's last transition, so it survives restarts. Nothing else stands in the way, neither budgets nor protection,
-but a breaker: when more than a fifth of a pool is unhealthy the fault is hardly the nodes', and none is replaced.
+The provider defines which conditions make a node unhealthy. Each is tolerated for the duration of the NodePool's policy
+for that condition, else the NodePool's default, else the provider's duration. It counts from the condition's last
+transition, so restarts do not extend it. Budgets, PDBs and do-not-disrupt do not apply. A circuit breaker does: if more
+than a fifth of a NodePool is unhealthy, the cause is probably not the nodes, and none is replaced.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,13 +22,13 @@ BREAKER_PERCENT = 20
 
 @dataclass(frozen=True, slots=True)
 class RepairTerms:
-    """What the provider calls unhealthy, and what goes for pools that say nothing of repair."""
+    """The provider's repair policies, and the options for NodePools without a repair block."""
 
     statements: tuple[ProviderRepairPolicy, ...]
     options: DecisionOptions = field(default_factory=DecisionOptions)
 
     def of(self, pool: NodePool | None) -> Repair | None:
-        """What a pool says of repair; None where its nodes are not repaired."""
+        """The repair block that applies to a NodePool; None if its nodes are not repaired."""
         if not self.options.node_repair:
             return None
         written = pool.spec.repair if pool is not None else None
@@ -37,7 +37,7 @@ class RepairTerms:
 
 @dataclass(frozen=True, slots=True)
 class UnhealthyCondition:
-    """One condition that makes a node unhealthy, and how long it is put up with."""
+    """One condition that makes a node unhealthy, and how long it is tolerated. `said_by` is the source of that."""
 
     condition: Condition
     since: datetime
@@ -46,39 +46,39 @@ class UnhealthyCondition:
 
     @property
     def due_at(self) -> datetime:
-        """When the node is eligible for repair because of it."""
+        """When the node is replaced because of it."""
         return add(self.since, self.toleration)
 
 
 @dataclass(frozen=True, slots=True)
 class Breaker:
-    """How much of a pool is unhealthy."""
+    """The circuit breaker of a NodePool: how many of its nodes are unhealthy."""
 
     unhealthy: int
     total: int
 
     @property
     def allowed(self) -> int:
-        """A fifth of the pool, rounded up."""
+        """A fifth of the nodes, rounded up."""
         return -(-self.total * BREAKER_PERCENT // 100)
 
     @property
     def open(self) -> bool:
-        """Too much of the pool is unhealthy: nothing is repaired."""
+        """Whether too many nodes are unhealthy, so that none is repaired."""
         return self.unhealthy > self.allowed
 
 
 def symptoms(node: Node, statements: Iterable[ProviderRepairPolicy]) -> list[tuple[Condition, ProviderRepairPolicy]]:
-    """The conditions of a node that a provider calls unhealthy."""
-    said = {(each.condition_type, each.status): each for each in statements}
-    found = ((condition, said.get((condition.type, condition.status))) for condition in node.status.conditions)
+    """The unhealthy conditions of a node, with the provider's policy for each."""
+    policies = {(each.condition_type, each.status): each for each in statements}
+    found = ((condition, policies.get((condition.type, condition.status))) for condition in node.status.conditions)
     return [(condition, statement) for condition, statement in found if statement is not None]
 
 
 def find_unhealthy_conditions(
     node: Node, repair: Repair, statements: Iterable[ProviderRepairPolicy]
 ) -> tuple[UnhealthyCondition, ...]:
-    """What ails a node, what is due first first. A condition that does not say since when is never due."""
+    """The unhealthy conditions of a node, ordered by when they are due. Without a transition time none is due."""
     unhealthy_conditions = [
         UnhealthyCondition(condition, condition.last_transition_time, *_toleration(repair, statement))
         for condition, statement in symptoms(node, statements)
@@ -97,6 +97,6 @@ def _toleration(repair: Repair, statement: ProviderRepairPolicy) -> tuple[timede
 
 
 def read_breaker(nodes: Sequence[Node], statements: Iterable[ProviderRepairPolicy]) -> Breaker:
-    """The breaker of a pool with these nodes. A node counts as soon as it is unhealthy, tolerated or not."""
-    said = tuple(statements)
-    return Breaker(sum(bool(symptoms(node, said)) for node in nodes), len(nodes))
+    """The breaker of a NodePool with these nodes. A node counts as soon as it is unhealthy, tolerated or not."""
+    policies = tuple(statements)
+    return Breaker(sum(bool(symptoms(node, policies)) for node in nodes), len(nodes))

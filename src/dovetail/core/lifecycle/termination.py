@@ -1,15 +1,12 @@
-"""By when the drain of a NodeClaim's node has to be over, whatever is still on it: an annotation on the claim.
+"""Annotations on a NodeClaim that control its drain: the deadline, and whether do-not-disrupt pods are evicted.
 
-Whoever wants a drain to end sooner writes an earlier instant; nobody puts one off. Semantics are Karpenter's.
+The deadline is Karpenter's nodeclaim-termination-timestamp. `terminationGracePeriod` sets it when the claim is deleted;
+repair and interruption may set an earlier one. It is never moved to a later time.
 
-`terminationGracePeriod`: from the deletion of a NodeClaim on, its node has this long to become empty.
-
-Whether the drain of a node that somebody deleted evicts pods protected by `karpenter.sh/do-not-disrupt`.
-
-Deleting a Node is an involuntary event that cannot be delayed: without a terminationGracePeriod its protected pods are
-evicted like the others, and only PodDisruptionBudgets hold. Deleting a NodeClaim or a NodePool waits for them. The
-setting `--manual-deletion` replaces both rules by one. What was decided is written on the NodeClaim before the drain
-begins, so a restart, `explain` and the dashboard read the same answer.
+Deleting a Node by hand is an involuntary disruption: without a terminationGracePeriod its do-not-disrupt pods are
+evicted like the others, and only PDBs apply. Deleting a NodeClaim or a NodePool waits for them. The setting
+`--manual-deletion` replaces both rules. The decision is written to the NodeClaim before the drain begins, so that a new
+leader, `explain` and the dashboard read the same answer.
 """
 
 from datetime import UTC, datetime
@@ -26,7 +23,7 @@ from dovetail.model.nodeclaim import NodeClaim
 
 
 def read_deadline(claim: NodeClaim) -> datetime | None:
-    """The instant on record. One that nobody can read, or that names no zone, is as good as none."""
+    """The deadline of the drain; None if it is not set, invalid, or without a time zone."""
     written = claim.metadata.annotations.get(TERMINATION_TIMESTAMP, "")
     try:
         deadline = datetime.fromisoformat(written)
@@ -36,7 +33,7 @@ def read_deadline(claim: NodeClaim) -> datetime | None:
 
 
 def deadline_patch(claim: NodeClaim, wanted: datetime) -> dict[str, Any]:
-    """What to write so that the drain is over by then; empty where it has to be already."""
+    """Sets the deadline; empty if the claim has the same or an earlier one."""
     written = read_deadline(claim)
     if written is not None and written <= wanted:
         return {}
@@ -45,7 +42,7 @@ def deadline_patch(claim: NodeClaim, wanted: datetime) -> dict[str, Any]:
 
 
 def grace_period_patch(claim: NodeClaim) -> dict[str, Any]:
-    """The deadline a deleted claim still has to be given; empty when nothing bounds it, or it has one by then."""
+    """Sets the deadline of a deleted claim with a terminationGracePeriod; empty if it has one already."""
     period, deleted_at = claim.spec.termination_grace_period, claim.metadata.deletion_timestamp
     if period is None or deleted_at is None:
         return {}
@@ -57,7 +54,7 @@ WAIT = "wait"
 
 
 def manual_deletion_patch(claim: NodeClaim, deleted: Literal["Node", "NodeClaim"], rule: str) -> dict[str, Any]:
-    """What to write on the claim of a deleted node; empty where its protected pods are waited for."""
+    """Marks the claim of a deleted node if its do-not-disrupt pods are to be evicted; empty if they are waited for."""
     if rule == WAIT or (deleted == "NodeClaim" and (rule != EVICT or not _is_manual(claim))):
         return {}
     if EVICT_PROTECTED in claim.metadata.annotations:
@@ -66,14 +63,14 @@ def manual_deletion_patch(claim: NodeClaim, deleted: Literal["Node", "NodeClaim"
 
 
 def mark_manual_deletion(claim: NodeClaim, rule: str) -> NodeClaim:
-    """The claim as it would be if its Node were deleted by hand now."""
+    """The claim as if its Node were deleted by hand now."""
     patch = manual_deletion_patch(claim, "Node", rule)
     annotations = {**claim.metadata.annotations, **(patch["metadata"]["annotations"] if patch else {})}
     return msgspec.structs.replace(claim, metadata=msgspec.structs.replace(claim.metadata, annotations=annotations))
 
 
 def evicts_protected(claim: NodeClaim | None) -> bool:
-    """Whether the drain of this claim's node evicts protected pods now. A bounded drain waits for its deadline."""
+    """Whether the drain evicts do-not-disrupt pods. A drain with a deadline does not."""
     if claim is None or claim.spec.termination_grace_period is not None or read_deadline(claim) is not None:
         return False
     return claim.metadata.annotations.get(EVICT_PROTECTED) == "true"

@@ -1,4 +1,4 @@
-"""The methods, in the order they are tried. One acts in a pass; then the pass starts again."""
+"""The disruption methods, in the order they are tried. One of them acts in a pass; then the next pass begins."""
 
 from dovetail.core.disruption.methods.base import Method
 from dovetail.core.disruption.methods.drift import Drift

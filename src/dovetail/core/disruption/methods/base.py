@@ -1,4 +1,4 @@
-"""What a method is: a filter over candidates, and commands out of those it keeps."""
+"""The interface of a disruption method: it refuses candidates, and proposes commands for the others."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,43 +14,43 @@ from dovetail.model.refusal import Refusal, RefusalCode
 
 @dataclass(frozen=True)
 class Proposal:
-    """What a method would do, and why it leaves the others alone."""
+    """The commands of a method, and why it refuses the other nodes."""
 
     commands: tuple[Command, ...] = ()
     refusals: tuple[Refusal, ...] = ()
-    eligible: int = 0  # candidates the method was interested in
+    eligible: int = 0  # candidates that the method does not refuse
 
 
 class Method(Protocol):
-    """One way of choosing nodes."""
+    """One way of choosing nodes to disrupt."""
 
     name: str
     reason: Reason
-    eventual: bool  # PodDisruptionBudgets do not stand in the way of a node whose claim bounds its own drain
-    gives_way: bool  # a node is left alone while pods that need a place will run on it
+    eventual: bool  # PDBs do not block a node whose NodeClaim has a terminationGracePeriod
+    gives_way: bool  # a node is not taken while waiting pods will be scheduled to it
 
     def refusal(self, candidate: Candidate, context: PassContext) -> Refusal | None:
-        """Why this method is not interested in a candidate, whichever pods need a place, or None."""
+        """The first reason not to take a candidate, waiting pods aside; or None."""
         ...
 
     def refusals(self, candidate: Candidate, context: PassContext) -> Iterator[Refusal]:
-        """Everything this method has against a candidate, in the order it is looked at."""
+        """Every reason not to take a candidate, in the order of the checks."""
         ...
 
     def propose(self, candidates: Sequence[Candidate], context: PassContext) -> Proposal:
-        """Commands for candidates the method is interested in, within their budgets."""
+        """Commands for candidates that the method does not refuse, within their budgets."""
         ...
 
 
 def expecting(method: Method, candidate: Candidate, context: PassContext) -> Refusal | None:
-    """Whether a method gives way to pods that need a place and will run on a node."""
+    """The refusal of a node that waiting pods will be scheduled to, if the method gives way to them."""
     if method.gives_way and context.expects_pods(candidate.name):
         return Refusal(RefusalCode.EXPECTING, candidate.ref)
     return None
 
 
 def waiting(candidate: Candidate, reason: Reason, wait: DelayState, *, setting: str = "") -> Refusal | None:
-    """The refusal of a clock that has not run out, with the instant it does."""
+    """The refusal of a delay that has not passed, with the instant it does; None if it has."""
     if wait.over:
         return None
     never = wait.started and wait.until is None

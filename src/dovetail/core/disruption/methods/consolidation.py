@@ -1,4 +1,10 @@
-"""What multi-node and single-node consolidation share: whom they look at, and when a replacement is worth it."""
+"""Rules shared by multi-node and single-node consolidation: which nodes qualify, and which replacements are cheaper.
+
+`narrow_to_cheaper` narrows a replacement to instance types that cost less than the candidates, whichever of their
+offerings is launched. As in Karpenter, spot nodes are replaced by spot nodes only if the feature is enabled, and a
+single spot node only if at least `SPOT_FLEXIBILITY` cheaper types remain. The replacement of several nodes must also
+cost less than each of their own types that it could be: otherwise it is better to keep that node.
+"""
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
@@ -14,11 +20,11 @@ from dovetail.model.reason import Reason
 from dovetail.model.refusal import GRACE_PERIOD, SPOT_TO_SPOT, Refusal, RefusalCode
 
 SPOT_FLEXIBILITY = 15
-"""Cheaper types a single spot node must have to choose from, or it would race to the cheapest and least available."""
+"""The fewest cheaper types for a spot-to-spot replacement: with fewer, nodes would end up on the least available."""
 
 
 def disabled(candidate: Candidate) -> Refusal | None:
-    """Whether the pool never consolidates."""
+    """The refusal of a node whose NodePool never consolidates, or None."""
     after = candidate.pool.spec.disruption.consolidate_after
     code = RefusalCode.STATIC if candidate.pool.static else RefusalCode.CONSOLIDATION_DISABLED
     if candidate.pool.static or (after is not None and after.never):
@@ -27,25 +33,21 @@ def disabled(candidate: Candidate) -> Refusal | None:
 
 
 def settling(candidate: Candidate, context: PassContext) -> Refusal | None:
-    """Whether the node is still inside its consolidation grace period."""
+    """The refusal of a node inside its consolidationGracePeriod, or None."""
     wait = grace_wait(candidate.pool, candidate.claim, context.snapshot.at)
     return waiting(candidate, Reason.UNDERUTILIZED, wait, setting=GRACE_PERIOD)
 
 
 def consolidation_refusal(candidate: Candidate, context: PassContext) -> Refusal | None:
-    """Why consolidation is not interested in a node, or None."""
+    """The first reason not to consolidate a node, or None; computed once in a pass."""
     known = context.consolidation_refusals
     if candidate.name not in known:
-        known[candidate.name] = _refusal(candidate, context)
+        known[candidate.name] = next(consolidation_refusals(candidate, context), None)
     return known[candidate.name]
 
 
-def _refusal(candidate: Candidate, context: PassContext) -> Refusal | None:
-    return next(consolidation_refusals(candidate, context), None)
-
-
 def consolidation_refusals(candidate: Candidate, context: PassContext) -> Iterator[Refusal]:
-    """Everything consolidation has against a node, in the order it is looked at."""
+    """Every reason not to consolidate a node, in the order of the checks."""
     about, pool = candidate.ref, candidate.pool
     off = disabled(candidate)
     if off is not None:
@@ -62,32 +64,32 @@ def consolidation_refusals(candidate: Candidate, context: PassContext) -> Iterat
     if pool.consolidation_policy == "WhenEmpty":
         yield Refusal(RefusalCode.POLICY_WHEN_EMPTY, about, permanent=True, nodepool=pool.name)
     wait = consolidation_wait(pool, candidate.claim, context.snapshot.at)
-    restless = waiting(candidate, Reason.UNDERUTILIZED, wait) if off is None else None
-    if restless is not None:
-        yield restless
+    too_early = waiting(candidate, Reason.UNDERUTILIZED, wait) if off is None else None
+    if too_early is not None:
+        yield too_early
     grace = settling(candidate, context)
     if grace is not None:
         yield grace
 
 
 def cant_replace(candidate: Candidate, *, setting: str = "", count: int = 0) -> Refusal:
-    """There is no cheaper node; or there is none that `setting` accepts."""
+    """The refusal of a node without a cheaper replacement, or without one that `setting` allows."""
     needed = str(SPOT_FLEXIBILITY) if count else ""
     return Refusal(RefusalCode.CANT_REPLACE, candidate.ref, setting=setting, count=count, detail=needed)
 
 
 def narrow_to_cheaper(candidates: Sequence[Candidate], draft: Draft, context: PassContext) -> Draft | Refusal:
-    """The replacement, narrowed to what is surely cheaper, or why there is none."""
+    """The replacement, narrowed to types that cost less than the candidates, or why there is none."""
     all_spot = all(each.capacity_type == SPOT for each in candidates)
     possible = draft.possible(CAPACITY_TYPE)
     if all_spot and SPOT in possible:
-        paid = _cheaper(_within(draft, CAPACITY_TYPE, (RESERVED,)), candidates) if RESERVED in possible else None
-        return paid or _spot_to_spot(candidates, draft, context)
+        reserved = _cheaper(_within(draft, CAPACITY_TYPE, (RESERVED,)), candidates) if RESERVED in possible else None
+        return reserved or _spot_to_spot(candidates, draft, context)
     return _cheaper(_as_launched(draft), candidates) or cant_replace(candidates[0])
 
 
 def saving(candidate: Candidate, draft: Draft) -> float | Refusal | None:
-    """What `narrow_to_cheaper` would save on one candidate, or why it is not; None if only that itself can tell."""
+    """A fast path of `narrow_to_cheaper` for one candidate: what it saves, or why not; None if it does not apply."""
     possible = draft.possible(CAPACITY_TYPE)
     if draft.options.diversity or (candidate.capacity_type == SPOT and SPOT in possible):
         return None
@@ -114,19 +116,19 @@ def _spot_to_spot(candidates: Sequence[Candidate], draft: Draft, context: PassCo
 
 
 def _cheapest(draft: Draft, names: Sequence[str], number: int) -> Draft:
-    """Narrowed to that many types; it has no choices if that is less diversity than its pool asks for."""
+    """Narrowed to that many types; it has no choices if its requirements demand more of them (minValues)."""
     return _within(draft, INSTANCE_TYPE, tuple(names[:number]))
 
 
 def _as_launched(draft: Draft) -> Draft:
-    """Narrowed to how it would be bought: reserved before spot before on-demand."""
+    """Narrowed to the capacity type that would be launched: reserved before spot before on-demand."""
     possible = draft.possible(CAPACITY_TYPE)
     first = next((each for each in (RESERVED, SPOT, ON_DEMAND) if each in possible), None)
     return draft if first is None else _within(draft, CAPACITY_TYPE, (first,))
 
 
 def _cheaper(draft: Draft, candidates: Sequence[Candidate]) -> Draft | None:
-    """Narrowed to the types whose dearest offering still is cheaper; never like for like."""
+    """Narrowed to types whose most expensive offering is cheaper than the candidates; None if there is none."""
     options = draft.options
     left = options.left(draft.total, draft.below, draft.ports)
     ceiling = price_ceiling(candidates)
@@ -140,14 +142,14 @@ def _cheaper(draft: Draft, candidates: Sequence[Candidate]) -> Draft | None:
 
 
 def _surely_cheaper(draft: Draft, left: Sequence[int], ceiling: float) -> Iterator[int]:
-    """The types that cost less than the ceiling however they are bought; at equality nothing is saved."""
+    """The types that cost less than the ceiling whichever offering is launched."""
     return (each for each in left if draft.options.most_expensive(each) < ceiling)
 
 
 def _same_type_price(draft: Draft, left: Sequence[int], candidates: Sequence[Candidate]) -> float:
-    """What the cheapest type costs that is both taken away and offered as a replacement: only less is worth it."""
-    gone = {each.instance_type.name for each in candidates if each.instance_type is not None}
-    shared = [each for each in left if draft.options.choice(each).type.name in gone]
+    """The price of the cheapest type that is both removed and possible as a replacement."""
+    removed = {each.instance_type.name for each in candidates if each.instance_type is not None}
+    shared = [each for each in left if draft.options.choice(each).type.name in removed]
     return min((float(draft.options.prices[each]) for each in shared), default=UNLIMITED)
 
 

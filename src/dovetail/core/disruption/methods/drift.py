@@ -1,4 +1,8 @@
-"""Drift: nodes that are no longer what their NodePool asks for are replaced, longest drifted first, within budgets."""
+"""Drift: replaces nodes that no longer match their NodePool, longest drifted first, within budgets.
+
+`core.disruption.drift` decides whether a node has drifted. Empty nodes come first, because they need no replacement. A
+node is not replaced if replacements of its NodePool are drifted for the same reason (a drift loop).
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -17,7 +21,7 @@ from dovetail.model.refusal import Refusal, RefusalCode
 
 
 class Drift:
-    """Works whatever the consolidation policy; PodDisruptionBudgets do not hold a claim that bounds its drain."""
+    """Independent of the consolidation policy; PDBs do not block a NodeClaim with a terminationGracePeriod."""
 
     name = "drift"
     reason = Reason.DRIFTED
@@ -25,11 +29,11 @@ class Drift:
     gives_way = False
 
     def refusal(self, candidate: Candidate, context: PassContext) -> Refusal | None:
-        """The first of them."""
+        """The first of `refusals`, or None."""
         return next(self.refusals(candidate, context), None)
 
     def refusals(self, candidate: Candidate, context: PassContext) -> Iterator[Refusal]:
-        """Switched off, not drifted, or not drifted for long enough."""
+        """The feature gate is off, the NodePool is static, or the node has not drifted for long enough."""
         about = candidate.ref
         if not context.options.drift:
             yield Refusal(RefusalCode.GATE_CLOSED, about, permanent=True, setting="Drift")
@@ -39,12 +43,12 @@ class Drift:
             yield Refusal(RefusalCode.NOT_DRIFTED, about)
         elif control(candidate.pool, Reason.DRIFTED) is not None:
             wait = drift_wait(candidate.pool, candidate.claim, context.snapshot.at)
-            left_alone = waiting(candidate, self.reason, wait)
-            if left_alone is not None:
-                yield left_alone
+            too_early = waiting(candidate, self.reason, wait)
+            if too_early is not None:
+                yield too_early
 
     def propose(self, candidates: Sequence[Candidate], context: PassContext) -> Proposal:
-        """Empty ones first, then those that drifted longest ago; none whose replacement would be drifted as well."""
+        """Replace empty nodes first, then those that drifted longest ago; none whose drift is a loop."""
         refusals = {each.name: _loop(each, context) for each in candidates if each.pods_to_reschedule}
         looping = tuple(refusal for refusal in refusals.values() if refusal is not None)
         left = [each for each in candidates if refusals.get(each.name) is None]
@@ -60,7 +64,7 @@ def _loop(candidate: Candidate, context: PassContext) -> Refusal | None:
 
 
 def _annotated(command: Command, context: PassContext) -> Command:
-    """Replacements say which drift they are to end, so that one that does not is recognized."""
+    """Annotate the replacements with the drift they are launched for, so that loops are detected."""
     if not command.replacements:
         return command
     first = command.candidates[0]

@@ -1,8 +1,8 @@
-"""Emptiness: nodes on which nothing worth rescheduling runs are deleted together, within budgets."""
+"""Emptiness: deletes all nodes without pods to reschedule in one command, within budgets."""
 
 from collections.abc import Iterator, Sequence
 
-from dovetail.core.disruption.candidates import Candidate, least_disruptive
+from dovetail.core.disruption.candidates import Candidate, least_disruptive_first
 from dovetail.core.disruption.command import Command
 from dovetail.core.disruption.delays import emptiness_wait
 from dovetail.core.disruption.methods.base import Proposal, waiting
@@ -13,7 +13,7 @@ from dovetail.model.refusal import Refusal, RefusalCode
 
 
 class Emptiness:
-    """No simulation is needed: nobody has to move."""
+    """Needs no simulation, because no pod has to be rescheduled."""
 
     name = "emptiness"
     reason = Reason.EMPTY
@@ -21,28 +21,28 @@ class Emptiness:
     gives_way = True
 
     def refusal(self, candidate: Candidate, context: PassContext) -> Refusal | None:
-        """The first of them."""
+        """The first of `refusals`, or None."""
         return next(self.refusals(candidate, context), None)
 
     def refusals(self, candidate: Candidate, context: PassContext) -> Iterator[Refusal]:
-        """Not empty, not for long enough, or in a pool that never consolidates."""
+        """The node is not empty, not for long enough, or its NodePool never consolidates."""
         off = disabled(candidate)
         if off is not None:
             yield off
         if not candidate.empty:
             yield Refusal(RefusalCode.NOT_EMPTY, candidate.ref, count=len(candidate.pods_to_reschedule))
         wait = emptiness_wait(candidate.pool, candidate.claim, context.snapshot.at)
-        left_alone = waiting(candidate, self.reason, wait) if candidate.empty and off is None else None
-        if left_alone is not None:
-            yield left_alone
+        too_early = waiting(candidate, self.reason, wait) if candidate.empty and off is None else None
+        if too_early is not None:
+            yield too_early
         grace = settling(candidate, context)
         if grace is not None:
             yield grace
 
     def propose(self, candidates: Sequence[Candidate], context: PassContext) -> Proposal:
-        """All of them in one command, as far as budgets go."""
+        """One command with all nodes that budgets allow."""
         budget_tracker = context.budget_tracker(self.reason)
-        refusals = {each.name: budget_tracker.take(each) for each in least_disruptive(candidates)}
-        taken = tuple(each for each in least_disruptive(candidates) if refusals[each.name] is None)
+        refusals = {each.name: budget_tracker.take(each) for each in least_disruptive_first(candidates)}
+        taken = tuple(each for each in least_disruptive_first(candidates) if refusals[each.name] is None)
         commands = (Command(self.name, self.reason, taken),) if taken else ()
         return Proposal(commands, tuple(refusal for refusal in refusals.values() if refusal is not None))

@@ -1,4 +1,8 @@
-"""Soft expiration: nodes that have lived long enough are replaced, oldest first, within budgets and with protection."""
+"""Soft expiration: replaces nodes older than `spec.disruption.expireAfter`, oldest first.
+
+Unlike hard expiration (`core.lifecycle.expiration`), it respects budgets, do-not-disrupt and PDBs, and launches
+replacements first.
+"""
 
 from collections.abc import Iterator, Sequence
 
@@ -21,7 +25,7 @@ class Expiration:
     gives_way = False
 
     def refusal(self, candidate: Candidate, context: PassContext) -> Refusal | None:
-        """Not due yet, or never."""
+        """The node is not old enough, or never expires this way."""
         pool = candidate.pool
         wait = expiration_wait(pool, candidate.claim, context.snapshot.at)
         if wait.never and wait.started:
@@ -29,22 +33,22 @@ class Expiration:
         return waiting(candidate, self.reason, wait)
 
     def refusals(self, candidate: Candidate, context: PassContext) -> Iterator[Refusal]:
-        """There is only the one clock."""
+        """At most one: expiration has a single delay."""
         refusal = self.refusal(candidate, context)
         if refusal is not None:
             yield refusal
 
     def propose(self, candidates: Sequence[Candidate], context: PassContext) -> Proposal:
-        """Oldest first."""
+        """Replace the oldest nodes first."""
         oldest = sorted(candidates, key=lambda each: (str(each.claim.metadata.creation_timestamp), each.name))
         return propose_replacing(oldest, context, self.name, self.reason)
 
 
 def _without_budgets(candidate: Candidate) -> Refusal:
-    """A node that is not replaced because of its age: it is deleted at an age, or it never expires."""
+    """The refusal of a node without soft expiration: hard expiration deletes it at an age, or it never expires."""
     pool, due_at = candidate.pool, expires_at(candidate.claim)
     if due_at is not None:
         return Refusal(RefusalCode.NEVER, candidate.ref, due_at, setting=str(candidate.claim.spec.expire_after))
-    written = pool.spec.disruption.expire_after  # Never, or nothing at all
-    setting = str(written) if written is not None else ""
+    expire_after = pool.spec.disruption.expire_after  # Never, or unset
+    setting = str(expire_after) if expire_after is not None else ""
     return Refusal(RefusalCode.NEVER, candidate.ref, permanent=True, nodepool=pool.name, setting=setting)

@@ -1,12 +1,13 @@
-"""Multi-node consolidation: the largest set of nodes that can go together, with at most one node in their place.
+"""Multi-node consolidation: removes several nodes at once, with at most one cheaper replacement.
 
-Not every set can be tried: candidates are ordered, and the longest workable prefix is searched for by halving.
+As in Karpenter, not every set of nodes is tried: candidates are ordered by disruption, and a binary search finds the
+longest prefix that works, with O(log n) simulations of up to `MOST_AT_ONCE` nodes.
 """
 
 from collections.abc import Iterator, Sequence
 
 from dovetail.core.disruption.balanced_policy import approves
-from dovetail.core.disruption.candidates import Candidate, least_disruptive, price_ceiling
+from dovetail.core.disruption.candidates import Candidate, least_disruptive_first, price_ceiling
 from dovetail.core.disruption.command import Command
 from dovetail.core.disruption.drain_deadlock import stall_refusal
 from dovetail.core.disruption.methods.base import Proposal
@@ -22,11 +23,11 @@ from dovetail.model.reason import Reason
 from dovetail.model.refusal import Refusal, RefusalCode
 
 MOST_AT_ONCE = 100
-"""Nodes that one command considers, as in Karpenter."""
+"""The most nodes in one command, as in Karpenter."""
 
 
 class MultiNode:
-    """Two or more nodes, none or one replacement that costs less than all of them."""
+    """Two or more nodes, with no replacement or one that costs less than all of them."""
 
     name = "multi-node"
     reason = Reason.UNDERUTILIZED
@@ -34,41 +35,43 @@ class MultiNode:
     gives_way = True
 
     def refusal(self, candidate: Candidate, context: PassContext) -> Refusal | None:
-        """Why consolidation is not interested in a node, or None."""
+        """The first reason not to consolidate the node, or None."""
         return consolidation_refusal(candidate, context)
 
     def refusals(self, candidate: Candidate, context: PassContext) -> Iterator[Refusal]:
-        """Everything consolidation has against a node."""
+        """Every reason not to consolidate the node."""
         return consolidation_refusals(candidate, context)
 
     def propose(self, candidates: Sequence[Candidate], context: PassContext) -> Proposal:
-        """The longest prefix that works, if it has at least two nodes."""
+        """One command with the longest prefix that works, if it has at least two nodes."""
         budget_tracker = context.budget_tracker(self.reason)
-        ordered = least_disruptive(candidates)
+        ordered = least_disruptive_first(candidates)
         refusals = {each.name: budget_tracker.take(each) for each in ordered}
         allowed = [each for each in ordered if refusals[each.name] is None]
         command = self._longest(allowed[:MOST_AT_ONCE], context)
         chosen = {each.name for each in command.candidates} if command is not None else set()
-        for place, each in enumerate(allowed):
-            beyond = place >= MOST_AT_ONCE
-            code = RefusalCode.NEXT_PASS if beyond else RefusalCode.NO_SET
-            refusals[each.name] = Refusal(code, each.ref, count=MOST_AT_ONCE if beyond else 0)
-        said = tuple(refusal for name, refusal in refusals.items() if refusal is not None and name not in chosen)
-        return Proposal((command,) if command is not None else (), said)
+        for position, each in enumerate(allowed):
+            not_tried = position >= MOST_AT_ONCE
+            code = RefusalCode.NEXT_PASS if not_tried else RefusalCode.NO_SET
+            refusals[each.name] = Refusal(code, each.ref, count=MOST_AT_ONCE if not_tried else 0)
+        others = tuple(refusal for name, refusal in refusals.items() if refusal is not None and name not in chosen)
+        return Proposal((command,) if command is not None else (), others)
 
     def _longest(self, allowed: Sequence[Candidate], context: PassContext) -> Command | None:
+        """The command for the longest prefix that works, by binary search."""
         best: Command | None = None
         low, high = 2, len(allowed)
         while low <= high:
             middle = (low + high) // 2
-            command = self._together(allowed[:middle], context)
+            command = self._try_together(allowed[:middle], context)
             if command is not None:
                 best, low = command, middle + 1
             else:
                 high = middle - 1
         return best
 
-    def _together(self, candidates: Sequence[Candidate], context: PassContext) -> Command | None:
+    def _try_together(self, candidates: Sequence[Candidate], context: PassContext) -> Command | None:
+        """The command for exactly these candidates, or None if they cannot be removed together."""
         removal_simulation = context.removal_simulation(consolidating=True)
         ceiling = price_ceiling(candidates)
         bounds = Bounds(below=ceiling, most_drafts=int(ceiling > 0))

@@ -1,7 +1,7 @@
-"""Taking nodes that have to go: the empty ones together, another with whatever replaces it.
+"""Commands of expiration and drift: replaces nodes one by one, and deletes the empty ones together.
 
-Shared by expiration and drift. A pass starts one command that buys something, and any number that do not, as far as
-budgets allow: the next pass, which follows at once, sees what this one bought.
+A pass starts at most one command with replacements, and any number without, within budgets. The next pass follows at
+once and counts the NodeClaims that this one launches.
 """
 
 from collections.abc import Sequence
@@ -49,7 +49,7 @@ def propose_replacing(candidates: Sequence[Candidate], context: PassContext, met
 
 
 def _replacements(candidate: Candidate, context: PassContext) -> tuple[Draft, ...] | Refusal:
-    """What has to be bought so that every pod that can move has a place, or the pod that has none."""
+    """The nodes to launch so that every pod that will be evicted can be scheduled, or why that is impossible."""
     removal_simulation = context.removal_simulation(consolidating=False)
     bounds = Bounds(staying=frozenset(_staying(candidate, context)))
     outcome = removal_simulation.remove_together([removal_simulation.row(candidate.name)], bounds)
@@ -60,7 +60,7 @@ def _replacements(candidate: Candidate, context: PassContext) -> tuple[Draft, ..
 
 
 def _staying(candidate: Candidate, context: PassContext) -> list[Key]:
-    """Pods that the drain will wait for: nothing is bought for them ahead."""
+    """Pods that the drain cannot evict now: no node is launched for them ahead."""
     at = context.snapshot.at
     return [
         pod.key

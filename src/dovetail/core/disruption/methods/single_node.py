@@ -1,11 +1,15 @@
-"""Single-node consolidation: every node is looked at, and the best move is taken, not the first."""
+"""Single-node consolidation: deletes one node, or replaces it by a cheaper one.
+
+Every candidate is simulated, and the move with the largest saving is taken, not the first that works. The drain and the
+launch of the replacement are checked for the best moves only, because these checks are expensive.
+"""
 
 from collections.abc import Iterator, Sequence
 
 import msgspec
 
 from dovetail.core.disruption.balanced_policy import BALANCED, approves
-from dovetail.core.disruption.candidates import Candidate, least_disruptive
+from dovetail.core.disruption.candidates import Candidate, least_disruptive_first
 from dovetail.core.disruption.command import Command, cheapest
 from dovetail.core.disruption.drain_deadlock import stall_refusal
 from dovetail.core.disruption.methods.base import Proposal
@@ -26,7 +30,7 @@ from dovetail.model.refusal import Refusal, RefusalCode
 
 
 class SingleNode:
-    """One node, none or one cheaper replacement."""
+    """One node, with no replacement or one cheaper one."""
 
     name = "single-node"
     reason = Reason.UNDERUTILIZED
@@ -34,20 +38,20 @@ class SingleNode:
     gives_way = True
 
     def refusal(self, candidate: Candidate, context: PassContext) -> Refusal | None:
-        """Why consolidation is not interested in a node, or None."""
+        """The first reason not to consolidate the node, or None."""
         return consolidation_refusal(candidate, context)
 
     def refusals(self, candidate: Candidate, context: PassContext) -> Iterator[Refusal]:
-        """Everything consolidation has against a node."""
+        """Every reason not to consolidate the node."""
         return consolidation_refusals(candidate, context)
 
     def propose(self, candidates: Sequence[Candidate], context: PassContext) -> Proposal:
-        """The move that saves most; among equals the one that hurts least."""
+        """The move that saves most; among equals the least disruptive one."""
         budget_tracker = context.budget_tracker(self.reason)
         refusals: list[Refusal] = []
         moves: list[Move] = []
         removal_simulation = context.removal_simulation(consolidating=True)
-        for candidate in least_disruptive(candidates):
+        for candidate in least_disruptive_first(candidates):
             found = budget_tracker.refusal(candidate) or _move(candidate, removal_simulation, context)
             if isinstance(found, Move):
                 moves.append(found)
@@ -59,7 +63,7 @@ class SingleNode:
 
 
 class Move(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """A node that can go, and what that saves an hour. The draft is still as the sweep left it."""
+    """A node that can be removed, its replacement before `narrow_to_cheaper`, and the saving in dollars an hour."""
 
     candidate: Candidate
     draft: Draft | None
@@ -67,9 +71,9 @@ class Move(msgspec.Struct, frozen=True, eq=False, gc=False):
 
 
 def _best(moves: list[Move], refusals: list[Refusal], context: PassContext) -> Move | None:
-    """The move that saves most of those that can be carried out now; the others are told why they cannot."""
+    """The move that saves most of those that can start now. Moves that cannot are taken from `moves` and refused."""
     for move in sorted(moves, key=lambda move: -move.saving):
-        refusal = _hindrance(move, context)
+        refusal = _start_refusal(move, context)
         if refusal is None:
             return move
         moves.remove(move)
@@ -77,8 +81,8 @@ def _best(moves: list[Move], refusals: list[Refusal], context: PassContext) -> M
     return None
 
 
-def _hindrance(move: Move, context: PassContext) -> Refusal | None:
-    """Why a move cannot be carried out: its drain would not end, or its replacement may not be launched now."""
+def _start_refusal(move: Move, context: PassContext) -> Refusal | None:
+    """Why a move cannot start now: its drain would deadlock, or its replacement may not be launched."""
     stall = stall_refusal((move.candidate,), context, int(move.draft is not None))
     if stall is not None or move.draft is None:
         return stall
@@ -88,10 +92,10 @@ def _hindrance(move: Move, context: PassContext) -> Refusal | None:
 
 def _move(candidate: Candidate, removal_simulation: RemovalSimulation, context: PassContext) -> Move | Refusal:
     removal = removal_simulation.remove(removal_simulation.row(candidate.name))
-    outcome = _worked_out(candidate, removal, context)
-    if isinstance(outcome, Refusal):
-        return outcome
-    move = Move(candidate, removal.draft, outcome)
+    saved = _removal_saving(candidate, removal, context)
+    if isinstance(saved, Refusal):
+        return saved
+    move = Move(candidate, removal.draft, saved)
     if candidate.pool.consolidation_policy == BALANCED and not approves(_command(move, context), context):
         return Refusal(RefusalCode.NOT_BALANCED, candidate.ref)
     return move
@@ -101,32 +105,29 @@ def _command(move: Move, context: PassContext) -> Command:
     replacements: tuple[Draft, ...] = ()
     if move.draft is not None:
         narrowed = narrow_to_cheaper((move.candidate,), move.draft, context)
-        assert isinstance(narrowed, Draft), f"a move that saves something is worth it: {narrowed}"
+        assert isinstance(narrowed, Draft), f"a move that saves something has a cheaper replacement: {narrowed}"
         replacements = (narrowed,)
     return Command(SingleNode.name, SingleNode.reason, (move.candidate,), replacements)
 
 
-def could_go(candidate: Candidate, context: PassContext) -> bool:
-    """Whether a node could be deleted, or replaced by something cheaper, were budgets and all others out of the way."""
+def is_removable(candidate: Candidate, context: PassContext) -> bool:
+    """Whether a node could be deleted or replaced by a cheaper one, without regard to budgets and other nodes."""
     removal_simulation = context.removal_simulation(consolidating=True)
-    return not isinstance(
-        _worked_out(candidate, removal_simulation.remove(removal_simulation.row(candidate.name)), context), Refusal
-    )
+    removal = removal_simulation.remove(removal_simulation.row(candidate.name))
+    return not isinstance(_removal_saving(candidate, removal, context), Refusal)
 
 
-def _worked_out(candidate: Candidate, removal: Removal, context: PassContext) -> float | Refusal:
-    """What the removal of a node saves an hour, or why it stays."""
+def _removal_saving(candidate: Candidate, removal: Removal, context: PassContext) -> float | Refusal:
+    """What the removal of a node saves, in dollars an hour, or why it stays."""
     if removal.kind == "stay" and removal.blocker is not None:
         pod, limits = removal.blocker.key, removal.limits
         return Refusal(RefusalCode.UNSCHEDULABLE, candidate.ref, pod=pod, limits=limits, reason=SingleNode.reason)
     if removal.kind == "stay":
         return cant_replace(candidate)
-    return candidate.price if removal.draft is None else _saved(candidate, removal.draft, context)
-
-
-def _saved(candidate: Candidate, draft: Draft, context: PassContext) -> float | Refusal:
-    quick = saving(candidate, draft)
+    if removal.draft is None:
+        return candidate.price
+    quick = saving(candidate, removal.draft)
     if quick is not None:
         return quick
-    narrowed = narrow_to_cheaper((candidate,), draft, context)
+    narrowed = narrow_to_cheaper((candidate,), removal.draft, context)
     return narrowed if isinstance(narrowed, Refusal) else candidate.price - cheapest(narrowed)
