@@ -34,10 +34,10 @@ def told(found, listener=None, telling=None):
     look = Pass(found)
     plan = plan_pass(look, thorough=True)
     for method in METHODS:
-        telling.budgets(method.reason, look)
-        telling.refused(method.name, plan.refusals_by_method[method.name], look)
+        telling.report_budgets(method.reason, look)
+        telling.report_refusals(method.name, plan.refusals_by_method[method.name], look)
         for command in plan.commands_by_method[method.name]:
-            telling.considered(command, look)
+            telling.report_candidate(command, look)
     return listener
 
 

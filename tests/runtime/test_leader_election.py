@@ -247,7 +247,7 @@ def test_a_renewal_counts_from_when_it_was_sent_not_from_its_answer():
         leading = asyncio.ensure_future(replica.run())
         while not (replica.acting or replica.endings):
             await asyncio.sleep(0.01)
-            assert replica.election.left <= LeaseDurations().renew_deadline - 4
+            assert replica.election.remaining <= LeaseDurations().renew_deadline - 4
         await ended(leading)
 
     play(story)

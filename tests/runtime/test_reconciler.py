@@ -61,7 +61,7 @@ def test_what_was_heard_before_the_work_caught_up_needs_no_other_look(known_afte
     async def working(key, attempt):
         if attempt == 1:
             await asyncio.sleep(known_after)
-            held[0].caught_up(key)
+            held[0].drop_requeue(key)
             await asyncio.sleep(20)
 
     async def story(reconciler):

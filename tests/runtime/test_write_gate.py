@@ -75,8 +75,8 @@ def test_a_closed_gate_lets_writes_under_way_finish():
         writing = asyncio.ensure_future(cluster.create(NODE, node()))
         await asyncio.sleep(1)
         gate.close("stopped")
-        assert not await gate.finished(within=10)
-        assert await gate.finished(within=100)
+        assert not await gate.wait_until_idle(within=10)
+        assert await gate.wait_until_idle(within=100)
         assert (await writing).name == "a"
 
     through(story, Slow())
@@ -87,12 +87,12 @@ def test_a_cut_ends_writes_under_way_and_nobody_knows_what_became_of_them():
         gate.open()
         writing = asyncio.ensure_future(cluster.create(NODE, node()))
         await asyncio.sleep(1)
-        gate.cut("leadership lost")
+        gate.abort("leadership lost")
         with pytest.raises(OutcomeUnknown, match="leadership lost"):
             await writing
         await asyncio.sleep(100)
         assert world.values(NODE) == ()
-        assert await gate.finished(within=0.1)
+        assert await gate.wait_until_idle(within=0.1)
 
     through(story, Slow())
 

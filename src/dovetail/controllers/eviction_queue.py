@@ -34,8 +34,8 @@ from dovetail.ports.errors import (
 from dovetail.runtime.reconciler import Reconciler, RetryBackoff
 
 log = logging.getLogger(__name__)
-FIRST_PAUSE = 0.1
-LONGEST_PAUSE = 10.0
+FIRST_RETRY_SECONDS = 0.1
+MAX_RETRY_SECONDS = 10.0
 _CODES: tuple[tuple[type[ApiError], str], ...] = (
     (NotFound, "404"),
     (Conflict, "409"),
@@ -45,7 +45,7 @@ _CODES: tuple[tuple[type[ApiError], str], ...] = (
     (Denied, "403"),
     (Invalid, "422"),
 )
-_WHY = {
+_BLOCKED_MESSAGES = {
     EvictionBlocked: "evicting pod violates a PDB",
     EvictionImpossible: "eviction does not support multiple PDBs",
 }
@@ -69,7 +69,7 @@ class EvictionQueue:
     def __init__(self, context: ControllerContext) -> None:
         self._context = context
         self.reconciler: Reconciler[str] = Reconciler("eviction-queue", self.attempt, workers=100)
-        self._errands: dict[str, EvictionRequest] = {}
+        self._requests: dict[str, EvictionRequest] = {}
         self._backoffs: dict[str, RetryBackoff] = {}
         self._blocked: dict[str, None] = {}  # uids that a budget stands against, oldest first
         self._accepted: dict[str, int | None] = {}  # told already, the watch has not shown it yet; the grace if forced
@@ -80,17 +80,17 @@ class EvictionQueue:
         """Work until cancelled."""
         await self.reconciler.run()
 
-    def ask(self, request: EvictionRequest, *, urgent: bool = False) -> None:
+    def add(self, request: EvictionRequest, *, urgent: bool = False) -> None:
         """Take on an errand. One that is under way keeps its pace, unless it is urgent, and the earlier deadline."""
-        known = self._errands.get(request.uid)
+        known = self._requests.get(request.uid)
         if known is None:
-            self._errands[request.uid] = request
+            self._requests[request.uid] = request
             self.reconciler.add(request.uid)
             return
         instants = [each for each in (known.deadline, request.deadline) if each is not None]
         deadline = min(instants, default=None)
         if deadline != known.deadline:
-            self._errands[request.uid] = replace(known, deadline=deadline)
+            self._requests[request.uid] = replace(known, deadline=deadline)
         if urgent:
             self.reconciler.add(request.uid)
 
@@ -98,7 +98,7 @@ class EvictionQueue:
         if before is not None and (after is None or after.deleting):
             self._accepted.pop(before.metadata.uid, None)
         if before is not None and after is None:
-            self._done(before.metadata.uid)
+            self._forget(before.metadata.uid)
 
     def _budget_changed(self, before: PodDisruptionBudget | None, after: PodDisruptionBudget | None) -> None:
         """A budget that opens lets as many go as it allows; one that is taken away stands against nobody."""
@@ -107,7 +107,7 @@ class EvictionQueue:
             return
         left = len(self._blocked) if after is None else after.status.disruptions_allowed
         for uid in list(self._blocked):
-            pod = self._pod(self._errands[uid]) if uid in self._errands else None
+            pod = self._pod(self._requests[uid]) if uid in self._requests else None
             if left > 0 and pod is not None and matching(pod, [budget]):
                 left -= 1
                 del self._blocked[uid]
@@ -117,28 +117,28 @@ class EvictionQueue:
         pod = self._context.state.pods.items.get(request.pod)
         return pod if pod is not None and pod.metadata.uid == request.uid else None
 
-    def _done(self, uid: str) -> None:
-        self._errands.pop(uid, None)
+    def _forget(self, uid: str) -> None:
+        self._requests.pop(uid, None)
         self._backoffs.pop(uid, None)
         self._blocked.pop(uid, None)
         self.reconciler.forget(uid)
 
-    def _later(self, uid: str) -> float:
-        return self._backoffs.setdefault(uid, RetryBackoff(FIRST_PAUSE, LONGEST_PAUSE)).next()
+    def _next_retry(self, uid: str) -> float:
+        return self._backoffs.setdefault(uid, RetryBackoff(FIRST_RETRY_SECONDS, MAX_RETRY_SECONDS)).next()
 
     async def attempt(self, uid: str) -> float | None:
-        """Ask one pod once; the pause until the next time, or None when there is nothing left to ask."""
-        request = self._errands.get(uid)
+        """Ask one pod once; the pause until the next time, or None when there is nothing left to add."""
+        request = self._requests.get(uid)
         pod = self._pod(request) if request is not None else None
         if request is None or pod is None:
-            self._done(uid)
+            self._forget(uid)
             return None
         now = self._context.clock.now()
         if request.deadline is not None and must_be_forced(pod, now, request.deadline):
             return await self._force(pod, request, request.deadline)
         held = protection(pod, now).active and not request.evicts_protected
         if not pod.active or held or uid in self._accepted:  # the drain waits for these
-            self._done(uid)
+            self._forget(uid)
             return None
         return await self._evict(pod, request)
 
@@ -146,12 +146,12 @@ class EvictionQueue:
         grace = grace_left(deadline, self._context.clock.now())
         told = self._accepted.get(request.uid)
         if told is not None and told <= grace:  # the watch has not shown it yet
-            self._done(request.uid)
+            self._forget(request.uid)
             return None
         try:
             await self._context.cluster.delete(POD, pod.key, Deletion(uid=request.uid, grace_seconds=grace))
         except (NotFound, Conflict):
-            self._done(request.uid)
+            self._forget(request.uid)
             return None
         except ApiError as error:
             return self._failed(pod, request, error)
@@ -164,7 +164,7 @@ class EvictionQueue:
         )
         self._context.recorder.publish(Notice(POD, pod, "Disrupted", message))
         log.info("deleted pod", extra={"pod": str(pod.key), "node": request.node.name, "grace_seconds": grace})
-        self._done(request.uid)
+        self._forget(request.uid)
         return None
 
     async def _evict(self, pod: Pod, request: EvictionRequest) -> float | None:
@@ -177,7 +177,7 @@ class EvictionQueue:
         self._context.metrics.count("karpenter_pods_drained_total", reason=request.reason)
         self._context.recorder.publish(Notice(POD, pod, "Evicted", f"Evicted pod: {request.reason}"))
         log.info("evicted pod", extra={"pod": str(pod.key), "node": request.node.name})
-        self._done(request.uid)
+        self._forget(request.uid)
         return None
 
     def _refused(self, pod: Pod, request: EvictionRequest, error: ApiError) -> float | None:
@@ -185,22 +185,22 @@ class EvictionQueue:
         if code:
             self._context.metrics.count("karpenter_pods_eviction_requests_total", code=code)
         if isinstance(error, (NotFound, Conflict)):  # gone already, or another pod by now
-            self._done(request.uid)
+            self._forget(request.uid)
             return None
         if isinstance(error, (EvictionBlocked, EvictionImpossible)):
             self._blocked[request.uid] = None
-            self._tell(pod, request, _WHY[type(error)])
+            self._publish_blocked(pod, request, _BLOCKED_MESSAGES[type(error)])
             log.debug("eviction refused", extra={"pod": str(pod.key), "node": request.node.name, "why": str(error)})
-            return self._later(request.uid)
+            return self._next_retry(request.uid)
         return self._failed(pod, request, error)
 
     def _failed(self, pod: Pod, request: EvictionRequest, error: ApiError) -> float:
-        after = self._later(request.uid)
+        after = self._next_retry(request.uid)
         facts = {"pod": str(pod.key), "node": request.node.name, "error": str(error), "retry_seconds": after}
         log.warning("eviction failed", extra=facts)
         return after
 
-    def _tell(self, pod: Pod, request: EvictionRequest, why: str) -> None:
+    def _publish_blocked(self, pod: Pod, request: EvictionRequest, why: str) -> None:
         """On the node: which pod, which budget, since when, and whether waiting helps. Once for each budget."""
         node: Node | None = self._context.state.nodes.items.get(request.node)
         if node is None:

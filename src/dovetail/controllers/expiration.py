@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 from dovetail.controllers.context import ControllerContext
-from dovetail.controllers.ledger_entries import decision_of
+from dovetail.controllers.ledger_entries import decision_id
 from dovetail.controllers.metrics.disruption import count_removal
 from dovetail.core.lifecycle.expiration import expires_at
 from dovetail.model.kinds import NODE, NODE_CLAIM, Kind
@@ -48,16 +48,16 @@ class ExpirationController:
         if left > timedelta():
             return left.total_seconds()
         await self._context.delete_claim(claim)
-        self._tell(claim)
+        self._publish(claim)
         return None
 
-    def _tell(self, claim: NodeClaim) -> None:
+    def _publish(self, claim: NodeClaim) -> None:
         context = self._context
-        decision = decision_of(claim)
+        decision = decision_id(claim)
         log.info("deleting expired nodeclaim", extra={"nodeclaim": claim.name, "decision": decision})
         nodes = context.state.nodes_of(claim)
-        told: list[tuple[Kind[Any], KubeObject]] = [(NODE_CLAIM, claim), *((NODE, node) for node in nodes)]
-        for kind, about in told:
+        objects: list[tuple[Kind[Any], KubeObject]] = [(NODE_CLAIM, claim), *((NODE, node) for node in nodes)]
+        for kind, about in objects:
             message = f"Disrupting {kind.name}: Expired"
             context.recorder.publish(Notice(kind, about, "DisruptionTerminating", message, decision=decision))
         count_removal(context, claim, "expired")

@@ -32,8 +32,8 @@ from dovetail.runtime.concurrency import for_each, guarded
 from dovetail.runtime.reconciler import RetryBackoff
 
 log = logging.getLogger(__name__)
-EAGER_SECONDS = 10.0
-EAGER_ROUNDS = 20
+STARTUP_INTERVAL_SECONDS = 10.0
+STARTUP_ROUNDS = 20
 
 
 class GarbageCollection:
@@ -41,14 +41,14 @@ class GarbageCollection:
 
     def __init__(self, context: ControllerContext) -> None:
         self._context = context
-        self._fitting: Holdings | None = None  # what was compared last, if nothing was left over
+        self._last_clean: Holdings | None = None  # what was compared last, if nothing was left over
 
     async def run(self) -> None:
         """Compare until cancelled."""
         await self._context.state.synced()
         interval = self._context.settings.garbage_collection_interval.total_seconds()
-        backoff = RetryBackoff(first=EAGER_SECONDS, limit=interval)
-        rounds, pause = 0, min(EAGER_SECONDS, interval)
+        backoff = RetryBackoff(first=STARTUP_INTERVAL_SECONDS, limit=interval)
+        rounds, pause = 0, min(STARTUP_INTERVAL_SECONDS, interval)
         while True:
             await asyncio.sleep(pause)
             if not await self.collect():
@@ -56,7 +56,7 @@ class GarbageCollection:
                 continue
             backoff.reset()
             rounds += 1
-            pause = min(EAGER_SECONDS, interval) if rounds < EAGER_ROUNDS else interval
+            pause = min(STARTUP_INTERVAL_SECONDS, interval) if rounds < STARTUP_ROUNDS else interval
 
     async def collect(self) -> bool:
         """Compare once; says whether nothing failed.
@@ -66,34 +66,36 @@ class GarbageCollection:
         """
         if self._context.state.stale():
             return False
-        before = self._held()
+        before = self._holdings()
         instances = await guarded("nodeclaim.garbagecollection", self._context.cloud.list)
         if instances is None:
             return False
-        if not self._context.state.hidden.instances_known:
+        if not self._context.state.unreadable.instances_known:
             return True  # one that cannot be read may be the owner of any of them
-        held = replace(before, instances=instances)
-        if before == self._held() and (held == self._fitting or self._fits(held)):
-            self._fitting = held
+        holdings = replace(before, instances=instances)
+        if before == self._holdings() and (holdings == self._last_clean or self._is_clean(holdings)):
+            self._last_clean = holdings
             return True
-        claims = await guarded("nodeclaim.garbagecollection", partial(self._collect_claims, self._ours(held)))
+        claims = await guarded(
+            "nodeclaim.garbagecollection", partial(self._collect_claims, self._with_managed_nodes(holdings))
+        )
         rest = await guarded("instance.garbagecollection", partial(self._collect_instances, instances))
         return bool(claims and rest)
 
-    def _fits(self, held: Holdings) -> bool:
+    def _is_clean(self, holdings: Holdings) -> bool:
         """Whether no later look could find anything, either, as long as nothing changes."""
         state = self._context.state
         unread = state.claims.unreadable or state.nodes.unreadable
-        return not unread and nothing_is_left(self._ours(held), self._context.clock.now())
+        return not unread and nothing_is_left(self._with_managed_nodes(holdings), self._context.clock.now())
 
     async def _collect_claims(self, holdings: Holdings) -> bool:
         """Let go of claims that lost their instance or their node; an instance that still runs is then terminated."""
         found = {claim.name: claim for claim in (*lost_claims(holdings), *nodeless_claims(holdings))}
-        await for_each(self._let_go, [claim for _, claim in sorted(found.items())])
+        await for_each(self._delete_lost_claim, [claim for _, claim in sorted(found.items())])
         return True
 
-    async def _let_go(self, claim: NodeClaim) -> None:
-        if self._context.manages(claim) and (await self._is_gone(claim) or await self._has_no_node(claim)):
+    async def _delete_lost_claim(self, claim: NodeClaim) -> None:
+        if self._context.manages(claim) and (await self._instance_is_gone(claim) or await self._has_no_node(claim)):
             log.warning("deleting nodeclaim", extra={"nodeclaim": claim.name, "reason": "garbage_collected"})
             await self._context.delete_claim(claim)
             count_removal(self._context, claim, "garbage_collected")
@@ -104,37 +106,43 @@ class GarbageCollection:
         if leaked:  # the NodeClaim cache may be behind, and an instance that is terminated does not come back
             await self._context.refresh_claims()
             leaked = self._leaked(instances)
-        holdings, now = self._ours(replace(self._held(), instances=instances)), self._context.clock.now()
+        holdings, now = (
+            self._with_managed_nodes(replace(self._holdings(), instances=instances)),
+            self._context.clock.now(),
+        )
         orphaned = sorted(orphaned_nodes(holdings, now), key=lambda node: node.name)
-        ends = [*(partial(self._terminate, each) for each in leaked), *(partial(self._drop, each) for each in orphaned)]
+        ends = [
+            *(partial(self._terminate_instance, each) for each in leaked),
+            *(partial(self._delete_node, each) for each in orphaned),
+        ]
         await for_each(lambda end: end(), ends)
         return True
 
     def _leaked(self, instances: tuple[Instance, ...]) -> list[Instance]:
-        holdings = self._ours(replace(self._held(), instances=instances))
+        holdings = self._with_managed_nodes(replace(self._holdings(), instances=instances))
         found = leaked_instances(holdings, self._context.clock.now())
-        return [instance for instance in found if not self._is_strange(instance)]
+        return [instance for instance in found if not self._has_unmanaged_node(instance)]
 
-    async def _drop(self, node: Node) -> None:
+    async def _delete_node(self, node: Node) -> None:
         log.warning("deleting node", extra={"node": node.name, "reason": "neither nodeclaim nor instance"})
         await self._context.delete_node(node)
 
-    def _held(self) -> Holdings:
+    def _holdings(self) -> Holdings:
         state = self._context.state
         return Holdings(
             claims=tuple(state.claims.items.values()),
             nodes=tuple(state.nodes.items.values()),
             instances=(),
-            hidden_claims=state.hidden.claims,
-            hidden_nodes=state.hidden.nodes,
+            hidden_claims=state.unreadable.claims,
+            hidden_nodes=state.unreadable.nodes,
         )
 
-    def _ours(self, held: Holdings) -> Holdings:
+    def _with_managed_nodes(self, holdings: Holdings) -> Holdings:
         """With the nodes alone that are this provider's."""
         label = self._context.cloud.node_class_label
-        return replace(held, nodes=tuple([node for node in held.nodes if label in node.metadata.labels]))
+        return replace(holdings, nodes=tuple([node for node in holdings.nodes if label in node.metadata.labels]))
 
-    async def _is_gone(self, claim: NodeClaim) -> bool:
+    async def _instance_is_gone(self, claim: NodeClaim) -> bool:
         """Lists lag behind; the instance itself is asked for once more."""
         try:
             instance = await self._context.cloud.get(claim.provider_id)
@@ -152,12 +160,12 @@ class GarbageCollection:
             return True
         return False
 
-    def _is_strange(self, instance: Instance) -> bool:
+    def _has_unmanaged_node(self, instance: Instance) -> bool:
         """Whether it became a node that nobody marked as ours."""
         nodes = nodes_of(instance, self._context.state.nodes.items.values())
         return any(self._context.cloud.node_class_label not in node.metadata.labels for node in nodes)
 
-    async def _terminate(self, instance: Instance) -> None:
+    async def _terminate_instance(self, instance: Instance) -> None:
         context = self._context
         log.warning("terminating instance", extra={"provider_id": instance.provider_id, "reason": "no nodeclaim"})
         unclaimed = NodeClaim(

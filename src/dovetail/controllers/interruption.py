@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dovetail.controllers.context import ControllerContext
-from dovetail.controllers.ledger_entries import decision_of
+from dovetail.controllers.ledger_entries import decision_id
 from dovetail.controllers.metrics.disruption import count_removal
 from dovetail.core.lifecycle.interruption import Response, drain_by, respond
 from dovetail.core.lifecycle.termination import deadline_patch
@@ -36,19 +36,19 @@ class InterruptionController:
 
     def __init__(self, context: ControllerContext) -> None:
         self._context = context
-        self._claims: dict[str, set[Key]] = {}  # by the last segment of the provider id
+        self._claims_by_instance: dict[str, set[Key]] = {}  # by the last segment of the provider id
         context.state.claims.listen(self._claim_changed)
 
     def _claim_changed(self, before: NodeClaim | None, after: NodeClaim | None) -> None:
         if before is not None and after is not None and before.status.provider_id == after.status.provider_id:
             return
         if before is not None and before.provider_id:
-            held = self._claims.get(_instance_id(before), set())
+            held = self._claims_by_instance.get(_instance_id(before), set())
             held.discard(before.key)
             if not held:
-                self._claims.pop(_instance_id(before), None)
+                self._claims_by_instance.pop(_instance_id(before), None)
         if after is not None and after.provider_id:
-            self._claims.setdefault(_instance_id(after), set()).add(after.key)
+            self._claims_by_instance.setdefault(_instance_id(after), set()).add(after.key)
 
     async def run(self) -> None:
         """Listen until cancelled."""
@@ -100,17 +100,17 @@ class InterruptionController:
     async def handle(self, interruption: Interruption) -> bool:
         """Act on one warning, for every claim it is about. True when it is done; failures of the world are raised."""
         response = respond(interruption.kind, rebalance=self._context.options.drain_on_rebalance)
-        for instance, claim in self.concerned(interruption):
+        for instance, claim in self.affected_claims(interruption):
             await self._interrupt(claim.key, instance, interruption, response)
         return True
 
-    def concerned(self, interruption: Interruption) -> list[tuple[str, NodeClaim]]:
+    def affected_claims(self, interruption: Interruption) -> list[tuple[str, NodeClaim]]:
         """The claims a warning is about, each with its instance."""
         claims = self._context.state.claims.items
         found = [
             (instance, claims[key])
             for instance in interruption.instance_ids
-            for key in sorted(self._claims.get(instance, ()))
+            for key in sorted(self._claims_by_instance.get(instance, ()))
         ]
         return [(instance, claim) for instance, claim in found if self._context.manages(claim)]
 
@@ -118,11 +118,11 @@ class InterruptionController:
         """Try again soon, as there is little time; each look sees what others wrote in between."""
         backoff = RetryBackoff(first=0.1, limit=5.0)
         for attempt in range(1, ATTEMPTS + 1):
-            if key not in self._claims.get(instance, ()):
+            if key not in self._claims_by_instance.get(instance, ()):
                 return
             claim = self._context.state.claims.items[key]
             try:
-                await self._let_go(claim, interruption, response)
+                await self._apply(claim, interruption, response)
             except NotFound:
                 return
             except WorldError:
@@ -132,10 +132,10 @@ class InterruptionController:
             else:
                 return
 
-    async def _let_go(self, claim: NodeClaim, interruption: Interruption, response: Response) -> None:
+    async def _apply(self, claim: NodeClaim, interruption: Interruption, response: Response) -> None:
         context = self._context
         if not claim.deleting:
-            self._tell(claim, response)
+            self._publish(claim, response)
         if response.avoids:
             labels = claim.metadata.labels
             offering = [labels.get(name, "") for name in (INSTANCE_TYPE, ZONE, CAPACITY_TYPE)]
@@ -151,17 +151,17 @@ class InterruptionController:
             await context.delete_claim(claim)
             log.warning(
                 "interrupted",
-                extra={"nodeclaim": claim.name, "kind": str(interruption.kind), "decision": decision_of(claim)},
+                extra={"nodeclaim": claim.name, "kind": str(interruption.kind), "decision": decision_id(claim)},
             )
             count_removal(context, claim, interruption.kind)
-            self._tell(claim, Response("TerminatingOnInterruption", "Interruption triggered termination for the {}"))
+            self._publish(claim, Response("TerminatingOnInterruption", "Interruption triggered termination for the {}"))
 
-    def _tell(self, claim: NodeClaim, response: Response) -> None:
-        told: list[tuple[Kind[Any], KubeObject]] = [(NODE_CLAIM, claim)]
-        told.extend((NODE, node) for node in self._context.state.nodes_of(claim))
-        for kind, about in told:
+    def _publish(self, claim: NodeClaim, response: Response) -> None:
+        objects: list[tuple[Kind[Any], KubeObject]] = [(NODE_CLAIM, claim)]
+        objects.extend((NODE, node) for node in self._context.state.nodes_of(claim))
+        for kind, about in objects:
             message = response.message.format(kind.name)
-            notice = Notice(kind, about, response.event, message, warning=response.warning, decision=decision_of(claim))
+            notice = Notice(kind, about, response.event, message, warning=response.warning, decision=decision_id(claim))
             self._context.recorder.publish(notice)
 
 

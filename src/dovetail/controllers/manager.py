@@ -50,33 +50,36 @@ class Manager:
         self.garbage = GarbageCollection(context)
         self.repair = NodeRepair(context)
         self.interruptions = InterruptionController(context)
-        self.podevents = PodEventsController(context)
-        self.hydration = Hydration(context)
-        self.marking = NodeClaimConditionsController(context)
-        self.protection_notices = DoNotDisruptEvents(context)
-        self.unreadable_notices = UnreadableObjectEvents(context)
-        self.executor = DisruptionQueue(context)
-        self.disruption = DisruptionController(context, self.executor)
-        self.bookkeeper = LedgerController(context)
+        self.pod_events = PodEventsController(context)
+        self.label_hydration = Hydration(context)
+        self.claim_conditions = NodeClaimConditionsController(context)
+        self.do_not_disrupt_events = DoNotDisruptEvents(context)
+        self.unreadable_events = UnreadableObjectEvents(context)
+        self.disruption_queue = DisruptionQueue(context)
+        self.disruption = DisruptionController(context, self.disruption_queue)
+        self.ledger = LedgerController(context)
         self.node_classes = (
             NodeClassController(
-                context, ports.node_classes, self.nodepools.node_class_changed, self.marking.node_class_redefined
+                context,
+                ports.node_classes,
+                self.nodepools.node_class_changed,
+                self.claim_conditions.node_class_redefined,
             )
             if ports.node_classes is not None
             else None
         )
-        self.transitions = ConditionMetrics(context)
-        self.gauges = ClusterMetrics(context, self._reconcilers(), self.transitions)
+        self.condition_metrics = ConditionMetrics(context)
+        self.gauges = ClusterMetrics(context, self._reconcilers(), self.condition_metrics)
         if self.node_classes is not None:
-            self.transitions.follow(self.node_classes.informer)
+            self.condition_metrics.follow(self.node_classes.informer)
             self.gauges.follow(self.node_classes.informer)
-            self.unreadable_notices.follow(self.node_classes.informer)
+            self.unreadable_events.follow(self.node_classes.informer)
         for reconciler in self._reconcilers() if ports.seen else ():
-            reconciler.told = count_reconciles(context)
-        self.advisor = DryRun(context, self.nodepools, self.marking)
-        self.overhearing = DryRunInterruptions(context, self.interruptions, self.advisor)
-        self._dry = settings.dry_run
-        self._disrupts = settings.disruption == "on"
+            reconciler.on_result = count_reconciles(context)
+        self.dry_run = DryRun(context, self.nodepools, self.claim_conditions)
+        self.dry_run_interruptions = DryRunInterruptions(context, self.interruptions, self.dry_run)
+        self._is_dry_run = settings.dry_run
+        self._disruption_enabled = settings.disruption == "on"
 
     def _reconcilers(self) -> list[Reconciler[Any]]:
         held = (value for each in vars(self).values() for value in getattr(each, "__dict__", {}).values())
@@ -93,19 +96,19 @@ class Manager:
             self.garbage.run,
             self.repair.run,
             self.interruptions.run,
-            self.podevents.run,
-            self.hydration.run,
-            self.marking.run,
-            self.protection_notices.run,
-            self.unreadable_notices.run,
-            self.bookkeeper.run,
+            self.pod_events.run,
+            self.label_hydration.run,
+            self.claim_conditions.run,
+            self.do_not_disrupt_events.run,
+            self.unreadable_events.run,
+            self.ledger.run,
         )
         if self.node_classes is not None:
             loops = (*loops, self.node_classes.run)
-        if self._dry:
-            loops = (self.advisor.run, self.overhearing.run)
-        elif self._disrupts:
-            loops = (*loops, self.disruption.run, self.executor.run)
+        if self._is_dry_run:
+            loops = (self.dry_run.run, self.dry_run_interruptions.run)
+        elif self._disruption_enabled:
+            loops = (*loops, self.disruption.run, self.disruption_queue.run)
         async with asyncio.TaskGroup() as tasks:
             for informer in (*self.state.informers, self.state.switch):
                 tasks.create_task(informer.run(), name=f"informer:{informer.kind.plural}")

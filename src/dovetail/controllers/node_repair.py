@@ -9,7 +9,7 @@ import re
 from typing import Any
 
 from dovetail.controllers.context import ControllerContext
-from dovetail.controllers.ledger_entries import decision_of
+from dovetail.controllers.ledger_entries import decision_id
 from dovetail.controllers.metrics.disruption import count_removal
 from dovetail.core.lifecycle.repair import (
     Breaker,
@@ -41,7 +41,7 @@ class NodeRepair:
 
     def __init__(self, context: ControllerContext) -> None:
         self._context = context
-        self._terms = RepairTerms(context.cloud.repair_statements(), context.options)
+        self._policies = RepairTerms(context.cloud.repair_statements(), context.options)
         self._blocked: dict[str, set[Key]] = {}  # nodes the breaker holds back, by pool
         self.reconciler: Reconciler[Key] = Reconciler("node.health", self.reconcile, first_backoff=0.1)
         context.state.nodes.listen(self._node_changed)
@@ -51,12 +51,12 @@ class NodeRepair:
     def _node_changed(self, before: Node | None, after: Node | None) -> None:
         node = after or before
         assert node is not None, "a change has a side"
-        sick = after is not None and bool(symptoms(after, self._terms.statements))
+        unhealthy = after is not None and bool(symptoms(after, self._policies.statements))
         if after is None:
             self.reconciler.forget(node.key)
-        elif sick:
+        elif unhealthy:
             self.reconciler.add(node.key)
-        if before is not None and not sick:  # somebody got well or is gone: the breaker may let others go
+        if before is not None and not unhealthy:  # somebody got well or is gone: the breaker may let others go
             for key in self._blocked.pop(node.metadata.labels.get(NODEPOOL, ""), ()):
                 self.reconciler.add(key)
 
@@ -74,7 +74,7 @@ class NodeRepair:
 
     async def run(self) -> None:
         """Work until cancelled."""
-        if self._terms.options.node_repair and self._terms.statements:
+        if self._policies.options.node_repair and self._policies.statements:
             await self._context.state.synced()
             await self.reconciler.run()
 
@@ -85,9 +85,9 @@ class NodeRepair:
         claim = context.state.claim_of(node) if node is not None else None
         if node is None or claim is None or not context.manages(claim):
             return None
-        repair = self._terms.of(context.state.pool(claim.nodepool_name))
+        repair = self._policies.of(context.state.pool(claim.nodepool_name))
         unhealthy_conditions = (
-            find_unhealthy_conditions(node, repair, self._terms.statements) if repair is not None else ()
+            find_unhealthy_conditions(node, repair, self._policies.statements) if repair is not None else ()
         )
         if not unhealthy_conditions:
             return None
@@ -96,9 +96,9 @@ class NodeRepair:
             return wait
         if context.state.stale():
             return STALE_SECONDS  # it may have recovered since
-        breaker = read_breaker(self._peers(claim.nodepool_name), self._terms.statements)
+        breaker = read_breaker(self._peers(claim.nodepool_name), self._policies.statements)
         if breaker.open:
-            self._tell_blocked(node, claim, breaker)
+            self._publish_blocked(node, claim, breaker)
             self._blocked.setdefault(claim.nodepool_name, set()).add(key)
             return BLOCKED_SECONDS
         await self._repair(node, claim, unhealthy_conditions[0])
@@ -113,7 +113,7 @@ class NodeRepair:
         """Delete first: a deadline on a claim that stays would one day force what should be graceful."""
         if not claim.deleting:
             await self._context.delete_claim(claim)
-            self._tell(node, claim, unhealthy_condition)
+            self._publish(node, claim, unhealthy_condition)
             try:
                 claim = await self._context.cluster.get(NODE_CLAIM, claim.key)
             except NotFound:
@@ -122,11 +122,11 @@ class NodeRepair:
         if patch and claim.deleting:
             await self._context.patch_claim(claim, patch)
 
-    def _tell(self, node: Node, claim: NodeClaim, unhealthy_condition: UnhealthyCondition) -> None:
+    def _publish(self, node: Node, claim: NodeClaim, unhealthy_condition: UnhealthyCondition) -> None:
         context = self._context
         condition = unhealthy_condition.condition
         said = f"{condition.type} is {condition.status} since {unhealthy_condition.since:%Y-%m-%dT%H:%M:%SZ}"
-        decision = decision_of(claim)
+        decision = decision_id(claim)
         log.warning(
             "repairing node", extra={"node": node.name, "nodeclaim": claim.name, "decision": decision, "why": said}
         )
@@ -145,7 +145,7 @@ class NodeRepair:
             image_id=claim.status.image_id,
         )
 
-    def _tell_blocked(self, node: Node, claim: NodeClaim, breaker: Breaker) -> None:
+    def _publish_blocked(self, node: Node, claim: NodeClaim, breaker: Breaker) -> None:
         context = self._context
         pool = context.state.pool(claim.nodepool_name)
         where = f"nodepool {claim.nodepool_name}" if claim.nodepool_name else "cluster"
@@ -154,10 +154,10 @@ class NodeRepair:
             f" {breaker.allowed} allowed; none is repaired until that changes"
         )
         log.warning("repair blocked", extra={"node": node.name, "nodepool": claim.nodepool_name, "why": message})
-        told: list[tuple[Kind[Any], KubeObject]] = [(NODE, node), (NODE_CLAIM, claim)]
+        objects: list[tuple[Kind[Any], KubeObject]] = [(NODE, node), (NODE_CLAIM, claim)]
         if pool is not None:
-            told.append((NODE_POOL, pool))
-        for kind, about in told:
+            objects.append((NODE_POOL, pool))
+        for kind, about in objects:
             context.recorder.publish(
                 Notice(kind, about, "NodeRepairBlocked", message, warning=True, dedupe=(about.metadata.uid,))
             )

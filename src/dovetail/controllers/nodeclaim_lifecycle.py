@@ -13,7 +13,7 @@ import msgspec
 
 from dovetail.controllers.context import ControllerContext
 from dovetail.controllers.metrics.disruption import count_removal
-from dovetail.controllers.provisioner import note_given_up
+from dovetail.controllers.provisioner import record_given_up
 from dovetail.core.lifecycle.registration import judge_initialization, judge_liveness, plan_registration
 from dovetail.core.merge_patches import amounts, conditions_patch, finalizer_added, missing
 from dovetail.model.catalog import Instance
@@ -43,9 +43,9 @@ class RegistrationListener(Protocol):
 class NodeClaimLifecycle:
     """One reconciliation at a time for each NodeClaim."""
 
-    def __init__(self, context: ControllerContext, outcome: RegistrationListener) -> None:
+    def __init__(self, context: ControllerContext, on_registration: RegistrationListener) -> None:
         self._context = context
-        self._outcome = outcome
+        self._on_registration = on_registration
         self._given_up: set[str] = set()  # uids of claims that are over, though the watch may not have told yet
         self.reconciler: Reconciler[Key] = Reconciler("nodeclaim.lifecycle", self.reconcile, workers=100)
         context.state.claims.listen(self._claim_changed)
@@ -53,8 +53,8 @@ class NodeClaimLifecycle:
 
     def _claim_changed(self, before: NodeClaim | None, after: NodeClaim | None) -> None:
         if after is not None:
-            if before is None or not _has_come_as_far(before, after):
-                self._look_at(after)
+            if before is None or not _same_progress(before, after):
+                self._enqueue(after)
         elif before is not None:
             self.reconciler.forget(before.key)
             self._given_up.discard(before.metadata.uid)
@@ -62,11 +62,11 @@ class NodeClaimLifecycle:
     def _node_changed(self, before: Node | None, after: Node | None) -> None:
         node = after or before
         for claim in self._context.state.claims_of(node) if node is not None else ():
-            self._look_at(claim)
+            self._enqueue(claim)
 
-    def _look_at(self, claim: NodeClaim) -> None:
+    def _enqueue(self, claim: NodeClaim) -> None:
         """Whatever happens to a claim that has come all the way, there is no further step; most changes are such."""
-        if not (claim.deleting or _has_arrived(claim)):
+        if not (claim.deleting or _is_complete(claim)):
             self.reconciler.add(claim.key)
 
     async def run(self) -> None:
@@ -84,7 +84,7 @@ class NodeClaimLifecycle:
         try:
             return await self._advance(claim)
         except Exception:  # whatever it is: a claim that makes no progress is given up in time
-            await self._check_failed(claim)
+            await self._check_after_failure(claim)
             raise
 
     async def _advance(self, claim: NodeClaim) -> float | None:
@@ -96,13 +96,13 @@ class NodeClaimLifecycle:
             if launched is None:
                 return None
             claim = launched
-        claim = await self._join(claim)
+        claim = await self._register_and_initialize(claim)
         wait = await self._check_liveness(claim)
-        if self._waits_for_news(claim):
-            self.reconciler.caught_up(key)
+        if self._waits_for_events(claim):
+            self.reconciler.drop_requeue(key)
         return wait
 
-    async def _check_failed(self, claim: NodeClaim) -> None:
+    async def _check_after_failure(self, claim: NodeClaim) -> None:
         """Give up a claim whose step failed once it is overdue; retry at its deadline even if the back-off is longer.
 
         Conditions written by the failed step count: the claim is taken from the state where it is newer.
@@ -114,15 +114,15 @@ class NodeClaimLifecycle:
         if wait is not None:
             self.reconciler.add(known.key, wait)
 
-    def _waits_for_news(self, claim: NodeClaim) -> bool:
+    def _waits_for_events(self, claim: NodeClaim) -> bool:
         """Whether all that was heard meanwhile is what we wrote, and there is no step before more is heard."""
         known = self._context.state.claims.items.get(claim.key)
         if known is None or known.metadata.resource_version != claim.metadata.resource_version:
             return False
         nodes = self._context.state.nodes_of(claim)
-        if _has_arrived(claim) or not nodes:
+        if _is_complete(claim) or not nodes:
             return True
-        return claim.has(REGISTERED) and _says(
+        return claim.has(REGISTERED) and _has_condition(
             claim, judge_initialization(claim, nodes[0] if len(nodes) == 1 else None)
         )
 
@@ -134,18 +134,18 @@ class NodeClaimLifecycle:
         try:
             instance = await self._context.cloud.launch(claim)
         except InsufficientCapacity as error:
-            message = f"NodeClaim {claim.name} event: {_short(str(error))}"
+            message = f"NodeClaim {claim.name} event: {_truncate(str(error))}"
             notice = Notice(NODE_CLAIM, claim, "InsufficientCapacityError", message, warning=True)
             self._context.recorder.publish(notice)
-            await self._give_up(claim, "insufficient_capacity", _short(str(error)))
+            await self._give_up(claim, "insufficient_capacity", _truncate(str(error)))
             return None
         except NodeClassNotReady as error:
-            await self._give_up(claim, "nodeclass_not_ready", _short(str(error)))
+            await self._give_up(claim, "nodeclass_not_ready", _truncate(str(error)))
             return None
         except Exception as error:
             reason = error.reason if isinstance(error, LaunchFailed) else "LaunchFailed"
             message = str(error) if isinstance(error, WorldError) else f"{type(error).__name__}: {error}"
-            await self._judge(claim, ConditionVerdict(LAUNCHED, "Unknown", reason, _short(message)))
+            await self._write_conditions(claim, ConditionVerdict(LAUNCHED, "Unknown", reason, _truncate(message)))
             raise
         return await self._launched(claim, instance)
 
@@ -157,7 +157,7 @@ class NodeClaimLifecycle:
         known = msgspec.structs.replace(claim.status, provider_id=instance.provider_id)
         joined = self._context.state.nodes_of(msgspec.structs.replace(claim, status=known))
         awaited = () if joined else (plan_registration(claim, joined).verdict,)  # said with the launch: one call less
-        claim = await self._judge(
+        claim = await self._write_conditions(
             claim,
             ConditionVerdict(LAUNCHED),
             *awaited,
@@ -169,7 +169,7 @@ class NodeClaimLifecycle:
         log.info("launched nodeclaim", extra={"nodeclaim": claim.name, "provider_id": instance.provider_id, **labels})
         return claim
 
-    async def _join(self, claim: NodeClaim) -> NodeClaim:
+    async def _register_and_initialize(self, claim: NodeClaim) -> NodeClaim:
         """Register the claim's node, and initialise it; what both come to is written together."""
         if not claim.has(LAUNCHED):
             return claim
@@ -177,7 +177,7 @@ class NodeClaimLifecycle:
             return await self._initialize(claim) if claim.has(REGISTERED) else claim
         registration = plan_registration(claim, self._context.state.nodes_of(claim))
         if registration.node is None:
-            return await self._judge(claim, registration.verdict)
+            return await self._write_conditions(claim, registration.verdict)
         if registration.taint_was_missing:
             message = "Node joined without the unregistered taint; pods may have been bound before it was ready"
             self._context.recorder.publish(Notice(NODE_CLAIM, claim, "UnregisteredTaintMissing", message, warning=True))
@@ -187,7 +187,7 @@ class NodeClaimLifecycle:
         self._context.metrics.count("karpenter_nodes_created_total", **where)
         log.info("registered nodeclaim", extra={"nodeclaim": claim.name, "node": registration.node.name})
         claim = await self._initialize(claim, registration.verdict, nodeName=registration.node.name)
-        self._outcome(claim, succeeded=True)
+        self._on_registration(claim, succeeded=True)
         return claim
 
     async def _initialize(self, claim: NodeClaim, *before: ConditionVerdict, **status: str) -> NodeClaim:
@@ -201,24 +201,24 @@ class NodeClaimLifecycle:
             if node.metadata.labels.get(INITIALIZED_LABEL) != "true":
                 await self._context.patch_node(node, {"metadata": {"labels": {INITIALIZED_LABEL: "true"}}})
             log.info("initialized nodeclaim", extra={"nodeclaim": claim.name, "node": node.name})
-        return await self._judge(claim, *before, verdict, **status)
+        return await self._write_conditions(claim, *before, verdict, **status)
 
     async def _check_liveness(self, claim: NodeClaim) -> float | None:
         liveness = judge_liveness(claim, self._context.clock.now())
         if liveness.reason:
-            self._outcome(claim, succeeded=False)
-            await self._give_up(claim, liveness.reason, _last_message(claim))
+            self._on_registration(claim, succeeded=False)
+            await self._give_up(claim, liveness.reason, _failure_message(claim))
         return liveness.wait.total_seconds() if liveness.wait is not None else None
 
     async def _give_up(self, claim: NodeClaim, reason: str, why: str) -> None:
         log.warning("deleting nodeclaim", extra={"nodeclaim": claim.name, "reason": reason})
-        await note_given_up(self._context, claim, f"{reason}: {why}" if why else reason)
+        await record_given_up(self._context, claim, f"{reason}: {why}" if why else reason)
         await self._context.delete_claim(claim)
         if claim.key in self._context.state.claims.items:
             self._given_up.add(claim.metadata.uid)
         count_removal(self._context, claim, reason)
 
-    async def _judge(self, claim: NodeClaim, *verdicts: ConditionVerdict, **status: Any) -> NodeClaim:
+    async def _write_conditions(self, claim: NodeClaim, *verdicts: ConditionVerdict, **status: Any) -> NodeClaim:
         """Write conditions, with whatever status goes with it; nothing is sent when nothing changes."""
         created_at = claim.metadata.creation_timestamp
         conditions = ConditionList(
@@ -230,7 +230,7 @@ class NodeClaimLifecycle:
         return msgspec.structs.replace(claim, metadata=written.metadata, status=written.status)
 
 
-def _has_come_as_far(before: NodeClaim, after: NodeClaim) -> bool:
+def _same_progress(before: NodeClaim, after: NodeClaim) -> bool:
     """Whether nothing changed that a step is made for."""
     old, new = before.metadata, after.metadata
     return (
@@ -240,24 +240,24 @@ def _has_come_as_far(before: NodeClaim, after: NodeClaim) -> bool:
     )
 
 
-def _says(claim: NodeClaim, verdict: ConditionVerdict) -> bool:
+def _has_condition(claim: NodeClaim, verdict: ConditionVerdict) -> bool:
     found = find(claim.status.conditions, verdict.type)
     said = (found.status, found.reason, found.message) if found is not None else None
     return said == (verdict.status, verdict.reason or verdict.type, verdict.message)
 
 
-def _has_arrived(claim: NodeClaim) -> bool:
+def _is_complete(claim: NodeClaim) -> bool:
     """Whether every step is behind it."""
     return TERMINATION_FINALIZER in claim.metadata.finalizers and all(claim.has(each) for each in DEPENDENTS)
 
 
-def _last_message(claim: NodeClaim) -> str:
+def _failure_message(claim: NodeClaim) -> str:
     """What the step that is overdue says."""
     found = find(claim.status.conditions, REGISTERED if claim.has(LAUNCHED) else LAUNCHED)
     return found.message if found is not None else ""
 
 
-def _short(message: str) -> str:
+def _truncate(message: str) -> str:
     return message if len(message) <= MESSAGE_LIMIT else message[:MESSAGE_LIMIT] + "..."
 
 

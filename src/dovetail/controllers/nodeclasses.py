@@ -16,8 +16,8 @@ from dovetail.ports.cluster import Notice
 from dovetail.runtime.informer import Informer
 from dovetail.runtime.reconciler import Reconciler
 
-UNREADABLE_SECONDS = 60.0
-Told = Callable[[str], None]
+UNREADABLE_RETRY_SECONDS = 60.0
+NodeClassListener = Callable[[str], None]
 """Called with the name of a class."""
 
 
@@ -25,7 +25,11 @@ class NodeClassController:
     """One reconciliation at a time for each node class."""
 
     def __init__(
-        self, context: ControllerContext, nodeclass_reconciler: NodeClassReconciler, changed: Told, redefined: Told
+        self,
+        context: ControllerContext,
+        nodeclass_reconciler: NodeClassReconciler,
+        changed: NodeClassListener,
+        redefined: NodeClassListener,
     ) -> None:
         self._context = context
         self._nodeclass_reconciler = nodeclass_reconciler
@@ -42,7 +46,7 @@ class NodeClassController:
     def _class_changed(self, before: KubeObject | None, after: KubeObject | None) -> None:
         self._changed((after or before or KubeObject()).name)
         if after is not None:
-            if before is None or _written(before) != _written(after):
+            if before is None or _user_fields(before) != _user_fields(after):
                 self.reconciler.add(after.key)
             if before is None or self._nodeclass_reconciler.definition(before) != self._nodeclass_reconciler.definition(
                 after
@@ -61,9 +65,9 @@ class NodeClassController:
         """Work until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.informer.run(), name=f"informer:{self.informer.kind.plural}")
-            tasks.create_task(self._work(), name="nodeclasses")
+            tasks.create_task(self._run_reconciler(), name="nodeclasses")
 
-    async def _work(self) -> None:
+    async def _run_reconciler(self) -> None:
         await self._context.state.synced()
         await self.informer.synced.wait()
         await self.reconciler.run()
@@ -74,12 +78,12 @@ class NodeClassController:
         if node_class is None:
             return None
         if node_class.deleting and self._may_be_used(node_class):
-            return UNREADABLE_SECONDS
-        kept: Kept = await self._nodeclass_reconciler.keep(node_class, self._claims_of(node_class))
-        if kept.waiting_for:
+            return UNREADABLE_RETRY_SECONDS
+        result: Kept = await self._nodeclass_reconciler.keep(node_class, self._claims_of(node_class))
+        if result.waiting_for:
             reason = "WaitingOnNodeClaimTermination"
-            self._context.recorder.publish(Notice(self.informer.kind, node_class, reason, kept.waiting_for))
-        return kept.after
+            self._context.recorder.publish(Notice(self.informer.kind, node_class, reason, result.waiting_for))
+        return result.after
 
     def _may_be_used(self, node_class: KubeObject) -> bool:
         """Whether a claim that cannot be read refers to it, or may."""
@@ -99,7 +103,7 @@ class NodeClassController:
         )
 
 
-def _written(node_class: KubeObject) -> tuple[object, ...]:
+def _user_fields(node_class: KubeObject) -> tuple[object, ...]:
     """What somebody else may have changed: not what the keeper writes into the status."""
     metadata = node_class.metadata
     return metadata.generation, metadata.deletion_timestamp, metadata.finalizers, dict(metadata.annotations)

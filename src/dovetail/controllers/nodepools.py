@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 COUNT_SECONDS = 1.0
 RECHECK_SECONDS = 600.0
 """Whatever counts is heard of; this is for what nobody thought of."""
-Written = tuple[NodePoolSpec, Mapping[str, str], Mapping[str, str]]
+UserFields = tuple[NodePoolSpec, Mapping[str, str], Mapping[str, str]]
 """What people write in a NodePool: its spec, labels and annotations."""
 
 
@@ -50,10 +50,12 @@ class NodePoolController:
     def __init__(self, context: ControllerContext) -> None:
         self._context = context
         self._health: defaultdict[str, RegistrationHealth] = defaultdict(RegistrationHealth)
-        self._tallies: defaultdict[str, NodePoolUsage] = defaultdict(NodePoolUsage)  # of all pairs, by pool
-        self._pairs: dict[str, tuple[ClusterNode, ...]] = {}  # claims with their nodes, by the claim's name
-        self._changed: set[str] = set()  # names of claims that are to be joined with their nodes anew
-        self._validity: dict[Key, tuple[Written, ConditionVerdict]] = {}  # and what it was judged by
+        self._usage_by_pool: defaultdict[str, NodePoolUsage] = defaultdict(NodePoolUsage)  # of all pairs, by pool
+        self._counted_nodes: dict[str, tuple[ClusterNode, ...]] = {}  # claims with their nodes, by the claim's name
+        self._changed_claims: set[str] = set()  # names of claims that are to be joined with their nodes anew
+        self._validation_by_key: dict[
+            Key, tuple[UserFields, ConditionVerdict]
+        ] = {}  # and what it was with_conditions by
         self.reconciler: Reconciler[Key] = Reconciler("nodepool", self.reconcile)
         context.state.nodepools.listen(self._pool_changed)
         context.state.nodepools.listen_unreadable(self._pool_unreadable)
@@ -65,36 +67,36 @@ class NodePoolController:
             self.reconciler.add(after.key)
         elif before is not None:
             self.reconciler.forget(before.key)
-            self._validity.pop(before.key, None)
+            self._validation_by_key.pop(before.key, None)
 
     def _pool_unreadable(self, before: UnreadableObject | None, after: UnreadableObject | None) -> None:
         if after is not None and (before is None or before.faults != after.faults):
             self.reconciler.add(after.key)
 
     def _claim_changed(self, before: NodeClaim | None, after: NodeClaim | None) -> None:
-        if before is not None and after is not None and _claims_count_alike(before, after):
+        if before is not None and after is not None and _claims_counted_equally(before, after):
             return
         sides = [each for each in (before, after) if each is not None]
         for each in sides:
-            self._changed.add(each.name)
+            self._changed_claims.add(each.name)
             for node in self._context.state.nodes_of(each):  # another claim may have the same
-                self._note(node)
-        self._count_again({each.nodepool_name for each in sides})
+                self._mark_changed(node)
+        self._requeue_pools({each.nodepool_name for each in sides})
 
     def _node_changed(self, before: Node | None, after: Node | None) -> None:
-        if before is not None and after is not None and _nodes_count_alike(before, after):
+        if before is not None and after is not None and _nodes_counted_equally(before, after):
             return
         sides = [each for each in (before, after) if each is not None]
         for each in sides:
-            self._note(each)
-        self._count_again({each.metadata.labels.get(NODEPOOL, "") for each in sides})
+            self._mark_changed(each)
+        self._requeue_pools({each.metadata.labels.get(NODEPOOL, "") for each in sides})
 
-    def _count_again(self, pools: set[str]) -> None:
+    def _requeue_pools(self, pools: set[str]) -> None:
         for pool in sorted(pools - {""}):
             self.reconciler.add(Key("", pool), COUNT_SECONDS)
 
-    def _note(self, node: Node) -> None:
-        self._changed.update(claim.name for claim in self._context.state.claims_of(node))
+    def _mark_changed(self, node: Node) -> None:
+        self._changed_claims.update(claim.name for claim in self._context.state.claims_of(node))
 
     def registration_ended(self, claim: NodeClaim, *, succeeded: bool) -> None:
         """A claim of the pool registered, or was given up."""
@@ -124,11 +126,11 @@ class NodePoolController:
         if pool is None or not self._context.cloud.supports(pool.node_class_ref):
             return None
         node_class = await self._context.cloud.node_class(pool.node_class_ref)
-        pool = await self._stamp(pool, node_class)
+        pool = await self._write_hash(pool, node_class)
         for fault in policies_without_effect(pool, self._context.cloud.repair_statements()):
             notice = Notice(NODE_POOL, pool, "RepairPolicyWithoutEffect", str(fault), warning=True)
             self._context.recorder.publish(notice)
-        await self._report(pool, node_class)
+        await self._write_status(pool, node_class)
         return RECHECK_SECONDS
 
     async def _report_unreadable(self, bad: UnreadableObject) -> None:
@@ -141,7 +143,7 @@ class NodePoolController:
         with contextlib.suppress(Invalid):  # written, but the answer is as unreadable as the pool
             await self._context.cluster.patch(NODE_POOL, bad.key, patch)
 
-    async def _stamp(self, pool: NodePool, node_class: NodeClassState | None) -> NodePool:
+    async def _write_hash(self, pool: NodePool, node_class: NodeClassState | None) -> NodePool:
         """Write the fingerprint and the state of the node class.
 
         After a change of version, claims are re-stamped first, unless they have drifted.
@@ -152,22 +154,24 @@ class NodePoolController:
         if all(present.get(name) == value for name, value in (fingerprint | state).items()):
             return pool
         if present.get(NODEPOOL_HASH_VERSION) != HASH_VERSION:
-            await self._restamp_claims(pool.name, fingerprint)
+            await self._rewrite_claim_hashes(pool.name, fingerprint)
         patch = Patch({"metadata": {"annotations": fingerprint | state}}, pool.metadata.resource_version)
         written = await self._context.cluster.patch(NODE_POOL, pool.key, patch)
         return self._context.state.observe(NODE_POOL, written)
 
-    async def _restamp_claims(self, pool_name: str, fingerprint: dict[str, str]) -> None:
-        async def restamp(claim: NodeClaim) -> None:
+    async def _rewrite_claim_hashes(self, pool_name: str, fingerprint: dict[str, str]) -> None:
+        async def rewrite(claim: NodeClaim) -> None:
             stamp = dict(fingerprint)
             if find(claim.status.conditions, DRIFTED) is not None:
                 del stamp[NODEPOOL_HASH]
             await self._context.patch_claim(claim, {"metadata": {"annotations": stamp}})
 
         claims = sorted(self._context.state.claims.items.values(), key=lambda claim: claim.name)
-        await for_each(restamp, [each for each in claims if each.nodepool_name == pool_name and not _is_stamped(each)])
+        await for_each(
+            rewrite, [each for each in claims if each.nodepool_name == pool_name and not _has_current_hash(each)]
+        )
 
-    async def judged(self, pool: NodePool) -> NodePool:
+    async def with_conditions(self, pool: NodePool) -> NodePool:
         """The pool with the conditions it should have. Nothing is written."""
         if not self._context.cloud.supports(pool.node_class_ref):
             return pool
@@ -184,10 +188,10 @@ class NodePoolController:
         )
         return generation, self._conditions(pool, generation, verdict)
 
-    async def _report(self, pool: NodePool, node_class: NodeClassState | None) -> None:
+    async def _write_status(self, pool: NodePool, node_class: NodeClassState | None) -> None:
         generation, conditions = self._judge(pool, node_class)
-        tally = self._tally(pool.name)
-        written, number = amounts(tally.resources), tally.nodes
+        usage = self._usage(pool.name)
+        written, number = amounts(usage.resources), usage.nodes
         unchanged = (
             conditions == pool.status.conditions
             and written == amounts(pool.status.resources)
@@ -205,22 +209,22 @@ class NodePoolController:
         patch = Patch(body, pool.metadata.resource_version, "status")
         self._context.state.observe(NODE_POOL, await self._context.cluster.patch(NODE_POOL, pool.key, patch))
 
-    def _tally(self, pool: str) -> NodePoolUsage:
+    def _usage(self, pool: str) -> NodePoolUsage:
         """What the pool has: claims are joined with their nodes, and counted, anew where one of them changed."""
         state = self._context.state
-        for name in self._changed:
-            for each in self._pairs.pop(name, ()):
-                self._tallies[each.nodepool_name].take(each)
+        for name in self._changed_claims:
+            for each in self._counted_nodes.pop(name, ()):
+                self._usage_by_pool[each.nodepool_name].take(each)
             claim = state.claims.items.get(Key("", name))
             if claim is None:
                 continue
             nodes = state.nodes_of(claim)
             own = [node for node in nodes if state.claim_of(node) is claim]  # what several claims have is nobody's
-            self._pairs[name] = tuple(ClusterNode(node, claim) for node in (own if nodes else (None,)))
-            for each in self._pairs[name]:
-                self._tallies[each.nodepool_name].add(each)
-        self._changed.clear()
-        return self._tallies[pool]
+            self._counted_nodes[name] = tuple(ClusterNode(node, claim) for node in (own if nodes else (None,)))
+            for each in self._counted_nodes[name]:
+                self._usage_by_pool[each.nodepool_name].add(each)
+        self._changed_claims.clear()
+        return self._usage_by_pool[pool]
 
     def _conditions(
         self, pool: NodePool, class_generation: int, class_verdict: ConditionVerdict
@@ -228,25 +232,25 @@ class NodePoolController:
         health = self._health[pool.name]
         health.restart((pool.metadata.generation, class_generation))
         created_at = pool.metadata.creation_timestamp
-        verdicts = (self._valid(pool), class_verdict, health.verdict())
+        verdicts = (self._validation_verdict(pool), class_verdict, health.verdict())
         return ConditionList(
             pool.status.conditions, DEPENDENTS, created_at, pool.metadata.generation, self._context.clock.now()
         ).set(*verdicts)
 
-    def _valid(self, pool: NodePool) -> ConditionVerdict:
+    def _validation_verdict(self, pool: NodePool) -> ConditionVerdict:
         """Judged once for what is written; what we report in its status changes nothing about it."""
         written = (pool.spec, pool.metadata.labels, pool.metadata.annotations)
-        known = self._validity.get(pool.key)
+        known = self._validation_by_key.get(pool.key)
         if known is None or known[0] != written:
-            known = self._validity[pool.key] = (written, judge_validation(validate_nodepool(pool)))
+            known = self._validation_by_key[pool.key] = (written, judge_validation(validate_nodepool(pool)))
         return known[1]
 
 
-def _is_stamped(claim: NodeClaim) -> bool:
+def _has_current_hash(claim: NodeClaim) -> bool:
     return claim.metadata.annotations.get(NODEPOOL_HASH_VERSION) == HASH_VERSION
 
 
-def _claims_count_alike(before: NodeClaim, after: NodeClaim) -> bool:
+def _claims_counted_equally(before: NodeClaim, after: NodeClaim) -> bool:
     """Whether a claim's pool counts two versions of it the same, and the same speaks for its node."""
     old, new = before.status, after.status
     if before.deleting != after.deleting or before.nodepool_name != after.nodepool_name:
@@ -258,7 +262,7 @@ def _claims_count_alike(before: NodeClaim, after: NodeClaim) -> bool:
     return all(before.has(each) == after.has(each) for each in (REGISTERED, INITIALIZED, INSTANCE_TERMINATING))
 
 
-def _nodes_count_alike(before: Node, after: Node) -> bool:
+def _nodes_counted_equally(before: Node, after: Node) -> bool:
     old, new = before.metadata.labels, after.metadata.labels
     return (
         before.spec.provider_id == after.spec.provider_id

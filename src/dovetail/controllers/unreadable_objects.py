@@ -36,11 +36,11 @@ class UnreadableObjects:
 
     def pods_on(self, node_name: str) -> tuple[Key, ...]:
         """The unreadable pods that run on a node, or may."""
-        return _on(node_name, self._by_kind[POD.name])
+        return _on_node(node_name, self._by_kind[POD.name])
 
     def attachments_of(self, node_name: str) -> tuple[Key, ...]:
         """The unreadable volume attachments that are of a node, or may be."""
-        return _on(node_name, self._by_kind[VOLUME_ATTACHMENT.name])
+        return _on_node(node_name, self._by_kind[VOLUME_ATTACHMENT.name])
 
     def claims_of(self, node: Node) -> tuple[Key, ...]:
         """The unreadable claims that are this node's, or may be."""
@@ -84,7 +84,7 @@ class UnreadableObjects:
         return found
 
 
-def _on(node_name: str, unreadable: Mapping[Key, UnreadableObject]) -> tuple[Key, ...]:
+def _on_node(node_name: str, unreadable: Mapping[Key, UnreadableObject]) -> tuple[Key, ...]:
     """Those of some unreadable objects that name this node in `spec.nodeName`, or may."""
     return tuple(
         key

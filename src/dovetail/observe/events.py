@@ -2,7 +2,7 @@
 
 Notices that wait to be written: warnings before the rest, each lane in the order it was said, and never too many.
 
-When there is no room left, the oldest notice that is no warning makes way for a warning; anything else is turned away.
+When there is no size left, the oldest notice that is no warning makes way for a warning; anything else is turned away.
 A thousand nodes that go at once have about seven things to say each, and all of it fits.
 
 Notices become Kubernetes events, sparingly: never in the way of the one who has something to say.
@@ -60,20 +60,20 @@ class TokenBucket:
         return True
 
 
-ROOM = 8192
+BACKLOG_SIZE = 8192
 
-Said = tuple[Notice, datetime]
+Queued = tuple[Notice, datetime]
 
 
 class EventBacklog:
     """A bounded queue with two lanes, for one writer."""
 
-    def __init__(self, room: int = ROOM) -> None:
-        self._room = room
-        self._warnings: deque[Said] = deque()
-        self._others: deque[Said] = deque()
-        self._open = 0  # said, and neither written nor given up
-        self._news = asyncio.Event()
+    def __init__(self, size: int = BACKLOG_SIZE) -> None:
+        self._size = size
+        self._warnings: deque[Queued] = deque()
+        self._others: deque[Queued] = deque()
+        self._unfinished = 0  # said, and neither written nor given up
+        self._not_empty = asyncio.Event()
         self._empty = asyncio.Event()
         self._empty.set()
 
@@ -81,30 +81,30 @@ class EventBacklog:
         return len(self._warnings) + len(self._others)
 
     def put(self, notice: Notice, at: datetime) -> Notice | None:
-        """Take a notice in; what was dropped for want of room, this one or an older one, if anything was."""
+        """Take a notice in; what was dropped for want of size, this one or an older one, if anything was."""
         dropped = None
-        if len(self) >= self._room:
+        if len(self) >= self._size:
             if not (notice.warning and self._others):
                 return notice
             dropped, _ = self._others.popleft()
             self.done()
         (self._warnings if notice.warning else self._others).append((notice, at))
-        self._open += 1
-        self._news.set()
+        self._unfinished += 1
+        self._not_empty.set()
         self._empty.clear()
         return dropped
 
-    async def take(self) -> Said:
+    async def take(self) -> Queued:
         """The next notice to write; call `done` when that is over."""
         while not len(self):
-            self._news.clear()
-            await self._news.wait()
+            self._not_empty.clear()
+            await self._not_empty.wait()
         return (self._warnings or self._others).popleft()
 
     def done(self) -> None:
         """One notice less is waited for."""
-        self._open -= 1
-        if not self._open:
+        self._unfinished -= 1
+        if not self._unfinished:
             self._empty.set()
 
     async def join(self) -> None:
@@ -113,17 +113,17 @@ class EventBacklog:
 
 
 COMPONENT = "dovetail"
-_REMEMBERED = 8192  # notices; beyond, the oldest are forgotten and may be said again early
+_MAX_REMEMBERED = 8192  # notices; beyond, the oldest are forgotten and may be said again early
 _ATTEMPTS = 3
-_PAUSE = 1.0  # seconds, unless the API names its own
-_COMPLAINT_EVERY = timedelta(minutes=1)
-_MEMORY_OF_EVENTS = timedelta(minutes=55)  # the API server forgets an event after an hour
+_RETRY_SECONDS = 1.0  # seconds, unless the API names its own
+_LOG_DROPS_EVERY = timedelta(minutes=1)
+_EVENT_LIFETIME = timedelta(minutes=55)  # the API server forgets an event after an hour
 
 NOISY: Mapping[str, Rate] = {"Nominated": Rate(per_second=5, burst=10)}
 
 _log = logging.getLogger(__name__)
 
-Sameness = tuple[str, ...]
+DedupeKey = tuple[str, ...]
 V = TypeVar("V")
 
 
@@ -132,7 +132,7 @@ class EventLimits:
     """How sparing to be."""
 
     window: timedelta = timedelta(minutes=2)
-    room: int = ROOM
+    size: int = BACKLOG_SIZE
     rates: Mapping[str, Rate] = field(default_factory=lambda: NOISY)
 
 
@@ -141,14 +141,14 @@ class EventCounts:
     """What became of the notices."""
 
     written: int = 0
-    repeated: int = 0  # the same was said a moment ago
+    repeated: int = 0  # the key was said a moment ago
     limited: int = 0  # its reason is too noisy
     dropped: int = 0  # too many waited
     failed: int = 0  # the API would not have it
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _WrittenEvent:
     key: Key
     count: int
     first_at: datetime
@@ -158,53 +158,53 @@ class EventRecorder:
     """Writes events through a cluster. Run `run` as a task beside those who publish."""
 
     def __init__(
-        self, cluster: Cluster, clock: Clock, event_limits: EventLimits | None = None, metrics: Metrics | None = None
+        self, cluster: Cluster, clock: Clock, limits: EventLimits | None = None, metrics: Metrics | None = None
     ) -> None:
         self._cluster = cluster
         self._clock = clock
-        self._reticence = event_limits or EventLimits()
-        self._backlog = EventBacklog(self._reticence.room)
-        self._complained_at: datetime | None = None
-        self._buckets = {reason: TokenBucket(rate) for reason, rate in self._reticence.rates.items()}
-        self._published_at: OrderedDict[Sameness, datetime] = OrderedDict()
-        self._told: OrderedDict[Sameness, _Told] = OrderedDict()
+        self._limits = limits or EventLimits()
+        self._backlog = EventBacklog(self._limits.size)
+        self._drop_logged_at: datetime | None = None
+        self._buckets = {reason: TokenBucket(rate) for reason, rate in self._limits.rates.items()}
+        self._published_at: OrderedDict[DedupeKey, datetime] = OrderedDict()
+        self._written: OrderedDict[DedupeKey, _WrittenEvent] = OrderedDict()
         self.counts = EventCounts()
         self._metrics = metrics or NoMetrics()
         self._muted = False
 
     def mute(self) -> None:
-        """From now on there is nobody to be told."""
+        """From now on there is nobody to be written."""
         self._muted = True
 
     def publish(self, notice: Notice) -> None:
-        """Tell it, unless the same was told a moment ago. Never raises, never waits."""
+        """Tell it, unless the key was written a moment ago. Never raises, never waits."""
         if self._muted:
             return
-        now, same = self._clock.now(), _sameness(notice)
-        last_at = self._published_at.get(same)
-        if last_at is not None and now - last_at < self._reticence.window:
-            self._note("repeated")
+        now, key = self._clock.now(), _dedupe_key(notice)
+        last_at = self._published_at.get(key)
+        if last_at is not None and now - last_at < self._limits.window:
+            self._count("repeated")
             return
         bucket = self._buckets.get(notice.reason)
         if bucket is not None and not bucket.take(now):
-            self._note("limited")
+            self._count("limited")
             return
         dropped = self._backlog.put(notice, now)
         if dropped is not None:
             self._drop(dropped, now)
         if dropped is not notice:
-            _remember(self._published_at, same, now)
+            _remember(self._published_at, key, now)
 
     def _drop(self, notice: Notice, now: datetime) -> None:
         """It may be said again at once; the log tells of it now and then."""
-        self._note("dropped")
-        self._published_at.pop(_sameness(notice), None)
-        if self._complained_at is None or now - self._complained_at >= _COMPLAINT_EVERY:
-            self._complained_at = now
+        self._count("dropped")
+        self._published_at.pop(_dedupe_key(notice), None)
+        if self._drop_logged_at is None or now - self._drop_logged_at >= _LOG_DROPS_EVERY:
+            self._drop_logged_at = now
             facts = {"dropped": self.counts.dropped, "reason": notice.reason, "about": notice.about.name}
             _log.warning("events dropped, too many wait to be written", extra=facts)
 
-    def _note(self, outcome: str) -> None:
+    def _count(self, outcome: str) -> None:
         setattr(self.counts, outcome, getattr(self.counts, outcome) + 1)
         self._metrics.count("dovetail_events_total", outcome=outcome)
 
@@ -224,10 +224,10 @@ class EventRecorder:
     async def _write(self, notice: Notice, now: datetime) -> None:
         for attempt in range(1, _ATTEMPTS + 1):
             try:
-                await self._tell(notice, now)
+                await self._write_event(notice, now)
             except (Throttled, Unavailable) as error:
                 if attempt < _ATTEMPTS:
-                    await asyncio.sleep(getattr(error, "retry_after", None) or _PAUSE)
+                    await asyncio.sleep(getattr(error, "retry_after", None) or _RETRY_SECONDS)
                     continue
                 self._failed(notice, error)
             except WorldError as error:
@@ -235,36 +235,36 @@ class EventRecorder:
             except AssertionError:
                 raise
             except Exception:  # noqa: BLE001 - one event that cannot be written must not stop the others
-                self._note("failed")
+                self._count("failed")
                 _log.exception("event broke", extra={"reason": notice.reason, "about": notice.about.name})
             else:
-                self._note("written")
+                self._count("written")
             return
 
     def _failed(self, notice: Notice, error: WorldError) -> None:
-        self._note("failed")
+        self._count("failed")
         _log.debug(
             "event not written", extra={"reason": notice.reason, "about": notice.about.name, "error": str(error)}
         )
 
-    async def _tell(self, notice: Notice, now: datetime) -> None:
-        same = (*_sameness(notice), notice.about.metadata.uid, notice.message)
-        told = self._told.get(same)
-        if told is not None and now - told.first_at < _MEMORY_OF_EVENTS:
-            again = _Told(told.key, told.count + 1, told.first_at)
+    async def _write_event(self, notice: Notice, now: datetime) -> None:
+        key = (*_dedupe_key(notice), notice.about.metadata.uid, notice.message)
+        written = self._written.get(key)
+        if written is not None and now - written.first_at < _EVENT_LIFETIME:
+            again = _WrittenEvent(written.key, written.count + 1, written.first_at)
             body = {"count": again.count, "lastTimestamp": now.strftime("%Y-%m-%dT%H:%M:%SZ")}
             try:
-                await self._cluster.patch(EVENT, told.key, Patch(body))
+                await self._cluster.patch(EVENT, written.key, Patch(body))
             except NotFound:
                 pass  # the API server forgot it sooner; say it anew
             else:
-                _remember(self._told, same, again)
+                _remember(self._written, key, again)
                 return
         created = await self._cluster.create(EVENT, _event(notice, now))
-        _remember(self._told, same, _Told(created.key, 1, now))
+        _remember(self._written, key, _WrittenEvent(created.key, 1, now))
 
 
-def _sameness(notice: Notice) -> Sameness:
+def _dedupe_key(notice: Notice) -> DedupeKey:
     return (notice.reason.lower(), *(notice.dedupe or (notice.about.metadata.uid, notice.message)))
 
 
@@ -297,8 +297,8 @@ def _event(notice: Notice, now: datetime) -> Event:
     )
 
 
-def _remember(memory: OrderedDict[Sameness, V], key: Sameness, value: V) -> None:
+def _remember(memory: OrderedDict[DedupeKey, V], key: DedupeKey, value: V) -> None:
     memory[key] = value
     memory.move_to_end(key)
-    if len(memory) > _REMEMBERED:
+    if len(memory) > _MAX_REMEMBERED:
         memory.popitem(last=False)

@@ -20,11 +20,11 @@ from dovetail.observe.ledger_schema import LedgerUnreadable, connect, prune, wri
 from dovetail.ports.clock import Clock
 from dovetail.ports.ledger import LedgerEnding, LedgerEntry, LedgerHealth
 
-QUEUE = 10_000
-_BATCH = 500
+QUEUE_SIZE = 10_000
+_BATCH_SIZE = 500
 _PRUNE_EVERY = 1000  # writes
-_LONGEST_PAUSE = 60.0
-_UNWRITABLE = (
+_MAX_RETRY_SECONDS = 60.0
+_ENTRY_ERRORS = (
     sqlite3.DataError,
     sqlite3.IntegrityError,
     sqlite3.InterfaceError,
@@ -97,24 +97,24 @@ class SqliteLedger:
         self._clock = clock
         self._cluster = cluster
         self._keep = keep or Retention()
-        self._queue: queue.Queue[_Write] = queue.Queue(QUEUE)
+        self._queue: queue.Queue[_Write] = queue.Queue(QUEUE_SIZE)
         self._stopping = threading.Event()
-        self._news = threading.Event()
+        self._wake_up = threading.Event()
         self._health = LedgerHealth()
         self._lost = 0
         self._thread: threading.Thread | None = None
 
     def open(self, entry: LedgerEntry) -> None:
         """A decision was taken."""
-        self._put(_Open(entry))
+        self._enqueue(_Open(entry))
 
     def close(self, decision: str, ending: LedgerEnding) -> None:
         """A decision ended."""
-        self._put(_Close(decision, ending))
+        self._enqueue(_Close(decision, ending))
 
     def settle(self, under_way: Collection[str], done: Collection[str], at: datetime) -> None:
         """Of all that never ended, these are under way and these are done: how the others ended, nobody knows."""
-        self._put(_Settle(frozenset(under_way), frozenset(done), at))
+        self._enqueue(_Settle(frozenset(under_way), frozenset(done), at))
 
     def health(self) -> LedgerHealth:
         """How it is doing."""
@@ -123,12 +123,12 @@ class SqliteLedger:
             written=health.written, lost=health.lost + self._lost, trouble=health.trouble, size=health.size
         )
 
-    def _put(self, write: _Write) -> None:
+    def _enqueue(self, write: _Write) -> None:
         try:
             self._queue.put_nowait(write)
         except queue.Full:
             self._lost += 1
-        self._news.set()
+        self._wake_up.set()
 
     def start(self) -> None:
         """Write in the background from now on."""
@@ -138,7 +138,7 @@ class SqliteLedger:
     def stop(self, within: float = 5.0) -> None:
         """Write what is left, as long as that does not take longer than this many seconds."""
         self._stopping.set()
-        self._news.set()
+        self._wake_up.set()
         if self._thread is not None:
             self._thread.join(within)
 
@@ -146,35 +146,35 @@ class SqliteLedger:
         pause, since_pruned = 0.0, _PRUNE_EVERY
         batch: list[_Write] = []
         while True:
-            batch = batch or self._gather()
+            batch = batch or self._next_batch()
             if not batch and self._stopping.is_set():
                 return
             try:
                 with self._file() as connection:
-                    odd = self._commit(connection, batch)
+                    rejected = self._commit(connection, batch)
                     since_pruned += len(batch)
                     if since_pruned >= _PRUNE_EVERY:
                         prune(connection, self._clock.now() - self._keep.age, self._keep.size)
                         since_pruned = 0
             except (sqlite3.Error, OSError, LedgerUnreadable) as error:
-                self._in_trouble(error)
+                self._report_failure(error)
                 if self._stopping.is_set():
-                    self._add(lost=len(batch) + self._queue.qsize())
+                    self._update_health(lost=len(batch) + self._queue.qsize())
                     return
-                pause = min(max(1.0, pause * 2), _LONGEST_PAUSE)
+                pause = min(max(1.0, pause * 2), _MAX_RETRY_SECONDS)
                 self._stopping.wait(pause)
             else:
-                self._add(written=len(batch) - odd, lost=odd, trouble="")
+                self._update_health(written=len(batch) - rejected, lost=rejected, trouble="")
                 batch, pause = [], 0.0
 
-    def _gather(self) -> list[_Write]:
+    def _next_batch(self) -> list[_Write]:
         """What waits, once something does; empty only when there is nothing left and we are told to stop."""
         while self._queue.empty() and not self._stopping.is_set():
-            self._news.wait()
-            self._news.clear()
+            self._wake_up.wait()
+            self._wake_up.clear()
         batch: list[_Write] = []
         with suppress(queue.Empty):
-            while len(batch) < _BATCH:
+            while len(batch) < _BATCH_SIZE:
                 batch.append(self._queue.get_nowait())
         return batch
 
@@ -188,28 +188,28 @@ class SqliteLedger:
 
     def _commit(self, connection: sqlite3.Connection, batch: Sequence[_Write]) -> int:
         """All of them or none, so a batch can be tried again. Says how many never can be written, and were left out."""
-        odd = 0
+        rejected = 0
         with connection:
             connection.execute("BEGIN")
             for write in batch:
                 connection.execute("SAVEPOINT entry")
                 try:
                     write.write(connection, self._cluster)
-                except _UNWRITABLE:
+                except _ENTRY_ERRORS:
                     log.exception("ledger entry cannot be written")
                     connection.execute("ROLLBACK TO entry")
-                    odd += 1
+                    rejected += 1
                 connection.execute("RELEASE entry")
-        return odd
+        return rejected
 
-    def _in_trouble(self, error: Exception) -> None:
+    def _report_failure(self, error: Exception) -> None:
         remedy = "give it room, or a place that can be written to with --ledger (DOVETAIL_LEDGER); off keeps none"
         said = f"{self.path}: {error}; {remedy}"
         if said != self._health.trouble:
             log.error("ledger cannot be written", extra={"ledger": str(self.path), "error": str(error)})
-        self._add(trouble=said)
+        self._update_health(trouble=said)
 
-    def _add(self, *, written: int = 0, lost: int = 0, trouble: str | None = None) -> None:
+    def _update_health(self, *, written: int = 0, lost: int = 0, trouble: str | None = None) -> None:
         with suppress(OSError):
             size = self.path.stat().st_size
             self._health = LedgerHealth(

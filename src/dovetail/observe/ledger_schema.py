@@ -20,16 +20,16 @@ from dovetail.manifest.codec import UNDECODABLE
 from dovetail.ports.ledger import Considered, DecisionOutcome, LedgerAction, LedgerEnding, LedgerEntry, LedgerNode
 
 VERSION = 2
-PODS_NAMED = 200  # an entry names no more pods; it still says how many there were
-REFUSALS_NAMED = 200  # nor more refusals; it still counts them all
-MESSAGE = 400  # characters of a refusal
-MOST_WEIGHED = 1024 * 1024  # bytes that are read back of one entry
-_WEIGHED = """
+MAX_POD_NAMES = 200  # an entry names no more pods; it still says how many there were
+MAX_REFUSALS = 200  # nor more refusals; it still counts them all
+MAX_MESSAGE = 400  # characters of a refusal
+MAX_UNPACKED = 1024 * 1024  # bytes that are read back of one entry
+_CONSIDERED = """
 CREATE TABLE considered (
     decision TEXT PRIMARY KEY REFERENCES decision (id) ON DELETE CASCADE, packed BLOB NOT NULL
 ) STRICT;
 """
-_SCHEMA = f"""{_WEIGHED}
+_SCHEMA = f"""{_CONSIDERED}
 CREATE TABLE decision (
     id TEXT PRIMARY KEY, cluster TEXT NOT NULL, at TEXT NOT NULL, act TEXT NOT NULL, reason TEXT NOT NULL,
     why TEXT NOT NULL, method TEXT NOT NULL, replacements INTEGER NOT NULL, pods INTEGER NOT NULL,
@@ -55,14 +55,14 @@ class LedgerUnreadable(Exception):
 
 def connect(path: Path) -> sqlite3.Connection:
     """A connection that can write. Creates the file (mode 0600) and its directory (0700) where they are missing."""
-    _keep_private(path)
+    _restrict_access(path)
     connection = sqlite3.connect(path, timeout=5.0)
     try:
         version = check_version(connection)
         if not version:
             _create(connection)
         elif version < VERSION:
-            _bring_up_to_date(connection)
+            _migrate(connection)
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA foreign_keys = ON")
@@ -72,7 +72,7 @@ def connect(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def _keep_private(path: Path) -> None:
+def _restrict_access(path: Path) -> None:
     """Make file and directory readable by their owner alone.
 
     SQLite gives its journal and shared memory the mode of the file. A file that everybody can read, as earlier versions
@@ -104,12 +104,12 @@ def _create(connection: sqlite3.Connection) -> None:
     connection.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA user_version = {VERSION}; COMMIT;")
 
 
-def _bring_up_to_date(connection: sqlite3.Connection) -> None:
+def _migrate(connection: sqlite3.Connection) -> None:
     """One step a version, all or nothing. Whoever waited for somebody else to do it finds it done."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         if check_version(connection) < 2:
-            connection.execute(_WEIGHED)
+            connection.execute(_CONSIDERED)
         connection.execute(f"PRAGMA user_version = {VERSION}")
     except BaseException:
         connection.rollback()
@@ -134,7 +134,7 @@ def write_open(connection: sqlite3.Connection, cluster: str, entry: LedgerEntry)
         entry.method,
         entry.replacements,
         len(entry.pods),
-        json.dumps(entry.pods[:PODS_NAMED]),
+        json.dumps(entry.pods[:MAX_POD_NAMES]),
         entry.cost_before,
         entry.cost_after,
     )
@@ -144,8 +144,8 @@ def write_open(connection: sqlite3.Connection, cluster: str, entry: LedgerEntry)
         row,
     )
     if done.rowcount:
-        for facts in entry.nodes:
-            _write_node(connection, entry.id, facts, made=entry.act is LedgerAction.LAUNCH)
+        for node in entry.nodes:
+            _write_node(connection, entry.id, node, made=entry.act is LedgerAction.LAUNCH)
         if entry.considered is not None:
             packed = pack(entry.considered)
             connection.execute("INSERT INTO considered (decision, packed) VALUES (?, ?)", (entry.id, packed))
@@ -154,8 +154,8 @@ def write_open(connection: sqlite3.Connection, cluster: str, entry: LedgerEntry)
 def pack(considered: Considered) -> bytes:
     """What was weighed, within bounds."""
     named = tuple(
-        replace(each, message=f"{each.message[: MESSAGE - 1]}\u2026") if len(each.message) > MESSAGE else each
-        for each in considered.refusals[:REFUSALS_NAMED]
+        replace(each, message=f"{each.message[: MAX_MESSAGE - 1]}\u2026") if len(each.message) > MAX_MESSAGE else each
+        for each in considered.refusals[:MAX_REFUSALS]
     )
     return zlib.compress(msgspec.json.encode(replace(considered, refusals=named)))
 
@@ -163,7 +163,7 @@ def pack(considered: Considered) -> bytes:
 def unpack(packed: bytes) -> Considered | None:
     """What was weighed, or None if that cannot be understood any more."""
     try:
-        written = zlib.decompressobj().decompress(packed, MOST_WEIGHED)
+        written = zlib.decompressobj().decompress(packed, MAX_UNPACKED)
         return msgspec.json.decode(written, type=Considered)
     except (zlib.error, *UNDECODABLE):
         return None
@@ -186,24 +186,24 @@ def write_close(connection: sqlite3.Connection, decision: str, ending: LedgerEnd
         ),
     )
     if done.rowcount:
-        for facts in ending.made:
-            _write_node(connection, decision, facts, made=True)
+        for node in ending.made:
+            _write_node(connection, decision, node, made=True)
 
 
-def _write_node(connection: sqlite3.Connection, decision: str, facts: LedgerNode, *, made: bool) -> None:
+def _write_node(connection: sqlite3.Connection, decision: str, node: LedgerNode, *, made: bool) -> None:
     connection.execute(
         "INSERT OR REPLACE INTO node (decision, made, nodeclaim, node, nodepool, instance_type, capacity_type, zone,"
         " price) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             decision,
             int(made),
-            facts.nodeclaim,
-            facts.node,
-            facts.nodepool,
-            facts.instance_type,
-            facts.capacity_type,
-            facts.zone,
-            facts.price,
+            node.nodeclaim,
+            node.node,
+            node.nodepool,
+            node.instance_type,
+            node.capacity_type,
+            node.zone,
+            node.price,
         ),
     )
 

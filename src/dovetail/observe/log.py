@@ -15,14 +15,14 @@ from typing import Any, Literal, TextIO
 from dovetail.model.printable import printable, printable_json
 from dovetail.ports.clock import Clock
 
-OURS = "dovetail"
+ROOT_LOGGER = "dovetail"
 LEVELS: Mapping[str, int] = {
     "debug": logging.DEBUG,
     "info": logging.INFO,
     "warning": logging.WARNING,
     "error": logging.ERROR,
 }
-_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+_STANDARD_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +63,7 @@ class PlainText(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """The record as one line, with the trace of an exception below it."""
-        fields = "".join(f" {name}={_shown(value)}" for name, value in _fields(record).items())
+        fields = "".join(f" {name}={_quoted(value)}" for name, value in _fields(record).items())
         line = f"{_instant(record, self._clock)} {record.levelname:<7} {record.getMessage()}{fields}"
         return printable(f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line)
 
@@ -79,7 +79,7 @@ def configure(settings: LogSettings, stream: TextIO, clock: Clock | None = None)
         root.removeHandler(before)
     root.addHandler(handler)
     root.setLevel(max(logging.WARNING, LEVELS[settings.level]))
-    logging.getLogger(OURS).setLevel(LEVELS[settings.level])
+    logging.getLogger(ROOT_LOGGER).setLevel(LEVELS[settings.level])
     return handler
 
 
@@ -88,7 +88,7 @@ class _OurHandler(logging.StreamHandler[TextIO]):
 
 
 def _fields(record: logging.LogRecord) -> dict[str, Any]:
-    return {name: value for name, value in vars(record).items() if name not in _STANDARD}
+    return {name: value for name, value in vars(record).items() if name not in _STANDARD_FIELDS}
 
 
 def _instant(record: logging.LogRecord, clock: Clock | None) -> str:
@@ -96,6 +96,6 @@ def _instant(record: logging.LogRecord, clock: Clock | None) -> str:
     return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _shown(value: object) -> str:
+def _quoted(value: object) -> str:
     text = str(value)
     return json.dumps(text, ensure_ascii=False) if not text or any(each in text for each in ' "=\n') else text

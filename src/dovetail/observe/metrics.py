@@ -53,9 +53,9 @@ class PrometheusMetrics:
         self._gauges = _Gauges()
         self._counters: dict[str, Counter] = {}
         self._histograms: dict[str, Histogram] = {}
-        self._series: dict[str, set[Row]] = {}
-        self._found: dict[tuple[object, ...], Any] = {}  # series by name and labels as they were asked for
-        self._complained: set[str] = set()
+        self._rows_by_metric: dict[str, set[Row]] = {}
+        self._series_by_labels: dict[tuple[object, ...], Any] = {}  # series by name and labels as they were asked for
+        self._logged_metrics: set[str] = set()
         self.registry.register(self._gauges)
         for metric in METRICS.values():
             self._declare(metric)
@@ -73,7 +73,7 @@ class PrometheusMetrics:
 
     def count(self, name: str, by: float = 1.0, /, **labels: str) -> None:
         """Something happened, `by` times."""
-        counter = self._one_of(self._counters, name, labels) if by >= 0 else None
+        counter = self._series_for(self._counters, name, labels) if by >= 0 else None
         if counter is None:
             self._reject(name, labels)
         else:
@@ -81,7 +81,7 @@ class PrometheusMetrics:
 
     def observe(self, name: str, seconds: float, /, **labels: str) -> None:
         """Something took this long, or measured this much."""
-        histogram = self._one_of(self._histograms, name, labels)
+        histogram = self._series_for(self._histograms, name, labels)
         if histogram is None:
             self._reject(name, labels)
         else:
@@ -102,10 +102,10 @@ class PrometheusMetrics:
         """Everything, as Prometheus reads it."""
         return generate_latest(self.registry)
 
-    def _one_of(self, families: Mapping[str, F], name: str, labels: Mapping[str, str]) -> F | None:
+    def _series_for(self, families: Mapping[str, F], name: str, labels: Mapping[str, str]) -> F | None:
         """The one series with these labels, looked for once; None when they are not the declared ones."""
         asked = (name, *labels.items())
-        known: F | None = self._found.get(asked)
+        known: F | None = self._series_by_labels.get(asked)
         if known is not None:
             return known
         family = families.get(name)
@@ -114,7 +114,7 @@ class PrometheusMetrics:
             return None
         found: F = family.labels(*row) if row else family
         if OTHER not in row:
-            self._found[asked] = found
+            self._series_by_labels[asked] = found
         return found
 
     def _row(self, name: str, labels: Mapping[str, str]) -> Row | None:
@@ -123,7 +123,7 @@ class PrometheusMetrics:
         if len(labels) != len(metric.labels) or any(label not in labels for label in metric.labels):
             return None
         row = tuple(str(labels[label]) for label in metric.labels)
-        known = self._series.setdefault(name, set())
+        known = self._rows_by_metric.setdefault(name, set())
         if row not in known:
             if len(known) >= metric.most:
                 self._counters[_OVERFLOWED].inc()
@@ -135,8 +135,8 @@ class PrometheusMetrics:
         declared = METRICS.get(name)
         assert not self._strict, f"metric {name} {dict(labels)} is not declared so; declared is {declared}"
         self._counters[_REJECTED].inc()
-        if name not in self._complained and len(self._complained) < 100:
-            self._complained.add(name)
+        if name not in self._logged_metrics and len(self._logged_metrics) < 100:
+            self._logged_metrics.add(name)
             log.error("metric is not declared so", extra={"metric": name, "labels": sorted(labels)})
 
 

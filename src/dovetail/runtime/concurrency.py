@@ -1,4 +1,4 @@
-"""The same step for many things at once: what fails for one keeps the others from nothing.
+"""The same step for many items at once: what fails for one keeps the others from nothing.
 
 A hundred calls one after the other take as long as the hundred of them; the connection bounds how many are under way.
 
@@ -8,7 +8,7 @@ Assertions are not caught: they say that we are wrong, not the world.
 
 One answer for everyone who waits for it: a hundred calls that fail at once lead to one look, not to a hundred.
 
-An answer serves only those who had asked before it was begun: what it says is then newer than their question.
+An answer serves only those who had asked before it was begun: what it says is then newer than their call.
 """
 
 import asyncio
@@ -22,13 +22,13 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-async def for_each(step: Callable[[T], Awaitable[R]], things: Iterable[T]) -> list[R]:
+async def for_each(step: Callable[[T], Awaitable[R]], items: Iterable[T]) -> list[R]:
     """What the step returned for each, in order. All of them are tried; then the first failure is raised."""
 
-    async def taken(thing: T) -> R:
-        return await step(thing)
+    async def run_step(item: T) -> R:
+        return await step(item)
 
-    answers = await asyncio.gather(*(taken(thing) for thing in things), return_exceptions=True)
+    answers = await asyncio.gather(*(run_step(item) for item in items), return_exceptions=True)
     for answer in answers:
         if isinstance(answer, BaseException):
             raise answer
@@ -55,17 +55,17 @@ class SingleFlight:
     """Asks one at a time, for all who wait."""
 
     def __init__(self) -> None:
-        self._turn = asyncio.Lock()
-        self._askers = 0  # so many came so far
+        self._lock = asyncio.Lock()
+        self._callers = 0  # so many came so far
         self._served = 0  # so many of them have their answer
 
-    async def ask(self, question: Callable[[], Awaitable[None]]) -> None:
-        """Return once `question` was answered that was put after this call. Whoever fails leaves it to the next."""
-        self._askers += 1
-        number = self._askers
-        async with self._turn:
+    async def run(self, call: Callable[[], Awaitable[None]]) -> None:
+        """Return once `call` was answered that was put after this call. Whoever fails leaves it to the next."""
+        self._callers += 1
+        number = self._callers
+        async with self._lock:
             if self._served >= number:
                 return
-            waiting = self._askers
-            await question()
+            waiting = self._callers
+            await call()
             self._served = waiting

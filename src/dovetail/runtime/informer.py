@@ -35,12 +35,12 @@ Listener = Callable[[T | None, T | None], None]
 UnreadableListener = Callable[[UnreadableObject | None, UnreadableObject | None], None]
 """The same for an unreadable object; None where it was or is readable, or did not or does not exist."""
 
-REMEMBERED_DELETIONS = 4096
+MAX_DELETED_UIDS = 4096
 STALE_AFTER = Settings().watch_stale_after.total_seconds()
 RELIST_SECONDS = 5.0
 """The shortest wait before a list that follows on data that could not be read: lists are expensive."""
 RECHECK_SECONDS = 30.0
-MOST_RECHECKED = 20
+MAX_SINGLE_RECHECKS = 20
 """So many objects that cannot be read are read again one by one, more of them with a list."""
 
 
@@ -70,11 +70,11 @@ class Informer(Generic[T]):
         self._loop: asyncio.AbstractEventLoop | None = None  # once it runs: to ask for it is a system call
         self._version = ""  # where the watch resumes; empty: list first
         self._confirmed_at = 0.0  # loop time of the last event, bookmark or list
-        self._alarm: asyncio.TimerHandle | None = None  # when the cache would turn stale
+        self._stale_timer: asyncio.TimerHandle | None = None  # when the cache would turn stale
         self._reported_stale = False
-        self._silence: asyncio.Timeout | None = None  # ends the watch that is open
-        self._wants_list = False
-        self._recheck: asyncio.Task[None] | None = None  # reads again what could not be read
+        self._watch_timeout: asyncio.Timeout | None = None  # ends the watch that is open
+        self._relist_requested = False
+        self._recheck_task: asyncio.Task[None] | None = None  # reads again what could not be read
 
     @property
     def age(self) -> float:
@@ -103,8 +103,8 @@ class Informer(Generic[T]):
     def observe(self, value: T | UnreadableObject) -> None:
         """Take in the answer to a write or read of our own, so that the next decision already sees it."""
         key = value.key
-        if value.metadata.uid not in self._deleted_uids and self._news(key, value):
-            self._take(value)
+        if value.metadata.uid not in self._deleted_uids and self._is_newer(key, value):
+            self._store(value)
             if self._listing:
                 self._own_writes.add(key)
 
@@ -115,14 +115,14 @@ class Informer(Generic[T]):
         try:
             await self._follow(self._loop)
         finally:
-            if self._recheck is not None:
-                self._recheck.cancel()
+            if self._recheck_task is not None:
+                self._recheck_task.cancel()
 
     async def _follow(self, loop: asyncio.AbstractEventLoop) -> None:
         backoff = RetryBackoff(first=0.5, limit=30.0)
         while True:
             try:
-                if not self._version or self._wants_list or self.stale:
+                if not self._version or self._relist_requested or self.stale:
                     self._report_stale()
                     self._version = await self._relist(loop)
                     self._report_stale()
@@ -139,54 +139,54 @@ class Informer(Generic[T]):
         """Follow the changes until the server ends the watch, or until it is stale; says whether to go on at once."""
         began = self._version
         try:
-            async with asyncio.timeout(None) as silence:
-                self._silence = silence
-                self._guard(loop, silence)
+            async with asyncio.timeout(None) as watch_timeout:
+                self._watch_timeout = watch_timeout
+                self._check_staleness(loop, watch_timeout)
                 async for change in self._cluster.watch(self.kind, began, self.options):
                     self._confirmed_at = loop.time()
                     self._version = change.resource_version or self._version
                     self._apply(change)
                     backoff.reset()
         except TimeoutError:
-            if not silence.expired():
+            if not watch_timeout.expired():
                 raise
             return True
         finally:
-            self._silence = None
-            if self._alarm is not None:
-                self._alarm.cancel()
+            self._watch_timeout = None
+            if self._stale_timer is not None:
+                self._stale_timer.cancel()
         return self._version != began
 
-    def _guard(self, loop: asyncio.AbstractEventLoop, silence: asyncio.Timeout) -> None:
+    def _check_staleness(self, loop: asyncio.AbstractEventLoop, watch_timeout: asyncio.Timeout) -> None:
         """End the watch if the cache is stale, else check again when it could be. One timer outlasts many changes."""
         if self.stale:
-            silence.reschedule(loop.time())
+            watch_timeout.reschedule(loop.time())
         else:
-            self._alarm = loop.call_at(self._stale_at, self._guard, loop, silence)
+            self._stale_timer = loop.call_at(self._stale_at, self._check_staleness, loop, watch_timeout)
 
-    async def _read_again(self, loop: asyncio.AbstractEventLoop) -> None:
+    async def _recheck_unreadable(self, loop: asyncio.AbstractEventLoop) -> None:
         """Read again what could not be read, beside the watch: one by one, or all with a list if that does not do."""
         while self.unreadable:
             await asyncio.sleep(RECHECK_SECONDS)
-            if len(self.unreadable) > MOST_RECHECKED or not all(key.name for key in self.unreadable):
-                self._wants_list = True
-                if self._silence is not None:
-                    self._silence.reschedule(loop.time())
+            if len(self.unreadable) > MAX_SINGLE_RECHECKS or not all(key.name for key in self.unreadable):
+                self._relist_requested = True
+                if self._watch_timeout is not None:
+                    self._watch_timeout.reschedule(loop.time())
                 continue
             for key in list(self.unreadable):
                 try:
-                    await self._read_one(key)
+                    await self._recheck_one(key)
                 except Exception:  # noqa: BLE001, S112 - it still cannot be read
                     continue
 
-    async def _read_one(self, key: Key) -> None:
+    async def _recheck_one(self, key: Key) -> None:
         """Read one object with a list, which we are permitted to; get we may not be."""
         only = ListOptions(namespace=key.namespace, field_selector=f"metadata.name={key.name}")
         listing = await self._cluster.list(self.kind, only)
         for item in listing.items:
             self.observe(item)
         if not listing.items and not listing.unreadable:
-            self._drop(key)
+            self._delete(key)
 
     def _failed(self, error: Exception, backoff: RetryBackoff) -> float:
         """Report an error; returns how long to wait before the next attempt."""
@@ -225,15 +225,15 @@ class Informer(Generic[T]):
         present = {item.key for item in listing.items} | {item.key for item in listing.unreadable}
         newer = {key for key in self._own_writes if self._later_than(key, listing.resource_version)}
         for key in [key for key in (*self.items, *self.unreadable) if key not in present | newer]:
-            self._drop(key)
+            self._delete(key)
         for bad in listing.unreadable:
             if bad.key not in newer:
-                self._set_aside(bad)
+                self._put_unreadable(bad)
         for item in listing.items:
             known = self.items.get(item.key)
             if item.key not in newer and (known is None or _version(known) != _version(item)):
                 self._put(item.key, item)
-        self._confirmed_at, self._wants_list = loop.time(), False
+        self._confirmed_at, self._relist_requested = loop.time(), False
         self.synced.set()
         return listing.resource_version
 
@@ -241,24 +241,24 @@ class Informer(Generic[T]):
         if change.type == "BOOKMARK" or change.object is None:
             return
         if change.type == "DELETED":
-            self._drop(change.object.key, change.object.metadata.uid)
+            self._delete(change.object.key, change.object.metadata.uid)
         else:
-            self._take(change.object)
+            self._store(change.object)
 
-    def _take(self, found: T | UnreadableObject) -> None:
+    def _store(self, found: T | UnreadableObject) -> None:
         """Believe what the API server tells, unless we already know better from the answer to a write of our own."""
         key = found.key
-        if not self._news(key, found):
+        if not self._is_newer(key, found):
             return
         if isinstance(found, UnreadableObject):
-            self._set_aside(found)
+            self._put_unreadable(found)
         else:
             self._put(key, found)
 
     def _known(self, key: Key) -> T | UnreadableObject | None:
         return self.items.get(key) or self.unreadable.get(key)
 
-    def _news(self, key: Key, found: T | UnreadableObject) -> bool:
+    def _is_newer(self, key: Key, found: T | UnreadableObject) -> bool:
         """Whether this replaces what is known: a later version, or the version that could not be read before."""
         known = self._known(key)
         if known is None or _later(_version(found), _version(known)):
@@ -273,12 +273,12 @@ class Informer(Generic[T]):
         self._clear_unreadable(key)
         before = self.items.get(key)
         if before is not None and before.metadata.uid != value.metadata.uid:
-            self._drop(key)
+            self._delete(key)
             before = None
         self.items[key] = value
         self._notify(self._listeners, before, value)
 
-    def _set_aside(self, bad: UnreadableObject) -> None:
+    def _put_unreadable(self, bad: UnreadableObject) -> None:
         if bad.key not in self.unreadable:
             log.error(
                 "object cannot be read",
@@ -286,19 +286,21 @@ class Informer(Generic[T]):
             )
         before, known = self.items.pop(bad.key, None), self.unreadable.get(bad.key)
         self.unreadable[bad.key] = bad
-        if self._loop is not None and (self._recheck is None or self._recheck.done()):
-            self._recheck = self._loop.create_task(self._read_again(self._loop), name=f"recheck:{self.kind.plural}")
+        if self._loop is not None and (self._recheck_task is None or self._recheck_task.done()):
+            self._recheck_task = self._loop.create_task(
+                self._recheck_unreadable(self._loop), name=f"recheck:{self.kind.plural}"
+            )
         if before is not None:
             self._notify(self._listeners, before, None)
         self._notify(self._unreadable_listeners, known, bad)
 
-    def _drop(self, key: Key, uid: str = "") -> None:
+    def _delete(self, key: Key, uid: str = "") -> None:
         """It is deleted. A deletion that comes late may be that of an earlier object of the same name."""
         known = self._known(key)
         gone = uid or (known.metadata.uid if known is not None else "")
         if gone:
             self._deleted_uids[gone] = None
-            while len(self._deleted_uids) > REMEMBERED_DELETIONS:
+            while len(self._deleted_uids) > MAX_DELETED_UIDS:
                 self._deleted_uids.popitem(last=False)
         if known is None or known.metadata.uid in ("", gone):
             self._forget(key)

@@ -50,7 +50,7 @@ class LeaseHolder:
 
     key: Key
     identity: str
-    terms: LeaseDurations = LeaseDurations()
+    durations: LeaseDurations = LeaseDurations()
 
 
 class LeaderElection:
@@ -69,62 +69,62 @@ class LeaderElection:
         A candidate counts on the loop's clock, which at worst counts too little: it waits longer, never shorter.
         """
         self.lease_holder = lease_holder
-        self.terms = lease_holder.terms
+        self.durations = lease_holder.durations
         self._cluster = cluster
         self._clock = clock
         self._random = random
-        self._awake = asyncio.get_running_loop().time
-        self._now = now or self._awake
-        self._known: Lease | None = None  # as last written by us, to be renewed without looking
-        self._seen: tuple[str, float] = ("", 0.0)  # the version last seen, and when it was new to us
-        self._ends = float("-inf")
+        self._loop_time = asyncio.get_running_loop().time
+        self._now = now or self._loop_time
+        self._written: Lease | None = None  # as last written by us, to be renewed without looking
+        self._observed: tuple[str, float] = ("", 0.0)  # the version last seen, and when it was new to us
+        self._held_until = float("-inf")
 
     @property
-    def left(self) -> float:
+    def remaining(self) -> float:
         """Seconds for which it is certain that nobody else holds the office, and to spare; negative once lost."""
-        return self._ends - self._now()
+        return self._held_until - self._now()
 
     def holds(self) -> bool:
         """Whether this candidate may act, in this instant."""
-        return self._now() < self._ends
+        return self._now() < self._held_until
 
-    async def win(self) -> None:
+    async def acquire(self) -> None:
         """Stand for the office until it is ours."""
         log.info("waiting to lead", extra={"lease": str(self.lease_holder.key), "identity": self.lease_holder.identity})
         while True:
-            if await self._tried(self.terms.renew_deadline / 2) and self.holds():
+            if await self._try_acquire(self.durations.renew_deadline / 2) and self.holds():
                 break
-            await asyncio.sleep(self.terms.retry * self._random.uniform(1.0, 1.2))
+            await asyncio.sleep(self.durations.retry * self._random.uniform(1.0, 1.2))
         log.info("leading", extra={"lease": str(self.lease_holder.key), "identity": self.lease_holder.identity})
 
-    async def keep(self) -> None:
+    async def renew(self) -> None:
         """Renew until somebody else holds the office. That it ran out meanwhile is for the caller to watch."""
         while True:
-            await asyncio.sleep(self.terms.retry)
-            if await self._tried(self.terms.renew_deadline / 2) is False:
-                self._ends = float("-inf")
+            await asyncio.sleep(self.durations.retry)
+            if await self._try_acquire(self.durations.renew_deadline / 2) is False:
+                self._held_until = float("-inf")
                 return
 
     async def release(self) -> None:
         """Give the office back, so that the next one need not wait. Only after everything has stopped."""
         if not self.holds():
             return
-        known, self._ends = self._known, float("-inf")
+        known, self._held_until = self._written, float("-inf")
         if known is not None:
             try:
-                async with asyncio.timeout(self.terms.stop):
+                async with asyncio.timeout(self.durations.stop):
                     await self._cluster.patch(LEASE, self.lease_holder.key, self._patch(known, "", 1))
                 log.info("gave up the lead", extra={"lease": str(self.lease_holder.key)})
             except Exception as error:  # noqa: BLE001 - it runs out by itself
                 log.warning("lease not released", extra={"lease": str(self.lease_holder.key), "error": str(error)})
 
-    async def _tried(self, within: float) -> bool | None:
+    async def _try_acquire(self, within: float) -> bool | None:
         """Whether the office is ours, from the moment the call was sent; None if nobody knows."""
         try:
             async with asyncio.timeout(within):
                 return await self._attempt()
         except Exception as error:  # noqa: BLE001 - any failure at all is a renewal that failed
-            self._known = None
+            self._written = None
             facts = {"lease": str(self.lease_holder.key), "error": str(error) or type(error).__name__}
             if isinstance(error, Denied):
                 facts["remedy"] = f"grant create on leases, and get and patch on {self.lease_holder.key.name}"
@@ -132,46 +132,46 @@ class LeaderElection:
             return None
 
     async def _attempt(self) -> bool:
-        lease = self._known or await self._read()
+        lease = self._written or await self._read()
         if lease is None:
             sent_at = self._now()
-            self._take(await self._cluster.create(LEASE, self._lease()), sent_at)
+            self._confirm(await self._cluster.create(LEASE, self._lease()), sent_at)
             return True
         holder = lease.spec.holder_identity or ""
-        if holder not in {"", self.lease_holder.identity} and not self._lapsed(lease):
+        if holder not in {"", self.lease_holder.identity} and not self._expired(lease):
             return False
         sent_at = self._now()
-        patch = self._patch(lease, self.lease_holder.identity, round(self.terms.duration))
-        self._take(await self._cluster.patch(LEASE, self.lease_holder.key, patch), sent_at)
+        patch = self._patch(lease, self.lease_holder.identity, round(self.durations.duration))
+        self._confirm(await self._cluster.patch(LEASE, self.lease_holder.key, patch), sent_at)
         return True
 
-    def _take(self, written: Lease, sent_at: float) -> None:
-        self._known = written
-        self._ends = sent_at + self.terms.renew_deadline
+    def _confirm(self, written: Lease, sent_at: float) -> None:
+        self._written = written
+        self._held_until = sent_at + self.durations.renew_deadline
 
     async def _read(self) -> Lease | None:
         """The Lease now. One that vanished under a holder is not taken before the holder must have noticed."""
         try:
             lease = await self._cluster.get(LEASE, self.lease_holder.key)
         except NotFound:
-            if self._seen[0] and not self._silent(self.terms.duration):
+            if self._observed[0] and not self._unchanged_for(self.durations.duration):
                 raise
             return None
-        if lease.metadata.resource_version != self._seen[0]:
-            self._seen = (lease.metadata.resource_version, self._awake())
+        if lease.metadata.resource_version != self._observed[0]:
+            self._observed = (lease.metadata.resource_version, self._loop_time())
         return lease
 
-    def _lapsed(self, lease: Lease) -> bool:
-        return self._silent(max(self.terms.duration, lease.spec.lease_duration_seconds or 0))
+    def _expired(self, lease: Lease) -> bool:
+        return self._unchanged_for(max(self.durations.duration, lease.spec.lease_duration_seconds or 0))
 
-    def _silent(self, seconds: float) -> bool:
-        return self._awake() - self._seen[1] >= seconds
+    def _unchanged_for(self, seconds: float) -> bool:
+        return self._loop_time() - self._observed[1] >= seconds
 
     def _lease(self) -> Lease:
         now = self._clock.now()
         spec = LeaseSpec(
             holder_identity=self.lease_holder.identity,
-            lease_duration_seconds=round(self.terms.duration),
+            lease_duration_seconds=round(self.durations.duration),
             acquire_time=now,
             renew_time=now,
             lease_transitions=0,
@@ -213,32 +213,32 @@ class LeaseThread:
 class ThreadedLeaderElection:
     """An election that goes on beside the main loop. What it says may be asked from anywhere."""
 
-    def __init__(self, election: LeaderElection, aside: LeaseThread) -> None:
+    def __init__(self, election: LeaderElection, thread_loop: LeaseThread) -> None:
         self._election = election
-        self._aside = aside
+        self._thread_loop = thread_loop
 
     @property
-    def terms(self) -> LeaseDurations:
+    def durations(self) -> LeaseDurations:
         """As agreed."""
-        return self._election.terms
+        return self._election.durations
 
     @property
-    def left(self) -> float:
+    def remaining(self) -> float:
         """Seconds for which the office is certain; negative once lost."""
-        return self._election.left
+        return self._election.remaining
 
     def holds(self) -> bool:
         """Whether this candidate may act, in this instant."""
         return self._election.holds()
 
-    async def win(self) -> None:
+    async def acquire(self) -> None:
         """Stand for the office until it is ours."""
-        await self._aside.call(self._election.win())
+        await self._thread_loop.call(self._election.acquire())
 
-    async def keep(self) -> None:
+    async def renew(self) -> None:
         """Renew until somebody else holds the office."""
-        await self._aside.call(self._election.keep())
+        await self._thread_loop.call(self._election.renew())
 
     async def release(self) -> None:
         """Give the office back."""
-        await self._aside.call(self._election.release())
+        await self._thread_loop.call(self._election.release())

@@ -1,6 +1,6 @@
 """One term of work: begun when the office is won, ended in order when asked to, and in any case before it runs out.
 
-The end has an order: no new write is let through, those under way are finished or cut, the work is cancelled, and only
+The end has an order: no new write is let through, those under way are wait_until_idle or abort, the work is cancelled, and only
 when it has stopped is the office given back. Work that does not stop in time takes the process with it.
 """
 
@@ -17,7 +17,7 @@ from dovetail.runtime.write_gate import WriteGate
 log = logging.getLogger(__name__)
 FINISH_SECONDS = 5.0
 """What writes under way get after a request to stop, and loops after that; together well below a pod's 30 seconds."""
-LOOK_SECONDS = 1.0
+CHECK_SECONDS = 1.0
 """How often the office is looked at: timers do not count while the machine sleeps."""
 
 Work = Callable[[], Coroutine[Any, Any, None]]
@@ -27,12 +27,12 @@ class Leadership(Protocol):
     """What is held while working; an Election."""
 
     @property
-    def terms(self) -> LeaseDurations:
+    def durations(self) -> LeaseDurations:
         """How long it lasts."""
         ...
 
     @property
-    def left(self) -> float:
+    def remaining(self) -> float:
         """Seconds for which it is certain."""
         ...
 
@@ -40,11 +40,11 @@ class Leadership(Protocol):
         """Whether it is held, in this instant."""
         ...
 
-    async def win(self) -> None:
+    async def acquire(self) -> None:
         """Wait for it."""
         ...
 
-    async def keep(self) -> None:
+    async def renew(self) -> None:
         """Renew it until it is lost."""
         ...
 
@@ -76,37 +76,37 @@ class LeaderTerm:
         self.gate.close("standing by")
         stopping = loop.create_task(self.stopped.wait(), name="stop requested")
         try:
-            if self.election is not None and not await self._won(self.election, stopping):
+            if self.election is not None and not await self._wait_to_lead(self.election, stopping):
                 return TermEnd.STOPPED
-            return await self._held(stopping)
+            return await self._lead(stopping)
         finally:
             stopping.cancel()
 
-    async def _won(self, election: Leadership, stopping: "asyncio.Task[Any]") -> bool:
-        standing = asyncio.get_running_loop().create_task(election.win(), name="election")
+    async def _wait_to_lead(self, election: Leadership, stopping: "asyncio.Task[Any]") -> bool:
+        acquiring = asyncio.get_running_loop().create_task(election.acquire(), name="election")
         try:
-            await asyncio.wait({standing, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({acquiring, stopping}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            standing.cancel()
-            await asyncio.wait({standing})
+            acquiring.cancel()
+            await asyncio.wait({acquiring})
         if stopping.done():
             await election.release()
         return not stopping.done()
 
-    async def _held(self, stopping: "asyncio.Task[Any]") -> TermEnd:
+    async def _lead(self, stopping: "asyncio.Task[Any]") -> TermEnd:
         loop, election = asyncio.get_running_loop(), self.election
         self.gate.open(election.holds if election is not None else lambda: True)
         working = loop.create_task(self.work(), name="work")
-        keeping = loop.create_task(election.keep() if election is not None else self.stopped.wait(), name="lease")
+        keeping = loop.create_task(election.renew() if election is not None else self.stopped.wait(), name="lease")
         ending = TermEnd.LOST
         try:
-            await self._watch({working, keeping, stopping})
+            await self._wait_for_end({working, keeping, stopping})
             if election is None or election.holds():
                 ending = TermEnd.STOPPED
-                await self._finish()
+                await self._finish_writes()
         finally:
-            self.gate.cut(ending)
-            await self._stop(working)
+            self.gate.abort(ending)
+            await self._cancel_work(working)
             keeping.cancel()
             await asyncio.wait({keeping})
             if election is not None:
@@ -115,26 +115,26 @@ class LeaderTerm:
             working.result()
         return ending
 
-    async def _watch(self, tasks: "set[asyncio.Task[Any]]") -> None:
+    async def _wait_for_end(self, tasks: "set[asyncio.Task[Any]]") -> None:
         """Until one of them ends, or the office may have run out, however silent its keeper is."""
         while self.election is None or self.election.holds():
-            left = min(self.election.left, LOOK_SECONDS) if self.election is not None else None
-            done, _ = await asyncio.wait(tasks, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+            remaining = min(self.election.remaining, CHECK_SECONDS) if self.election is not None else None
+            done, _ = await asyncio.wait(tasks, timeout=remaining, return_when=asyncio.FIRST_COMPLETED)
             if done:
                 return
         log.error("leadership lost", extra={"why": "the lease could not be renewed in time"})
 
-    async def _finish(self) -> None:
+    async def _finish_writes(self) -> None:
         """Let the writes under way come to their end, within bounds."""
         self.gate.close(TermEnd.STOPPED)
-        left = self.election.left if self.election is not None else FINISH_SECONDS
-        if not await self.gate.finished(min(FINISH_SECONDS, left)):
-            log.warning("writes cut off", extra={"after_seconds": FINISH_SECONDS})
+        remaining = self.election.remaining if self.election is not None else FINISH_SECONDS
+        if not await self.gate.wait_until_idle(min(FINISH_SECONDS, remaining)):
+            log.warning("writes aborted", extra={"after_seconds": FINISH_SECONDS})
 
-    async def _stop(self, working: "asyncio.Task[None]") -> None:
+    async def _cancel_work(self, working: "asyncio.Task[None]") -> None:
         working.cancel()
-        terms = self.election.terms if self.election is not None else LeaseDurations()
-        await asyncio.wait({working}, timeout=terms.stop)
+        durations = self.election.durations if self.election is not None else LeaseDurations()
+        await asyncio.wait({working}, timeout=durations.stop)
         if not working.done():
-            log.critical("work does not stop", extra={"after_seconds": terms.stop})
+            log.critical("work does not stop", extra={"after_seconds": durations.stop})
             self.die()

@@ -11,7 +11,7 @@ from operator import attrgetter
 from dovetail.controllers.context import ControllerContext
 from dovetail.core.disruption.balanced_policy import BALANCED, score
 from dovetail.core.disruption.command import Command
-from dovetail.core.disruption.pass_context import PassContext as Pass
+from dovetail.core.disruption.pass_context import PassContext
 from dovetail.core.disruption.planner import MethodPlan
 from dovetail.model.command import CommandRecord
 from dovetail.model.labels import CAPACITY_TYPE, MIN_VALUES_RELAXED
@@ -63,7 +63,7 @@ def count_created(metrics: Metrics, claim: NodeClaim, reason: str) -> None:
     )
 
 
-def count_started(metrics: Metrics, command: Command, context: Pass) -> None:
+def count_started(metrics: Metrics, command: Command, context: PassContext) -> None:
     """A command was started."""
     labels = _decision(command.decision, command.reason, command.method)
     metrics.count("karpenter_voluntary_disruption_decisions_total", **labels)
@@ -113,7 +113,7 @@ class DisruptionMetrics:
         self._unevaluated: dict[str, int] = {}
         self._managed: tuple[tuple[ClusterNode, ...], frozenset[str]] = ((), frozenset())
 
-    def note(self, plan: MethodPlan, context: Pass, seconds: float) -> None:
+    def record_pass(self, plan: MethodPlan, context: PassContext, seconds: float) -> None:
         """What one method made of all nodes, and how long it took."""
         method = plan.method
         kind = CONSOLIDATION_TYPES.get(method.name, "")
@@ -156,10 +156,10 @@ class DisruptionMetrics:
 
 def count_removal(context: ControllerContext, claim: NodeClaim, reason: str) -> None:
     """A claim was deleted for a reason; the pods that have to move with it are counted too. Asked again, it is not."""
-    if context.endings.get(claim.metadata.uid) == reason:
+    if context.removal_reasons.get(claim.metadata.uid) == reason:
         return
     labels = disruption_labels(claim, context.state.pool(claim.nodepool_name), reason)
-    context.endings[claim.metadata.uid] = reason
+    context.removal_reasons[claim.metadata.uid] = reason
     context.metrics.count("karpenter_nodeclaims_disrupted_total", **labels)
     nodes = context.state.nodes_of(claim)
     pods_to_reschedule = sum(pod.reschedulable for node in nodes for pod in context.state.pods_on(node.name))
