@@ -1,8 +1,10 @@
-"""Asks pods to go, one by one: through the eviction API, or by deletion where the deadline of their node has come.
+"""Evicts the pods of draining nodes: through the eviction API, or by deletion once the deadline of their node is near.
 
-Each pod is an errand of its own, keyed by uid, tried again later and later (100 ms to 10 s) as long as a
-PodDisruptionBudget or a failure stands in the way; a budget that opens wakes as many as it allows. Whether and when a
-pod's turn comes is the drain's decision; nothing here is remembered that the next process would miss.
+Each pod is one `EvictionRequest`, keyed by uid. A request that a PodDisruptionBudget blocks, or that fails, is retried
+with exponential backoff from 100 ms to 10 s. When a budget allows disruptions again, as many blocked requests as it
+allows are retried at once, oldest first.
+
+`core.lifecycle.drain` decides which pods are evicted and when. The queue holds no state that a restart needs.
 """
 
 import logging
@@ -53,35 +55,35 @@ _BLOCKED_MESSAGES = {
 
 @dataclass(frozen=True, slots=True)
 class EvictionRequest:
-    """One pod to be asked, for which node, why, and by when that node must be empty."""
+    """One pod to evict: for which node, for what reason, and by when the node must be empty."""
 
     pod: Key
     uid: str
     node: Key
     reason: str
     deadline: datetime | None = None
-    evicts_protected: bool = False  # do-not-disrupt does not hold the pod
+    evicts_protected: bool = False  # ignores do-not-disrupt
 
 
 class EvictionQueue:
-    """The pods that are being asked to go."""
+    """The pods that are being evicted."""
 
     def __init__(self, context: ControllerContext) -> None:
         self._context = context
         self.reconciler: Reconciler[str] = Reconciler("eviction-queue", self.attempt, workers=100)
         self._requests: dict[str, EvictionRequest] = {}
         self._backoffs: dict[str, RetryBackoff] = {}
-        self._blocked: dict[str, None] = {}  # uids that a budget stands against, oldest first
-        self._accepted: dict[str, int | None] = {}  # told already, the watch has not shown it yet; the grace if forced
+        self._blocked: dict[str, None] = {}  # uids blocked by a PodDisruptionBudget, oldest first
+        self._accepted: dict[str, int | None] = {}  # grace by uid, None if evicted; until the watch shows it
         context.state.pods.listen(self._pod_changed)
         context.state.pdbs.listen(self._budget_changed)
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Evict pods until cancelled."""
         await self.reconciler.run()
 
     def add(self, request: EvictionRequest, *, urgent: bool = False) -> None:
-        """Take on an errand. One that is under way keeps its pace, unless it is urgent, and the earlier deadline."""
+        """Add a request. A known request keeps its backoff, unless `urgent`, and gets the earlier deadline."""
         known = self._requests.get(request.uid)
         if known is None:
             self._requests[request.uid] = request
@@ -101,7 +103,7 @@ class EvictionQueue:
             self._forget(before.metadata.uid)
 
     def _budget_changed(self, before: PodDisruptionBudget | None, after: PodDisruptionBudget | None) -> None:
-        """A budget that opens lets as many go as it allows; one that is taken away stands against nobody."""
+        """Retry as many blocked requests as the budget allows; all of them if it was deleted."""
         budget = after or before
         if budget is None or not self._blocked:
             return
@@ -127,7 +129,7 @@ class EvictionQueue:
         return self._backoffs.setdefault(uid, RetryBackoff(FIRST_RETRY_SECONDS, MAX_RETRY_SECONDS)).next()
 
     async def attempt(self, uid: str) -> float | None:
-        """Ask one pod once; the pause until the next time, or None when there is nothing left to add."""
+        """Evict or delete one pod; return the seconds until the next attempt, or None when the request is done."""
         request = self._requests.get(uid)
         pod = self._pod(request) if request is not None else None
         if request is None or pod is None:
@@ -136,16 +138,16 @@ class EvictionQueue:
         now = self._context.clock.now()
         if request.deadline is not None and must_be_forced(pod, now, request.deadline):
             return await self._force(pod, request, request.deadline)
-        held = protection(pod, now).active and not request.evicts_protected
-        if not pod.active or held or uid in self._accepted:  # the drain waits for these
+        protected = protection(pod, now).active and not request.evicts_protected
+        if not pod.active or protected or uid in self._accepted:  # the drain waits for these
             self._forget(uid)
             return None
         return await self._evict(pod, request)
 
     async def _force(self, pod: Pod, request: EvictionRequest, deadline: datetime) -> float | None:
         grace = grace_left(deadline, self._context.clock.now())
-        told = self._accepted.get(request.uid)
-        if told is not None and told <= grace:  # the watch has not shown it yet
+        granted = self._accepted.get(request.uid)
+        if granted is not None and granted <= grace:  # already deleted with less grace
             self._forget(request.uid)
             return None
         try:
@@ -184,7 +186,7 @@ class EvictionQueue:
         code = next((code for kind, code in _CODES if isinstance(error, kind)), "")
         if code:
             self._context.metrics.count("karpenter_pods_eviction_requests_total", code=code)
-        if isinstance(error, (NotFound, Conflict)):  # gone already, or another pod by now
+        if isinstance(error, (NotFound, Conflict)):  # deleted, or replaced by a pod of the same name
             self._forget(request.uid)
             return None
         if isinstance(error, (EvictionBlocked, EvictionImpossible)):
@@ -201,14 +203,14 @@ class EvictionQueue:
         return after
 
     def _publish_blocked(self, pod: Pod, request: EvictionRequest, why: str) -> None:
-        """On the node: which pod, which budget, since when, and whether waiting helps. Once for each budget."""
+        """Publish on the node which pod and budget block the drain, since when, and whether waiting helps."""
         node: Node | None = self._context.state.nodes.items.get(request.node)
         if node is None:
             return
         budgets = matching(pod, self._context.state.pdbs.items.values())
         names = " ".join(sorted(str(budget.key) for budget in budgets))
         block = find_block(pod, budgets)
-        lasting = "permanent: somebody has to change it" if block is not None and block.permanent else "transient"
+        lasting = "permanent: change the budget" if block is not None and block.permanent else "transient"
         since = blocked_since(pod, budgets, node.metadata.deletion_timestamp)
         lasting += f", since {stamp(since)}" if since is not None else ""
         message = f"Failed to drain node, {why} (Pod={pod.key}, PodDisruptionBudget=[{names}], {lasting})"

@@ -1,4 +1,7 @@
-"""Ends NodeClaims whose hard lifetime is over, at the very instant. The drain that follows is termination's."""
+"""Deletes NodeClaims at the end of their `spec.expireAfter`; the termination controller drains their nodes.
+
+This is Karpenter's forceful expiration: it respects no disruption budget, and waits for no replacement.
+"""
 
 import logging
 from datetime import timedelta
@@ -18,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 class ExpirationController:
-    """One clock for each NodeClaim that expires."""
+    """Requeues each NodeClaim for the instant at which it expires."""
 
     def __init__(self, context: ControllerContext) -> None:
         self._context = context
@@ -32,12 +35,12 @@ class ExpirationController:
             self.reconciler.add(after.key)
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Delete expired claims until cancelled."""
         await self._context.state.synced()
         await self.reconciler.run()
 
     async def reconcile(self, key: Key) -> float | None:
-        """Delete the claim if it is due, or come back when it will be."""
+        """Delete the claim if it has expired, or requeue it until it does."""
         claim = self._context.state.claims.items.get(key)
         if claim is None or claim.deleting or not self._context.manages(claim):
             return None

@@ -1,9 +1,12 @@
-"""Finds what is left over when an instance, a NodeClaim or a Node went behind our back, and cleans it up.
+"""Garbage collection: deletes NodeClaims without an instance, instances without a NodeClaim, and Nodes without either.
 
-They are compared every ten seconds at first, when a crash may have left something, and then every two minutes. A
-provider that cannot be listed stops the comparison, and so does a stale cache: nothing is deleted on half an answer.
-What fails for one claim, instance or node keeps no other; a round in which something failed is soon followed by the
-next.
+NodeClaims, Nodes and the provider's list of instances are compared every ten seconds after startup, when a crash may
+have left something behind, and after 20 rounds every `--garbage-collection-interval`. Nothing is deleted if the
+provider cannot be listed, a cache is stale, or an unreadable NodeClaim or Node hides its provider id. A failure for one
+object does not affect the others; a round with a failure is repeated with backoff.
+
+`core.lifecycle.garbage_collection` decides; before each deletion the result is checked with the provider or the API
+server, because lists and caches lag.
 """
 
 import asyncio
@@ -37,14 +40,14 @@ STARTUP_ROUNDS = 20
 
 
 class GarbageCollection:
-    """Compares claims, nodes and instances from time to time."""
+    """Compares claims, nodes and instances periodically."""
 
     def __init__(self, context: ControllerContext) -> None:
         self._context = context
-        self._last_clean: Holdings | None = None  # what was compared last, if nothing was left over
+        self._last_clean: Holdings | None = None  # the last comparison, if it found nothing to delete
 
     async def run(self) -> None:
-        """Compare until cancelled."""
+        """Collect garbage until cancelled."""
         await self._context.state.synced()
         interval = self._context.settings.garbage_collection_interval.total_seconds()
         backoff = RetryBackoff(first=STARTUP_INTERVAL_SECONDS, limit=interval)
@@ -59,10 +62,11 @@ class GarbageCollection:
             pause = min(STARTUP_INTERVAL_SECONDS, interval) if rounds < STARTUP_ROUNDS else interval
 
     async def collect(self) -> bool:
-        """Compare once; says whether nothing failed.
+        """Collect once; return whether nothing failed.
 
-        One list of instances serves both ways. Claims read before it cannot lose what is being launched, and what
-        claims read after it do not have, nobody has. What fitted together and has not changed is not compared again.
+        Lost claims are judged by the claims read before the list of instances, so an instance launched during the list
+        is not missed. Leaked instances are judged by the claims read after it. An unchanged state that had nothing to
+        delete is not compared again.
         """
         if self._context.state.stale():
             return False
@@ -71,7 +75,7 @@ class GarbageCollection:
         if instances is None:
             return False
         if not self._context.state.unreadable.instances_known:
-            return True  # one that cannot be read may be the owner of any of them
+            return True  # an unreadable claim may own any of the instances
         holdings = replace(before, instances=instances)
         if before == self._holdings() and (holdings == self._last_clean or self._is_clean(holdings)):
             self._last_clean = holdings
@@ -83,13 +87,13 @@ class GarbageCollection:
         return bool(claims and rest)
 
     def _is_clean(self, holdings: Holdings) -> bool:
-        """Whether no later look could find anything, either, as long as nothing changes."""
+        """Whether nothing is left over, now or later, as long as nothing changes."""
         state = self._context.state
         unread = state.claims.unreadable or state.nodes.unreadable
         return not unread and nothing_is_left(self._with_managed_nodes(holdings), self._context.clock.now())
 
     async def _collect_claims(self, holdings: Holdings) -> bool:
-        """Let go of claims that lost their instance or their node; an instance that still runs is then terminated."""
+        """Delete claims that lost their instance or node; termination ends an instance that still runs."""
         found = {claim.name: claim for claim in (*lost_claims(holdings), *nodeless_claims(holdings))}
         await for_each(self._delete_lost_claim, [claim for _, claim in sorted(found.items())])
         return True
@@ -101,9 +105,9 @@ class GarbageCollection:
             count_removal(self._context, claim, "garbage_collected")
 
     async def _collect_instances(self, instances: tuple[Instance, ...]) -> bool:
-        """Terminate instances nobody claims, and delete nodes that have nothing."""
+        """Terminate instances without a claim, and delete nodes with neither claim nor instance."""
         leaked = self._leaked(instances)
-        if leaked:  # the NodeClaim cache may be behind, and an instance that is terminated does not come back
+        if leaked:  # the NodeClaim cache may lag, and a termination cannot be undone
             await self._context.refresh_claims()
             leaked = self._leaked(instances)
         holdings, now = (
@@ -111,11 +115,11 @@ class GarbageCollection:
             self._context.clock.now(),
         )
         orphaned = sorted(orphaned_nodes(holdings, now), key=lambda node: node.name)
-        ends = [
+        tasks = [
             *(partial(self._terminate_instance, each) for each in leaked),
             *(partial(self._delete_node, each) for each in orphaned),
         ]
-        await for_each(lambda end: end(), ends)
+        await for_each(lambda task: task(), tasks)
         return True
 
     def _leaked(self, instances: tuple[Instance, ...]) -> list[Instance]:
@@ -138,12 +142,12 @@ class GarbageCollection:
         )
 
     def _with_managed_nodes(self, holdings: Holdings) -> Holdings:
-        """With the nodes alone that are this provider's."""
+        """Return the holdings without the nodes of other providers."""
         label = self._context.cloud.node_class_label
         return replace(holdings, nodes=tuple([node for node in holdings.nodes if label in node.metadata.labels]))
 
     async def _instance_is_gone(self, claim: NodeClaim) -> bool:
-        """Lists lag behind; the instance itself is asked for once more."""
+        """Whether the provider confirms that the instance is gone or terminating: its list may lag."""
         try:
             instance = await self._context.cloud.get(claim.provider_id)
         except InstanceNotFound:
@@ -151,7 +155,7 @@ class GarbageCollection:
         return instance.terminating
 
     async def _has_no_node(self, claim: NodeClaim) -> bool:
-        """Whether the API server, not only the cache, has no node for the claim: its finalizer was removed by hand."""
+        """Whether the API server also has no node for the claim: its finalizer was removed by a user."""
         if self._context.state.nodes_of(claim) or not claim.status.node_name:
             return False
         try:
@@ -161,7 +165,7 @@ class GarbageCollection:
         return False
 
     def _has_unmanaged_node(self, instance: Instance) -> bool:
-        """Whether it became a node that nobody marked as ours."""
+        """Whether the instance has a node without this provider's label."""
         nodes = nodes_of(instance, self._context.state.nodes.items.values())
         return any(self._context.cloud.node_class_label not in node.metadata.labels for node in nodes)
 

@@ -69,7 +69,7 @@ class LedgerController:
             self.reconciler.add(after.key)
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Reconcile until cancelled."""
         if self._disabled:
             return
         await self._context.state.synced()

@@ -1,4 +1,8 @@
-"""All controllers over one set of ports, started together and stopped together."""
+"""Constructs all controllers over one set of ports, and runs them with their informers in one task group.
+
+An exception that a controller does not handle ends all of them. With `--dry-run` only the dry run controllers run; with
+disruption off, the controllers that start and execute disruption commands do not.
+"""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -39,8 +43,8 @@ class Manager:
             settings.leader_election_namespace or "default",
             settings.watch_stale_after,
         )
-        given = {each.name: getattr(ports, each.name) for each in fields(Ports)}
-        context = ControllerContext(**given, state=state, settings=settings)
+        port_fields = {each.name: getattr(ports, each.name) for each in fields(Ports)}
+        context = ControllerContext(**port_fields, state=state, settings=settings)
         self.state = state
         self.provisioner = Provisioner(context)
         self.nodepools = NodePoolController(context)
@@ -58,16 +62,10 @@ class Manager:
         self.disruption_queue = DisruptionQueue(context)
         self.disruption = DisruptionController(context, self.disruption_queue)
         self.ledger = LedgerController(context)
-        self.node_classes = (
-            NodeClassController(
-                context,
-                ports.node_classes,
-                self.nodepools.node_class_changed,
-                self.claim_conditions.node_class_redefined,
-            )
-            if ports.node_classes is not None
-            else None
-        )
+        self.node_classes: NodeClassController | None = None
+        if ports.node_classes is not None:
+            changed, redefined = self.nodepools.node_class_changed, self.claim_conditions.node_class_redefined
+            self.node_classes = NodeClassController(context, ports.node_classes, changed, redefined)
         self.condition_metrics = ConditionMetrics(context)
         self.gauges = ClusterMetrics(context, self._reconcilers(), self.condition_metrics)
         if self.node_classes is not None:
@@ -82,11 +80,11 @@ class Manager:
         self._disruption_enabled = settings.disruption == "on"
 
     def _reconcilers(self) -> list[Reconciler[Any]]:
-        held = (value for each in vars(self).values() for value in getattr(each, "__dict__", {}).values())
-        return [value for value in held if isinstance(value, Reconciler)]
+        attributes = (value for each in vars(self).values() for value in getattr(each, "__dict__", {}).values())
+        return [value for value in attributes if isinstance(value, Reconciler)]
 
     async def run(self) -> None:
-        """Run until cancelled. What one of them cannot handle ends all of them."""
+        """Run all controllers until cancelled."""
         loops: tuple[Callable[[], Coroutine[None, None, None]], ...] = (
             self.provisioner.run,
             self.nodepools.run,

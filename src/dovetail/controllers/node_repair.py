@@ -1,7 +1,8 @@
-"""Replaces nodes that stay unhealthy for longer than their NodePool puts up with, by force.
+"""Node repair: forcefully replaces nodes that stay unhealthy longer than the toleration of their NodePool.
 
-Looks at a node when its conditions change and again at the very instant it is due. Forceful means: the drain's deadline
-is now, so neither budgets nor protection nor grace stand in the way, and a stuck volume is not waited for.
+A node is checked when its conditions change, and again when its toleration ends. "Forcefully" means that the drain
+deadline is now: PodDisruptionBudgets, do-not-disrupt, grace periods and volumes that do not detach cannot delay it. A
+circuit breaker stops all repairs of a NodePool while more than 20% of its nodes are unhealthy, as in Karpenter.
 """
 
 import logging
@@ -37,12 +38,12 @@ STALE_SECONDS = 10.0
 
 
 class NodeRepair:
-    """Watches the health of managed nodes."""
+    """Repairs managed nodes."""
 
     def __init__(self, context: ControllerContext) -> None:
         self._context = context
         self._policies = RepairTerms(context.cloud.repair_statements(), context.options)
-        self._blocked: dict[str, set[Key]] = {}  # nodes the breaker holds back, by pool
+        self._blocked: dict[str, set[Key]] = {}  # nodes blocked by the circuit breaker, by NodePool
         self.reconciler: Reconciler[Key] = Reconciler("node.health", self.reconcile, first_backoff=0.1)
         context.state.nodes.listen(self._node_changed)
         context.state.claims.listen(self._claim_changed)
@@ -50,18 +51,18 @@ class NodeRepair:
 
     def _node_changed(self, before: Node | None, after: Node | None) -> None:
         node = after or before
-        assert node is not None, "a change has a side"
+        assert node is not None, "a change has at least one version"
         unhealthy = after is not None and bool(symptoms(after, self._policies.statements))
         if after is None:
             self.reconciler.forget(node.key)
         elif unhealthy:
             self.reconciler.add(node.key)
-        if before is not None and not unhealthy:  # somebody got well or is gone: the breaker may let others go
+        if before is not None and not unhealthy:  # recovered or gone: the breaker may allow others now
             for key in self._blocked.pop(node.metadata.labels.get(NODEPOOL, ""), ()):
                 self.reconciler.add(key)
 
     def _claim_changed(self, before: NodeClaim | None, after: NodeClaim | None) -> None:
-        """A node may be heard of before its claim knows the instance."""
+        """Check the node again: its watch event may arrive before the claim has its provider id."""
         if after is not None and (before is None or before.provider_id != after.provider_id):
             for node in self._context.state.nodes_of(after):
                 self._node_changed(None, node)
@@ -73,13 +74,13 @@ class NodeRepair:
             self._node_changed(None, node)
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Repair nodes until cancelled, if node repair is enabled."""
         if self._policies.options.node_repair and self._policies.statements:
             await self._context.state.synced()
             await self.reconciler.run()
 
     async def reconcile(self, key: Key) -> float | None:
-        """Look at one node."""
+        """Repair one node if its toleration is over and the circuit breaker is closed."""
         context = self._context
         node = context.state.nodes.items.get(key)
         claim = context.state.claim_of(node) if node is not None else None
@@ -105,12 +106,12 @@ class NodeRepair:
         return None
 
     def _peers(self, pool: str) -> list[Node]:
-        """The nodes of a pool; a claim without one is measured against every node there is."""
+        """Return the nodes of a pool; all nodes for a claim without a pool."""
         nodes = self._context.state.nodes.items.values()
         return [node for node in nodes if not pool or node.metadata.labels.get(NODEPOOL) == pool]
 
     async def _repair(self, node: Node, claim: NodeClaim, unhealthy_condition: UnhealthyCondition) -> None:
-        """Delete first: a deadline on a claim that stays would one day force what should be graceful."""
+        """Delete the claim, then set its deadline: on a claim that is not deleted it would force a later drain."""
         if not claim.deleting:
             await self._context.delete_claim(claim)
             self._publish(node, claim, unhealthy_condition)
@@ -125,13 +126,13 @@ class NodeRepair:
     def _publish(self, node: Node, claim: NodeClaim, unhealthy_condition: UnhealthyCondition) -> None:
         context = self._context
         condition = unhealthy_condition.condition
-        said = f"{condition.type} is {condition.status} since {unhealthy_condition.since:%Y-%m-%dT%H:%M:%SZ}"
+        why = f"{condition.type} is {condition.status} since {unhealthy_condition.since:%Y-%m-%dT%H:%M:%SZ}"
         decision = decision_id(claim)
         log.warning(
-            "repairing node", extra={"node": node.name, "nodeclaim": claim.name, "decision": decision, "why": said}
+            "repairing node", extra={"node": node.name, "nodeclaim": claim.name, "decision": decision, "why": why}
         )
         for kind, about in ((NODE, node), (NODE_CLAIM, claim)):
-            message = f"Replacing the node by force: {said}"
+            message = f"Replacing the node forcefully: {why}"
             context.recorder.publish(Notice(kind, about, "NodeRepair", message, warning=True, decision=decision))
         self._count(claim, unhealthy_condition)
 

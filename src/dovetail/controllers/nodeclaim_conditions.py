@@ -1,7 +1,11 @@
-"""Keeps on each NodeClaim what its readers ask first: has it been quiet for long enough, and has it drifted.
+"""Maintains the `Consolidatable` and `Drifted` conditions of NodeClaims, and events about do-not-disrupt annotations.
 
-Also tells on pods what their do-not-disrupt annotation comes to. Runs whether or not anything is disrupted: people and
-tools read conditions and events in either case. Disrupts nothing itself.
+Runs whether or not disruption is enabled, because users and tools read the conditions. It disrupts nothing.
+
+For each claim it stores the last evaluation and its inputs (claim, NodePool spec, instance types, the provider's drift
+reason) in `_evaluations`. A change that leaves the inputs equal costs no evaluation and no write. Drift at the provider
+sends no watch event, so all claims are rechecked every `RECHECK`; a provider that cannot drift is only asked for the
+instance types of each pool, and its claims are rechecked when those changed.
 """
 
 import asyncio
@@ -37,25 +41,25 @@ from dovetail.runtime.reconciler import Reconciler
 log = logging.getLogger(__name__)
 RETRY_SECONDS = 30.0
 CLAIMS_PER_TURN = 100
-"""So many claims are asked about before others get a turn."""
+"""Claims that are rechecked before other tasks get to run."""
 TypesByPool = dict[str, tuple[InstanceType, ...] | None]
-"""What each pool can be given, by its name; None where the provider gives no answer."""
+"""Instance types by NodePool name; None where the provider did not answer."""
 REMIND_SECONDS = 1800.0
-"""The API server forgets an event after an hour; what still holds is told again before."""
+"""The API server drops an event after an hour; an event that still applies is published again before that."""
 
 
 @dataclass(slots=True)
 class _Evaluation:
-    """A claim that says what it should, and what that was with_conditions by."""
+    """The last evaluation of a claim, and its inputs."""
 
-    claim: NodeClaim  # as it is now: what else changed about it is not with_conditions by
+    claim: NodeClaim  # the newest version; replaced when it changes in ways that the verdicts do not depend on
     pool_name: str
     spec: NodePoolSpec
     findings: ProviderFindings
     verdicts: NodeClaimVerdicts
 
     def holds(self, claim: NodeClaim, pool: NodePool, findings: ProviderFindings, now: datetime) -> bool:
-        """Whether it would be with_conditions the same: nothing has changed, and no clock has run out."""
+        """Whether another evaluation would return the same: no input has changed, and no timer has run out."""
         return (
             self.claim is claim
             and self.findings.types is findings.types
@@ -66,20 +70,20 @@ class _Evaluation:
 
 
 class NodeClaimConditionsController:
-    """One reconciliation at a time for each NodeClaim: `Consolidatable` and `Drifted`."""
+    """Writes `Consolidatable` and `Drifted`."""
 
     def __init__(self, context: ControllerContext) -> None:
         self._context = context
         self._evaluations: dict[Key, _Evaluation] = {}
-        self._types_by_pool: TypesByPool = {}  # what all claims of a pool were with_conditions by; None if not all by the same
-        self._writing: set[Key] = set()  # claims being marked: what is heard of those is looked at when that is done
+        self._types_by_pool: TypesByPool = {}  # the types all claims were evaluated with; None if they differ
+        self._writing: set[Key] = set()  # claims being patched: `reconcile` handles changes of those afterwards
         self._drift_gate = context.options.drift
         self.reconciler: Reconciler[Key] = Reconciler("nodeclaim.disruption", self.reconcile)
         context.state.claims.listen(self._claim_changed)
         context.state.nodepools.listen(self._pool_changed)
 
     def _claim_changed(self, before: NodeClaim | None, after: NodeClaim | None) -> None:
-        """What does not concern the marks, as most of what is written on a claim does not, needs no look."""
+        """Requeue the claim if the change may alter its conditions; most changes do not."""
         if after is None or after.deleting:
             if before is not None:
                 self.reconciler.forget(before.key)
@@ -102,20 +106,20 @@ class NodeClaimConditionsController:
                 self.reconciler.add(key)
 
     def node_class_redefined(self, name: str) -> None:
-        """Nodes of a class of that name may have drifted, or no longer."""
+        """Requeue the claims of a node class whose definition changed."""
         for key, claim in self._context.state.claims.items.items():
             if claim.spec.node_class_ref.name == name:
                 self.reconciler.add(key)
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Reconcile claims and recheck drift until cancelled."""
         await self._context.state.synced()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.reconciler.run(), name=self.reconciler.name)
             tasks.create_task(self._poll_provider(), name=f"{self.reconciler.name}:again")
 
     async def _poll_provider(self) -> None:
-        """What nobody tells us of is asked for from time to time: all claims in one go, most of which are as before."""
+        """Recheck all claims periodically: drift at the provider sends no watch event."""
         while True:
             await asyncio.sleep(RECHECK.total_seconds())
             await self._recheck_all()
@@ -128,10 +132,10 @@ class NodeClaimConditionsController:
             types = await self._instance_types(pool)
             if types is None or types is not self._types_by_pool.get(pool.name):
                 await self._recheck_pool(pool)
-                self._types_by_pool[pool.name] = types  # who was with_conditions by others is with_conditions anew
+                self._types_by_pool[pool.name] = types
 
     async def _recheck_pool(self, pool: NodePool) -> None:
-        """Ask for each claim of a pool."""
+        """Requeue the claims of a pool whose provider findings changed."""
         state, clock = self._context.state, self._context.clock
         types_by_pool: TypesByPool = {}
         ours = [(key, each) for key, each in self._evaluations.items() if each.pool_name == pool.name]
@@ -140,12 +144,12 @@ class NodeClaimConditionsController:
                 await asyncio.sleep(0)
             claim = evaluation.claim
             if not evaluation.verdicts.rechecked or state.claims.items.get(key) is not claim:
-                continue  # nothing wants to be known, or a change gave it a turn of its own
+                continue  # needs no recheck, or was requeued by a change
             if not evaluation.holds(claim, pool, await self._query_provider(claim, pool, types_by_pool), clock.now()):
                 self.reconciler.add(key)
 
     async def reconcile(self, key: Key) -> float | None:
-        """Bring the conditions of one claim up to date. Without its pool nothing can be said, and all stays."""
+        """Update the conditions of one claim; without its NodePool they stay as they are."""
         state = self._context.state
         claim = state.claims.items.get(key)
         pool = state.pool(claim.nodepool_name) if claim is not None else None
@@ -165,13 +169,13 @@ class NodeClaimConditionsController:
             if verdicts.rechecked and findings.types is not self._types_by_pool.setdefault(pool.name, findings.types):
                 self._types_by_pool[pool.name] = None
             if state.claims.items.get(key) is not written:
-                self.reconciler.add(key)  # it has changed meanwhile
+                self.reconciler.add(key)  # it changed during the patch
         wait = (verdicts.changes_at - now).total_seconds() if verdicts.changes_at is not None else None
         unanswered = verdicts.rechecked and (findings.types is None or findings.provider_reason is None)
         return min(wait or RETRY_SECONDS, RETRY_SECONDS) if unanswered else wait
 
     async def _write_conditions(self, claim: NodeClaim, conditions: tuple[Condition, ...]) -> NodeClaim | None:
-        """The claim as it says so now, if it is still there."""
+        """Write the conditions if they changed; return the claim as written, or None if it is gone."""
         if conditions == claim.status.conditions:
             return claim
         self._writing.add(claim.key)
@@ -183,7 +187,7 @@ class NodeClaimConditionsController:
             self._writing.discard(claim.key)
 
     async def with_conditions(self, claim: NodeClaim) -> NodeClaim:
-        """The claim with the conditions it should have; as it is where nothing can be said. Nothing is written."""
+        """Return the claim with the conditions it should have, without writing them."""
         pool = self._context.state.pool(claim.nodepool_name)
         if pool is None or claim.deleting or not self._context.manages(claim):
             return claim
@@ -194,13 +198,13 @@ class NodeClaimConditionsController:
         return msgspec.structs.replace(claim, status=msgspec.structs.replace(claim.status, conditions=conditions))
 
     async def _provider_findings(self, claim: NodeClaim, pool: NodePool) -> ProviderFindings:
-        """What only the provider knows; nothing is asked of it before launch or when nobody wants to know."""
+        """Return what the provider knows; it is not asked before the launch, or if drift is disabled."""
         if not self._drift_gate or not claim.has(LAUNCHED):
             return ProviderFindings(types=(), provider_reason="", drift_gate=self._drift_gate)
         return await self._query_provider(claim, pool, {})
 
     async def _query_provider(self, claim: NodeClaim, pool: NodePool, types_by_pool: TypesByPool) -> ProviderFindings:
-        """The provider's answer. The types of a pool are asked for once in a round, and kept in `types_by_pool`."""
+        """Ask the provider. `types_by_pool` caches the instance types of each pool during one recheck."""
         if pool.name not in types_by_pool:
             types_by_pool[pool.name] = await self._instance_types(pool)
         types, cloud = types_by_pool[pool.name], self._context.cloud
@@ -223,7 +227,7 @@ class NodeClaimConditionsController:
 
 
 class DoNotDisruptEvents:
-    """Events on pods of managed nodes whose annotation is a duration, or nothing we understand."""
+    """Publishes events on pods whose do-not-disrupt annotation is a duration, or invalid."""
 
     def __init__(self, context: ControllerContext) -> None:
         self._context = context
@@ -242,20 +246,20 @@ class DoNotDisruptEvents:
             self.reconciler.add(after.key)
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Publish events until cancelled."""
         await self._context.state.synced()
         await self.reconciler.run()
 
     async def reconcile(self, key: Key) -> float | None:
-        """Tell what there is to tell about one pod, and again when that changes or is forgotten."""
+        """Publish the event of one pod; requeue it for when the protection ends or the event expires."""
         pod = self._context.state.pods.items.get(key)
         now = self._context.clock.now()
         notice = pod_notice(pod, now) if pod is not None else None
         if pod is None or notice is None:
             return None
         if self._managed(pod):
-            told = Notice(POD, pod, notice.reason, notice.message, warning=notice.warning)
-            self._context.recorder.publish(told)
+            event = Notice(POD, pod, notice.reason, notice.message, warning=notice.warning)
+            self._context.recorder.publish(event)
             if notice.until is None and not notice.warning:
                 return None
         until = (notice.until - now).total_seconds() if notice.until is not None else REMIND_SECONDS
@@ -268,7 +272,7 @@ class DoNotDisruptEvents:
 
 
 def _has_duration(pod: Pod) -> bool:
-    """Whether the annotation says anything but a plain yes or no."""
+    """Whether the annotation is neither true nor false."""
     return pod.metadata.annotations.get(DO_NOT_DISRUPT, "false") not in {"true", "false"}
 
 

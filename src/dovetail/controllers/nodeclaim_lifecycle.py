@@ -1,9 +1,10 @@
-"""Takes each NodeClaim from wish to working node: finalizer, launch, registration, initialisation, or giving up.
+"""Moves each NodeClaim through its lifecycle: finalizer, launch, registration, initialization, or deletion on failure.
 
-Every step is derived from the objects as they are, so a restart goes on where the last process stopped. The finalizer
-is on the claim before anything is launched, so no instance can be forgotten.
+Each step is derived from the API objects, so a restarted process continues where the last one stopped. The termination
+finalizer is written before the launch, so no instance leaks when the claim is deleted. A claim that is not launched
+within 5 minutes, or not registered within 15, is deleted, whatever error occurs.
 
-Gives claims and nodes made by older versions the label that marks them as this provider's.
+`Hydration` adds the node class label to claims and nodes that older versions created without it.
 """
 
 import logging
@@ -33,10 +34,10 @@ MESSAGE_LIMIT = 300
 
 
 class RegistrationListener(Protocol):
-    """Told whether a claim registered in the end."""
+    """Called when the registration of a claim succeeded or failed."""
 
     def __call__(self, claim: NodeClaim, *, succeeded: bool) -> None:
-        """Note it."""
+        """Record the outcome."""
         ...
 
 
@@ -46,7 +47,7 @@ class NodeClaimLifecycle:
     def __init__(self, context: ControllerContext, on_registration: RegistrationListener) -> None:
         self._context = context
         self._on_registration = on_registration
-        self._given_up: set[str] = set()  # uids of claims that are over, though the watch may not have told yet
+        self._given_up: set[str] = set()  # uids of deleted claims that the watch may not show as deleting yet
         self.reconciler: Reconciler[Key] = Reconciler("nodeclaim.lifecycle", self.reconcile, workers=100)
         context.state.claims.listen(self._claim_changed)
         context.state.nodes.listen(self._node_changed)
@@ -65,25 +66,25 @@ class NodeClaimLifecycle:
             self._enqueue(claim)
 
     def _enqueue(self, claim: NodeClaim) -> None:
-        """Whatever happens to a claim that has come all the way, there is no further step; most changes are such."""
+        """Requeue the claim, unless it is complete or deleting, as with most changes."""
         if not (claim.deleting or _is_complete(claim)):
             self.reconciler.add(claim.key)
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Reconcile until cancelled."""
         await self._context.state.synced()
         await self.reconciler.run()
 
     async def reconcile(self, key: Key) -> float | None:
-        """Bring one claim a step further."""
+        """Execute the next steps of one claim."""
         claim = self._context.state.claims.items.get(key)
         if claim is None or claim.deleting or not self._context.manages(claim):
             return None
         if claim.metadata.uid in self._given_up:
-            return None  # a second launch would find something else to buy, for nobody
+            return None  # another launch would leave an unused instance
         try:
             return await self._advance(claim)
-        except Exception:  # whatever it is: a claim that makes no progress is given up in time
+        except Exception:  # the time limits hold for any error
             await self._check_after_failure(claim)
             raise
 
@@ -103,9 +104,9 @@ class NodeClaimLifecycle:
         return wait
 
     async def _check_after_failure(self, claim: NodeClaim) -> None:
-        """Give up a claim whose step failed once it is overdue; retry at its deadline even if the back-off is longer.
+        """Delete a claim whose step failed if it is overdue; else requeue it for its deadline.
 
-        Conditions written by the failed step count: the claim is taken from the state where it is newer.
+        Reads the claim from the cache, because the failed step may have written conditions.
         """
         known = self._context.state.claims.items.get(claim.key)
         if known is None or known.deleting or known.metadata.uid != claim.metadata.uid:
@@ -115,7 +116,7 @@ class NodeClaimLifecycle:
             self.reconciler.add(known.key, wait)
 
     def _waits_for_events(self, claim: NodeClaim) -> bool:
-        """Whether all that was heard meanwhile is what we wrote, and there is no step before more is heard."""
+        """Whether the cache has only our own writes, so that no step is possible before the next event."""
         known = self._context.state.claims.items.get(claim.key)
         if known is None or known.metadata.resource_version != claim.metadata.resource_version:
             return False
@@ -127,9 +128,9 @@ class NodeClaimLifecycle:
         )
 
     async def _launch(self, claim: NodeClaim) -> NodeClaim | None:
-        """The claim with its instance, or None if the claim was given up. Any other failure is shown and raised.
+        """Launch the instance; return None if the claim was given up. Other errors go to `Launched` and are raised.
 
-        Providers fail with more than CloudErrors: kwok creates Nodes, which an admission policy may refuse.
+        Providers raise more than CloudErrors: kwok creates Nodes, which an admission policy may refuse.
         """
         try:
             instance = await self._context.cloud.launch(claim)
@@ -156,11 +157,12 @@ class NodeClaimLifecycle:
             claim = await self._context.patch_claim(claim, {"metadata": {"labels": labels, "annotations": annotations}})
         known = msgspec.structs.replace(claim.status, provider_id=instance.provider_id)
         joined = self._context.state.nodes_of(msgspec.structs.replace(claim, status=known))
-        awaited = () if joined else (plan_registration(claim, joined).verdict,)  # said with the launch: one call less
+        # Written with `Launched`, to save a patch.
+        unregistered = () if joined else (plan_registration(claim, joined).verdict,)
         claim = await self._write_conditions(
             claim,
             ConditionVerdict(LAUNCHED),
-            *awaited,
+            *unregistered,
             providerID=instance.provider_id,
             imageID=instance.image_id,
             capacity=amounts(instance.capacity),
@@ -170,7 +172,7 @@ class NodeClaimLifecycle:
         return claim
 
     async def _register_and_initialize(self, claim: NodeClaim) -> NodeClaim:
-        """Register the claim's node, and initialise it; what both come to is written together."""
+        """Register and initialize the claim's node; both conditions are written in one patch."""
         if not claim.has(LAUNCHED):
             return claim
         if not is_unknown(claim.status.conditions, REGISTERED):
@@ -191,7 +193,7 @@ class NodeClaimLifecycle:
         return claim
 
     async def _initialize(self, claim: NodeClaim, *before: ConditionVerdict, **status: str) -> NodeClaim:
-        """Whether the node is ready for its pods, written with what was found `before` in the same look."""
+        """Write whether the node is initialized, together with the verdicts in `before`."""
         if claim.has(INITIALIZED):
             return claim
         nodes = self._context.state.nodes_of(claim)
@@ -219,7 +221,7 @@ class NodeClaimLifecycle:
         count_removal(self._context, claim, reason)
 
     async def _write_conditions(self, claim: NodeClaim, *verdicts: ConditionVerdict, **status: Any) -> NodeClaim:
-        """Write conditions, with whatever status goes with it; nothing is sent when nothing changes."""
+        """Write conditions and other status fields, if anything changed."""
         created_at = claim.metadata.creation_timestamp
         conditions = ConditionList(
             claim.status.conditions, DEPENDENTS, created_at, claim.metadata.generation, self._context.clock.now()
@@ -231,7 +233,7 @@ class NodeClaimLifecycle:
 
 
 def _same_progress(before: NodeClaim, after: NodeClaim) -> bool:
-    """Whether nothing changed that a step is made for."""
+    """Whether two versions of a claim are at the same step."""
     old, new = before.metadata, after.metadata
     return (
         before.status.conditions == after.status.conditions
@@ -242,17 +244,17 @@ def _same_progress(before: NodeClaim, after: NodeClaim) -> bool:
 
 def _has_condition(claim: NodeClaim, verdict: ConditionVerdict) -> bool:
     found = find(claim.status.conditions, verdict.type)
-    said = (found.status, found.reason, found.message) if found is not None else None
-    return said == (verdict.status, verdict.reason or verdict.type, verdict.message)
+    current = (found.status, found.reason, found.message) if found is not None else None
+    return current == (verdict.status, verdict.reason or verdict.type, verdict.message)
 
 
 def _is_complete(claim: NodeClaim) -> bool:
-    """Whether every step is behind it."""
+    """Whether the claim is launched, registered and initialized."""
     return TERMINATION_FINALIZER in claim.metadata.finalizers and all(claim.has(each) for each in DEPENDENTS)
 
 
 def _failure_message(claim: NodeClaim) -> str:
-    """What the step that is overdue says."""
+    """Return the message of the condition that is overdue."""
     found = find(claim.status.conditions, REGISTERED if claim.has(LAUNCHED) else LAUNCHED)
     return found.message if found is not None else ""
 
@@ -262,7 +264,7 @@ def _truncate(message: str) -> str:
 
 
 class Hydration:
-    """Adds `<node class group>/<kind>` where it is missing."""
+    """Adds the label `<node class group>/<kind>` to claims and nodes where it is missing."""
 
     def __init__(self, context: ControllerContext) -> None:
         self._context = context
@@ -280,7 +282,7 @@ class Hydration:
                 self.reconciler.add(claim.key)
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Reconcile until cancelled."""
         await self._context.state.synced()
         await self.reconciler.run()
 

@@ -1,8 +1,9 @@
-"""Has the provider look after its node classes, one at a time, when one changes, or waits for claims and one goes.
+"""Reconciles node classes (such as EC2NodeClass) through the provider's `NodeClassReconciler`.
 
-Nothing is decided here: the provider resolves, reports and lets go. NodePools are told by name what changed, and so are
-those who judge drift, of what they judge it by. Only a provider whose classes need care brings a keeper; without one
-there is nothing to run.
+The provider resolves what a class selects, writes its status and removes its finalizer; this controller only decides
+when: after a change by a user, after the wait that the provider returned, and when the last claims of a deleted class
+go. It notifies the NodePool controller of every change of a class, and the drift controller of changes of its
+definition. It runs only for providers that have a `NodeClassReconciler`.
 """
 
 import asyncio
@@ -18,11 +19,11 @@ from dovetail.runtime.reconciler import Reconciler
 
 UNREADABLE_RETRY_SECONDS = 60.0
 NodeClassListener = Callable[[str], None]
-"""Called with the name of a class."""
+"""Called with the name of a node class."""
 
 
 class NodeClassController:
-    """One reconciliation at a time for each node class."""
+    """Reconciles each node class, one call at a time per class."""
 
     def __init__(
         self,
@@ -58,11 +59,11 @@ class NodeClassController:
     def _claim_changed(self, before: NodeClaim | None, after: NodeClaim | None) -> None:
         if after is None and before is not None and self._context.manages(before):
             found = self.informer.items.get(Key("", before.spec.node_class_ref.name))
-            if found is not None and found.deleting:  # it may wait for this very claim
+            if found is not None and found.deleting:  # it may wait for this claim
                 self.reconciler.add(found.key)
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Watch and reconcile node classes until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.informer.run(), name=f"informer:{self.informer.kind.plural}")
             tasks.create_task(self._run_reconciler(), name="nodeclasses")
@@ -73,7 +74,7 @@ class NodeClassController:
         await self.reconciler.run()
 
     async def reconcile(self, key: Key) -> float | None:
-        """Have one class looked after."""
+        """Reconcile one class; an event names the claims that a deleted class waits for."""
         node_class = self.informer.items.get(key)
         if node_class is None:
             return None
@@ -86,7 +87,7 @@ class NodeClassController:
         return result.after
 
     def _may_be_used(self, node_class: KubeObject) -> bool:
-        """Whether a claim that cannot be read refers to it, or may."""
+        """Whether an unreadable claim refers, or may refer, to the class."""
         return any(
             not bad.knows("spec.nodeClassRef.name")
             or not isinstance(bad.partial, NodeClaim)
@@ -104,6 +105,6 @@ class NodeClassController:
 
 
 def _user_fields(node_class: KubeObject) -> tuple[object, ...]:
-    """What somebody else may have changed: not what the keeper writes into the status."""
+    """Return the fields that users change, without the status that the provider writes."""
     metadata = node_class.metadata
     return metadata.generation, metadata.deletion_timestamp, metadata.finalizers, dict(metadata.annotations)

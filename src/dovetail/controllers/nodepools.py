@@ -1,4 +1,12 @@
-"""Keeps each NodePool's annotations and status true: fingerprint, readiness, validity, registration health, counts."""
+"""Maintains each NodePool: the hash of its template, its conditions, and the resources and nodes in its status.
+
+Conditions: `ValidationSucceeded`, `NodeClassReady`, `NodeRegistrationHealthy`, and `Ready` from all three. The hash
+annotation lets drift detection compare a NodeClaim with its pool; when the version of the hash changes, the claims of
+the pool get the new version first, and the new hash unless they have drifted.
+
+Usage is counted incrementally: each claim, joined with its node, is subtracted and added again only when one of them
+changes, so a pass over a pool costs O(changed claims). Watch events requeue a pool after a second, to batch changes.
+"""
 
 import contextlib
 import logging
@@ -39,9 +47,9 @@ from dovetail.runtime.reconciler import Reconciler
 log = logging.getLogger(__name__)
 COUNT_SECONDS = 1.0
 RECHECK_SECONDS = 600.0
-"""Whatever counts is heard of; this is for what nobody thought of."""
+"""A safety net: every change that matters should requeue the pool through a watch event."""
 UserFields = tuple[NodePoolSpec, Mapping[str, str], Mapping[str, str]]
-"""What people write in a NodePool: its spec, labels and annotations."""
+"""The parts of a NodePool that validation depends on: spec, labels and annotations."""
 
 
 class NodePoolController:
@@ -50,12 +58,10 @@ class NodePoolController:
     def __init__(self, context: ControllerContext) -> None:
         self._context = context
         self._health: defaultdict[str, RegistrationHealth] = defaultdict(RegistrationHealth)
-        self._usage_by_pool: defaultdict[str, NodePoolUsage] = defaultdict(NodePoolUsage)  # of all pairs, by pool
-        self._counted_nodes: dict[str, tuple[ClusterNode, ...]] = {}  # claims with their nodes, by the claim's name
-        self._changed_claims: set[str] = set()  # names of claims that are to be joined with their nodes anew
-        self._validation_by_key: dict[
-            Key, tuple[UserFields, ConditionVerdict]
-        ] = {}  # and what it was with_conditions by
+        self._usage_by_pool: defaultdict[str, NodePoolUsage] = defaultdict(NodePoolUsage)  # sums of `_counted_nodes`
+        self._counted_nodes: dict[str, tuple[ClusterNode, ...]] = {}  # by claim name
+        self._changed_claims: set[str] = set()  # names of claims to join and count again
+        self._validation_by_key: dict[Key, tuple[UserFields, ConditionVerdict]] = {}
         self.reconciler: Reconciler[Key] = Reconciler("nodepool", self.reconcile)
         context.state.nodepools.listen(self._pool_changed)
         context.state.nodepools.listen_unreadable(self._pool_unreadable)
@@ -79,7 +85,7 @@ class NodePoolController:
         sides = [each for each in (before, after) if each is not None]
         for each in sides:
             self._changed_claims.add(each.name)
-            for node in self._context.state.nodes_of(each):  # another claim may have the same
+            for node in self._context.state.nodes_of(each):  # another claim may have the same node
                 self._mark_changed(node)
         self._requeue_pools({each.nodepool_name for each in sides})
 
@@ -99,7 +105,7 @@ class NodePoolController:
         self._changed_claims.update(claim.name for claim in self._context.state.claims_of(node))
 
     def registration_ended(self, claim: NodeClaim, *, succeeded: bool) -> None:
-        """A claim of the pool registered, or was given up."""
+        """Record the registration of a claim in the pool's health, and requeue the pool if its verdict changed."""
         health = self._health[claim.nodepool_name]
         verdict = health.verdict()
         health.note(succeeded=succeeded)
@@ -107,18 +113,18 @@ class NodePoolController:
             self.reconciler.add(Key("", claim.nodepool_name))
 
     def node_class_changed(self, name: str) -> None:
-        """A node class of that name changed, so pools that refer to it may have become ready, or not."""
+        """Requeue the pools that refer to a changed node class."""
         for pool in self._context.state.nodepools.items.values():
             if pool.node_class_ref.name == name:
                 self.reconciler.add(pool.key)
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Reconcile pools until cancelled."""
         await self._context.state.synced()
         await self.reconciler.run()
 
     async def reconcile(self, key: Key) -> float | None:
-        """Bring one pool up to date."""
+        """Update the annotations and status of one pool."""
         bad = self._context.state.nodepools.unreadable.get(key)
         if bad is not None:
             await self._report_unreadable(bad)
@@ -134,37 +140,34 @@ class NodePoolController:
         return RECHECK_SECONDS
 
     async def _report_unreadable(self, bad: UnreadableObject) -> None:
-        """A pool that cannot be understood makes no nodes and loses none; its condition says why."""
+        """Set `ValidationSucceeded` to False on an unreadable pool, which launches and disrupts no nodes."""
         pool = NodePool(metadata=bad.metadata)
         verdict = judge_validation(bad.faults)
         conditions = ConditionList((), DEPENDENTS, self._context.clock.now(), 0, self._context.clock.now()).set(verdict)
         patch = Patch(conditions_patch(conditions), bad.metadata.resource_version, "status")
         self._context.recorder.publish(Notice(NODE_POOL, pool, verdict.reason, verdict.message, warning=True))
-        with contextlib.suppress(Invalid):  # written, but the answer is as unreadable as the pool
+        with contextlib.suppress(Invalid):  # the write succeeded, but its answer is unreadable as well
             await self._context.cluster.patch(NODE_POOL, bad.key, patch)
 
     async def _write_hash(self, pool: NodePool, node_class: NodeClassState | None) -> NodePool:
-        """Write the fingerprint and the state of the node class.
-
-        After a change of version, claims are re-stamped first, unless they have drifted.
-        """
-        fingerprint = {NODEPOOL_HASH: template_hash(pool), NODEPOOL_HASH_VERSION: HASH_VERSION}
+        """Write the template hash and the state of the node class as annotations."""
+        pool_hash = {NODEPOOL_HASH: template_hash(pool), NODEPOOL_HASH_VERSION: HASH_VERSION}
         state = {NODE_CLASS_STATE: node_class.state} if node_class is not None and node_class.state else {}
         present = pool.metadata.annotations
-        if all(present.get(name) == value for name, value in (fingerprint | state).items()):
+        if all(present.get(name) == value for name, value in (pool_hash | state).items()):
             return pool
         if present.get(NODEPOOL_HASH_VERSION) != HASH_VERSION:
-            await self._rewrite_claim_hashes(pool.name, fingerprint)
-        patch = Patch({"metadata": {"annotations": fingerprint | state}}, pool.metadata.resource_version)
+            await self._rewrite_claim_hashes(pool.name, pool_hash)
+        patch = Patch({"metadata": {"annotations": pool_hash | state}}, pool.metadata.resource_version)
         written = await self._context.cluster.patch(NODE_POOL, pool.key, patch)
         return self._context.state.observe(NODE_POOL, written)
 
-    async def _rewrite_claim_hashes(self, pool_name: str, fingerprint: dict[str, str]) -> None:
+    async def _rewrite_claim_hashes(self, pool_name: str, pool_hash: dict[str, str]) -> None:
         async def rewrite(claim: NodeClaim) -> None:
-            stamp = dict(fingerprint)
+            annotations = dict(pool_hash)
             if find(claim.status.conditions, DRIFTED) is not None:
-                del stamp[NODEPOOL_HASH]
-            await self._context.patch_claim(claim, {"metadata": {"annotations": stamp}})
+                del annotations[NODEPOOL_HASH]
+            await self._context.patch_claim(claim, {"metadata": {"annotations": annotations}})
 
         claims = sorted(self._context.state.claims.items.values(), key=lambda claim: claim.name)
         await for_each(
@@ -172,14 +175,14 @@ class NodePoolController:
         )
 
     async def with_conditions(self, pool: NodePool) -> NodePool:
-        """The pool with the conditions it should have. Nothing is written."""
+        """Return the pool with the conditions it should have, without writing them."""
         if not self._context.cloud.supports(pool.node_class_ref):
             return pool
         _, conditions = self._judge(pool, await self._context.cloud.node_class(pool.node_class_ref))
         return msgspec.structs.replace(pool, status=msgspec.structs.replace(pool.status, conditions=conditions))
 
     def _judge(self, pool: NodePool, node_class: NodeClassState | None) -> tuple[int, tuple[Condition, ...]]:
-        """The generation of its node class, and the conditions that follow from both."""
+        """Return the generation of the node class, and the conditions of the pool."""
         generation = node_class.generation if node_class is not None else 0
         verdict = judge_node_class(
             found=node_class is not None,
@@ -204,13 +207,13 @@ class NodePoolController:
             self._context.recorder.publish(notice)
         if unchanged:
             return
-        resources = {**dict.fromkeys(pool.status.resources), **written}  # what no node has any more is taken away
+        resources = {**dict.fromkeys(pool.status.resources), **written}  # null removes resources that no node has
         body = conditions_patch(conditions, resources=resources, nodes=number, nodeClassObservedGeneration=generation)
         patch = Patch(body, pool.metadata.resource_version, "status")
         self._context.state.observe(NODE_POOL, await self._context.cluster.patch(NODE_POOL, pool.key, patch))
 
     def _usage(self, pool: str) -> NodePoolUsage:
-        """What the pool has: claims are joined with their nodes, and counted, anew where one of them changed."""
+        """Return the usage of the pool, after joining and counting the changed claims again."""
         state = self._context.state
         for name in self._changed_claims:
             for each in self._counted_nodes.pop(name, ()):
@@ -219,7 +222,7 @@ class NodePoolController:
             if claim is None:
                 continue
             nodes = state.nodes_of(claim)
-            own = [node for node in nodes if state.claim_of(node) is claim]  # what several claims have is nobody's
+            own = [node for node in nodes if state.claim_of(node) is claim]  # a node with several claims is not counted
             self._counted_nodes[name] = tuple(ClusterNode(node, claim) for node in (own if nodes else (None,)))
             for each in self._counted_nodes[name]:
                 self._usage_by_pool[each.nodepool_name].add(each)
@@ -238,7 +241,7 @@ class NodePoolController:
         ).set(*verdicts)
 
     def _validation_verdict(self, pool: NodePool) -> ConditionVerdict:
-        """Judged once for what is written; what we report in its status changes nothing about it."""
+        """Return the validation verdict, cached by the fields it depends on: status writes do not validate again."""
         written = (pool.spec, pool.metadata.labels, pool.metadata.annotations)
         known = self._validation_by_key.get(pool.key)
         if known is None or known[0] != written:
@@ -251,7 +254,7 @@ def _has_current_hash(claim: NodeClaim) -> bool:
 
 
 def _claims_counted_equally(before: NodeClaim, after: NodeClaim) -> bool:
-    """Whether a claim's pool counts two versions of it the same, and the same speaks for its node."""
+    """Whether two versions of a claim, and its node, count the same in the pool's status."""
     old, new = before.status, after.status
     if before.deleting != after.deleting or before.nodepool_name != after.nodepool_name:
         return False

@@ -1,12 +1,12 @@
-"""Writes failed launches on their NodePool, tells them, and counts them.
+"""Launches NodeClaims for pending pods.
 
-The record decides when the next launch may be tried (`core.provisioning.launch_backoff`). It is written before a failed
-claim is deleted, and one failure is counted once however often it is noted.
+Triggers are batched (`--batch-idle-duration`, `--batch-max-duration`), so that one plan serves a whole Deployment. The
+provisioner never binds pods: kube-scheduler does that once the nodes are ready. Pods that cannot be scheduled get a
+`FailedScheduling` event, and planning is triggered again every ten seconds while any pod is pending.
 
-Brings nodes for pods that wait.
-
-Pods are gathered for a moment, so that one decision serves a whole deployment. Pods are never bound here: the cluster's
-scheduler does that once the nodes are up. What cannot be helped is told on the pod, and looked at again while it lasts.
+Failed launches are recorded in an annotation of the NodePool, which `core.provisioning.launch_backoff` reads to decide
+when the next launch may be tried. The record is written before the failed claim is deleted, and a failure that is
+recorded repeatedly counts once.
 """
 
 import asyncio
@@ -51,15 +51,15 @@ log = logging.getLogger(__name__)
 
 
 async def record_given_up(context: ControllerContext, claim: NodeClaim, why: str) -> None:
-    """A claim was given up before it became a node."""
-    told = f"nodeclaim {claim.name} was given up, {why}"
+    """Record that a claim is deleted because it did not become a node."""
+    message = f"nodeclaim {claim.name} was given up, {why}"
     await record_launch_failures(
-        context, [FailedLaunch(claim, kind, LaunchFailureCause.LAUNCH_FAILED, told) for kind in launched_for(claim)]
+        context, [FailedLaunch(claim, kind, LaunchFailureCause.LAUNCH_FAILED, message) for kind in launched_for(claim)]
     )
 
 
 async def record_launch_failures(context: ControllerContext, failures: Iterable[FailedLaunch]) -> None:
-    """Write failures down. A NodePool that cannot be written is told of in the log; nothing waits for it."""
+    """Record failures on their NodePools; a NodePool that cannot be patched is logged."""
     by_pool: dict[str, list[FailedLaunch]] = {}
     for failure in failures:
         by_pool.setdefault(failure.claim.nodepool_name, []).append(failure)
@@ -87,7 +87,7 @@ async def _write_backoffs(context: ControllerContext, pool: NodePool, failures: 
     after = {failure.kind: (after_failure(pool, failure, before, now), failure) for failure in failures}
     new = {kind: entry for kind, entry in after.items() if before.get(kind) != entry[0]}
     text = annotation({**before, **{kind: backoff for kind, (backoff, _) in new.items()}}, now)
-    if not new or text == pool.metadata.annotations.get(BACKOFF_ANNOTATION):  # the same: the record is full
+    if not new or text == pool.metadata.annotations.get(BACKOFF_ANNOTATION):  # equal if the record is full
         return
     patch = Patch({"metadata": {"annotations": {BACKOFF_ANNOTATION: text}}}, pool.metadata.resource_version)
     pool = context.state.observe(NODE_POOL, await context.cluster.patch(NODE_POOL, pool.key, patch))
@@ -100,8 +100,8 @@ async def _write_backoffs(context: ControllerContext, pool: NodePool, failures: 
 
 
 def _backoff_message(backoff: LaunchBackoff) -> str:
-    tries = f"{backoff.failures} launch{'es' * (backoff.failures > 1)} in a row did not help"
-    return f"No node is launched before {backoff.until:%Y-%m-%dT%H:%M:%SZ} for some pods, {tries}: {backoff.why}"
+    failures = f"{backoff.failures} launch{'es' * (backoff.failures > 1)} in a row failed"
+    return f"No node is launched before {backoff.until:%Y-%m-%dT%H:%M:%SZ} for some pods, {failures}: {backoff.why}"
 
 
 RETRIGGER_SECONDS = 10.0
@@ -111,7 +111,7 @@ NEVER = datetime.max.replace(tzinfo=UTC)
 
 @dataclass
 class Batch:
-    """Triggers gathered until none new has come for the idle time, or the longest wait is over."""
+    """Collects triggers until none is new for `idle` seconds, or `longest` seconds have passed."""
 
     idle: float
     longest: float
@@ -119,15 +119,15 @@ class Batch:
     _triggered: asyncio.Event = field(default_factory=asyncio.Event)
 
     def trigger(self, identity: str) -> None:
-        """Something waits. The same thing again does not prolong the wait."""
+        """Add a trigger; a known identity does not extend the batch."""
         if identity not in self._seen:
-            if len(self._seen) >= MAX_REMEMBERED:  # nobody gathers: a dry run
+            if len(self._seen) >= MAX_REMEMBERED:  # a dry run never gathers
                 self._seen.clear()
             self._seen.add(identity)
             self._triggered.set()
 
     async def gather(self) -> None:
-        """Wait for a first trigger and then for the batch to be complete."""
+        """Wait for the first trigger, then for the end of the batch."""
         await self._triggered.wait()
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self.longest
@@ -143,15 +143,15 @@ class Batch:
 
 
 class Provisioner:
-    """Watches for pods that wait and launches NodeClaims for them."""
+    """Watches for pending pods and launches NodeClaims for them."""
 
     def __init__(self, context: ControllerContext) -> None:
         self._context = context
         self._pod_index = PodIndex()
         settings = context.settings
         self._batch = Batch(settings.batch_idle_duration.total_seconds(), settings.batch_max_duration.total_seconds())
-        self._replan_at: dict[str, datetime] = {}  # when the pods of claims that go will be moved whatever holds them
-        self._retrigger_needed = asyncio.Event()  # there may be somebody to be reminded of
+        self._replan_at: dict[str, datetime] = {}  # by claim uid: when to plan for its protected pods
+        self._retrigger_needed = asyncio.Event()  # set while `_retrigger` may have something to trigger
         self._nomination = max(2 * settings.batch_max_duration, timedelta(seconds=10))
         context.state.pods.listen(self._pod_changed)
         context.state.claims.listen(self._claim_changed)
@@ -191,7 +191,7 @@ class Provisioner:
             await guarded("provisioner", self.provision)
 
     async def _retrigger(self) -> None:
-        """Every ten seconds; as long as there is nobody to be reminded of, no time has to be kept."""
+        """Trigger every ten seconds while pods are pending, and when a claim's drain deadline is near."""
         loop = asyncio.get_running_loop()
         at = loop.time()
         while True:
@@ -208,7 +208,7 @@ class Provisioner:
                 self._batch.trigger(uid)
 
     async def provision(self) -> ProvisioningPlan:
-        """One pass: look, decide, launch, tell."""
+        """Plan once, create the planned NodeClaims, and publish events."""
         async with self._context.launch_lock:
             return await self._provision()
 
@@ -280,8 +280,8 @@ class Provisioner:
         for refusal in plan.refusals:
             pod = state.pods.items.get(refusal.object.key)
             if pod is not None and refusal.code is not RefusalCode.CONFIGURED_ELSEWHERE:
-                said = f"Failed to schedule pod, {message(refusal)}"
-                notice = Notice(POD, pod, "FailedScheduling", said, warning=True, dedupe=(pod.metadata.uid,))
+                text = f"Failed to schedule pod, {message(refusal)}"
+                notice = Notice(POD, pod, "FailedScheduling", text, warning=True, dedupe=(pod.metadata.uid,))
                 recorder.publish(notice)
         for refusal in plan.pool_refusals:
             pool = state.pool(refusal.object.name)
@@ -290,5 +290,5 @@ class Provisioner:
 
 
 def _drain_deadline(claim: NodeClaim | None) -> datetime | None:
-    """When the drain of a claim that goes has to be over."""
+    """Return the drain deadline of a deleted claim."""
     return read_deadline(claim) if claim is not None and claim.deleting else None

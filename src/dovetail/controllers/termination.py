@@ -1,8 +1,9 @@
-"""Takes nodes away without hurting anyone: taint, drain, wait for volumes, terminate the instance, let the objects go.
+"""Terminates deleted nodes: taint, drain, wait for volume detachment, terminate the instance, remove the finalizers.
 
-Deleting the Node or the NodeClaim leads here alike, and each takes the other along. Finalizers hold both until the
-pods are gone, their volumes are detached and the instance is gone at the provider. What is decided in `core.lifecycle`
-is carried out here; changes of pods, volumes and claims wake the node they belong to, so nothing is asked in vain.
+Two reconcilers share the work, one keyed by NodeClaim and one keyed by Node; deleting either object deletes the other.
+`karpenter.sh/termination` finalizers keep both objects until the pods are gone, their volumes are detached and the
+provider no longer has the instance. Changes of pods, volume attachments and claims requeue the node they belong to, so
+there is little polling. `core.lifecycle` decides; `termination_steps` executes the steps of one node.
 """
 
 import asyncio
@@ -46,12 +47,8 @@ class TerminationController:
         )
         self.evictions = EvictionQueue(context)
         self._steps = NodeTermination(context, self.evictions)
-        self._deleted_node_uids: set[str] = (
-            set()
-        )  # uids of nodes that are deleted already, though the watch has not told yet
-        self._deleted_provider_ids: set[str] = (
-            set()
-        )  # provider ids of claims that are left, whose Node is known to be deleted
+        self._deleted_node_uids: set[str] = set()  # until the watch shows the deletion
+        self._deleted_provider_ids: set[str] = set()  # of claims whose Node was seen to be deleted
         context.state.pods.listen(self._pod_changed)
         context.state.attachments.listen(self._attachment_changed)
         context.state.claims.listen(self._claim_changed)
@@ -76,7 +73,7 @@ class TerminationController:
 
     def _claim_changed(self, before: NodeClaim | None, after: NodeClaim | None) -> None:
         if before is not None and after is not None and _claims_terminate_equally(before, after):
-            return  # as a rule it is what we wrote ourselves
+            return  # usually one of our own writes
         claim = after or before
         for node in self._context.state.nodes_of(claim) if claim is not None else ():
             self._enqueue_node(node.name)
@@ -95,7 +92,7 @@ class TerminationController:
             self._deleted_node_uids.discard(before.metadata.uid)
         if before is not None and after is None and self._context.state.claims_of(before):
             self._deleted_provider_ids.add(before.provider_id)
-        if before is None or after is None or _concerns_claim(before, after):
+        if before is None or after is None or _changes_claim_steps(before, after):
             for claim in self._context.state.claims_of(node) if node is not None else ():
                 if claim.deleting:
                     self.claims.add(claim.key)
@@ -105,7 +102,7 @@ class TerminationController:
             self.nodes.forget(before.key)
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Reconcile claims, nodes and evictions until cancelled."""
         await self._context.state.synced()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.claims.run())
@@ -113,7 +110,7 @@ class TerminationController:
             tasks.create_task(self.evictions.run())
 
     async def finalize_claim(self, key: Key) -> float | None:
-        """Bound the drain, delete the claim's node, wait for it, terminate the instance, let the claim go."""
+        """Set the drain deadline, delete the node and wait for it, terminate the instance, remove the finalizer."""
         context = self._context
         claim = context.state.claims.items.get(key)
         if claim is None or not claim.deleting or not self._has_finalizer(claim) or not context.manages(claim):
@@ -129,7 +126,7 @@ class TerminationController:
                     await context.delete_node(node)
                     self._deleted_node_uids.add(node.metadata.uid)
             if nodes:
-                return None  # the node's own end wakes us
+                return None  # the deletion of the node requeues the claim
             if self._node_is_unreadable(claim) or await self._node_exists(claim):
                 return RETRY_SECONDS
         wait = await self._steps.terminate_instance(claim) if claim.provider_id else None
@@ -139,11 +136,11 @@ class TerminationController:
         self.claims.drop_requeue(key)
         return None
 
-    def _has_finalizer(self, held: KubeObject) -> bool:
-        return TERMINATION_FINALIZER in held.metadata.finalizers
+    def _has_finalizer(self, item: KubeObject) -> bool:
+        return TERMINATION_FINALIZER in item.metadata.finalizers
 
     def _node_is_unreadable(self, claim: NodeClaim) -> bool:
-        """Whether the claim's node cannot be read: what runs on it is not known, so its instance stays until due."""
+        """Whether the claim's node is unreadable: its pods are unknown, so its instance runs until the deadline."""
         deadline, key = read_deadline(claim), Key("", claim.status.node_name)
         if key not in self._context.state.nodes.unreadable or (deadline and self._context.clock.now() >= deadline):
             return False
@@ -152,7 +149,7 @@ class TerminationController:
         return True
 
     async def _node_exists(self, claim: NodeClaim) -> bool:
-        """Whether the API server has the node that the cache does not know: it is drained before its instance ends."""
+        """Whether the API server has the node although the cache does not: it must be drained first."""
         if not claim.status.node_name or claim.provider_id in self._deleted_provider_ids:
             return False
         try:
@@ -197,24 +194,24 @@ class TerminationController:
             zone=labels.get(ZONE, ""),
         )
 
-    def _seconds_since_deletion(self, held: KubeObject) -> float:
-        deleted_at = held.metadata.deletion_timestamp
+    def _seconds_since_deletion(self, item: KubeObject) -> float:
+        deleted_at = item.metadata.deletion_timestamp
         now = self._context.clock.now()
         return (now - (deleted_at or now)).total_seconds()
 
     async def finalize_node(self, key: Key) -> float | None:
-        """Drain the node, wait for its volumes, terminate its instance, let it go."""
+        """Drain the node, wait for its volumes, terminate its instance, remove its finalizer."""
         context = self._context
         node = context.state.nodes.items.get(key)
         if node is None or not node.deleting or not self._has_finalizer(node):
             return None
-        claim = context.state.claim_of(node)  # several for one instance count as none: nobody's to terminate
+        claim = context.state.claim_of(node)  # None as well if several claims have the same instance
         if context.cloud.node_class_label not in node.metadata.labels or (claim and not context.manages(claim)):
             return None
         if claim is None and context.state.unreadable.claims_of(node):
-            return RETRY_SECONDS  # without its claim its instance would be left behind
+            return RETRY_SECONDS  # without its claim its instance would leak
         if claim is None and await self._has_no_claim(node):
-            await self._remove_node_finalizer(node)  # garbage collection ends the instance
+            await self._remove_node_finalizer(node)  # garbage collection terminates the instance
             return None
         if claim is not None and not claim.deleting:
             await self._delete_claim_of(claim)
@@ -225,7 +222,7 @@ class TerminationController:
         if claim is not None:
             claim = context.state.claims.items.get(claim.key)
             if claim is not None and (not claim.deleting or grace_period_patch(claim)):
-                return None  # the claim's own steps come first, and wake us
+                return None  # the claim is reconciled first, and its change requeues the node
         wait = await self._steps.step(node, claim)
         if wait is not None:
             return wait
@@ -234,30 +231,30 @@ class TerminationController:
         return None
 
     async def _has_no_claim(self, node: Node) -> bool:
-        """Whether no claim for the node is left, asked of the API server. Several claims are not none."""
+        """Whether the API server has no claim for the node; several claims for one node count as claims."""
         if not self._context.state.claims_of(node):
             await self._context.refresh_claims()
         return not self._context.state.claims_of(node)
 
     async def _delete_claim_of(self, claim: NodeClaim) -> None:
-        """The Node was deleted first. What that means for protected pods is written before the claim goes as well."""
+        """Delete the claim of a node that a user deleted; first write how its protected pods are treated."""
         patch = self._manual_patch(claim, "Node")
         if patch:
             claim = await self._context.patch_claim(claim, patch)
         await self._context.delete_claim(claim)
 
     async def _taint(self, node: Node) -> Node:
-        """Keep new pods and load balancers away from it."""
+        """Add the disruption taint and the label that excludes the node from load balancers."""
         patch = drain_patch(node)
         if not patch:
             return node
         tainted = await self._context.patch_node(node, patch)
         if self._context.state.nodes.items.get(node.key) is tainted:
-            self.nodes.drop_requeue(node.key)  # all that was heard so far is looked at after this
+            self.nodes.drop_requeue(node.key)  # the steps that follow see all changes so far
         return tainted
 
     async def _instance_is_gone(self, node: Node) -> bool:
-        """A node that still reports Ready is drained whatever the provider says."""
+        """Whether the provider has no instance for a node that is not ready; a Ready node is always drained."""
         if node.ready or not node.provider_id:
             return False
         try:
@@ -285,12 +282,12 @@ class TerminationController:
 
 
 def _is_registered(node: Node) -> bool:
-    """Whether it was registered; the process may have died before that was written on its claim, too."""
+    """Whether the node was registered, even if the process died before it wrote this to the claim."""
     return node.metadata.labels.get(REGISTERED_LABEL) == "true"
 
 
 def _claims_terminate_equally(before: NodeClaim, after: NodeClaim) -> bool:
-    """Whether two versions of a claim come to the same for its end and that of its node."""
+    """Whether two versions of a claim lead to the same termination steps."""
     return (
         _metadata_equal(before, after)
         and before.status.provider_id == after.status.provider_id
@@ -298,8 +295,8 @@ def _claims_terminate_equally(before: NodeClaim, after: NodeClaim) -> bool:
     )
 
 
-def _concerns_claim(before: Node, after: Node) -> bool:
-    """Whether a node has become that of another claim, or one that takes pods: what its claim waits for is new."""
+def _changes_claim_steps(before: Node, after: Node) -> bool:
+    """Whether the node's provider id or registration changed, which its claim's termination depends on."""
     return before.provider_id != after.provider_id or _is_registered(before) != _is_registered(after)
 
 

@@ -1,7 +1,10 @@
-"""The steps of a node on its way out, one after the other: its pods, its volumes, its instance.
+"""The termination steps of one node, in order: evict its pods, wait for its volumes, terminate its instance.
 
-Each pass derives how far the node is from the objects as they are, writes the claim's conditions once and only when
-they change, and says when to look again at the latest; changes wake it earlier.
+Each call derives the current step from the API objects, writes the claim's conditions (`Drained`, `VolumesDetached`,
+`InstanceTerminating`) in one patch if they changed, and returns the seconds until the next call at the latest.
+
+Invariant: the instance of a node is terminated only after a quorum read of the node's pods found none left to drain,
+because a termination cannot be undone.
 """
 
 from collections.abc import Collection, Sequence
@@ -45,15 +48,15 @@ _MOMENT = timedelta(milliseconds=1)
 
 
 class NodeTermination:
-    """What keeps one node from going, looked at again and again."""
+    """Executes the termination steps of nodes and their instances."""
 
     def __init__(self, context: ControllerContext, evictions: EvictionQueue) -> None:
         self._context = context
         self._evictions = evictions
-        self._terminated: set[str] = set()  # uids of claims whose instance is known to be gone
+        self._terminated: set[str] = set()  # uids of claims whose instance the provider no longer has
 
     async def step(self, node: Node, claim: NodeClaim | None) -> float | None:
-        """Bring the node a step further: seconds until it is looked at again, or None when it may go."""
+        """Execute the current step; return the seconds until the next call, or None when the node can be removed."""
         now, deadline = self._context.clock.now(), read_deadline(claim) if claim is not None else None
         drain = plan_drain(self._joined(node), now, deadline)
         wait = self._drain(node, claim, drain, deadline)
@@ -81,10 +84,7 @@ class NodeTermination:
         return await self.terminate_instance(claim, verdicts)
 
     async def _recheck_pods(self, node: Node, claim: NodeClaim | None, deadline: datetime | None) -> float | None:
-        """Drain what the API server lists and the cache does not know yet: seconds to wait, None when nothing is left.
-
-        Terminating the instance cannot be undone, so this never trusts the Pod cache.
-        """
+        """Drain pods that the API server lists and the cache lacks; return the seconds to wait, None if done."""
         if claim is not None and (claim.metadata.uid in self._terminated or claim.has(INSTANCE_TERMINATING)):
             return None
         listing = await self._context.read_pods(node.name)
@@ -98,9 +98,9 @@ class NodeTermination:
         )
 
     async def terminate_instance(self, claim: NodeClaim, verdicts: Sequence[ConditionVerdict] = ()) -> float | None:
-        """Ask for the end of the claim's instance: seconds until it is asked for again, None once it is gone.
+        """Terminate the claim's instance; return the seconds until the next check, or None once it is gone.
 
-        Written on the claim together with the other verdicts; for an instance that is gone alone it is not worth it.
+        Writes `InstanceTerminating` with the other verdicts; if there are none and the instance is gone, nothing.
         """
         gone = claim.metadata.uid in self._terminated or await self._is_terminated(claim)
         if verdicts or not gone:
@@ -116,11 +116,11 @@ class NodeTermination:
         return False
 
     def forget(self, claim: NodeClaim) -> None:
-        """The claim is gone."""
+        """Drop the state of a deleted claim."""
         self._terminated.discard(claim.metadata.uid)
 
     def _drain(self, node: Node, claim: NodeClaim | None, drain: DrainPlan, deadline: datetime | None) -> float | None:
-        """Send the pods whose turn it is; seconds to wait for the rest, None when nothing is left."""
+        """Request the evictions that are due; return the seconds to wait for the rest, None if none is left."""
         reason = _reason(claim)
         for pod in (*drain.force, *drain.evict):
             request = EvictionRequest(pod.key, pod.metadata.uid, node.key, reason, deadline, drain.evicts_protected)
@@ -133,7 +133,7 @@ class NodeTermination:
         return left.total_seconds() if left > timedelta() else None
 
     def _report_waiting(self, node: Node, claim: NodeClaim | None, drain: DrainPlan) -> float:
-        """Pods that go within the shortest drain there is are nothing to warn of."""
+        """Publish which pods the drain waits for, unless they still have the time of the minimum drain."""
         now = self._context.clock.now()
         left = self._minimum_drain_left(claim) if claim is not None else timedelta()
         if left > timedelta():
@@ -147,7 +147,7 @@ class NodeTermination:
         return add(_drain_began_at(claim) or now, MINIMUM_DRAIN) - now
 
     def _wait_for_unreadable(self, node: Node, deadline: datetime | None, unreadable: Collection[Key]) -> float | None:
-        """A pod that cannot be read runs, or may run, on this node: it stays until that is corrected, or is due."""
+        """Wait until the deadline while an unreadable pod may run on the node; None if there is none."""
         if not unreadable or (deadline is not None and self._context.clock.now() >= deadline):
             return None
         message = f"Failed to drain node, it may run pods that cannot be read ({named(map(str, unreadable))})"
@@ -173,7 +173,7 @@ class NodeTermination:
         self._context.recorder.publish(Notice(NODE, node, reason, message, warning=warning, dedupe=dedupe))
 
     async def write_conditions(self, claim: NodeClaim | None, verdicts: Sequence[ConditionVerdict]) -> None:
-        """Write the claim's conditions; nothing is sent when nothing changes, or when there is no claim."""
+        """Write the claim's conditions if they changed and the claim exists."""
         claim = self._context.state.claims.items.get(claim.key) if claim is not None else None
         if claim is None or not verdicts or all(_has_condition(claim, verdict) for verdict in verdicts):
             return
@@ -195,12 +195,12 @@ def _has_condition(claim: NodeClaim, verdict: ConditionVerdict) -> bool:
 
 
 def _drain_began_at(claim: NodeClaim) -> datetime | None:
-    """When the drain was first seen to be under way."""
+    """Return when the `Drained` condition was first set."""
     drained = find(claim.status.conditions, DRAINED)
     return drained.last_transition_time if drained is not None else None
 
 
 def _reason(claim: NodeClaim | None) -> str:
-    """Why the node goes, as its pods are told."""
-    told = find(claim.status.conditions, DISRUPTION_REASON) if claim is not None else None
-    return told.reason if told is not None and told.status == "True" else FORCEFUL
+    """Return the reason of the termination for the events on the pods."""
+    found = find(claim.status.conditions, DISRUPTION_REASON) if claim is not None else None
+    return found.reason if found is not None and found.status == "True" else FORCEFUL

@@ -1,7 +1,8 @@
-"""How things stand, worked out when somebody asks: a scrape costs what it costs, no scrape costs nothing.
+"""Gauges about the cluster, computed from the controllers' state at each scrape: no cost without a scrape.
 
-Reads the state the controllers have anyway and changes nothing. The number of series grows with NodePools, capacity
-types, resource types and instance types in use, never with pods, and with nodes only where each node was asked for.
+The number of series grows with NodePools, capacity types, resource types and instance types in use, never with pods,
+and with nodes only under `--node-metrics node`. The usage of a node is cached by the identity of its immutable
+`ClusterNode`, which the state replaces when the node, its claim or its pods change.
 """
 
 import asyncio
@@ -25,15 +26,15 @@ from dovetail.model.snapshot import ClusterNode, Snapshot
 from dovetail.runtime.informer import Informer
 from dovetail.runtime.reconciler import Reconciler
 
-MAX_RESOURCE_TYPES = 16  # told apart; an exotic cluster has more names than anybody charts
+MAX_RESOURCE_TYPES = 16  # per object; further resource names are left out, to bound the number of series
 Row = tuple[str, ...]
 Rows = dict[Row, float]
 Usage = tuple[tuple[str, str, float], ...]  # metric, resource, amount
-NODES_PER_TURN = 500  # nodes worked through before others have theirs
+NODES_PER_TURN = 500  # nodes processed before other tasks get to run
 
 
 class ClusterMetrics:
-    """Everything that is shown rather than counted."""
+    """Computes all gauges."""
 
     def __init__(
         self, context: ControllerContext, reconcilers: Sequence[Reconciler[Any]], condition_metrics: ConditionMetrics
@@ -47,18 +48,18 @@ class ClusterMetrics:
         self._followed: list[Informer[Any]] = [state.claims, state.nodepools, state.nodes]
 
     def follow(self, informer: Informer[Any]) -> None:
-        """Show the conditions of one more kind."""
+        """Also report the conditions of this informer's kind."""
         self._followed.append(informer)
 
     async def refresh(self) -> None:
-        """Show how things stand now."""
+        """Compute all gauges now."""
         context = self._context
-        self._caches()  # first: they matter most when the rest cannot be found out
+        self._caches()  # first: these gauges matter most if the rest fails
         pools = list(context.state.nodepools.items.values())
         snapshot = context.state.snapshot(context.clock.now(), await find_catalogs(context.cloud, pools))
         self._cluster(snapshot)
         self._pools(snapshot)
-        await asyncio.sleep(0)  # on large clusters the others want their turn
+        await asyncio.sleep(0)  # on large clusters, let other tasks run
         await self._nodes(snapshot)
         offered = offering_metrics(snapshot, context.settings.instance_type_metrics)
         for metric, rows in {**offered, **grace_period_metrics(snapshot)}.items():
@@ -141,7 +142,7 @@ class ClusterMetrics:
         self._context.metrics.show("karpenter_cluster_utilization_percent", rows)
 
     def _usage(self, node: ClusterNode) -> Usage:
-        """What a node has and what is asked of it; worked out once for as long as nothing about it changes."""
+        """Return the allocatable, requests, limits and overhead of a node, cached while the node does not change."""
         known = self._usage_by_node.get(node.name)
         if known is not None and known[0] is node:
             return known[1]
@@ -250,7 +251,7 @@ def _limits(pods: Iterable[Pod]) -> Resources:
 
 
 def _numbers(resources: Resources) -> dict[str, float]:
-    """Amounts as numbers: cores, bytes, pieces; the same names for everybody, and not more than can be charted."""
+    """Return amounts as numbers (cores, bytes, pieces) of at most `MAX_RESOURCE_TYPES` resources, native ones first."""
     kinds = sorted(resources, key=lambda kind: ("/" in kind, kind))[:MAX_RESOURCE_TYPES]
     return {kind: resources[kind].number for kind in kinds}
 

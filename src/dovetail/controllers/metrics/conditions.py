@@ -1,6 +1,6 @@
-"""Durations and changes, counted as they are seen: conditions that turn, objects that go, pods that get a node and run.
+"""Metrics about changes, taken from watch events: condition transitions, deletions, and pods that are bound and run.
 
-Only what happens while the process watches is counted: a restart counts nothing twice.
+Only changes seen by this process are counted, so a restart counts nothing twice.
 """
 
 from collections.abc import Callable
@@ -14,12 +14,12 @@ from dovetail.runtime.informer import Informer
 
 
 class ConditionMetrics:
-    """Listens to the informers."""
+    """Counts changes that informers report."""
 
     def __init__(self, context: ControllerContext) -> None:
         self._context = context
-        self._first_seen: dict[str, datetime] = {}  # pods that waited for a node of ours and do not run yet, by uid
-        self._bound_pods: set[str] = set()  # of those, the ones with a node
+        self._first_seen: dict[str, datetime] = {}  # provisionable pods that do not run yet, by uid
+        self._bound_pods: set[str] = set()  # those of `_first_seen` that are bound
         state = context.state
         followed: tuple[Informer[Any], ...] = (state.claims, state.nodepools, state.nodes)
         for informer in followed:
@@ -28,7 +28,7 @@ class ConditionMetrics:
             state.pods.listen(self._pod_changed)
 
     def follow(self, informer: Informer[Any]) -> None:
-        """Count what becomes of the conditions of a kind, and how long its objects take to go."""
+        """Count condition transitions and the duration of deletions of this informer's kind."""
         kind = informer.kind.name.lower()
 
         def changed(before: Any, after: Any) -> None:
@@ -96,7 +96,7 @@ class ConditionMetrics:
             observe(f"karpenter_pods_provisioning_{what}_duration_seconds", self._since(seen_at))
 
     def longest_waits(self) -> tuple[float, float]:
-        """How long the pod longest in our care has had no node, and how long it has not been running."""
+        """Return for how many seconds the longest waiting pod has been unbound, and has not been running."""
         unbound = (self._since(at) for uid, at in self._first_seen.items() if uid not in self._bound_pods)
         return max(unbound, default=0.0), max(map(self._since, self._first_seen.values()), default=0.0)
 
@@ -105,7 +105,7 @@ ReconcileListener = Callable[[str, str, float], None]
 
 
 def count_reconciles(context: ControllerContext) -> ReconcileListener:
-    """What reconcilers call when one of their calls ends."""
+    """Return the listener that counts and times reconciliations."""
 
     def on_result(name: str, result: str, seconds: float) -> None:
         context.metrics.count("controller_runtime_reconcile_total", controller=name, result=result)

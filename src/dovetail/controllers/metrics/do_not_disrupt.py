@@ -1,4 +1,4 @@
-"""How many pods and nodes are protected for a time, and for how long: do-not-disrupt and consolidationGracePeriod."""
+"""Gauges about temporary protection: pods with do-not-disrupt, and nodes within their consolidationGracePeriod."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ Rows = dict[tuple[str, ...], float]
 
 
 def grace_period_metrics(snapshot: Snapshot) -> dict[str, Rows]:
-    """What is shown, by metric: annotated pods of managed nodes, and nodes in_grace_period the grace period of their pool."""
+    """Return the rows of each gauge, by metric name."""
     pods: Counter[tuple[str, ...]] = Counter()
     remaining: defaultdict[tuple[str, ...], float] = defaultdict(float)
     in_grace_period: Rows = {}
@@ -45,7 +45,7 @@ def _annotated(nodes: Iterable[ClusterNode]) -> Iterable[Pod]:
 
 
 def _protection_kind(pod: Pod, now: datetime) -> tuple[str, float]:
-    """How a pod is protected, and for how many more seconds where that is known."""
+    """Return how a pod is protected, and for how many more seconds if that is limited."""
     found = protection(pod, now)
     if found.fault:
         return "invalid", 0.0
