@@ -1,4 +1,4 @@
-"""Many questions at once, few answers, none of them older than the call."""
+"""Concurrent callers share calls, and no result is older than the request."""
 
 import asyncio
 

@@ -1,15 +1,14 @@
-"""Who of several replicas acts: the holder of one Lease, and nobody once it could have run out.
+"""Leader election with a Kubernetes Lease, as in client-go, and a thread that keeps renewing it.
 
-The holder counts from the moment it *sent* its last renewal that was confirmed, others from the moment they *saw* it
-change. The first is always earlier, so a holder that stops after `renew_deadline` has stopped before anybody who waits
-`duration` can begin. Neither reads the wall clock: what the Lease says of time is for people. Every call has a
-deadline, and whatever goes wrong with one is a renewal that failed. A write of the Lease holds only for the version
-that was read.
+Safety: at most one replica acts at a time. The holder counts from the moment it *sent* its last confirmed renewal;
+candidates count from the moment they *saw* the Lease change, which is later. A holder that stops after `renew_deadline`
+has therefore stopped before a candidate that waits `duration` can begin. Neither reads the wall clock; the timestamps
+in the Lease are informational. Every call has a deadline, any error counts as a failed renewal, and every write of the
+Lease is conditional on the resource version that was read.
 
-A loop in a thread of its own, for the one thing that must not wait for a long computation: renewing the Lease.
-
-A plan for ten thousand nodes keeps the main loop busy for seconds. Were the Lease renewed on that loop, a slow machine
-would lose the lead over and over. Writes stay safe either way: the gate asks when the last renewal was sent.
+`LeaseThread` runs an event loop in a separate thread for the renewals: a plan for ten thousand nodes can block the main
+loop for seconds, which could let the lease expire. Writes stay safe either way, because the write gate
+checks the time of the last renewal before each write.
 """
 
 import asyncio
@@ -32,7 +31,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseDurations:
-    """How long an office lasts, in seconds; those of client-go, and the time its holder has to stop."""
+    """Seconds: client-go's leaseDuration, renewDeadline and retryPeriod, and the time a former leader has to stop."""
 
     duration: float = 15.0
     renew_deadline: float = 10.0
@@ -46,7 +45,7 @@ class LeaseDurations:
 
 @dataclass(frozen=True, slots=True)
 class LeaseHolder:
-    """The Lease, and who wants it. An identity is used once: a process that starts again is somebody else."""
+    """The Lease and the identity of a candidate. A restarted process must use a new identity."""
 
     key: Key
     identity: str
@@ -54,7 +53,7 @@ class LeaseHolder:
 
 
 class LeaderElection:
-    """One candidate for one office."""
+    """One candidate for one Lease."""
 
     def __init__(
         self,
@@ -64,9 +63,9 @@ class LeaderElection:
         random: Random,
         now: Callable[[], float] | None = None,
     ) -> None:
-        """`now` is the holder's clock; one that also counts while the machine sleeps is best.
+        """Create a candidate; `now` is the holder's clock, which should also advance while the host is suspended.
 
-        A candidate counts on the loop's clock, which at worst counts too little: it waits longer, never shorter.
+        While it waits, a candidate uses the loop's clock. If that clock stops, the candidate waits longer, never less.
         """
         self.lease_holder = lease_holder
         self.durations = lease_holder.durations
@@ -75,21 +74,21 @@ class LeaderElection:
         self._random = random
         self._loop_time = asyncio.get_running_loop().time
         self._now = now or self._loop_time
-        self._written: Lease | None = None  # as last written by us, to be renewed without looking
-        self._observed: tuple[str, float] = ("", 0.0)  # the version last seen, and when it was new to us
+        self._written: Lease | None = None  # our last write, so that a renewal needs no read
+        self._observed: tuple[str, float] = ("", 0.0)  # the last seen resource version, and when it was first seen
         self._held_until = float("-inf")
 
     @property
     def remaining(self) -> float:
-        """Seconds for which it is certain that nobody else holds the office, and to spare; negative once lost."""
+        """Seconds for which no other candidate can hold the Lease; negative once it is lost."""
         return self._held_until - self._now()
 
     def holds(self) -> bool:
-        """Whether this candidate may act, in this instant."""
+        """Whether this candidate is the leader at this instant."""
         return self._now() < self._held_until
 
     async def acquire(self) -> None:
-        """Stand for the office until it is ours."""
+        """Retry until this candidate holds the Lease."""
         log.info("waiting to lead", extra={"lease": str(self.lease_holder.key), "identity": self.lease_holder.identity})
         while True:
             if await self._try_acquire(self.durations.renew_deadline / 2) and self.holds():
@@ -98,7 +97,7 @@ class LeaderElection:
         log.info("leading", extra={"lease": str(self.lease_holder.key), "identity": self.lease_holder.identity})
 
     async def renew(self) -> None:
-        """Renew until somebody else holds the office. That it ran out meanwhile is for the caller to watch."""
+        """Renew until another candidate holds the Lease; the caller checks whether it expires meanwhile."""
         while True:
             await asyncio.sleep(self.durations.retry)
             if await self._try_acquire(self.durations.renew_deadline / 2) is False:
@@ -106,7 +105,7 @@ class LeaderElection:
                 return
 
     async def release(self) -> None:
-        """Give the office back, so that the next one need not wait. Only after everything has stopped."""
+        """Release the Lease, so that the next leader need not wait. Call only after all work has stopped."""
         if not self.holds():
             return
         known, self._held_until = self._written, float("-inf")
@@ -114,12 +113,12 @@ class LeaderElection:
             try:
                 async with asyncio.timeout(self.durations.stop):
                     await self._cluster.patch(LEASE, self.lease_holder.key, self._patch(known, "", 1))
-                log.info("gave up the lead", extra={"lease": str(self.lease_holder.key)})
-            except Exception as error:  # noqa: BLE001 - it runs out by itself
+                log.info("released the lease", extra={"lease": str(self.lease_holder.key)})
+            except Exception as error:  # noqa: BLE001 - the lease expires by itself
                 log.warning("lease not released", extra={"lease": str(self.lease_holder.key), "error": str(error)})
 
     async def _try_acquire(self, within: float) -> bool | None:
-        """Whether the office is ours, from the moment the call was sent; None if nobody knows."""
+        """Acquire or renew once; return whether this candidate holds the Lease, or None after an error."""
         try:
             async with asyncio.timeout(within):
                 return await self._attempt()
@@ -150,7 +149,7 @@ class LeaderElection:
         self._held_until = sent_at + self.durations.renew_deadline
 
     async def _read(self) -> Lease | None:
-        """The Lease now. One that vanished under a holder is not taken before the holder must have noticed."""
+        """Read the Lease. If it was deleted, treat it as held until its last holder must have stopped."""
         try:
             lease = await self._cluster.get(LEASE, self.lease_holder.key)
         except NotFound:
@@ -192,7 +191,7 @@ R = TypeVar("R")
 
 
 class LeaseThread:
-    """A running loop beside the main one. A daemon thread: it never keeps the process from ending."""
+    """An event loop in a daemon thread, which does not keep the process alive."""
 
     def __init__(self, name: str) -> None:
         self._loop = asyncio.new_event_loop()
@@ -200,18 +199,18 @@ class LeaseThread:
         self._thread.start()
 
     async def call(self, work: Coroutine[Any, Any, R]) -> R:
-        """Run a coroutine over there and wait for it here; cancelled here, it is cancelled there."""
+        """Run a coroutine in the thread and wait for it; cancelling the wait cancels the coroutine."""
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
 
     async def aclose(self) -> None:
-        """Stop the loop and wait for its thread, without keeping anybody else waiting."""
+        """Stop the loop and wait for its thread without blocking the caller's loop."""
         self._loop.call_soon_threadsafe(self._loop.stop)
         await asyncio.to_thread(self._thread.join)
         self._loop.close()
 
 
 class ThreadedLeaderElection:
-    """An election that goes on beside the main loop. What it says may be asked from anywhere."""
+    """A `LeaderElection` that runs in a `LeaseThread`. Its properties may be read from any thread."""
 
     def __init__(self, election: LeaderElection, thread_loop: LeaseThread) -> None:
         self._election = election
@@ -219,26 +218,26 @@ class ThreadedLeaderElection:
 
     @property
     def durations(self) -> LeaseDurations:
-        """As agreed."""
+        """The durations of the Lease."""
         return self._election.durations
 
     @property
     def remaining(self) -> float:
-        """Seconds for which the office is certain; negative once lost."""
+        """Seconds for which leadership is certain; negative once it is lost."""
         return self._election.remaining
 
     def holds(self) -> bool:
-        """Whether this candidate may act, in this instant."""
+        """Whether this candidate is the leader at this instant."""
         return self._election.holds()
 
     async def acquire(self) -> None:
-        """Stand for the office until it is ours."""
+        """Retry until this candidate holds the Lease."""
         await self._thread_loop.call(self._election.acquire())
 
     async def renew(self) -> None:
-        """Renew until somebody else holds the office."""
+        """Renew until another candidate holds the Lease."""
         await self._thread_loop.call(self._election.renew())
 
     async def release(self) -> None:
-        """Give the office back."""
+        """Release the Lease."""
         await self._thread_loop.call(self._election.release())

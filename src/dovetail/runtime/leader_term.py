@@ -1,7 +1,7 @@
-"""One term of work: begun when the office is won, ended in order when asked to, and in any case before it runs out.
+"""One term of leadership: acquire the lease, run the controllers, and stop in order before the lease expires.
 
-The end has an order: no new write is let through, those under way are wait_until_idle or abort, the work is cancelled, and only
-when it has stopped is the office given back. Work that does not stop in time takes the process with it.
+The order of the stop: the write gate refuses new writes; writes in flight finish or are aborted; the work is cancelled;
+only after it has stopped is the Lease released. Work that does not stop within `LeaseDurations.stop` ends the process.
 """
 
 import asyncio
@@ -16,45 +16,45 @@ from dovetail.runtime.write_gate import WriteGate
 
 log = logging.getLogger(__name__)
 FINISH_SECONDS = 5.0
-"""What writes under way get after a request to stop, and loops after that; together well below a pod's 30 seconds."""
+"""The time for writes in flight after a stop request; with the time for the work well below a pod's 30 seconds."""
 CHECK_SECONDS = 1.0
-"""How often the office is looked at: timers do not count while the machine sleeps."""
+"""How often leadership is checked: timers stand still while the host is suspended."""
 
 Work = Callable[[], Coroutine[Any, Any, None]]
 
 
 class Leadership(Protocol):
-    """What is held while working; an Election."""
+    """The interface of a leader election."""
 
     @property
     def durations(self) -> LeaseDurations:
-        """How long it lasts."""
+        """The durations of the lease."""
         ...
 
     @property
     def remaining(self) -> float:
-        """Seconds for which it is certain."""
+        """Seconds for which leadership is certain."""
         ...
 
     def holds(self) -> bool:
-        """Whether it is held, in this instant."""
+        """Whether this process is the leader at this instant."""
         ...
 
     async def acquire(self) -> None:
-        """Wait for it."""
+        """Wait until this process is the leader."""
         ...
 
     async def renew(self) -> None:
-        """Renew it until it is lost."""
+        """Renew the lease until it is lost."""
         ...
 
     async def release(self) -> None:
-        """Give it back."""
+        """Release the lease."""
         ...
 
 
 class TermEnd(StrEnum):
-    """Why a shift was over."""
+    """Why a term ended."""
 
     STOPPED = "stopped"
     LOST = "leadership lost"
@@ -62,7 +62,7 @@ class TermEnd(StrEnum):
 
 @dataclass(frozen=True)
 class LeaderTerm:
-    """What is done, through which gate, until when. Without an election the shift is held by whoever starts it."""
+    """The work of a leader, its write gate, and what ends it. Without an election the process always leads."""
 
     gate: WriteGate
     work: Work
@@ -71,7 +71,7 @@ class LeaderTerm:
     election: Leadership | None = None
 
     async def run(self) -> TermEnd:
-        """Wait for the office, work, and end in order. What the work cannot handle is raised."""
+        """Wait for leadership, work, and stop in order. Raises what the work does not handle."""
         loop = asyncio.get_running_loop()
         self.gate.close("standing by")
         stopping = loop.create_task(self.stopped.wait(), name="stop requested")
@@ -116,7 +116,7 @@ class LeaderTerm:
         return ending
 
     async def _wait_for_end(self, tasks: "set[asyncio.Task[Any]]") -> None:
-        """Until one of them ends, or the office may have run out, however silent its keeper is."""
+        """Wait until a task ends, or the lease may have expired even if its renewal hangs."""
         while self.election is None or self.election.holds():
             remaining = min(self.election.remaining, CHECK_SECONDS) if self.election is not None else None
             done, _ = await asyncio.wait(tasks, timeout=remaining, return_when=asyncio.FIRST_COMPLETED)
@@ -125,7 +125,7 @@ class LeaderTerm:
         log.error("leadership lost", extra={"why": "the lease could not be renewed in time"})
 
     async def _finish_writes(self) -> None:
-        """Let the writes under way come to their end, within bounds."""
+        """Wait for the writes in flight, for a limited time."""
         self.gate.close(TermEnd.STOPPED)
         remaining = self.election.remaining if self.election is not None else FINISH_SECONDS
         if not await self.gate.wait_until_idle(min(FINISH_SECONDS, remaining)):

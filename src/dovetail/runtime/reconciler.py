@@ -1,10 +1,11 @@
-"""How long to wait before trying again: doubling, with a ceiling.
+"""A work queue with delayed keys, like client-go's rate-limited queue, and exponential backoff.
 
-Work by key: each key at most once at a time, again after a while, later and later after failures.
+Informers add keys, and workers call one function per key, each key at most once at a time. The function returns the
+seconds until its key is due again; None means only after the next change. A failed call is retried with backoff, and a
+failing key does not affect other keys. Assertions are not caught: they mean a defect, not a failure of the cluster.
 
-A reconciler hears keys from informers and calls one function for each. What that function returns is the wait until
-the key is looked at again; None means only when something changes. A failed call is retried with back-off, and no
-failure of one key stops another. Assertions are not caught: they say that we are wrong, not the world.
+`_due` is a heap of (time, sequence, key); `_due_at` holds the valid time of each key, so an entry with another time is
+stale and skipped. `add` costs O(log n). A key that is added while it runs is queued again afterwards (`_requeue_at`).
 """
 
 import asyncio
@@ -18,7 +19,7 @@ from dovetail.ports.errors import Conflict, WorldError
 
 
 class RetryBackoff:
-    """The waits of one series of failures."""
+    """The doubling delays of one series of failures."""
 
     def __init__(self, first: float, limit: float) -> None:
         self._first = first
@@ -26,13 +27,13 @@ class RetryBackoff:
         self._failures = 0
 
     def next(self) -> float:
-        """The wait after one more failure, in seconds."""
+        """Return the seconds to wait after one more failure."""
         delay = min(self._first * 2.0 ** min(self._failures, 32), self._limit)
         self._failures += 1
         return delay
 
     def reset(self) -> None:
-        """It worked: start over."""
+        """Start over after a success."""
         self._failures = 0
 
 
@@ -66,18 +67,18 @@ class Reconciler(Generic[K]):
         self._requeue_at: dict[K, float] = {}
         self._backoffs: dict[K, RetryBackoff] = {}
         self._sequence = itertools.count()
-        self._loop: asyncio.AbstractEventLoop | None = None  # while it runs: to ask for it is a system call
+        self._loop: asyncio.AbstractEventLoop | None = None  # while it runs; cached because get_running_loop is slow
         self._tasks: asyncio.TaskGroup | None = None  # while it runs
-        self._stopped: asyncio.Future[None] | None = None  # as well; done once it is to stop
-        self._worker_count = 0  # workers so far
-        self._idle_workers: list[asyncio.Future[K]] = []  # workers with nothing to do
-        self._short_of_workers = False  # of workers: a key is due and waits for one
-        self._dispatch_handle: asyncio.Handle | None = None  # handing out keys that are due
-        self._timer: asyncio.TimerHandle | None = None  # for the first that is not due yet
+        self._stopped: asyncio.Future[None] | None = None  # while it runs; done when it must stop
+        self._worker_count = 0  # workers started so far
+        self._idle_workers: list[asyncio.Future[K]] = []
+        self._short_of_workers = False  # a key is due, and all workers are busy
+        self._dispatch_handle: asyncio.Handle | None = None  # a scheduled `_dispatch`
+        self._timer: asyncio.TimerHandle | None = None  # for the first key that is not due yet
         self.on_result: ReconcileListener | None = None
 
     def add(self, key: K, after: float = 0.0) -> None:
-        """Look at `key` after that many seconds, or earlier if that was already planned."""
+        """Queue `key` for that many seconds from now, unless it is queued for an earlier time."""
         at = self._now() + after
         if key in self._running:
             self._requeue_at[key] = min(at, self._requeue_at.get(key, at))
@@ -92,17 +93,17 @@ class Reconciler(Generic[K]):
         return (self._loop or asyncio.get_running_loop()).time()
 
     def _compact(self) -> None:
-        """Times that were superseded, or whose key was forgotten, may lie weeks ahead: they do not pile up."""
+        """Remove stale heap entries once they outnumber the valid ones: their times may be weeks ahead."""
         if len(self._due) > 2 * len(self._due_at) + MIN_STALE_ENTRIES:
             self._due = [entry for entry in self._due if self._due_at.get(entry[2]) == entry[0]]
             heapq.heapify(self._due)
 
     def drop_requeue(self, key: K) -> None:
-        """Everything heard of `key` while it was being worked on is known by now: it needs no other look for that."""
+        """Cancel the requeue of a running `key`: the running call has already seen every change."""
         self._requeue_at.pop(key, None)
 
     def forget(self, key: K) -> None:
-        """The object is gone: no more waits are owed to it."""
+        """Drop `key` and its backoff: its object is gone."""
         self._due_at.pop(key, None)
         self._requeue_at.pop(key, None)
         self._backoffs.pop(key, None)
@@ -115,12 +116,12 @@ class Reconciler(Generic[K]):
 
     @property
     def depth(self) -> int:
-        """How many keys are due and wait for a worker."""
+        """The number of keys that are due and wait for a worker."""
         now = self._now()
         return sum(at <= now for at in self._due_at.values())
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Reconcile keys until cancelled."""
         self._idle_workers.clear()
         self._worker_count, self._short_of_workers = 0, False
         self._loop = asyncio.get_running_loop()
@@ -128,7 +129,7 @@ class Reconciler(Generic[K]):
             async with asyncio.TaskGroup() as self._tasks:
                 self._stopped = self._loop.create_future()
                 self._dispatch()
-                await self._stopped  # it is cancelled, by whoever runs this or by a worker that broke
+                await self._stopped  # cancelled from outside, or by a worker that failed
         finally:
             self._loop = self._tasks = self._stopped = None
             self._disarm()
@@ -140,7 +141,7 @@ class Reconciler(Generic[K]):
         self._dispatch_handle = self._timer = None
 
     def _schedule(self, at: float) -> None:
-        """A key is the first to be due, at that time."""
+        """Schedule `_dispatch` for the time at which the first key is due."""
         loop = self._loop
         if (
             loop is None
@@ -163,7 +164,7 @@ class Reconciler(Generic[K]):
             self._dispatch()
 
     def _dispatch(self) -> None:
-        """Give every key that is due to a worker, as long as there are any, and wait for the next."""
+        """Assign due keys to workers while there are idle ones, then schedule the next call."""
         self._dispatch_handle = None
         now = self._now()
         while self._due and self._stopped is not None and not self._stopped.done():
@@ -191,7 +192,7 @@ class Reconciler(Generic[K]):
             self._tasks.create_task(self._worker_loop(key), name=f"{self.name}:{self._worker_count}")
 
     async def _worker_loop(self, key: K) -> None:
-        """Work on one key after another, as they are next_key out."""
+        """Reconcile one assigned key after the other."""
         loop = asyncio.get_running_loop()
         while True:
             await self._run_key(key)
