@@ -1,16 +1,13 @@
-"""A token bucket on somebody else's clock.
+"""Writes notices as Kubernetes events in the background, deduplicated and rate-limited.
 
-Notices that wait to be written: warnings before the rest, each lane in the order it was said, and never too many.
+`EventRecorder.publish` never waits: it drops a notice that was published within the last two minutes, limits noisy
+reasons with a token bucket, and puts the rest into the `EventBacklog`. `run` writes one event at a time, so that in a
+burst the controllers' own API calls go first. A notice that is published again within 55 minutes raises the count of
+its event instead of creating another.
 
-When there is no size left, the oldest notice that is no warning makes way for a warning; anything else is turned away.
-A thousand nodes that go at once have about seven things to say each, and all of it fits.
-
-Notices become Kubernetes events, sparingly: never in the way of the one who has something to say.
-
-`publish` only decides and enqueues. What was said within the last two minutes is not said again, noisy reasons have a
-token bucket, and a full backlog drops what is no warning first. `run` writes in the background, one at a time, so that
-in a storm the controllers' own calls go ahead; a notice that comes back after its window raises the count of its event
-instead of making another. Every notice that is not written is counted, and drops are in the log.
+The backlog is bounded (8,192) and has two lanes: warnings are written first, each lane in order. When it is full, a
+warning displaces the oldest other notice; anything else is dropped. A thousand nodes that terminate at once, with about
+seven notices each, fit. All notices that are not written are counted, and drops are logged.
 """
 
 import asyncio
@@ -34,14 +31,14 @@ from dovetail.ports.metrics import Metrics, NoMetrics
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rate:
-    """How many a second in the long run, and how many at once."""
+    """The sustained rate per second, and the burst."""
 
     per_second: float
     burst: int
 
 
 class TokenBucket:
-    """Starts full and refills with time. A clock that goes back refills nothing."""
+    """A token bucket on the given clock. It starts full; a clock that goes back adds no tokens."""
 
     def __init__(self, rate: Rate) -> None:
         self._rate = rate
@@ -49,7 +46,7 @@ class TokenBucket:
         self._filled_at: datetime | None = None
 
     def take(self, now: datetime) -> bool:
-        """Take a token, if there is one."""
+        """Take a token; return whether there was one."""
         if self._filled_at is not None and now > self._filled_at:
             gained = (now - self._filled_at).total_seconds() * self._rate.per_second
             self._tokens = min(self._tokens + gained, float(self._rate.burst))
@@ -72,7 +69,7 @@ class EventBacklog:
         self._size = size
         self._warnings: deque[Queued] = deque()
         self._others: deque[Queued] = deque()
-        self._unfinished = 0  # said, and neither written nor given up
+        self._unfinished = 0  # queued or taken, and not yet `done`
         self._not_empty = asyncio.Event()
         self._empty = asyncio.Event()
         self._empty.set()
@@ -81,7 +78,7 @@ class EventBacklog:
         return len(self._warnings) + len(self._others)
 
     def put(self, notice: Notice, at: datetime) -> Notice | None:
-        """Take a notice in; what was dropped for want of size, this one or an older one, if anything was."""
+        """Queue a notice; return the notice that was dropped because the backlog is full, this one or an older one."""
         dropped = None
         if len(self) >= self._size:
             if not (notice.warning and self._others):
@@ -95,29 +92,29 @@ class EventBacklog:
         return dropped
 
     async def take(self) -> Queued:
-        """The next notice to write; call `done` when that is over."""
+        """Wait for the next notice to write; call `done` afterwards."""
         while not len(self):
             self._not_empty.clear()
             await self._not_empty.wait()
         return (self._warnings or self._others).popleft()
 
     def done(self) -> None:
-        """One notice less is waited for."""
+        """Mark one notice as written or failed."""
         self._unfinished -= 1
         if not self._unfinished:
             self._empty.set()
 
     async def join(self) -> None:
-        """Wait until everything is written or given up."""
+        """Wait until every queued notice is written or failed."""
         await self._empty.wait()
 
 
 COMPONENT = "dovetail"
-_MAX_REMEMBERED = 8192  # notices; beyond, the oldest are forgotten and may be said again early
+_MAX_REMEMBERED = 8192  # notices; older ones are forgotten and may be repeated early
 _ATTEMPTS = 3
-_RETRY_SECONDS = 1.0  # seconds, unless the API names its own
+_RETRY_SECONDS = 1.0  # unless the API server sends Retry-After
 _LOG_DROPS_EVERY = timedelta(minutes=1)
-_EVENT_LIFETIME = timedelta(minutes=55)  # the API server forgets an event after an hour
+_EVENT_LIFETIME = timedelta(minutes=55)  # the API server drops an event after an hour
 
 NOISY: Mapping[str, Rate] = {"Nominated": Rate(per_second=5, burst=10)}
 
@@ -129,7 +126,7 @@ V = TypeVar("V")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventLimits:
-    """How sparing to be."""
+    """Deduplication window, size of the backlog, and rates by reason."""
 
     window: timedelta = timedelta(minutes=2)
     size: int = BACKLOG_SIZE
@@ -138,13 +135,13 @@ class EventLimits:
 
 @dataclass(slots=True)
 class EventCounts:
-    """What became of the notices."""
+    """Notices by outcome."""
 
     written: int = 0
-    repeated: int = 0  # the key was said a moment ago
-    limited: int = 0  # its reason is too noisy
-    dropped: int = 0  # too many waited
-    failed: int = 0  # the API would not have it
+    repeated: int = 0  # published within the window before
+    limited: int = 0  # by the rate of its reason
+    dropped: int = 0  # the backlog was full
+    failed: int = 0  # the API server refused or did not answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +152,7 @@ class _WrittenEvent:
 
 
 class EventRecorder:
-    """Writes events through a cluster. Run `run` as a task beside those who publish."""
+    """Writes events through a cluster; `run` must run as a task."""
 
     def __init__(
         self, cluster: Cluster, clock: Clock, limits: EventLimits | None = None, metrics: Metrics | None = None
@@ -173,11 +170,11 @@ class EventRecorder:
         self._muted = False
 
     def mute(self) -> None:
-        """From now on there is nobody to be written."""
+        """Ignore all further notices."""
         self._muted = True
 
     def publish(self, notice: Notice) -> None:
-        """Tell it, unless the key was written a moment ago. Never raises, never waits."""
+        """Queue the notice, unless it was published within the window. Never raises, never waits."""
         if self._muted:
             return
         now, key = self._clock.now(), _dedupe_key(notice)
@@ -196,7 +193,7 @@ class EventRecorder:
             _remember(self._published_at, key, now)
 
     def _drop(self, notice: Notice, now: datetime) -> None:
-        """It may be said again at once; the log tells of it now and then."""
+        """Count a dropped notice, allow it to be published again, and log drops at most once a minute."""
         self._count("dropped")
         self._published_at.pop(_dedupe_key(notice), None)
         if self._drop_logged_at is None or now - self._drop_logged_at >= _LOG_DROPS_EVERY:
@@ -209,7 +206,7 @@ class EventRecorder:
         self._metrics.count("dovetail_events_total", outcome=outcome)
 
     async def run(self) -> None:
-        """Write what is published, until cancelled."""
+        """Write published notices until cancelled."""
         while True:
             notice, now = await self._backlog.take()
             try:
@@ -218,7 +215,7 @@ class EventRecorder:
                 self._backlog.done()
 
     async def flush(self) -> None:
-        """Wait until everything published so far is written or given up."""
+        """Wait until every published notice is written or failed."""
         await self._backlog.join()
 
     async def _write(self, notice: Notice, now: datetime) -> None:
@@ -256,7 +253,7 @@ class EventRecorder:
             try:
                 await self._cluster.patch(EVENT, written.key, Patch(body))
             except NotFound:
-                pass  # the API server forgot it sooner; say it anew
+                pass  # the API server dropped it early: create another
             else:
                 _remember(self._written, key, again)
                 return

@@ -1,9 +1,9 @@
-"""The ledger in one SQLite file: durable, bounded by age and size, and never in anybody's way.
+"""The ledger in one SQLite file: durable, bounded by age and size, and written without blocking the controllers.
 
-Writes are handed to a thread through a bounded queue. When the disk is full or the file cannot be had, what is in hand
-is tried again, later and later; what no longer fits into the queue is lost and counted, and `health` says why. A crash
-loses at most what had not reached the file; decisions without an ending are told apart by `settle`. One file may serve
-several clusters: each keeps to its own entries.
+Writes go through a bounded queue to a thread. If the disk is full or the file is not accessible, the current batch is
+retried with backoff; writes that no longer fit into the queue are lost and counted, and `health` says why. A crash
+loses at most the writes that had not reached the file; `settle` then closes decisions without an ending. One file can
+serve several clusters: each process writes and settles only entries of its cluster.
 """
 
 import logging
@@ -34,13 +34,13 @@ _ENTRY_ERRORS = (
     TypeError,
     ValueError,
 )
-"""It is the entry that is at fault, not the file: trying again would keep all others waiting for ever."""
+"""Errors of a single entry, not of the file: a retry would block all other entries for ever."""
 
 log = logging.getLogger(__name__)
 
 
 def find_place(written: str, variables: Mapping[str, str]) -> Path | None:
-    """The ledger's file as the setting says, or where programs keep their state; None for `off`."""
+    """Return the ledger's path from the setting, or the default in the state directory; None for `off`."""
     if written == "off":
         return None
     if written:
@@ -53,7 +53,7 @@ def find_place(written: str, variables: Mapping[str, str]) -> Path | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
-    """How much is kept."""
+    """How long entries are kept, and how large the file may grow."""
 
     age: timedelta = timedelta(days=90)
     size: int = 256 * 1024 * 1024  # bytes
@@ -90,7 +90,7 @@ _Write = _Open | _Close | _Settle
 
 
 class SqliteLedger:
-    """Implements `ports.ledger.Ledger`. Start it, and stop it to be sure that everything is written."""
+    """Implements `ports.ledger.Ledger`. Call `start` first, and `stop` to flush the queue."""
 
     def __init__(self, path: Path, clock: Clock, *, cluster: str = "", keep: Retention | None = None) -> None:
         self.path = path
@@ -105,19 +105,19 @@ class SqliteLedger:
         self._thread: threading.Thread | None = None
 
     def open(self, entry: LedgerEntry) -> None:
-        """A decision was taken."""
+        """Queue a new decision."""
         self._enqueue(_Open(entry))
 
     def close(self, decision: str, ending: LedgerEnding) -> None:
-        """A decision ended."""
+        """Queue the ending of a decision."""
         self._enqueue(_Close(decision, ending))
 
     def settle(self, under_way: Collection[str], done: Collection[str], at: datetime) -> None:
-        """Of all that never ended, these are under way and these are done: how the others ended, nobody knows."""
+        """Close every open decision that is neither running nor done as `unknown`, and the done ones as `done`."""
         self._enqueue(_Settle(frozenset(under_way), frozenset(done), at))
 
     def health(self) -> LedgerHealth:
-        """How it is doing."""
+        """Return counts, size, and the current failure, if any."""
         health = self._health
         return LedgerHealth(
             written=health.written, lost=health.lost + self._lost, trouble=health.trouble, size=health.size
@@ -131,12 +131,12 @@ class SqliteLedger:
         self._wake_up.set()
 
     def start(self) -> None:
-        """Write in the background from now on."""
+        """Start the writer thread."""
         self._thread = threading.Thread(target=self._work, name="ledger", daemon=True)
         self._thread.start()
 
     def stop(self, within: float = 5.0) -> None:
-        """Write what is left, as long as that does not take longer than this many seconds."""
+        """Write the rest of the queue, for at most this many seconds."""
         self._stopping.set()
         self._wake_up.set()
         if self._thread is not None:
@@ -168,7 +168,7 @@ class SqliteLedger:
                 batch, pause = [], 0.0
 
     def _next_batch(self) -> list[_Write]:
-        """What waits, once something does; empty only when there is nothing left and we are told to stop."""
+        """Wait for queued writes and return a batch; empty only when the queue is empty and `stop` was called."""
         while self._queue.empty() and not self._stopping.is_set():
             self._wake_up.wait()
             self._wake_up.clear()
@@ -187,7 +187,7 @@ class SqliteLedger:
             connection.close()
 
     def _commit(self, connection: sqlite3.Connection, batch: Sequence[_Write]) -> int:
-        """All of them or none, so a batch can be tried again. Says how many never can be written, and were left out."""
+        """Write a batch in one transaction; skip entries that can never be written, and return how many."""
         rejected = 0
         with connection:
             connection.execute("BEGIN")
@@ -203,24 +203,19 @@ class SqliteLedger:
         return rejected
 
     def _report_failure(self, error: Exception) -> None:
-        remedy = "give it room, or a place that can be written to with --ledger (DOVETAIL_LEDGER); off keeps none"
+        remedy = "free disk space, or choose a writable path with --ledger (DOVETAIL_LEDGER); off disables the ledger"
         said = f"{self.path}: {error}; {remedy}"
         if said != self._health.trouble:
             log.error("ledger cannot be written", extra={"ledger": str(self.path), "error": str(error)})
         self._update_health(trouble=said)
 
     def _update_health(self, *, written: int = 0, lost: int = 0, trouble: str | None = None) -> None:
+        size = 0
         with suppress(OSError):
             size = self.path.stat().st_size
-            self._health = LedgerHealth(
-                written=self._health.written + written,
-                lost=self._health.lost + lost,
-                trouble=self._health.trouble if trouble is None else trouble,
-                size=size,
-            )
-            return
         self._health = LedgerHealth(
             written=self._health.written + written,
             lost=self._health.lost + lost,
             trouble=self._health.trouble if trouble is None else trouble,
+            size=size,
         )

@@ -1,4 +1,4 @@
-"""Reads the ledger back: who took this node, when, why, and how it ended. Never writes."""
+"""Reads the ledger: which decision removed or launched a node, when, why, and how it ended. Never writes."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -15,21 +15,21 @@ from dovetail.observe.ledger_schema import LedgerUnreadable, check_version, inst
 from dovetail.ports.ledger import Considered, LedgerNode
 
 UNDER_WAY = "under way"
-CONSIDERED_SINCE_VERSION = 2  # the version of the file that first kept what was weighed
-MAX_AMBIGUOUS_IDS = 3  # ids that are named when one is not clear
+CONSIDERED_SINCE_VERSION = 2  # the schema version that introduced the table `considered`
+MAX_AMBIGUOUS_IDS = 3  # ids listed when a prefix is ambiguous
 
 
 class LedgerMissing(Exception):
-    """There is nothing to read; the message says where and what to do."""
+    """There is no readable ledger; the message names the path and the remedy."""
 
 
 class NoSuchDecision(Exception):
-    """The ledger has no decision of that id, or several that begin with it."""
+    """No decision has this id or prefix, or several do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerQuery:
-    """Which decisions are clauses for; empty fields mean all."""
+    """Which decisions to return; empty fields match all."""
 
     node: str = ""  # a node's or a NodeClaim's name
     nodepool: str = ""
@@ -42,7 +42,7 @@ class LedgerQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerDecision:
-    """One decision as the ledger has it."""
+    """One decision of the ledger."""
 
     id: str
     cluster: str
@@ -51,27 +51,27 @@ class LedgerDecision:
     reason: str
     why: str
     method: str
-    nodes: tuple[LedgerNode, ...]  # those that went
-    made: tuple[LedgerNode, ...]  # those that came
+    nodes: tuple[LedgerNode, ...]  # removed nodes
+    made: tuple[LedgerNode, ...]  # launched nodes
     replacements: int
     pods: int
     pod_names: tuple[str, ...]
     cost_before: float
-    cost_after: float  # as it turned out, else as planned
+    cost_after: float  # the actual cost if known, else the planned cost
     outcome: str
     ended_at: str
     note: str
-    considered: Considered | None = None  # what was weighed; read only for one that is clauses for by its id
+    considered: Considered | None = None  # read only by `read_decision`
 
 
 def read_history(path: Path, query: LedgerQuery) -> list[LedgerDecision]:
-    """The decisions clauses for, newest first."""
+    """Return the matching decisions, newest first."""
     with _connection(path) as connection:
         return list(_read(connection, query))
 
 
 def read_decision(path: Path, identity: str) -> LedgerDecision:
-    """One decision with all that was weighed when it was taken. The beginning of an id will do, if no other has it."""
+    """Return one decision by its id or a unique prefix, with what was considered for it."""
     with _connection(path) as connection:
         rows = connection.execute(
             "SELECT * FROM decision WHERE substr(id, 1, ?) = ? ORDER BY id LIMIT ?",
@@ -108,7 +108,7 @@ def _connection(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def _open(path: Path) -> sqlite3.Connection:
-    """Read-only; where even that needs a file beside it that cannot be written, as a copy nobody else writes to."""
+    """Open read-only; if SQLite cannot create its lock files next to it, open it as immutable."""
     last: sqlite3.Error | None = None
     for mode in ("mode=ro", "mode=ro&immutable=1"):
         connection = sqlite3.connect(f"{path.resolve().as_uri()}?{mode}", uri=True, timeout=5.0)
@@ -129,7 +129,7 @@ def _open(path: Path) -> sqlite3.Connection:
 
 
 def _text(written: bytes) -> str:
-    """Text of the file; where it is damaged, the rest of it is still worth reading."""
+    """Decode text of the file, with replacement characters for damaged bytes."""
     return written.decode("utf-8", "replace")
 
 
@@ -190,7 +190,7 @@ def _decision(row: Any, nodes: list[Any]) -> LedgerDecision:
 
 
 def _names(written: str) -> tuple[str, ...]:
-    """The names that can be read. A damaged ledger shows what is left of it."""
+    """Return the pod names, or none if they are damaged."""
     try:
         return msgspec.json.decode(written, type=tuple[str, ...])
     except UNDECODABLE:

@@ -160,10 +160,10 @@ class NoLedger:
     """Keeps nothing."""
 
     def open(self, entry: LedgerEntry) -> None:
-        """Forget it."""
+        """Discard it."""
 
     def close(self, decision: str, ending: LedgerEnding) -> None:
-        """Forget it."""
+        """Discard it."""
 
     def settle(self, under_way: Collection[str], done: Collection[str], at: datetime) -> None:
         """Nothing to settle."""

@@ -27,10 +27,10 @@ class NoMetrics:
     """Figures nobody asked for."""
 
     def count(self, name: str, by: float = 1.0, /, **labels: str) -> None:
-        """Forget it."""
+        """Discard it."""
 
     def observe(self, name: str, seconds: float, /, **labels: str) -> None:
-        """Forget it."""
+        """Discard it."""
 
     def show(self, name: str, rows: Mapping[tuple[str, ...], float], /) -> None:
-        """Forget it."""
+        """Discard it."""
