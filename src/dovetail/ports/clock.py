@@ -1,4 +1,4 @@
-"""The source of the current time. Waiting goes through the event loop, so a loop on virtual time moves both together."""
+"""The source of the current time. Waiting uses the event loop, so a loop on virtual time moves both together."""
 
 from datetime import datetime
 from typing import Protocol

@@ -94,7 +94,7 @@ class CloudProvider(Protocol):
         ...
 
     def avoid(self, instance_type: str, zone: str, capacity_type: str) -> None:
-        """Mark an offering as unavailable for a while, because its capacity is being reclaimed. Never raises or waits."""
+        """Mark an offering as unavailable for a while: its capacity is being reclaimed. Never raises or waits."""
         ...
 
 

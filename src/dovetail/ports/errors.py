@@ -1,4 +1,4 @@
-"""The exceptions of the ports: failed calls to the Kubernetes API and to the cloud. Expected refusals are return values.
+"""The exceptions of the ports: failed calls to the Kubernetes API or the cloud. Expected refusals are return values.
 
 After `OutcomeUnknown` the write may have taken effect, so the caller must read the object before it retries.
 """

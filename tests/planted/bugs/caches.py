@@ -170,7 +170,7 @@ BUGS = (
     ),
     Bug(
         id="marks-old-catalogue",
-        says="A claim whose instance type is no longer types_by_pool is not marked as drifted.",
+        says="A claim whose instance type is no longer sold is not marked as drifted.",
         file="controllers/nodeclaim_conditions.py",
         before="            and self.findings.types is findings.types\n",
         after="",

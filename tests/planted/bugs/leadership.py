@@ -24,7 +24,7 @@ BUGS = (
     ),
     Bug(
         id="lease-patch-without-version",
-        says="The Lease is written without the version that was read: two candidates can both acquire.",
+        says="The Lease is written without the version that was read: two candidates can both win.",
         file="runtime/leader_election.py",
         before='return Patch({"spec": spec}, lease.metadata.resource_version)',
         after='return Patch({"spec": spec})',

@@ -39,7 +39,7 @@ BUGS = (
     ),
     Bug(
         id="two-buyers-at-once",
-        says="Provisioning does not wait for a command that is launch_lock: both spend the same room below a limit.",
+        says="Provisioning does not wait for a command that is buying: both spend the same room below a limit.",
         file="controllers/provisioner.py",
         before="""\
         async with self._context.launch_lock:
@@ -50,7 +50,7 @@ BUGS = (
     ),
     Bug(
         id="unanswered-create-repeated",
-        says="After a create without an answer nobody claim_refresh whether the NodeClaim is there: another one is created.",
+        says="After a create without an answer the NodeClaims are not listed again: another one is created.",
         file="controllers/context.py",
         before="""\
             created = await self.cluster.create(NODE_CLAIM, claim)
