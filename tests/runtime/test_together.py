@@ -7,7 +7,7 @@ import pytest
 from dovetail.runtime.concurrency import SingleFlight
 
 
-def test_a_hundred_who_ask_while_one_is_answered_are_served_by_one_more():
+def test_a_hundred_concurrent_callers_share_two_calls():
     async def story():
         flight, calls = SingleFlight(), 0
 
@@ -22,7 +22,7 @@ def test_a_hundred_who_ask_while_one_is_answered_are_served_by_one_more():
     assert asyncio.run(story()) == 2
 
 
-def test_an_answer_that_was_begun_earlier_does_not_serve():
+def test_a_call_that_began_earlier_does_not_serve_later_callers():
     async def story():
         flight, begun, go_on = SingleFlight(), [], asyncio.Event()
 
@@ -42,7 +42,7 @@ def test_an_answer_that_was_begun_earlier_does_not_serve():
     assert asyncio.run(story()) == [0, 1]
 
 
-def test_when_the_one_who_asks_is_cancelled_or_fails_the_next_one_asks():
+def test_after_a_cancelled_or_failed_call_the_next_caller_calls():
     async def story():
         flight, calls = SingleFlight(), []
 

@@ -69,7 +69,7 @@ def test_the_condition_is_asked_in_the_instant_of_each_write():
     through(story)
 
 
-def test_a_closed_gate_lets_writes_under_way_finish():
+def test_a_closed_gate_lets_writes_in_flight_finish():
     async def story(cluster, gate, world):
         gate.open()
         writing = asyncio.ensure_future(cluster.create(NODE, node()))
@@ -82,7 +82,7 @@ def test_a_closed_gate_lets_writes_under_way_finish():
     through(story, Slow())
 
 
-def test_a_cut_ends_writes_under_way_and_nobody_knows_what_became_of_them():
+def test_abort_cancels_writes_in_flight_with_an_unknown_outcome():
     async def story(cluster, gate, world):
         gate.open()
         writing = asyncio.ensure_future(cluster.create(NODE, node()))
@@ -111,7 +111,7 @@ READS = {
 REMEMBERS = {"drift", "repair_statements", "avoid"}
 
 
-def test_whatever_changes_something_at_the_provider_has_to_pass():
+def test_every_write_to_the_provider_passes_the_gate():
     """All else is handed on as it is, so a method nobody has thought about would pass unseen."""
     told = {name for name in vars(CloudProvider) if not name.startswith("_")}
     assert told - READS - REMEMBERS == {name for name in vars(GatedCloud) if not name.startswith("_")}
