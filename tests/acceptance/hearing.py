@@ -34,10 +34,10 @@ def told(found, listener=None, events=None):
     look = Pass(found)
     plan = plan_pass(look, thorough=True)
     for method in METHODS:
-        events.budgets(method.reason, look)
-        events.refused(method.name, plan.refusals_by_method[method.name], look)
+        events.report_budgets(method.reason, look)
+        events.report_refusals(method.name, plan.refusals_by_method[method.name], look)
         for command in plan.commands_by_method[method.name]:
-            events.considered(command, look)
+            events.report_candidate(command, look)
     return listener
 
 

@@ -50,7 +50,7 @@ def eligible(found, reason):
     context, figures = PassContext(found), Figures()
     noted = DisruptionMetrics(figures)
     for plan in plan_methods(context):
-        noted.note(plan, context, 0.0)
+        noted.record_pass(plan, context, 0.0)
     return figures.gauges[ELIGIBLE][reason,]
 
 

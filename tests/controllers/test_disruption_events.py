@@ -11,8 +11,8 @@ import dovetail
 from acceptance.fleet import ON_DEMAND, cluster, drifted, free, pdb, running, shielded, worker
 from acceptance.hearing import Listener, told
 from builders import NOON, claim, nodepool, stamped
-from dovetail.controllers.disruption_events import REMIND, RENAME, DisruptionEvents
-from dovetail.core.disruption.pass_context import PassContext as Pass
+from dovetail.controllers.disruption_events import REPEAT_AFTER, REPEAT_NAMING_AFTER, DisruptionEvents
+from dovetail.core.disruption.pass_context import PassContext
 from dovetail.core.disruption.planner import plan_pass
 from dovetail.core.disruption.validation import revalidate
 from dovetail.model.kube_object import Key
@@ -184,9 +184,10 @@ def test_a_replacement_is_announced_before_it_is_looked_at_again_and_a_rejection
     assert announced.startswith("Consolidation candidate: replace: [a] -> [1 replacement] (savings: $")
     assert {kind for kind, _ in listener.said("ConsolidationCandidate")} == {"Node", "NodeClaim"}
 
-    (command,) = plan_pass(Pass(found)).commands
-    changed = Pass(cluster(worker("a", shielded("x", "a"), type_="m.huge"), pools=[free(template=ON_DEMAND)]))
-    DisruptionEvents(SimpleNamespace(recorder=listener, clock=listener)).rejected(command, revalidate(command, changed))
+    (command,) = plan_pass(PassContext(found)).commands
+    changed = PassContext(cluster(worker("a", shielded("x", "a"), type_="m.huge"), pools=[free(template=ON_DEMAND)]))
+    events = DisruptionEvents(SimpleNamespace(recorder=listener, clock=listener))
+    events.report_rejected(command, revalidate(command, changed))
     (said,) = {message for _, message in listener.said("ConsolidationRejected")}
     assert said.startswith("Consolidation rejected: replace: [a] -> [1 replacement], reason: churn: ")
     assert "(savings: $" in said
@@ -210,31 +211,31 @@ def test_a_balanced_pool_says_what_it_approved_of():
 
 def test_a_cluster_at_rest_is_told_again_only_after_a_while():
     listener = Listener()
-    telling = DisruptionEvents(SimpleNamespace(recorder=listener, clock=listener))
+    events = DisruptionEvents(SimpleNamespace(recorder=listener, clock=listener))
     found = cluster(worker("a", shielded("x", "a")))
     for _ in range(3):
-        told(found, listener, telling)
+        told(found, listener, events)
     assert len(listener.notices) == 2, "one on the node, one on its claim"
-    listener.at += REMIND
-    told(found, listener, telling)
+    listener.at += REPEAT_AFTER
+    told(found, listener, events)
     assert len(listener.notices) == 4
 
 
 def test_which_pod_has_no_other_place_is_told_once_in_a_while():
     listener = Listener()
-    telling = DisruptionEvents(SimpleNamespace(recorder=listener, clock=listener))
-    look = Pass(cluster(worker("a", running("x", "a"))))
+    events = DisruptionEvents(SimpleNamespace(recorder=listener, clock=listener))
+    context = PassContext(cluster(worker("a", running("x", "a"))))
 
     def stands(pod):
         refusal = Refusal(RefusalCode.UNSCHEDULABLE, node_ref("a"), pod=Key("default", pod))
-        telling.refused("single-node", [refusal], look)
+        events.report_refusals("single-node", [refusal], context)
         return len(listener.notices)
 
     assert stands("x") == 2, "one on the node, one on its claim"
     assert stands("y") == 2
-    listener.at += RENAME
+    listener.at += REPEAT_NAMING_AFTER
     assert stands("y") == 4
-    listener.at += RENAME
+    listener.at += REPEAT_NAMING_AFTER
     assert stands("y") == 4, "that it still holds is told after twice as long"
-    listener.at += RENAME
+    listener.at += REPEAT_NAMING_AFTER
     assert stands("y") == 6

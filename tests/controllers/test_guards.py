@@ -32,8 +32,8 @@ def test_a_pod_that_is_being_evicted_keeps_the_earlier_of_two_deadlines():
         queue = EvictionQueue(SimpleNamespace(state=SimpleNamespace(pods=silent(), pdbs=silent())))
         for minutes in (10, 5, 20):
             deadline = NOON + timedelta(minutes=minutes)
-            queue.ask(EvictionRequest(Key("default", "web"), "uid", Key("", "a"), "Drifted", deadline))
-        return queue._errands["uid"].deadline
+            queue.add(EvictionRequest(Key("default", "web"), "uid", Key("", "a"), "Drifted", deadline))
+        return queue._requests["uid"].deadline
 
     assert run(main()) == NOON + timedelta(minutes=5)
 
@@ -53,7 +53,7 @@ def test_a_pod_that_was_protected_since_the_drain_sent_it_is_not_evicted():
         clock = SimpleNamespace(now=lambda: NOON)
         context = SimpleNamespace(state=state, cluster=Cluster(), clock=clock, metrics=quiet, recorder=quiet)
         queue = EvictionQueue(context)
-        queue.ask(EvictionRequest(found.key, found.metadata.uid, Key("", "a"), "Drifted"))
+        queue.add(EvictionRequest(found.key, found.metadata.uid, Key("", "a"), "Drifted"))
         await queue.attempt(found.metadata.uid)
 
     run(attempt(annotations={"karpenter.sh/do-not-disrupt": "true"}))
@@ -78,9 +78,9 @@ def test_two_claims_for_one_instance_are_not_none():
 
 def collecting(cloud, stale=()):
     """A round of garbage collection over a cluster with nothing in it; whether nothing failed."""
-    hidden = SimpleNamespace(instances_known=True, claims=(), nodes=())
+    unreadable = SimpleNamespace(instances_known=True, claims=(), nodes=())
     lists = {kind: SimpleNamespace(items={}, unreadable={}) for kind in ("claims", "nodes")}
-    state = SimpleNamespace(stale=lambda: stale, hidden=hidden, **lists)
+    state = SimpleNamespace(stale=lambda: stale, unreadable=unreadable, **lists)
     clock = SimpleNamespace(now=lambda: NOON)
     collection = GarbageCollection(SimpleNamespace(state=state, cloud=cloud, clock=clock))
     return run(collection.collect())
@@ -135,7 +135,7 @@ def test_the_validity_of_a_nodepool_is_judged_again_when_its_annotations_change(
     monkeypatch.setattr(nodepools, "judge_validation", lambda _: ConditionVerdict("ValidationSucceeded"))
     first = nodepool()
     metadata = msgspec.structs.replace(first.metadata, annotations={"dovetail.sh/pause": "nonsense"})
-    nodeclass_reconciler = SimpleNamespace(_validity={})
+    controller = SimpleNamespace(_validation_by_key={})
     for pool in (first, first, msgspec.structs.replace(first, metadata=metadata)):
-        nodepools.NodePoolController._valid(nodeclass_reconciler, pool)
+        nodepools.NodePoolController._validation_verdict(controller, pool)
     assert len(seen) == 2

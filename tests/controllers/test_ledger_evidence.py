@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 
 from acceptance.fleet import cluster, running, worker
 from builders import nodepool
-from dovetail.controllers.ledger_entries import NAMED, weighed, weighed_pods
+from dovetail.controllers.ledger_entries import MAX_NAMED_REFUSALS, considered_for_command, refused_pods
 from dovetail.core.disruption.pass_context import PassContext
 from dovetail.core.disruption.planner import plan_pass
 from dovetail.model.kube_object import Key
 from dovetail.model.refusal import Refusal, RefusalCode, node_ref, pod_ref
 
-NOBODY = SimpleNamespace(replacements=(), candidates=())
+EMPTY_COMMAND = SimpleNamespace(replacements=(), candidates=())
 KINDS = st.dictionaries(
     st.sampled_from(["expiration", "drift", "emptiness"]),
     st.dictionaries(
@@ -33,12 +33,12 @@ def said(codes):
 @given(KINDS)
 def test_all_are_counted_and_every_kind_is_named_within_the_bound(kinds):
     refusals = {method: said(codes) for method, codes in kinds.items()}
-    found = weighed(NOBODY, refusals, None)
+    found = considered_for_command(EMPTY_COMMAND, refusals, None)
     assert {(each.method, each.code): each.nodes for each in found.counts} == {
         (method, code): count for method, codes in kinds.items() for code, count in codes.items()
     }
     total = sum(map(len, refusals.values()))
-    assert len(found.refusals) == min(NAMED, total)
+    assert len(found.refusals) == min(MAX_NAMED_REFUSALS, total)
     assert {(each.method, each.code) for each in found.refusals} == {(each.method, each.code) for each in found.counts}
     assert len({(each.method, each.node) for each in found.refusals}) == len(found.refusals)
     assert [each.method for each in found.refusals] == sorted(
@@ -52,11 +52,11 @@ def test_a_command_says_what_it_uses_of_its_budget_after_those_before_it():
         worker("d", running("x", "d")),
         pools=[nodepool(disruption={"consolidateAfter": "0s", "budgets": [{"nodes": "3"}]})],
     )
-    look = PassContext(snapshot)
-    plan = plan_pass(look)
+    context = PassContext(snapshot)
+    plan = plan_pass(context)
     (command,) = plan.commands
-    alone = weighed(command, plan.refusals_by_method, look)
-    after = weighed(command, plan.refusals_by_method, look, [command])
+    alone = considered_for_command(command, plan.refusals_by_method, context)
+    after = considered_for_command(command, plan.refusals_by_method, context, [command])
     (first,), (second,) = alone.budgets, after.budgets
     assert (first.nodepool, first.used, first.limit) == ("default", len(command.candidates), 3)
     assert second.used == 2 * first.used
@@ -68,6 +68,6 @@ def test_pods_that_are_none_of_our_business_are_not_counted():
         Refusal(RefusalCode.CONFIGURED_ELSEWHERE, pod_ref(Key("a", "b"))),
         Refusal(RefusalCode.UNSCHEDULABLE, pod_ref(Key("shop", "web")), detail="too large"),
     ]
-    found = weighed_pods(refusals)
+    found = refused_pods(refusals)
     assert [(each.code, each.nodes) for each in found.counts] == [("Unschedulable", 1)]
     assert found.refusals[0].node == "shop/web"

@@ -76,7 +76,7 @@ def test_looking_on_eks_needs_only_to_read(settled, namespace):
     assert {verb for verb, _, _ in granted(documents)} <= READS
     apply(cluster, test_aws.node_class(images))
     with as_deployed(cluster, documents, namespace) as process:
-        eventually(lambda: "looked at the cluster" in process.log.read_text(), "it says what it sees", within=120)
+        eventually(lambda: "evaluated the cluster" in process.log.read_text(), "it says what it sees", within=120)
     assert {verb for (verb, _, _), _ in asked(cluster)} <= READS
     assert {action for action, refused in asked(cluster) if refused} == set()
     assert asyncio.run(test_aws.listed("list_instance_profiles", "InstanceProfiles", service="iam")) == []

@@ -95,7 +95,7 @@ def test_figures_that_cannot_be_refreshed_are_served_as_they_were(caplog):
     port = free_port()
     answers = fetched(endpoints(metrics_port=port, broken=True), f"http://127.0.0.1:{port}/metrics")
     assert answers[0][0] == 200
-    assert "figures not refreshed" in caplog.messages
+    assert "metrics not refreshed" in caplog.messages
 
 
 def test_port_0_serves_nothing():

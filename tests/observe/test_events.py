@@ -20,12 +20,12 @@ NODE_A = Node(metadata=ObjectMeta(name="a", uid="u-a"))
 POD_B = Pod(metadata=ObjectMeta(name="b", namespace="shop", uid="u-b"))
 
 
-def lived(story, **event_limits):
+def lived(story, **limits):
     """Run a story with a recorder that writes to a fresh cluster."""
 
     async def main():
         cluster = World(WorldOptions(call_time=(0.0, 0.0)), interference=PlannedFaults())
-        recorder = EventRecorder(cluster, cluster.clock, EventLimits(**event_limits))
+        recorder = EventRecorder(cluster, cluster.clock, EventLimits(**limits))
         writing = asyncio.create_task(recorder.run())
         await story(cluster, recorder)
         writing.cancel()
@@ -152,7 +152,7 @@ def test_a_full_queue_drops_and_counts():
         recorder.publish(about_node(message="4"))
         assert len(await events(cluster, recorder)) == 3, "a dropped notice may be said again"
 
-    lived(story, room=2)
+    lived(story, size=2)
 
 
 def test_warnings_are_written_first_and_the_rest_makes_way_for_them(caplog):
@@ -170,7 +170,7 @@ def test_warnings_are_written_first_and_the_rest_makes_way_for_them(caplog):
         written = [event.message for event in await events(cluster, recorder)]
         assert sorted(written) == ["calm 2", "warning 0", "warning 1", "warning 2"]
 
-    lived(story, room=4)
+    lived(story, size=4)
     assert [record.message for record in caplog.records].count("events dropped, too many wait to be written") == 1
 
 
@@ -208,7 +208,7 @@ def test_every_notice_is_accounted_for(notices):
         assert total == len(notices)
         assert sum(event.count for event in await events(cluster, recorder)) == counts.written
 
-    lived(story, room=4)
+    lived(story, size=4)
 
 
 def test_one_event_that_cannot_be_written_for_whatever_reason_does_not_stop_the_others(caplog):

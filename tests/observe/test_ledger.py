@@ -170,7 +170,7 @@ def test_the_file_stays_within_its_size_and_keeps_the_newest(path, monkeypatch):
 
 
 def test_a_full_queue_loses_entries_and_says_so(path, monkeypatch):
-    monkeypatch.setattr(ledgers, "QUEUE", 10)
+    monkeypatch.setattr(ledgers, "QUEUE_SIZE", 10)
     ledger = SqliteLedger(path, Clock())
     for number in range(15):
         ledger.open(entry(str(number)))

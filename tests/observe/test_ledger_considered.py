@@ -11,7 +11,7 @@ import pytest
 
 from dovetail.observe.ledger import Retention
 from dovetail.observe.ledger_query import NoSuchDecision, read_decision
-from dovetail.observe.ledger_schema import MESSAGE, REFUSALS_NAMED, connect, pack, prune, unpack, used, write_open
+from dovetail.observe.ledger_schema import MAX_MESSAGE, MAX_REFUSALS, connect, pack, prune, unpack, used, write_open
 from dovetail.ports.ledger import BudgetUse, Considered, PlannedPurchase, Refused, RefusedFor
 from observe.test_ledger import NOON, asked, ended, entry, writing
 
@@ -95,14 +95,14 @@ def test_refusals_are_named_up_to_a_bound_and_their_words_too():
     long = considered(refusals=5000)
     wordy = Considered(refusals=(refused(0, "x" * 10_000),))
     kept = unpack(pack(long))
-    assert (len(kept.refusals), kept.counts[0].nodes) == (REFUSALS_NAMED, 5000)
-    assert kept.refusals == long.refusals[:REFUSALS_NAMED]
+    assert (len(kept.refusals), kept.counts[0].nodes) == (MAX_REFUSALS, 5000)
+    assert kept.refusals == long.refusals[:MAX_REFUSALS]
     (message,) = [each.message for each in unpack(pack(wordy)).refusals]
-    assert (len(message), message[-1]) == (MESSAGE, "…")
+    assert (len(message), message[-1]) == (MAX_MESSAGE, "…")
 
 
 def test_an_entry_is_small_however_much_was_refused():
-    worst = Considered(refusals=tuple(refused(number, noise(number, 2 * MESSAGE)) for number in range(1000)))
+    worst = Considered(refusals=tuple(refused(number, noise(number, 2 * MAX_MESSAGE)) for number in range(1000)))
     assert len(pack(worst)) < 100_000
     assert len(pack(considered(refusals=5000))) < 5_000
 

@@ -64,7 +64,7 @@ def test_a_gauge_forgets_what_is_not_shown_again():
     ],
 )
 def test_what_is_not_declared_raises_in_tests_and_is_only_counted_in_production(wrong, caplog):
-    with pytest.raises(AssertionError, match="is not declared so"):
+    with pytest.raises(AssertionError, match="does not match its declaration"):
         wrong(PrometheusMetrics(strict=True))
     metrics = PrometheusMetrics()
     wrong(metrics)

@@ -62,7 +62,7 @@ class Kept:
         context = ControllerContext(
             cluster=None, cloud=None, clock=None, recorder=None, state=self.state, settings=Settings(), seen=False
         )
-        self.nodepools, self.executor = NodePoolController(context), DisruptionQueue(context)
+        self.nodepools, self.disruption_queue = NodePoolController(context), DisruptionQueue(context)
         self.interruptions = InterruptionController(context)
         self.simulations = SimulationCache()
         self.register, self.tiles = PodIndex(), NodeSummaries()
@@ -225,7 +225,10 @@ def state_of(kept, snapshot):
         "claims by node": {key.name: state.claims_of(node) for key, node in nodes},
         "nodes by claim": {key.name: state.nodes_of(claim) for key, claim in claims},
         "counts": {pool: _counted(kept.nodepools._tally(pool)) for pool in pools},
-        "indexed commands": (dict(sorted(kept.executor._concerned.items())), sorted(kept.executor._tainted)),
+        "indexed commands": (
+            dict(sorted(kept.disruption_queue._disrupted_claims.items())),
+            sorted(kept.disruption_queue._tainted_nodes),
+        ),
         "instances": {name: sorted(keys) for name, keys in sorted(kept.interruptions._claims.items())},
         "tiles": kept.tiles.of(snapshot, {}),
     }

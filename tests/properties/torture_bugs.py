@@ -79,7 +79,7 @@ def a_rollback_leaves_everything(patch):
     async def nothing(*_):
         return None
 
-    patch.setattr(disruption_queue, "release", nothing)
+    patch.setattr(disruption_queue, "unmark_candidates", nothing)
 
 
 def claims_that_never_register_are_kept(patch):
@@ -135,12 +135,12 @@ def healthy_machines_are_taken_for_lost(patch):
 
     patch.setattr(garbage_collection, "nothing_is_left", lambda *_: False)
     patch.setattr(garbage_collection, "lost_claims", lambda held: held.claims)
-    patch.setattr(garbage_collection.GarbageCollection, "_is_gone", gone)
+    patch.setattr(garbage_collection.GarbageCollection, "_instance_is_gone", gone)
 
 
 def nobody_notices_that_the_lease_ran_out(patch):
-    patch.setattr(LeaderElection, "holds", lambda election: election._ends > float("-inf"))
-    patch.setattr(LeaderElection, "left", property(lambda _: 1.0))
+    patch.setattr(LeaderElection, "holds", lambda election: election._held_until > float("-inf"))
+    patch.setattr(LeaderElection, "remaining", property(lambda _: 1.0))
 
 
 def the_last_list_of_pods_comes_from_the_cache(patch):
@@ -231,7 +231,7 @@ def instances_are_never_terminated(patch):
     async def ended(*_):
         return True
 
-    patch.setattr(termination_steps.NodeTermination, "_is_ended", ended)
+    patch.setattr(termination_steps.NodeTermination, "_is_terminated", ended)
     patch.setattr(garbage_collection.GarbageCollection, "_leaked", lambda *_: [])
 
 

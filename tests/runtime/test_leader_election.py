@@ -247,13 +247,13 @@ def test_a_renewal_counts_from_when_it_was_sent_not_from_its_answer():
         leading = asyncio.ensure_future(replica.run())
         while not (replica.acting or replica.endings):
             await asyncio.sleep(0.01)
-            assert replica.election.left <= LeaseDurations().renew_deadline - 4
+            assert replica.election.remaining <= LeaseDurations().renew_deadline - 4
         await ended(leading)
 
     play(story)
 
 
-def test_the_first_write_after_the_machine_slept_is_refused():
+def test_the_first_write_after_the_host_was_suspended_is_refused():
     async def story(world, _loop):
         replica = Replica(world, "a")
         leading = asyncio.ensure_future(replica.run())
@@ -268,7 +268,7 @@ def test_the_first_write_after_the_machine_slept_is_refused():
     play(story)
 
 
-def test_a_graceful_end_hands_the_office_over_at_once():
+def test_a_graceful_stop_hands_the_lease_over_at_once():
     async def story(world, loop):
         first, second = Replica(world, "a"), Replica(world, "b")
         leading = asyncio.ensure_future(first.run())
@@ -297,7 +297,7 @@ class SlowWrites(Calm):
             await asyncio.sleep(self.seconds)
 
 
-def test_a_write_under_way_is_finished_before_the_office_is_given_back_and_none_follows():
+def test_a_write_in_flight_finishes_before_the_lease_is_released_and_none_follows():
     async def story(world, loop):
         replica = Replica(world, "a", SlowWrites())
         leading = asyncio.ensure_future(replica.run())
@@ -326,7 +326,7 @@ def test_a_write_that_hangs_does_not_keep_the_process_from_ending():
     play(story)
 
 
-def test_one_that_is_stopped_while_it_waits_never_acts():
+def test_a_candidate_that_is_stopped_while_it_waits_never_acts():
     async def story(world, _loop):
         first, second = Replica(world, "a"), Replica(world, "b")
         leading = asyncio.ensure_future(first.run())
@@ -379,7 +379,7 @@ def test_a_lease_that_was_deleted_is_not_taken_while_its_holder_may_act():
     play(story)
 
 
-def test_what_the_work_cannot_handle_ends_the_shift_and_frees_the_office():
+def test_an_unhandled_error_ends_the_term_and_releases_the_lease():
     async def story(world, _loop):
         async def broken():
             await asyncio.sleep(3)
@@ -395,6 +395,6 @@ def test_what_the_work_cannot_handle_ends_the_shift_and_frees_the_office():
 
 
 @pytest.mark.parametrize("terms", [{"duration": 10.0}, {"duration": 12.0}, {"retry": 10.0}, {"retry": 0.0}])
-def test_terms_that_leave_no_time_to_stop_are_refused(terms):
+def test_durations_that_leave_no_time_to_stop_are_refused(terms):
     with pytest.raises(ValueError, match="must be"):
         LeaseDurations(**terms)

@@ -53,12 +53,12 @@ def test_every_renewal_counts_from_when_it_was_sent():
     async def main():
         slow, loop = Slow(World()), asyncio.get_running_loop()
         election = candidate(slow)
-        await election.win()
-        keeping = asyncio.ensure_future(election.keep())
+        await election.acquire()
+        renewing = asyncio.ensure_future(election.renew())
         for _ in range(3000):
             await asyncio.sleep(0.01)
-            assert election.left <= slow.asked_at + election.terms.renew_deadline - loop.time()
-        keeping.cancel()
+            assert election.remaining <= slow.asked_at + election.durations.renew_deadline - loop.time()
+        renewing.cancel()
 
     run(main(), limit=1000)
 
@@ -80,7 +80,7 @@ def waited(seconds):
         world.apply(lease(seconds))
         loop = asyncio.get_running_loop()
         began = loop.time()
-        await candidate(world).win()
+        await candidate(world).acquire()
         return loop.time() - began
 
     return run(main(), limit=1000)

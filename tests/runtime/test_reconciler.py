@@ -55,13 +55,13 @@ def test_an_earlier_time_replaces_a_later_one_and_not_the_other_way_round():
 
 
 @pytest.mark.parametrize(("known_after", "looks"), [(5, 2), (15, 1)])
-def test_what_was_heard_before_the_work_caught_up_needs_no_other_look(known_after, looks):
+def test_a_change_before_drop_requeue_does_not_requeue_the_key(known_after, looks):
     held = []
 
     async def working(key, attempt):
         if attempt == 1:
             await asyncio.sleep(known_after)
-            held[0].caught_up(key)
+            held[0].drop_requeue(key)
             await asyncio.sleep(20)
 
     async def story(reconciler):

@@ -1,4 +1,4 @@
-"""Many questions at once, few answers, none of them older than the question."""
+"""Concurrent callers share calls, and no result is older than the request."""
 
 import asyncio
 
@@ -7,32 +7,32 @@ import pytest
 from dovetail.runtime.concurrency import SingleFlight
 
 
-def test_a_hundred_who_ask_while_one_is_answered_are_served_by_one_more():
+def test_a_hundred_concurrent_callers_share_two_calls():
     async def story():
-        together, asked = SingleFlight(), 0
+        flight, calls = SingleFlight(), 0
 
-        async def question():
-            nonlocal asked
-            asked += 1
+        async def call():
+            nonlocal calls
+            calls += 1
             await asyncio.sleep(0)
 
-        await asyncio.gather(*(together.ask(question) for _ in range(100)))
-        return asked
+        await asyncio.gather(*(flight.run(call) for _ in range(100)))
+        return calls
 
     assert asyncio.run(story()) == 2
 
 
-def test_an_answer_that_was_begun_earlier_does_not_serve():
+def test_a_call_that_began_earlier_does_not_serve_later_callers():
     async def story():
-        together, begun, go_on = SingleFlight(), [], asyncio.Event()
+        flight, begun, go_on = SingleFlight(), [], asyncio.Event()
 
-        async def question():
+        async def call():
             begun.append(len(begun))
             await go_on.wait()
 
-        first = asyncio.create_task(together.ask(question))
+        first = asyncio.create_task(flight.run(call))
         await asyncio.sleep(0)
-        late = [asyncio.create_task(together.ask(question)) for _ in range(3)]
+        late = [asyncio.create_task(flight.run(call)) for _ in range(3)]
         await asyncio.sleep(0)
         assert begun == [0]
         go_on.set()
@@ -42,28 +42,28 @@ def test_an_answer_that_was_begun_earlier_does_not_serve():
     assert asyncio.run(story()) == [0, 1]
 
 
-def test_when_the_one_who_asks_is_cancelled_or_fails_the_next_one_asks():
+def test_after_a_cancelled_or_failed_call_the_next_caller_calls():
     async def story():
-        together, asked = SingleFlight(), []
+        flight, calls = SingleFlight(), []
 
         async def hangs():
-            asked.append("hangs")
+            calls.append("hangs")
             await asyncio.Event().wait()
 
         async def fails():
-            asked.append("fails")
+            calls.append("fails")
             raise OSError("no answer")
 
         async def works():
-            asked.append("works")
+            calls.append("works")
 
-        first = asyncio.create_task(together.ask(hangs))
-        others = [asyncio.create_task(together.ask(each)) for each in (fails, works, works)]
+        first = asyncio.create_task(flight.run(hangs))
+        others = [asyncio.create_task(flight.run(each)) for each in (fails, works, works)]
         await asyncio.sleep(0)
         first.cancel()
         with pytest.raises(OSError, match="no answer"):
             await others[0]
         await asyncio.gather(*others[1:])
-        return asked
+        return calls
 
     assert asyncio.run(story()) == ["hangs", "fails", "works"]

@@ -69,30 +69,30 @@ def test_the_condition_is_asked_in_the_instant_of_each_write():
     through(story)
 
 
-def test_a_closed_gate_lets_writes_under_way_finish():
+def test_a_closed_gate_lets_writes_in_flight_finish():
     async def story(cluster, gate, world):
         gate.open()
         writing = asyncio.ensure_future(cluster.create(NODE, node()))
         await asyncio.sleep(1)
         gate.close("stopped")
-        assert not await gate.finished(within=10)
-        assert await gate.finished(within=100)
+        assert not await gate.wait_until_idle(within=10)
+        assert await gate.wait_until_idle(within=100)
         assert (await writing).name == "a"
 
     through(story, Slow())
 
 
-def test_a_cut_ends_writes_under_way_and_nobody_knows_what_became_of_them():
+def test_abort_cancels_writes_in_flight_with_an_unknown_outcome():
     async def story(cluster, gate, world):
         gate.open()
         writing = asyncio.ensure_future(cluster.create(NODE, node()))
         await asyncio.sleep(1)
-        gate.cut("leadership lost")
+        gate.abort("leadership lost")
         with pytest.raises(OutcomeUnknown, match="leadership lost"):
             await writing
         await asyncio.sleep(100)
         assert world.values(NODE) == ()
-        assert await gate.finished(within=0.1)
+        assert await gate.wait_until_idle(within=0.1)
 
     through(story, Slow())
 
@@ -111,7 +111,7 @@ READS = {
 REMEMBERS = {"drift", "repair_statements", "avoid"}
 
 
-def test_whatever_changes_something_at_the_provider_has_to_pass():
+def test_every_write_to_the_provider_passes_the_gate():
     """All else is handed on as it is, so a method nobody has thought about would pass unseen."""
     told = {name for name in vars(CloudProvider) if not name.startswith("_")}
     assert told - READS - REMEMBERS == {name for name in vars(GatedCloud) if not name.startswith("_")}

@@ -77,7 +77,7 @@ def test_an_empty_node_whose_command_died_with_its_process_is_looked_at_anew(wri
         await life.until(lambda: life.running(3) and clean(life))
         assert came <= {pod.metadata.uid for pod in life.pods}
         assert not any(shut(node) for node in life.nodes)
-        assert not life.parts.manager.executor._ended
+        assert not life.parts.manager.disruption_queue._reported
 
     live(story, node_class(), pool(consolidateAfter="5m"), deployment(replicas=3), settings=ACTING)
 

@@ -151,8 +151,8 @@ def test_a_restart_in_the_middle_of_a_command_leaves_nothing_behind(after):
 def test_a_command_that_cannot_be_written_on_all_its_nodes_is_taken_back():
     async def story(life):
         await life.until(lambda: life.running(12) and life.settled())
-        executor = life.parts.manager.executor
-        write, written = executor._write, []
+        queue = life.parts.manager.disruption_queue
+        write, written = queue._write_record, []
 
         async def stumbling(claim, record):
             written.append(claim.name)
@@ -160,10 +160,10 @@ def test_a_command_that_cannot_be_written_on_all_its_nodes_is_taken_back():
                 raise Unavailable("down")
             return await write(claim, record)
 
-        executor._write = stumbling
+        queue._write_record = stumbling
         life.world.apply(deployment(replicas=0))
         await life.until(lambda: len(written) >= 2)
-        executor._write = write
+        queue._write_record = write
         await life.until(lambda: not life.nodes and not life.claims)
         return len(written)
 

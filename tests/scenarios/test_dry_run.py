@@ -83,7 +83,7 @@ def test_nodes_that_would_go_are_named_with_what_that_saves_and_stay(caplog):
     assert advice.nodes == nodes
     assert advice.reason == "Empty"
     assert advice.saving_per_hour > 0
-    assert said(caplog, "looked at the cluster")[-1].would_disrupt == len(nodes)
+    assert said(caplog, "evaluated the cluster")[-1].would_disrupt == len(nodes)
 
 
 REPAIRING = {**pool(), "spec": {**pool()["spec"], "repair": {"defaultTolerationDuration": "1m"}}}
@@ -166,8 +166,8 @@ def test_a_source_that_hides_what_it_hands_out_is_not_listened_to():
     async def story(life):
         manager, queue, board = life.parts.manager, Queue(), Queue()
         board.shared = True
-        context = replace(manager.overhearing._context, interruptions=(queue, board))
-        listening = asyncio.create_task(DryRunInterruptions(context, manager.interruptions, manager.advisor).run())
+        context = replace(manager.dry_run_interruptions._context, interruptions=(queue, board))
+        listening = asyncio.create_task(DryRunInterruptions(context, manager.interruptions, manager.dry_run).run())
         await asyncio.sleep(60)
         listening.cancel()
         assert (queue.asked, board.asked > 10) == (0, True)

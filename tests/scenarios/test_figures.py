@@ -175,16 +175,17 @@ def test_what_is_over_is_not_remembered():
         await life.until(lambda: not life.nodes and not life.pods)
         await asyncio.sleep(60)
         manager = life.parts.manager
-        return manager.executor._ended, manager.executor._planned, manager.transitions._first_seen, manager.bookkeeper
+        queue, seen = manager.disruption_queue, manager.condition_metrics._first_seen
+        return queue._reported, queue._planned_claims, seen, manager.ledger
 
-    ended, planned, seen, bookkeeper = live(story, node_class(), pool(), settings=ACTING)
-    assert not ended
+    reported, planned, seen, ledger = live(story, node_class(), pool(), settings=ACTING)
+    assert not reported
     assert not planned
     assert not seen
-    assert not bookkeeper._context.endings
-    assert not bookkeeper._opened
-    assert not bookkeeper._pods_to_reschedule
-    assert not bookkeeper._facts
+    assert not ledger._context.removal_reasons
+    assert not ledger._recorded_removals
+    assert not ledger._pods_to_reschedule
+    assert not ledger._nodes_by_uid
 
 
 def test_protection_for_a_time_is_told_by_how_it_protects():

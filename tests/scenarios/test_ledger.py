@@ -238,7 +238,7 @@ def interrupted(life, claim):
     ("happens", "note", "removal"),
     [
         (pool_deleted, ": nodepool default was deleted", ("Manual", "nodepool default was deleted")),
-        (deleted_by_hand, "", ("Manual", "somebody else deleted the NodeClaim or its node")),
+        (deleted_by_hand, "", ("Manual", "a user or another program deleted the NodeClaim or its node")),
         (interrupted, "", ("Interrupted", "spot interrupted")),
     ],
 )
@@ -320,7 +320,7 @@ def test_a_reason_that_is_noted_a_moment_after_the_claim_began_to_go_counts(path
         claim = life.claims[0]
         await life.world.delete(NODE_CLAIM, claim.key)
         await asyncio.sleep(1)
-        life.parts.manager.bookkeeper._context.endings[claim.metadata.uid] = "expired"
+        life.parts.manager.ledger._context.removal_reasons[claim.metadata.uid] = "expired"
         await life.until(lambda: claim.name not in {each.name for each in life.claims})
         await asyncio.sleep(5)
         return claim.name
@@ -341,7 +341,7 @@ def test_a_full_disk_is_told_on_the_pools_and_stops_nobody(tmp_path):
     async def story(life):
         await scaled_out(life)
         found_out(life.ledger)
-        life.parts.manager.bookkeeper.check()
+        life.parts.manager.ledger.report_health()
         await life.parts.recorder.flush()
         figures = life.parts.metrics.render().decode()
         return life.events("LedgerFailing"), figures

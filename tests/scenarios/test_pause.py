@@ -99,7 +99,7 @@ def test_a_command_that_waits_for_its_replacement_is_taken_back_without_a_back_o
         life.world.apply(switch("true"))
         await life.until(lambda: clean(life), within=30)
         assert not any(claim.deleting and claim.has("Initialized") for claim in life.claims)
-        assert life.parts.manager.executor.failed == {}
+        assert life.parts.manager.disruption_queue.failed == {}
         nodes = {node.name for node in life.nodes}
         await asyncio.sleep(600)
         assert nodes <= {node.name for node in life.nodes} | {claim.name for claim in life.world.values(NODE_CLAIM)}

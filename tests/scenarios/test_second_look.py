@@ -82,14 +82,14 @@ class Conflicts:
 
 def test_a_claim_that_changed_as_a_command_is_written_on_it_is_read_again(caplog):
     async def story(life):
-        executor = life.parts.manager.executor
-        write = executor._write
+        queue = life.parts.manager.disruption_queue
+        write = queue._write_record
 
         async def meeting(claim, record):
             life.world.interference = life.world.interference or Conflicts(1)
             return await write(claim, record)
 
-        executor._write = meeting
+        queue._write_record = meeting
         await half_empty(life)
         await life.until(lambda: len(life.nodes) == 4 and life.settled() and clean(life))
         return life.world.interference.times

@@ -1,1 +1,1 @@
-"""Thin loops: observe, decide (core), act (ports), report. One file each."""
+"""The controllers: each observes the cluster, lets `core` decide, acts through `ports`, and reports."""

@@ -1,6 +1,12 @@
-"""What the controllers know of the cluster: informers for every kind, joined and indexed as changes arrive.
+"""The controllers' view of the cluster: one informer per kind, joined and indexed as watch events arrive.
 
-An event replaces what changed and leaves the rest shared, so a snapshot costs little however large the cluster is.
+The main structures are indexes of pods and volume attachments by node name, of Nodes and NodeClaims by provider id,
+and a cache of `ClusterNode` values (a Node joined with its NodeClaim and pods). An event invalidates only the
+`ClusterNode` it concerns, and all other values are shared between snapshots: a snapshot joins only what changed, and
+reuses the sorted tuple of nodes while no node, claim or bound pod changes.
+
+`revision` grows with every change that may alter a decision. A new resource version alone, as after a heartbeat, and a
+change of the `Consolidatable` condition, which no decision reads, do not count.
 """
 
 import asyncio
@@ -47,7 +53,7 @@ T = TypeVar("T", bound=KubeObject)
 
 
 class ClusterState:
-    """The cluster as last heard of."""
+    """The informers of all kinds, and the indexes over them."""
 
     def __init__(
         self,
@@ -57,41 +63,41 @@ class ClusterState:
         stale_after: timedelta = timedelta(seconds=STALE_AFTER),
     ) -> None:
         self.caches: list[Informer[Any]] = []
-        """Every informer whose staleness counts; a controller that runs one of its own adds it."""
+        """Every informer whose staleness stops disruption; a controller that runs another informer adds it here."""
         self.stale_after = stale_after
-        self.pods = self._cache(cluster, POD)
-        self.nodes = self._cache(cluster, NODE)
-        self.claims = self._cache(cluster, NODE_CLAIM)
-        self.nodepools = self._cache(cluster, NODE_POOL)
-        self.daemon_sets = self._cache(cluster, DAEMON_SET)
-        self.namespaces = self._cache(cluster, NAMESPACE)
-        self.volume_claims = self._cache(cluster, PERSISTENT_VOLUME_CLAIM)
-        self.volumes = self._cache(cluster, PERSISTENT_VOLUME)
-        self.storage_classes = self._cache(cluster, STORAGE_CLASS)
-        self.csi_nodes = self._cache(cluster, CSI_NODE)
-        self.pdbs = self._cache(cluster, POD_DISRUPTION_BUDGET)
-        self.attachments = self._cache(cluster, VOLUME_ATTACHMENT)
+        self.pods = self._new_informer(cluster, POD)
+        self.nodes = self._new_informer(cluster, NODE)
+        self.claims = self._new_informer(cluster, NODE_CLAIM)
+        self.nodepools = self._new_informer(cluster, NODE_POOL)
+        self.daemon_sets = self._new_informer(cluster, DAEMON_SET)
+        self.namespaces = self._new_informer(cluster, NAMESPACE)
+        self.volume_claims = self._new_informer(cluster, PERSISTENT_VOLUME_CLAIM)
+        self.volumes = self._new_informer(cluster, PERSISTENT_VOLUME)
+        self.storage_classes = self._new_informer(cluster, STORAGE_CLASS)
+        self.csi_nodes = self._new_informer(cluster, CSI_NODE)
+        self.pdbs = self._new_informer(cluster, POD_DISRUPTION_BUDGET)
+        self.attachments = self._new_informer(cluster, VOLUME_ATTACHMENT)
         switch = ListOptions(namespace=namespace, field_selector=f"metadata.name={SWITCH}")
-        self.switch = self._cache(cluster, CONFIG_MAP, switch)
-        """Where everything is paused. Nobody waits for it: until it is known, disruption is paused."""
-        self.hidden = UnreadableObjects(self.informers)
+        self.switch = self._new_informer(cluster, CONFIG_MAP, switch)
+        """The ConfigMap that pauses all disruption. Not part of `synced`: until it is listed, disruption is paused."""
+        self.unreadable = UnreadableObjects(self.informers)
         self._nominated_until: dict[str, datetime] = {}
         self._well_known = WELL_KNOWN | well_known
         self._pods_by_node: dict[str, dict[Key, Pod]] = {}
-        self._unbound: dict[Key, Pod] = {}
+        self._unbound_pods: dict[Key, Pod] = {}
         self._attachments_by_node: dict[str, dict[Key, VolumeAttachment]] = {}
         self._nodes_by_provider_id: dict[str, dict[str, Node]] = {}
         self._claims_by_provider_id: dict[str, dict[str, NodeClaim]] = {}
-        self._joined: dict[str, ClusterNode] = {}
-        self._alone: dict[str, ClusterNode] = {}  # claims without a node
-        self._everything: tuple[ClusterNode, ...] | None = None  # until a node, a claim or a bound pod changes
+        self._cluster_node_by_name: dict[str, ClusterNode] = {}
+        self._nodeless_claim_by_name: dict[str, ClusterNode] = {}  # ClusterNodes without a Node
+        self._cluster_nodes: tuple[ClusterNode, ...] | None = None  # until a node, a claim or a bound pod changes
         self.revision = 0
-        """Grows with every change that means something; a heartbeat does not."""
-        self._news = asyncio.Event()
+        """Grows with every change that may alter a decision."""
+        self._changed_event = asyncio.Event()
         self._informer_by_kind = {each.kind.name: each for each in (*self.informers, self.switch)}
-        self._listen()
+        self._add_listeners()
 
-    def _listen(self) -> None:
+    def _add_listeners(self) -> None:
         for informer in (*self.informers, self.switch):
             if informer is not self.claims:
                 informer.listen(self._changed)
@@ -101,14 +107,14 @@ class ClusterState:
         self.claims.listen(self._claim_changed)
         self.attachments.listen(self._attachment_changed)
 
-    def _cache(self, cluster: Cluster, kind: Kind[T], options: ListOptions = EVERYTHING) -> Informer[T]:
-        made = Informer(cluster, kind, options, stale_after=self.stale_after.total_seconds())
-        self.caches.append(made)
-        return made
+    def _new_informer(self, cluster: Cluster, kind: Kind[T], options: ListOptions = EVERYTHING) -> Informer[T]:
+        informer = Informer(cluster, kind, options, stale_after=self.stale_after.total_seconds())
+        self.caches.append(informer)
+        return informer
 
     @property
     def informers(self) -> tuple[Informer[Any], ...]:
-        """All of them, to be run."""
+        """The informers that must be listed before controllers start."""
         return (
             self.nodepools,
             self.claims,
@@ -129,123 +135,123 @@ class ClusterState:
         await asyncio.gather(*(informer.synced.wait() for informer in self.informers))
 
     def unsynced(self) -> tuple[str, ...]:
-        """The kinds not listed yet, as a sentence each."""
+        """Return a sentence for each kind that is not listed yet."""
         return tuple(f"{each.kind.plural} are not listed yet" for each in self.informers if not each.synced.is_set())
 
     def stale(self) -> tuple[Informer[Any], ...]:
-        """The caches that may no longer be true; while there are any, nothing new is disrupted."""
+        """Return the stale caches; while there is one, no new disruption starts."""
         return tuple(each for each in self.caches if each.stale)
 
     def observe(self, kind: Kind[T], value: T) -> T:
-        """Take in the answer to a write of our own."""
+        """Store the answer to one of our writes or reads in the cache, and return it."""
         informer = self._informer_by_kind.get(kind.name)
         if informer is not None:
             informer.observe(value)
         return value
 
     def observe_all(self, kind: Kind[T], listing: Listing[T]) -> None:
-        """Take in a list that was asked for, with what in it cannot be read."""
+        """Store every object of a list, unreadable ones included, in the cache."""
         for each in (*listing.items, *listing.unreadable):
             self._informer_by_kind[kind.name].observe(each)
 
     def _changed(self, before: KubeObject | None, after: KubeObject | None) -> None:
-        if before is None or after is None or not _alike(before, after):
-            self._move_on()
+        if before is None or after is None or not _equal_ignoring_version(before, after):
+            self._bump_revision()
 
     def _unreadable_changed(self, before: UnreadableObject | None, after: UnreadableObject | None) -> None:
-        self._everything = None
+        self._cluster_nodes = None
         if (
             before is None
             or after is None
             or before.faults != after.faults
-            or not _alike(before.partial, after.partial)
+            or not _equal_ignoring_version(before.partial, after.partial)
         ):
-            self._move_on()
+            self._bump_revision()
 
-    def _move_on(self) -> None:
+    def _bump_revision(self) -> None:
         self.revision += 1
-        self._news.set()
+        self._changed_event.set()
 
-    async def moved_on(self, revision: int) -> None:
-        """Wait until there is a later revision than this one."""
+    async def wait_for_change(self, revision: int) -> None:
+        """Wait until the revision differs from this one."""
         while self.revision == revision:
-            self._news.clear()
-            await self._news.wait()
+            self._changed_event.clear()
+            await self._changed_event.wait()
 
     @property
     def pause(self) -> str | None:
-        """What the annotation that pauses everything says."""
+        """The value of the annotation that pauses all disruption, or None."""
         if not self.switch.synced.is_set() or self.switch.unreadable:
             return UNREAD
         return next((each.metadata.annotations.get(PAUSE) for each in self.switch.items.values()), None)
 
     @property
     def unbound_pods(self) -> Iterable[Pod]:
-        """The pods that have no node."""
-        return self._unbound.values()
+        """The pods that are not bound to a node."""
+        return self._unbound_pods.values()
 
     def pool(self, name: str) -> NodePool | None:
-        """A NodePool by name."""
+        """Return a NodePool by name."""
         return self.nodepools.items.get(Key("", name))
 
     def nodes_of(self, claim: NodeClaim) -> tuple[Node, ...]:
-        """The nodes with this claim's provider id; more than one is a fault."""
+        """Return the nodes with this claim's provider id; more than one is a fault."""
         return _by_name(self._nodes_by_provider_id.get(claim.status.provider_id))
 
     def claims_of(self, node: Node) -> tuple[NodeClaim, ...]:
-        """The claims with this node's provider id; more than one is a fault."""
+        """Return the claims with this node's provider id; more than one is a fault."""
         return _by_name(self._claims_by_provider_id.get(node.spec.provider_id))
 
     def claim_of(self, node: Node) -> NodeClaim | None:
-        """The claim of a node, if there is exactly one."""
+        """Return the claim of a node, if there is exactly one."""
         found = self.claims_of(node)
         return found[0] if len(found) == 1 else None
 
     def latest(self, claim: NodeClaim) -> NodeClaim:
-        """The claim as it was written since; as it is given where it is gone."""
+        """Return the cached version of the claim, or the given one if the cache no longer has it."""
         known = self.claims.items.get(claim.key)
         return known if known is not None and known.metadata.uid == claim.metadata.uid else claim
 
     def pods_on(self, node_name: str) -> tuple[Pod, ...]:
-        """The pods bound to a node, by name."""
+        """Return the pods bound to a node, sorted by name."""
         bound = self._pods_by_node.get(node_name, {})
         return tuple(bound[key] for key in sorted(bound))
 
     def attachments_of(self, node_name: str) -> tuple[VolumeAttachment, ...]:
-        """The volumes attached to a node, by name."""
+        """Return the volume attachments of a node, sorted by name."""
         held = self._attachments_by_node.get(node_name, {})
         return tuple(held[key] for key in sorted(held))
 
     def cluster_node(self, node: Node) -> ClusterNode:
-        """A node joined with its claim and pods; not told apart by what of the claim only people read."""
+        """Return a node joined with its claim and pods. The claim's `Consolidatable` condition may be out of date."""
         name = node.metadata.name
-        joined = self._joined.get(name)
+        joined = self._cluster_node_by_name.get(name)
         if joined is None:
-            joined = self._joined[name] = ClusterNode(node, self.claim_of(node), self.pods_on(name))
+            joined = self._cluster_node_by_name[name] = ClusterNode(node, self.claim_of(node), self.pods_on(name))
         return joined
 
     def cluster_nodes(self) -> tuple[ClusterNode, ...]:
-        """Every node, and every claim that has none yet, by name; the same value while nothing decisive changes."""
-        if self._everything is not None:
-            return self._everything
-        known = self._joined
+        """Return every node, and every claim without a node, by name; the same tuple while nothing changes."""
+        if self._cluster_nodes is not None:
+            return self._cluster_nodes
+        known = self._cluster_node_by_name
         joined = [known.get(key.name) or self.cluster_node(node) for key, node in self.nodes.items.items()]
         for claim in self.claims.items.values():
             if claim.status.provider_id not in self._nodes_by_provider_id:
-                if claim.name not in self._alone:
-                    self._alone[claim.name] = ClusterNode(None, claim)
-                joined.append(self._alone[claim.name])
+                if claim.name not in self._nodeless_claim_by_name:
+                    self._nodeless_claim_by_name[claim.name] = ClusterNode(None, claim)
+                joined.append(self._nodeless_claim_by_name[claim.name])
         if self.nodes.unreadable or self.claims.unreadable:
-            joined = self.hidden.join(joined, self.pods_on)
-        self._everything = tuple(sorted(joined, key=_name_of))
-        return self._everything
+            joined = self.unreadable.join(joined, self.pods_on)
+        self._cluster_nodes = tuple(sorted(joined, key=_name_of))
+        return self._cluster_nodes
 
     def snapshot(self, now: datetime, catalogs: Mapping[str, tuple[InstanceType, ...]]) -> Snapshot:
-        """The cluster at this instant."""
+        """Return the cluster at this instant."""
         return Snapshot(
             at=now,
             nodes=self.cluster_nodes(),
-            unbound_pods=tuple(self._unbound[key] for key in sorted(self._unbound)),
+            unbound_pods=tuple(self._unbound_pods[key] for key in sorted(self._unbound_pods)),
             nodepools={key.name: pool for key, pool in sorted(self.nodepools.items.items())},
             daemon_sets=tuple(value for _, value in sorted(self.daemon_sets.items.items())),
             catalogs=catalogs,
@@ -259,11 +265,11 @@ class ClusterState:
             ),
             nominated=self._nominated(now),
             pause=self.pause,
-            unreadable=self.hidden.unread(),
+            unreadable=self.unreadable.unread(),
         )
 
     def nominate(self, name: str, until: datetime) -> None:
-        """Pods are on their way to this node, or to this claim's node: leave it alone until then."""
+        """Do not disrupt this node, or the node of this claim, until then: pods are about to be scheduled on it."""
         self._nominated_until[name] = max(until, self._nominated_until.get(name, until))
 
     def _nominated(self, now: datetime) -> frozenset[str]:
@@ -281,11 +287,11 @@ class ClusterState:
     def _pod_changed(self, before: Pod | None, after: Pod | None) -> None:
         for pod in (before, after):
             if pod is not None and pod.node_name:
-                self._everything = None
-                self._joined.pop(pod.node_name, None)
+                self._cluster_nodes = None
+                self._cluster_node_by_name.pop(pod.node_name, None)
         if before is not None:
             key = before.key
-            self._unbound.pop(key, None)
+            self._unbound_pods.pop(key, None)
             bound = self._pods_by_node.get(before.node_name, {})
             bound.pop(key, None)
             if not bound:
@@ -293,7 +299,7 @@ class ClusterState:
         if after is not None and after.node_name:
             self._pods_by_node.setdefault(after.node_name, {})[after.key] = after
         elif after is not None:
-            self._unbound[after.key] = after
+            self._unbound_pods[after.key] = after
 
     def _attachment_changed(self, before: VolumeAttachment | None, after: VolumeAttachment | None) -> None:
         if before is not None:
@@ -303,43 +309,43 @@ class ClusterState:
 
     def _node_changed(self, before: Node | None, after: Node | None) -> None:
         _reindex(self._nodes_by_provider_id, before, after)
-        self._everything = None
+        self._cluster_nodes = None
         for node in (before, after):
             if node is not None:
-                self._joined.pop(node.name, None)
+                self._cluster_node_by_name.pop(node.name, None)
 
     def _claim_changed(self, before: NodeClaim | None, after: NodeClaim | None) -> None:
         _reindex(self._claims_by_provider_id, before, after)
-        if before is not None and after is not None and _decide_alike(before, after):
+        if before is not None and after is not None and _equal_for_decisions(before, after):
             return
-        self._move_on()
-        self._everything = None
+        self._bump_revision()
+        self._cluster_nodes = None
         for claim in (before, after):
             if claim is not None:
-                self._alone.pop(claim.name, None)
+                self._nodeless_claim_by_name.pop(claim.name, None)
                 for node in self.nodes_of(claim):
-                    self._joined.pop(node.name, None)
+                    self._cluster_node_by_name.pop(node.name, None)
 
 
 _name_of = attrgetter("name")
 
 
-def _alike(before: KubeObject, after: KubeObject) -> bool:
-    """Whether two versions of an object differ in nothing but the number of the version."""
+def _equal_ignoring_version(before: KubeObject, after: KubeObject) -> bool:
+    """Whether two versions of an object are equal except for their resource version."""
     if getattr(before, "status", None) != getattr(after, "status", None):
         return False
     metadata = msgspec.structs.replace(after.metadata, resource_version=before.metadata.resource_version)
     return before == msgspec.structs.replace(after, metadata=metadata)
 
 
-def _decide_alike(before: NodeClaim, after: NodeClaim) -> bool:
-    """Whether two versions of a claim differ in nothing but what only people read: nobody decides by that condition."""
+def _equal_for_decisions(before: NodeClaim, after: NodeClaim) -> bool:
+    """Whether two versions of a claim are equal except for `Consolidatable`, which no decision reads."""
     old, new = before.status, after.status
     if old.last_pod_event_time != new.last_pod_event_time:
         return False
     if without(old.conditions, CONSOLIDATABLE) != without(new.conditions, CONSOLIDATABLE):
         return False
-    return _alike(
+    return _equal_ignoring_version(
         before, msgspec.structs.replace(after, status=msgspec.structs.replace(new, conditions=old.conditions))
     )
 
@@ -348,10 +354,7 @@ Indexed = TypeVar("Indexed", Node, NodeClaim)
 
 
 def _by_name(found: dict[str, Indexed] | None) -> tuple[Indexed, ...]:
-    """Almost always there is one."""
-    if not found:
-        return ()
-    return tuple(found.values()) if len(found) == 1 else tuple(found[name] for name in sorted(found))
+    return tuple(found[name] for name in sorted(found)) if found else ()
 
 
 def _reindex(index: dict[str, dict[str, Indexed]], before: Indexed | None, after: Indexed | None) -> None:

@@ -1,14 +1,12 @@
-"""Kubernetes events about a running command, and its ledger entry where others deleted its nodes first.
+"""The single steps of a disruption command that `disruption_queue` executes.
 
-The marks of a command on the nodes it takes away: the disruption taints, the reason on the claim, and their removal.
-
-A node whose command waits for replacements serves its pods all the time, so it stays behind its load balancers until it
-is deleted. A command without replacements does not wait: its nodes get taints and the load balancer label in one write.
-
-Asks right before the nodes of a command are deleted whether it still holds, by what the API server says.
-
-The caches may be late, silent or simply minutes old. Nodes, their pods, PodDisruptionBudgets, NodePools and the
-ConfigMap that pauses are read with quorum; what keeps a node is decided in `core.disruption.recheck`.
+- Events about a running command, and the ledger entry of a command whose candidates others deleted first.
+- `mark_candidates` and `unmark_candidates`: the disruption taint on the nodes and the `DisruptionReason` condition on
+  the NodeClaims. A node whose command waits for replacements keeps serving its pods, so it stays in its load balancers
+  until it is deleted. A command without replacements does not wait: taint and load balancer label are one write.
+- `CommitCheck`: the last validation before the candidates are deleted. The caches may lag, so Nodes, their pods,
+  PodDisruptionBudgets, NodePools and the ConfigMap that pauses disruption are read with quorum.
+  `core.disruption.validation.find_obstacles` decides on the result.
 """
 
 import logging
@@ -16,9 +14,9 @@ from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
-from dovetail.controllers.context import ControllerContext, find_catalogs
+from dovetail.controllers.context import ControllerContext
 from dovetail.controllers.metrics.disruption import count_removal
-from dovetail.core.disruption.pass_context import PassContext as Pass
+from dovetail.core.disruption.pass_context import PassContext
 from dovetail.core.disruption.validation import find_obstacles
 from dovetail.core.lifecycle.drain import drain_patch, is_shut, reopening_patch, taints_patch
 from dovetail.core.merge_patches import conditions_patch
@@ -41,53 +39,52 @@ from dovetail.runtime.concurrency import for_each
 log = logging.getLogger(__name__)
 
 
-def tell_waiting(context: ControllerContext, state: CommandState) -> None:
-    """The command waits for its replacements."""
+def publish_waiting(context: ControllerContext, state: CommandState) -> None:
+    """Publish an event on each replacement that the command waits for."""
     for claim in state.replacements:
         if not claim.has(INITIALIZED):
-            said = "Waiting on readiness to continue disruption"
-            notice = Notice(NODE_CLAIM, claim, "DisruptionWaitingReadiness", said, decision=state.record.id)
+            text = "Waiting on readiness to continue disruption"
+            notice = Notice(NODE_CLAIM, claim, "DisruptionWaitingReadiness", text, decision=state.record.id)
             context.recorder.publish(notice)
 
 
-def tell_kept(context: ControllerContext, state: CommandState, obstacles: Mapping[str, Refusal]) -> None:
-    """Say on each node that stays what keeps it."""
+def publish_blocked(context: ControllerContext, state: CommandState, obstacles: Mapping[str, Refusal]) -> None:
+    """Publish on each candidate that is kept why it is no longer disrupted."""
     for claim in state.candidates:
         refusal = obstacles.get(claim.name)
         if refusal is None:
             continue
         for node in context.state.nodes_of(claim):
-            taken_back = f"Disruption for {state.record.reason} was taken back before the node was deleted"
-            said = f"{taken_back}: {message(refusal)}"
-            context.recorder.publish(Notice(NODE, node, "DisruptionBlocked", said, decision=state.record.id))
+            rolled_back = f"Disruption for {state.record.reason} was rolled back before the node was deleted"
+            text = f"{rolled_back}: {message(refusal)}"
+            context.recorder.publish(Notice(NODE, node, "DisruptionBlocked", text, decision=state.record.id))
 
 
-def tell_going(context: ControllerContext, claim: NodeClaim, record: CommandRecord) -> None:
-    """The node is deleted."""
-    nodes = context.state.nodes_of(claim)
+def publish_terminating(context: ControllerContext, claim: NodeClaim, record: CommandRecord) -> None:
+    """Count the deleted claim, and publish its termination on the claim and its nodes."""
     count_removal(context, claim, record.reason)
-    said = f"Disrupting NodeClaim: {record.reason}"
-    context.recorder.publish(Notice(NODE_CLAIM, claim, "DisruptionTerminating", said, decision=record.id))
-    for node in nodes:
-        said = f"Disrupting Node: {record.reason}"
-        context.recorder.publish(Notice(NODE, node, "DisruptionTerminating", said, decision=record.id))
+    text = f"Disrupting NodeClaim: {record.reason}"
+    context.recorder.publish(Notice(NODE_CLAIM, claim, "DisruptionTerminating", text, decision=record.id))
+    for node in context.state.nodes_of(claim):
+        text = f"Disrupting Node: {record.reason}"
+        context.recorder.publish(Notice(NODE, node, "DisruptionTerminating", text, decision=record.id))
 
 
-def note_overtaken(context: ControllerContext, state: CommandState, why: str) -> None:
-    """Others deleted its nodes. Replacements that are on their way stay: the pods of these nodes need them."""
+def record_deleted_by_others(context: ControllerContext, state: CommandState, why: str) -> None:
+    """Record a command as failed because others deleted its candidates. Its replacements stay: the pods need them."""
     pools = {claim.nodepool_name: context.state.pool(claim.nodepool_name) for claim in state.candidates}
     deleted = [name for name, pool in sorted(pools.items()) if pool is None or pool.deleting]
     why = f"{why}: nodepool {', '.join(deleted)} was deleted" if deleted else why
     ending = LedgerEnding(outcome=DecisionOutcome.FAILED, at=context.clock.now(), note=why)
     context.ledger.close(state.record.id, ending)
     context.metrics.count("dovetail_commands_ended_total", reason=state.record.reason, outcome=DecisionOutcome.FAILED)
-    log.info("command overtaken", extra={"command": state.record.id, "why": why})
+    log.info("candidates were deleted by others", extra={"command": state.record.id, "why": why})
 
 
-async def mark(context: ControllerContext, claims: Iterable[NodeClaim], record: CommandRecord) -> None:
-    """Keep new pods away from the nodes of these claims, and say why."""
+async def mark_candidates(context: ControllerContext, claims: Iterable[NodeClaim], record: CommandRecord) -> None:
+    """Taint the nodes of these claims, and set the `DisruptionReason` condition."""
 
-    async def mark_one(claim: NodeClaim) -> None:
+    async def mark_node_of(claim: NodeClaim) -> None:
         for node in context.state.nodes_of(claim):
             patch = taints_patch(node) if record.replacements else drain_patch(node)
             if patch:
@@ -96,7 +93,7 @@ async def mark(context: ControllerContext, claims: Iterable[NodeClaim], record: 
         if find(claim.status.conditions, DISRUPTION_REASON) is None and not claim.deleting:
             await _set_reason(context, claim, record)
 
-    await for_each(mark_one, claims)
+    await for_each(mark_node_of, claims)
 
 
 async def _set_reason(context: ControllerContext, claim: NodeClaim, record: CommandRecord) -> None:
@@ -107,10 +104,10 @@ async def _set_reason(context: ControllerContext, claim: NodeClaim, record: Comm
     await context.patch_claim(claim, conditions_patch(conditions), status=True)
 
 
-async def release(context: ControllerContext, claims: Iterable[NodeClaim]) -> None:
-    """Take the marks and the record off these claims and their nodes."""
+async def unmark_candidates(context: ControllerContext, claims: Iterable[NodeClaim]) -> None:
+    """Remove taint, condition and record from these claims and their nodes; the record goes last."""
 
-    async def release_one(claim: NodeClaim) -> None:
+    async def unmark_node_of(claim: NodeClaim) -> None:
         for node in context.state.nodes_of(claim):
             if is_shut(node):
                 await context.patch_node(node, reopening_patch(node))
@@ -123,15 +120,15 @@ async def release(context: ControllerContext, claims: Iterable[NodeClaim]) -> No
         except NotFound:
             return
 
-    await for_each(release_one, claims)
+    await for_each(unmark_node_of, claims)
 
 
-_Fresh = dict[str, tuple[Node, Listing[Pod]]]
-"""Nodes and their pods as the API server has them, by node name."""
+_LiveNodes = dict[str, tuple[Node, Listing[Pod]]]
+"""Nodes and their pods as the API server returned them, by node name."""
 
 
 class CommitCheck:
-    """The last look before the point of no return."""
+    """The last validation of a command before its candidates are deleted."""
 
     def __init__(self, context: ControllerContext) -> None:
         self._context = context
@@ -139,49 +136,47 @@ class CommitCheck:
     async def find_obstacles(
         self, state: CommandState, planned_pods: Collection[str] | None = None
     ) -> dict[str, Refusal]:
-        """What keeps candidates of a command, by NodeClaim name. Raises where the API server does not answer."""
+        """Return why candidates may not be disrupted, by NodeClaim name. Raises if the API server does not answer."""
         context = self._context
         context.state.observe_all(NODE_POOL, await context.cluster.list(NODE_POOL))
         switch = await context.cluster.list(CONFIG_MAP, context.state.switch.options)
         context.state.observe_all(CONFIG_MAP, switch)
         pdbs = await context.cluster.list(POD_DISRUPTION_BUDGET)
-        fresh: _Fresh = {}
+        live: _LiveNodes = {}
 
         async def read(claim: NodeClaim) -> None:
             for known in context.state.nodes_of(claim):
-                with suppress(NotFound):  # gone already; its claim follows
+                with suppress(NotFound):  # the node is gone, its claim will follow
                     node = context.state.observe(NODE, await context.cluster.get(NODE, known.key))
-                    fresh[node.name] = node, await context.read_pods(node.name)
+                    live[node.name] = node, await context.read_pods(node.name)
 
         await for_each(read, state.candidates)
-        look = Pass(await self._snapshot(fresh, pdbs), context.options)
-        found = find_obstacles(state, look, planned_pods)
+        pass_context = PassContext(await self._snapshot(live, pdbs), context.options)
+        found = find_obstacles(state, pass_context, planned_pods)
         for claim in state.candidates:
             for node in context.state.nodes_of(claim):
-                for bad in fresh[node.name][1].unreadable if node.name in fresh else ():
-                    odd = str(unread(POD, bad))
-                    found[claim.name] = Refusal(RefusalCode.UNREADABLE, node_ref(node.name), detail=odd)
+                for bad in live[node.name][1].unreadable if node.name in live else ():
+                    detail = str(unread(POD, bad))
+                    found[claim.name] = Refusal(RefusalCode.UNREADABLE, node_ref(node.name), detail=detail)
         return found
 
     async def is_unused(self, claim: NodeClaim) -> bool:
-        """Whether a replacement has no pod that would have to move if it were deleted."""
+        """Whether a replacement runs no pod that would have to be rescheduled."""
         if not claim.status.node_name:
             return True
         pods = await self._context.read_pods(claim.status.node_name)
         return not pods.unreadable and not any(pod.reschedulable for pod in pods.items)
 
-    async def _snapshot(self, fresh: _Fresh, pdbs: Listing[PodDisruptionBudget]) -> Snapshot:
-        """The cached cluster, with what was just read in place of what the cache says."""
-        context = self._context
-        catalogs = await find_catalogs(context.cloud, context.state.nodepools.items.values())
-        cached = context.state.snapshot(context.clock.now(), catalogs)
-        nodes = [_refreshed(node, fresh) for node in cached.nodes]
+    async def _snapshot(self, live: _LiveNodes, pdbs: Listing[PodDisruptionBudget]) -> Snapshot:
+        """Return the cached cluster with the live nodes, pods and PodDisruptionBudgets in place of the cached ones."""
+        cached = await self._context.snapshot()
+        nodes = [_with_live_state(node, live) for node in cached.nodes]
         known = completed(POD_DISRUPTION_BUDGET, sorted(pdbs.items, key=lambda pdb: pdb.key), pdbs.unreadable)
         return replace(cached, nodes=tuple(nodes), pdbs=known)
 
 
-def _refreshed(cached: ClusterNode, fresh: _Fresh) -> ClusterNode:
-    if cached.node is None or cached.node.name not in fresh:
+def _with_live_state(cached: ClusterNode, live: _LiveNodes) -> ClusterNode:
+    if cached.node is None or cached.node.name not in live:
         return cached
-    node, pods = fresh[cached.node.name]
+    node, pods = live[cached.node.name]
     return replace(cached, node=node, pods=pods.items)

@@ -1,6 +1,10 @@
-"""What every controller is handed: ports, state and settings, and the few writes they share.
+"""Shared dependencies of all controllers: ports, cluster state, settings, and the writes that several of them need.
 
-What each NodePool can buy, as its provider says now.
+`ControllerContext` writes NodeClaims and Nodes under the resource version that was read, and stores the answer in the
+informer caches at once, so the next decision sees it before the watch delivers it. A write whose outcome is unknown
+(`OutcomeUnknown`) is followed by a list of all NodeClaims, so no decision is made on a cache that may lack it.
+
+`find_catalogs` reads the instance types of each NodePool from the provider.
 """
 
 import asyncio
@@ -17,6 +21,7 @@ from dovetail.model.node import Node
 from dovetail.model.nodeclaim import NodeClaim
 from dovetail.model.nodepool import NodePool
 from dovetail.model.pod import Pod
+from dovetail.model.snapshot import Snapshot
 from dovetail.ports.clock import Clock
 from dovetail.ports.cloud import CloudProvider, NodeClassReconciler
 from dovetail.ports.cluster import Cluster, Deletion, Listing, ListOptions, Patch, Recorder
@@ -28,10 +33,12 @@ from dovetail.runtime.concurrency import SingleFlight
 from dovetail.runtime.reconciler import RetryBackoff
 from dovetail.settings import DecisionOptions, Settings
 
+log = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Ports:
-    """The outside as the controllers reach it."""
+    """The adapters through which controllers reach the cluster, the cloud and telemetry."""
 
     cluster: Cluster
     cloud: CloudProvider
@@ -41,32 +48,36 @@ class Ports:
     ledger: Ledger = field(default_factory=NoLedger)
     interruptions: tuple[InterruptionSource, ...] = ()
     node_classes: NodeClassReconciler | None = None
-    seen: bool = True  # whether anybody reads events and metrics
+    seen: bool = True  # False skips work that only produces events and metrics, as in benchmarks
 
 
 @dataclass(frozen=True, kw_only=True)
 class ControllerContext(Ports):
-    """Ports, and what the controllers know and were told."""
+    """Ports, cluster state, settings, and state that several controllers share."""
 
     state: ClusterState
     settings: Settings
-    endings: dict[str, str] = field(default_factory=dict)
-    """Why claims are let go without a command, by uid; noted by whoever deletes them, for the ledger."""
-    looks: SingleFlight = field(default_factory=SingleFlight)
-    """At all claims, after writes without an answer."""
-    buying: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Held from looking at limits until what was bought is seen, so that no two buyers spend the same room."""
-
-    noting: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Held while a failed launch is written on its NodePool: launches fail by the dozen."""
+    removal_reasons: dict[str, str] = field(default_factory=dict)
+    """Why claims were deleted without a command, by uid; set by the deleting controller, read by the ledger."""
+    claim_refresh: SingleFlight = field(default_factory=SingleFlight)
+    """Coalesces concurrent lists of all NodeClaims."""
+    launch_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held from the check of NodePool limits until the created claims are in the cache, so limits hold."""
+    backoff_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while failed launches are written on their NodePool, so concurrent failures do not conflict."""
 
     @lazy
     def options(self) -> DecisionOptions:
-        """What decisions depend on beside the cluster."""
+        """The settings that decisions depend on."""
         return self.settings.options
 
+    async def snapshot(self) -> Snapshot:
+        """Return the cluster at this instant, with the current catalog of each NodePool."""
+        catalogs = await find_catalogs(self.cloud, self.state.nodepools.items.values())
+        return self.state.snapshot(self.clock.now(), catalogs)
+
     async def patch_claim(self, claim: NodeClaim, body: dict[str, Any], *, status: bool = False) -> NodeClaim:
-        """Patch the very version that was read; the answer is what the next decision sees."""
+        """Patch the version of the claim that was read, and store the result in the cache."""
         patch = Patch(body, claim.metadata.resource_version, "status" if status else "")
         try:
             written = await self.cluster.patch(NODE_CLAIM, claim.key, patch)
@@ -76,7 +87,7 @@ class ControllerContext(Ports):
         return self.state.observe(NODE_CLAIM, written)
 
     async def create_claim(self, claim: NodeClaim) -> NodeClaim:
-        """Create it; the answer is what the next decision sees."""
+        """Create the claim and store the result in the cache."""
         try:
             created = await self.cluster.create(NODE_CLAIM, claim)
         except OutcomeUnknown:
@@ -96,12 +107,12 @@ class ControllerContext(Ports):
     async def refresh_claims(self) -> None:
         """List all NodeClaims from the API server, where a write went unanswered or an absence must be certain.
 
-        Callers that ask while a list is under way share it: unanswered writes come by the dozen.
+        Concurrent callers share one list: during an outage many writes go unanswered at once.
         """
-        await self.looks.ask(self._look)
+        await self.claim_refresh.run(self._list_claims)
 
-    async def _look(self) -> None:
-        """An API server that does not answer this either is waited for: without having looked, nothing more is done."""
+    async def _list_claims(self) -> None:
+        """Retry until the API server answers: callers must not act before the list succeeded."""
         backoff = RetryBackoff(first=0.2, limit=10.0)
         while True:
             try:
@@ -113,44 +124,41 @@ class ControllerContext(Ports):
                 return
 
     async def patch_node(self, node: Node, body: dict[str, Any]) -> Node:
-        """Patch the very version that was read."""
+        """Patch the version of the node that was read, and store the result in the cache."""
         patch = Patch(body, node.metadata.resource_version)
         return self.state.observe(NODE, await self.cluster.patch(NODE, node.key, patch))
 
     async def delete_claim(self, claim: NodeClaim) -> None:
-        """Delete this very claim; one already gone is as good."""
+        """Delete the claim with this uid; a missing claim is no error."""
         try:
             await self.cluster.delete(NODE_CLAIM, claim.key, Deletion(uid=claim.metadata.uid))
         except NotFound:
             return
 
     async def delete_node(self, node: Node) -> None:
-        """Delete this very node; one already gone is as good."""
+        """Delete the node with this uid; a missing node is no error."""
         try:
             await self.cluster.delete(NODE, node.key, Deletion(uid=node.metadata.uid))
         except NotFound:
             return
 
     def manages(self, claim: NodeClaim) -> bool:
-        """Whether the claim is one of this provider's."""
+        """Whether the claim's node class belongs to this provider."""
         return self.cloud.supports(claim.spec.node_class_ref)
 
 
-log = logging.getLogger(__name__)
-
-
 async def find_catalogs(cloud: CloudProvider, pools: Iterable[NodePool]) -> dict[str, tuple[InstanceType, ...]]:
-    """The catalogue of each pool of this provider. One that cannot be had now is left out, and so told."""
+    """Return the catalog of each NodePool of this provider; a pool whose catalog fails is logged and left out."""
     catalogs: dict[str, tuple[InstanceType, ...]] = {}
-    for pool in tuple(pools):  # they may change while the provider answers
+    for pool in tuple(pools):  # a copy: the cache may change while the provider answers
         if not cloud.supports(pool.node_class_ref):
             continue
         try:
             catalogs[pool.name] = await cloud.instance_types(pool)
         except WorldError as error:
-            log.warning("no catalogue for nodepool", extra={"nodepool": pool.name, "error": str(error)})
+            log.warning("no catalog for nodepool", extra={"nodepool": pool.name, "error": str(error)})
         except AssertionError:
             raise
         except Exception:
-            log.exception("no catalogue for nodepool", extra={"nodepool": pool.name})
+            log.exception("no catalog for nodepool", extra={"nodepool": pool.name})
     return catalogs

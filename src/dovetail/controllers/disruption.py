@@ -1,9 +1,9 @@
-"""Plans what to disrupt, validates consolidation a moment later, and hands the commands to the executor.
+"""Runs disruption passes: plans commands, validates consolidations after a delay, and starts them.
 
-What a pass starts is decided in `core.disruption.planner`, which `dovetail plan` and the page ask as well. After a pass
-that started something the next one follows at once. A pass that found nothing is told on the nodes, sparingly, and the
-next one follows when something could have changed. Changes come in bursts: it waits for their end, if that is soon,
-rather than decide on half of one.
+`core.disruption.planner` decides what a pass starts; `dovetail plan` and the dashboard call the same planner. A pass
+that started a command is followed by the next one at once. After a pass that started nothing the controller waits until
+the cluster changes, a timer of the pass runs out (`wakeup_at`), the provider's offerings change, or 45 minutes passed.
+Changes arrive in bursts, so it then waits for a quiet second, at most ten.
 """
 
 import asyncio
@@ -17,18 +17,17 @@ from functools import partial
 from dovetail.controllers.context import ControllerContext, find_catalogs
 from dovetail.controllers.disruption_events import DisruptionEvents
 from dovetail.controllers.disruption_queue import DisruptionQueue
-from dovetail.controllers.ledger_entries import Refusals, weighed
+from dovetail.controllers.ledger_entries import Refusals, considered_for_command
 from dovetail.controllers.metrics.disruption import DisruptionMetrics, count_rejected, count_started
 from dovetail.core.disruption.command import Command
 from dovetail.core.disruption.methods.single_node import SingleNode
-from dovetail.core.disruption.pass_context import PassContext as Pass
+from dovetail.core.disruption.pass_context import PassContext
 from dovetail.core.disruption.planner import VALIDATION_DELAY, MethodPlan, Planner, plan_methods
 from dovetail.core.disruption.validation import VALIDATED, revalidate
 from dovetail.core.failure import attempt
 from dovetail.core.wording import message
 from dovetail.model.catalog import InstanceType
 from dovetail.model.refusal import Refusal, RefusalCode
-from dovetail.model.snapshot import Snapshot
 from dovetail.model.unreadable_objects import UnreadableIndex
 from dovetail.ports.ledger import NoLedger
 from dovetail.runtime.concurrency import guarded
@@ -36,96 +35,94 @@ from dovetail.runtime.concurrency import guarded
 log = logging.getLogger(__name__)
 IDLE_SECONDS = 10.0
 QUIET_SECONDS = 1.0
-"""A burst of changes is over when nothing has changed for so long."""
-LONGEST_BURST = timedelta(seconds=IDLE_SECONDS)
-REST = timedelta(minutes=5)
-"""How long a cluster that does not change is left alone before the provider is asked whether its offers have."""
-LONGEST_REST = timedelta(minutes=45)
-"""Costs shrink with the lifetime left, so even if nothing has changed a pass may come out differently then.
+"""A burst of changes is over after this long without a change."""
+MAX_BURST = timedelta(seconds=IDLE_SECONDS)
+CATALOG_RECHECK = timedelta(minutes=5)
+"""How often the provider's catalogs are compared while the cluster does not change."""
+MAX_PASS_INTERVAL = timedelta(minutes=45)
+"""Disruption costs decrease with the remaining lifetime of nodes, so a pass can end differently without any change.
 
-The API server forgets events after an hour: what keeps a node is told again before.
+The API server drops events after an hour; events about blocked nodes are published again before that.
 """
 
 
 class DisruptionController:
-    """The loop."""
+    """Runs one disruption pass after the other."""
 
-    def __init__(self, context: ControllerContext, executor: DisruptionQueue) -> None:
+    def __init__(self, context: ControllerContext, queue: DisruptionQueue) -> None:
         self._context = context
-        self._executor = executor
+        self._queue = queue
         self._planner = Planner(context.options)
-        self._figures = DisruptionMetrics(context.metrics)
-        self._telling = DisruptionEvents(context)
-        self._recently_active_nodes = False  # the last pass met what ends without a word: nominations
-        self._latest: Pass | None = None  # the last pass
+        self._metrics = DisruptionMetrics(context.metrics)
+        self._events = DisruptionEvents(context)
+        self._next_pass_soon = False  # nominations and stale caches end without a watch event
+        self._last_pass: PassContext | None = None
 
     async def run(self) -> None:
-        """Plan and act until cancelled."""
+        """Run passes until cancelled."""
         await self._context.state.synced()
-        await self._context.state.switch.synced.wait()  # whether it is paused must be known
+        await self._context.state.switch.synced.wait()  # a pause must be known first
         while True:
             began, seen = self._context.clock.now(), self._context.state.revision
             acted = await guarded("disruption", self.run_pass)
             await asyncio.sleep(0.1 if acted else IDLE_SECONDS)
             if acted is False:
-                await guarded("disruption", partial(self._rest, began, seen))
+                await guarded("disruption", partial(self._wait_for_change, began, seen))
 
-    async def _rest(self, began: datetime, seen: int) -> None:
-        """Wait while nothing has changed and no clock has run out since the pass began, but not for ever.
-
-        Stale caches hear of no change: the next pass says so.
-        """
+    async def _wait_for_change(self, began: datetime, seen: int) -> None:
+        """Wait until something changes that may alter the result of the pass; return at once if a cache is stale."""
         state, clock = self._context.state, self._context.clock
-        if self._recently_active_nodes or state.revision != seen:
+        if self._next_pass_soon or state.revision != seen:
             return
-        look, latest = self._latest, began + LONGEST_REST
-        if look is None:
+        last_pass, latest = self._last_pass, began + MAX_PASS_INTERVAL
+        if last_pass is None:
             return
-        offered, latest = look.snapshot.catalogs, min(latest, look.wakeup_at or latest)
+        offered, latest = last_pass.snapshot.catalogs, min(latest, last_pass.wakeup_at or latest)
         while state.revision == seen and (now := clock.now()) < latest and await self._catalogs() == offered:
             if state.stale():
                 return
             with suppress(TimeoutError):
-                async with asyncio.timeout(min(latest - now, REST).total_seconds()):
-                    await state.moved_on(seen)
-        await self._settled(seen)
+                async with asyncio.timeout(min(latest - now, CATALOG_RECHECK).total_seconds()):
+                    await state.wait_for_change(seen)
+        await self._wait_for_quiet(seen)
 
-    async def _settled(self, seen: int) -> None:
-        """Wait while one change follows another, but not for ever."""
+    async def _wait_for_quiet(self, seen: int) -> None:
+        """Wait for the end of a burst of changes, at most `MAX_BURST`."""
         state, clock = self._context.state, self._context.clock
-        latest = clock.now() + LONGEST_BURST
+        latest = clock.now() + MAX_BURST
         while state.revision != seen and clock.now() < latest:
             seen = state.revision
             await asyncio.sleep(QUIET_SECONDS)
 
     async def run_pass(self) -> bool:
-        """One pass; returns whether anything was started.
+        """Run one pass; return whether a command was started.
 
-        The first method of which something can start acts. What consolidation proposes is validated a moment later,
-        on a fresh snapshot; all its proposals wait together, so that other methods act where those before them fail.
+        The first method with a command that can start wins. Commands of consolidation are validated after
+        `VALIDATION_DELAY` on a fresh snapshot. All methods share this delay, so that a later method can act if the
+        commands of an earlier one fail validation.
         """
-        await self._executor.tidy()
-        context = self._latest = await self._pass()
-        blind = self._telling.blind(context)
-        self._recently_active_nodes = blind or bool(context.snapshot.nominated)
-        if blind:
+        await self._queue.remove_stray_marks()
+        context = self._last_pass = await self._new_pass()
+        stale = self._events.report_stale_caches(context)
+        self._next_pass_soon = stale or bool(context.snapshot.nominated)
+        if stale:
             return False
-        self._telling.paused(context)
-        self._telling.drift_loops(context)
-        refused: dict[str, tuple[Refusal, ...]] = {}
+        self._events.report_pauses(context)
+        self._events.report_drift_loops(context)
+        refusals_by_method: dict[str, tuple[Refusal, ...]] = {}
         waited = False
         for plan in await self._plan(context):
             if plan.validated and plan.commands and not waited:
                 await asyncio.sleep(VALIDATION_DELAY.total_seconds())
                 waited = True
-            refused[plan.method.name] = plan.refusals
-            self._tell(plan, context)
-            if await self._start(plan.commands, context, refused):
+            refusals_by_method[plan.method.name] = plan.refusals
+            self._publish(plan, context)
+            if await self._start(plan.commands, context, refusals_by_method):
                 return True
         return False
 
-    async def _plan(self, context: Pass) -> list[MethodPlan]:
-        """What each method proposes, up to the first whose commands start without validation."""
+    async def _plan(self, context: PassContext) -> list[MethodPlan]:
+        """Return the plan of each method, up to the first one whose commands need no validation."""
         clock, seconds = asyncio.get_running_loop(), defaultdict[str, float](float)
         plans: dict[str, MethodPlan] = {}
         began = clock.time()
@@ -133,68 +130,67 @@ class DisruptionController:
             plans[plan.method.name] = plan
             seconds[plan.method.name] += clock.time() - began
             if plan.validated:
-                await asyncio.sleep(0)  # a large cluster takes a while, and other tasks have work to do
+                await asyncio.sleep(0)  # planning a large cluster takes long: let other tasks run
             elif plan.commands:
                 break
             began = clock.time()
         for plan in plans.values() if self._context.seen else ():
-            self._figures.note(plan, context, seconds[plan.method.name])
+            self._metrics.record_pass(plan, context, seconds[plan.method.name])
         return list(plans.values())
 
-    def _tell(self, plan: MethodPlan, context: Pass) -> None:
-        """What a method refuses and proposes, as events on the nodes."""
+    def _publish(self, plan: MethodPlan, context: PassContext) -> None:
+        """Publish what a method refuses and proposes as events."""
         if not self._context.seen:
             return
-        self._telling.budgets(plan.method.reason, context)
-        self._telling.refused(plan.method.name, plan.refusals, context)
+        self._events.report_budgets(plan.method.reason, context)
+        self._events.report_refusals(plan.method.name, plan.refusals, context)
         if plan.method.name == SingleNode.name:
-            self._telling.preferring(plan.refusals, context)
+            self._events.report_preferences(plan.refusals, context)
         for command in plan.commands:
-            self._telling.considered(command, context)
+            self._events.report_candidate(command, context)
 
-    async def _start(self, commands: Iterable[Command], context: Pass, refused: Refusals) -> bool:
+    async def _start(self, commands: Iterable[Command], context: PassContext, refusals_by_method: Refusals) -> bool:
         started: list[Command] = []
         for command in commands:
-            checked = await self._checked(command, started)
-            if self._telling.blind(context):
-                self._recently_active_nodes = True  # it may pass without a word: the next pass comes soon
+            checked = await self._validate(command, started)
+            if self._events.report_stale_caches(context):
+                self._next_pass_soon = True
                 break
             if isinstance(checked, Refusal):
                 count_rejected(self._context.metrics, command, checked)
                 log.info(
                     "command rejected", extra={"what": str(command), "code": str(checked.code), "why": message(checked)}
                 )
-                self._telling.rejected(command, checked)
+                self._events.report_rejected(command, checked)
                 continue
             kept = not isinstance(self._context.ledger, NoLedger)
-            await self._executor.start(checked, weighed(checked, refused, context, started) if kept else None)
+            await self._queue.start(
+                checked, considered_for_command(checked, refusals_by_method, context, started) if kept else None
+            )
             count_started(self._context.metrics, checked, context)
             started.append(checked)
         return bool(started)
 
-    async def _checked(self, command: Command, started: Collection[Command]) -> Command | Refusal:
-        """Whether it still holds; what was started a moment ago is under way, whatever is seen of it yet."""
-        hidden = self._hidden(command)
-        if hidden is not None:
-            return hidden
+    async def _validate(self, command: Command, started: Collection[Command]) -> Command | Refusal:
+        """Return the command if it is still valid. `started` commands count as running, even if no cache shows them."""
+        unreadable = self._unreadable_refusal(command)
+        if unreadable is not None:
+            return unreadable
         if command.reason not in VALIDATED:
             return command
-        return attempt(command.candidates[0].ref, partial(revalidate, command, await self._pass(), started))
+        return attempt(command.candidates[0].ref, partial(revalidate, command, await self._new_pass(), started))
 
-    def _hidden(self, command: Command) -> Refusal | None:
-        """Whether an object that became unreadable since concerns one of its nodes."""
-        unread = UnreadableIndex(self._context.state.hidden.unread())
+    def _unreadable_refusal(self, command: Command) -> Refusal | None:
+        """Refuse a command if an object that became unreadable since the plan may concern a candidate."""
+        unread = UnreadableIndex(self._context.state.unreadable.unread())
         found = (unread.of(each.node.node, each.claim) or unread.everywhere for each in command.candidates)
         bad = next((each for each in found if each is not None), None)
         about = command.candidates[0].ref
         return Refusal(RefusalCode.UNREADABLE, about, detail=str(bad)) if bad is not None else None
 
-    async def _pass(self) -> Pass:
-        failed = {slot: failed.until for slot, failed in self._executor.failed.items()}
-        return self._planner.context(await self._snapshot(), failed)
-
-    async def _snapshot(self) -> Snapshot:
-        return self._context.state.snapshot(self._context.clock.now(), await self._catalogs())
+    async def _new_pass(self) -> PassContext:
+        failed = {slot: failed.until for slot, failed in self._queue.failed.items()}
+        return self._planner.context(await self._context.snapshot(), failed)
 
     async def _catalogs(self) -> Mapping[str, tuple[InstanceType, ...]]:
         return await find_catalogs(self._context.cloud, self._context.state.nodepools.items.values())

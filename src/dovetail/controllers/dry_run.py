@@ -1,12 +1,11 @@
-"""A dry run overhears warnings about instances: says which nodes would be drained ahead of them, and does nothing.
+"""Dry run (`--dry-run`): plans with the same core as the acting controllers, logs what it would do, and writes nothing.
 
-Only to sources that many may listen to: a queue would hide from the controller that acts what was handed out here.
-Nothing is acknowledged. What is told again and again, such as a status check that fails for hours, is said once.
+`DryRun` plans launches, disruptions, expirations and repairs. Conditions that other controllers would have written are
+computed and added to the snapshot first; otherwise nothing would be ready in a cluster that was never managed. Each
+advice is logged when it is new since the last pass, and what would be done also goes to the ledger as `dry run`.
 
-A dry run: decides with the same core as the controllers that act, says what would be done, and does nothing.
-
-Conditions that the other controllers would have written are worked out and taken for granted, so that the advice on a
-cluster that was never managed is what would happen, not that nothing is ready. What stays the same is said once.
+`DryRunInterruptions` reads interruption warnings from shared sources only: a queue hides a received message from the
+controller that acts. It acknowledges nothing, and reports each kind of warning once per NodeClaim.
 """
 
 import asyncio
@@ -19,12 +18,12 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from dovetail.controllers.context import ControllerContext, find_catalogs
+from dovetail.controllers.context import ControllerContext
 from dovetail.controllers.interruption import InterruptionController
-from dovetail.controllers.ledger_entries import pod_names, weighed, weighed_launch, weighed_pods
+from dovetail.controllers.ledger_entries import considered_for_command, considered_for_launch, pod_names, refused_pods
 from dovetail.controllers.nodeclaim_conditions import NodeClaimConditionsController
 from dovetail.controllers.nodepools import NodePoolController
-from dovetail.core.disruption.pass_context import PassContext as Pass
+from dovetail.core.disruption.pass_context import PassContext
 from dovetail.core.disruption.planner import PassPlan, Planner, plan_pass
 from dovetail.core.explain.node import deciding_refusal, refusals_by_node
 from dovetail.core.lifecycle.expiration import expires_at
@@ -42,20 +41,20 @@ from dovetail.runtime.concurrency import guarded
 from dovetail.runtime.reconciler import RetryBackoff
 
 log = logging.getLogger(__name__)
-REMEMBERED = 10_000
+MAX_REPORTED = 10_000
 
 
 class DryRunInterruptions:
-    """Listens where that takes nothing from anybody."""
+    """Reports which nodes an interruption warning would drain."""
 
-    def __init__(self, context: ControllerContext, interruptions: InterruptionController, advisor: "DryRun") -> None:
+    def __init__(self, context: ControllerContext, interruptions: InterruptionController, dry_run: "DryRun") -> None:
         self._context = context
         self._interruptions = interruptions
-        self._advisor = advisor
-        self._said: set[tuple[str, str]] = set()
+        self._dry_run = dry_run
+        self._reported: set[tuple[str, str]] = set()
 
     async def run(self) -> None:
-        """Listen until cancelled."""
+        """Receive warnings until cancelled."""
         await self._context.state.synced()
         async with asyncio.TaskGroup() as tasks:
             for source in self._context.interruptions:
@@ -72,67 +71,67 @@ class DryRunInterruptions:
             backoff.reset()
             for delivery in deliveries:
                 if delivery.interruption is not None:
-                    self._hear(delivery.interruption)
+                    self._handle(delivery.interruption)
 
-    def _hear(self, interruption: Interruption) -> None:
+    def _handle(self, interruption: Interruption) -> None:
         now = self._context.clock.now()
         response = respond(interruption.kind, rebalance=self._context.options.drain_on_rebalance)
-        for _, claim in self._interruptions.concerned(interruption) if response.acts else ():
-            same = (interruption.kind, claim.metadata.uid)
-            if claim.deleting or same in self._said:
+        for _, claim in self._interruptions.affected_claims(interruption) if response.acts else ():
+            key = (interruption.kind, claim.metadata.uid)
+            if claim.deleting or key in self._reported:
                 continue
-            if len(self._said) >= REMEMBERED:
-                self._said.clear()
-            self._said.add(same)
+            if len(self._reported) >= MAX_REPORTED:
+                self._reported.clear()
+            self._reported.add(key)
             deadline = drain_by(response, interruption.at, now)
             until = f", to be empty by {deadline:%Y-%m-%dT%H:%M:%SZ}" if deadline is not None else ""
             why = interruption.kind.replace("_", " ") + until
-            self._advisor.say(advise_removal(claim, now, Reason.INTERRUPTED, why))
+            self._dry_run.report(advise_removal(claim, now, Reason.INTERRUPTED, why))
 
 
-LOOK_SECONDS = 10.0
-REST_SECONDS = 300.0
+MIN_INTERVAL_SECONDS = 10.0
+MAX_INTERVAL_SECONDS = 300.0
 
 
 @dataclass(frozen=True)
 class DryRunAdvice:
-    """One thing that would be done, or not. `about` with `what` tells it from others; facts may vary."""
+    """One action that would be taken or refused. `what` and `about` identify it; `facts` may vary."""
 
     what: str
     about: str
     facts: Mapping[str, Any] = field(default_factory=dict)
-    entry: LedgerEntry | None = None  # for the ledger, where something would be done
+    entry: LedgerEntry | None = None  # the ledger entry of an action that would be taken
 
 
 class DryRun:
-    """Looks at the cluster whenever it has changed."""
+    """Plans whenever the cluster has changed, at most every 10 seconds and at least every 5 minutes."""
 
     def __init__(
-        self, context: ControllerContext, nodepools: NodePoolController, marking: NodeClaimConditionsController
+        self, context: ControllerContext, nodepools: NodePoolController, claim_conditions: NodeClaimConditionsController
     ) -> None:
         self._context = context
         self._nodepools = nodepools
-        self._marking = marking
+        self._claim_conditions = claim_conditions
         self._planner = Planner(context.options)
         self._repair = RepairTerms(context.cloud.repair_statements(), context.options)
-        self._said: set[tuple[str, str]] = set()
+        self._reported: set[tuple[str, str]] = set()
 
     async def run(self) -> None:
         """Advise until cancelled."""
         await self._context.state.synced()
         with suppress(TimeoutError):
-            async with asyncio.timeout(LOOK_SECONDS):
+            async with asyncio.timeout(MIN_INTERVAL_SECONDS):
                 await self._context.state.switch.synced.wait()
         while True:
             seen = self._context.state.revision
             await guarded("advice", self.advise)
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(MIN_INTERVAL_SECONDS)
             with suppress(TimeoutError):
-                async with asyncio.timeout(REST_SECONDS):
-                    await self._context.state.moved_on(seen)
+                async with asyncio.timeout(MAX_INTERVAL_SECONDS):
+                    await self._context.state.wait_for_change(seen)
 
     async def advise(self) -> list[DryRunAdvice]:
-        """One look; says what is new since the last one."""
+        """Plan once, and report the advice that is new since the last call."""
         snapshot = await self._snapshot()
         context = self._planner.context(snapshot)
         plan = plan_pass(context)
@@ -145,13 +144,13 @@ class DryRun:
             _summary(plan, snapshot),
         ]
         for each in advice:
-            if (each.what, each.about) not in self._said:
-                self.say(each)
-        self._said = {(each.what, each.about) for each in advice}
+            if (each.what, each.about) not in self._reported:
+                self.report(each)
+        self._reported = {(each.what, each.about) for each in advice}
         return advice
 
-    def say(self, advice: DryRunAdvice) -> None:
-        """Into the log, and into the ledger what would be done."""
+    def report(self, advice: DryRunAdvice) -> None:
+        """Log the advice, and write its ledger entry, if it has one."""
         log.info(advice.what, extra=dict(advice.facts))
         if advice.entry is not None:
             entry = replace(advice.entry, id=_digest(f"{advice.what} {advice.about} {advice.entry.at.isoformat()}"))
@@ -160,21 +159,19 @@ class DryRun:
             self._context.ledger.close(entry.id, ending)
 
     async def _snapshot(self) -> Snapshot:
-        """The cluster as it would be, had the controllers written their conditions."""
-        state, cloud = self._context.state, self._context.cloud
-        catalogs = await find_catalogs(cloud, state.nodepools.items.values())
-        taken = state.snapshot(self._context.clock.now(), catalogs)
-        pools = {name: await self._nodepools.judged(pool) for name, pool in taken.nodepools.items()}
-        return replace(taken, nodepools=pools, nodes=tuple([each async for each in self._marked(taken.nodes)]))
+        """Return the cluster with the conditions that the other controllers would have written."""
+        taken = await self._context.snapshot()
+        pools = {name: await self._nodepools.with_conditions(pool) for name, pool in taken.nodepools.items()}
+        return replace(taken, nodepools=pools, nodes=tuple([each async for each in self._with_conditions(taken.nodes)]))
 
-    async def _marked(self, nodes: Iterable[ClusterNode]) -> AsyncIterator[ClusterNode]:
+    async def _with_conditions(self, nodes: Iterable[ClusterNode]) -> AsyncIterator[ClusterNode]:
         for node in nodes:
-            claim = await self._marking.judged(node.claim) if node.claim is not None else None
+            claim = await self._claim_conditions.with_conditions(node.claim) if node.claim is not None else None
             yield node if claim is node.claim else replace(node, claim=claim)
 
 
 def _launches(plan: ProvisioningPlan, snapshot: Snapshot) -> Iterator[DryRunAdvice]:
-    waiting = weighed_pods(plan.refusals)
+    waiting = refused_pods(plan.refusals)
     for launch in plan.launches:
         types = launch.claim.spec.requirements[-1].values
         pods = pod_names(launch.pods)
@@ -184,7 +181,7 @@ def _launches(plan: ProvisioningPlan, snapshot: Snapshot) -> Iterator[DryRunAdvi
             "requests": {name: str(amount) for name, amount in sorted(launch.claim.spec.resources.requests.items())},
             "instance_types": f"{', '.join(types[:5])}{f' and {len(types) - 5} others' if len(types) > 5 else ''}",
         }
-        why = f"{len(pods)} pod{'s' * (len(pods) != 1)} had no room"
+        why = f"{len(pods)} pod{'s' * (len(pods) != 1)} could not be scheduled"
         nodes = (LedgerNode(nodeclaim=launch.claim.metadata.generate_name, nodepool=launch.claim.nodepool_name),)
         entry = LedgerEntry(
             id="",
@@ -194,7 +191,7 @@ def _launches(plan: ProvisioningPlan, snapshot: Snapshot) -> Iterator[DryRunAdvi
             why=why,
             nodes=nodes,
             pods=pods,
-            considered=weighed_launch(launch.claim, waiting),
+            considered=considered_for_launch(launch.claim, waiting),
         )
         yield DryRunAdvice("would launch a node", f"{launch.claim.nodepool_name} {','.join(pods)}", facts, entry)
     for refusal in plan.refusals:
@@ -203,10 +200,10 @@ def _launches(plan: ProvisioningPlan, snapshot: Snapshot) -> Iterator[DryRunAdvi
             yield DryRunAdvice("would launch nothing for a pod", f"{refusal.object} {facts['why']}", facts)
     for refusal in plan.pool_refusals:
         facts = {"nodepool": refusal.object.name, "why": message(refusal)}
-        yield DryRunAdvice("nodepool cannot make nodes", f"{refusal.object} {facts['why']}", facts)
+        yield DryRunAdvice("nodepool cannot launch nodes", f"{refusal.object} {facts['why']}", facts)
 
 
-def _commands(plan: PassPlan, look: Pass) -> Iterator[DryRunAdvice]:
+def _commands(plan: PassPlan, context: PassContext) -> Iterator[DryRunAdvice]:
     for number, command in enumerate(plan.commands):
         names = [each.name for each in command.candidates]
         facts = {
@@ -232,13 +229,13 @@ def _commands(plan: PassPlan, look: Pass) -> Iterator[DryRunAdvice]:
             ),
             replacements=len(command.replacements),
             pods=pod_names(pod for each in command.candidates for pod in each.pods_to_reschedule),
-            considered=weighed(command, plan.refusals_by_method, look, plan.commands[:number]),
+            considered=considered_for_command(command, plan.refusals_by_method, context, plan.commands[:number]),
         )
         yield DryRunAdvice("would disrupt nodes", f"{command.reason} {','.join(names)}", facts, entry)
 
 
 def _removals(snapshot: Snapshot, repair: RepairTerms) -> Iterator[DryRunAdvice]:
-    """Nodes that would go by force, without a command."""
+    """Advise on nodes that would be removed forcefully, without a command."""
     for node in snapshot.nodes:
         if node.claim is None or node.deleting:
             continue
@@ -252,7 +249,7 @@ def _removals(snapshot: Snapshot, repair: RepairTerms) -> Iterator[DryRunAdvice]
 
 
 def _repair(node: ClusterNode, claim: NodeClaim, snapshot: Snapshot, repair: RepairTerms) -> DryRunAdvice | None:
-    """A node that is unhealthy for too long, and whether the breaker would let it go."""
+    """Advise on a node that has been unhealthy for too long, and whether the circuit breaker allows its repair."""
     terms = repair.of(snapshot.nodepools.get(node.nodepool_name))
     unhealthy_conditions = (
         find_unhealthy_conditions(node.node, terms, repair.statements)
@@ -273,7 +270,7 @@ def _repair(node: ClusterNode, claim: NodeClaim, snapshot: Snapshot, repair: Rep
 
 
 def advise_removal(claim: NodeClaim, at: datetime, reason: str, why: str) -> DryRunAdvice:
-    """A node that would go by force, or ahead of what is about to happen to it."""
+    """Advise on a node that would be removed forcefully, or because of an interruption."""
     name = claim.status.node_name or claim.name
     facts = {"node": name, "nodeclaim": claim.name, "reason": str(reason), "why": why}
     nodes = (LedgerNode(nodeclaim=claim.name, node=claim.status.node_name, nodepool=claim.nodepool_name),)
@@ -282,16 +279,16 @@ def advise_removal(claim: NodeClaim, at: datetime, reason: str, why: str) -> Dry
 
 
 def _summary(plan: PassPlan, snapshot: Snapshot) -> DryRunAdvice:
-    """How many nodes stay as they are, by what decides about each of them."""
-    going = {each.name for command in plan.commands for each in command.candidates}
-    left = Counter(str(deciding_refusal(why, name).code) for name, why in refusals_by_node(plan).items())
+    """Count the nodes that would not be disrupted, by the refusal that decides for each of them."""
+    disrupted = {each.name for command in plan.commands for each in command.candidates}
+    refused = Counter(str(deciding_refusal(why, name).code) for name, why in refusals_by_node(plan).items())
     facts = {
         "nodepools": len(snapshot.nodepools),
         "nodes": sum(1 for node in snapshot.nodes if node.managed),
-        "would_disrupt": len(going),
-        "left_alone": dict(sorted(left.items())),
+        "would_disrupt": len(disrupted),
+        "left_alone": dict(sorted(refused.items())),
     }
-    return DryRunAdvice("looked at the cluster", str(facts), facts)
+    return DryRunAdvice("evaluated the cluster", str(facts), facts)
 
 
 def _digest(text: str) -> str:

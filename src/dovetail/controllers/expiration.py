@@ -1,11 +1,14 @@
-"""Ends NodeClaims whose hard lifetime is over, at the very instant. The drain that follows is termination's."""
+"""Deletes NodeClaims at the end of their `spec.expireAfter`; the termination controller drains their nodes.
+
+This is Karpenter's forceful expiration: it respects no disruption budget, and waits for no replacement.
+"""
 
 import logging
 from datetime import timedelta
 from typing import Any
 
 from dovetail.controllers.context import ControllerContext
-from dovetail.controllers.ledger_entries import decision_of
+from dovetail.controllers.ledger_entries import decision_id
 from dovetail.controllers.metrics.disruption import count_removal
 from dovetail.core.lifecycle.expiration import expires_at
 from dovetail.model.kinds import NODE, NODE_CLAIM, Kind
@@ -18,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 class ExpirationController:
-    """One clock for each NodeClaim that expires."""
+    """Requeues each NodeClaim for the instant at which it expires."""
 
     def __init__(self, context: ControllerContext) -> None:
         self._context = context
@@ -32,12 +35,12 @@ class ExpirationController:
             self.reconciler.add(after.key)
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Delete expired claims until cancelled."""
         await self._context.state.synced()
         await self.reconciler.run()
 
     async def reconcile(self, key: Key) -> float | None:
-        """Delete the claim if it is due, or come back when it will be."""
+        """Delete the claim if it has expired, or requeue it until it does."""
         claim = self._context.state.claims.items.get(key)
         if claim is None or claim.deleting or not self._context.manages(claim):
             return None
@@ -48,16 +51,16 @@ class ExpirationController:
         if left > timedelta():
             return left.total_seconds()
         await self._context.delete_claim(claim)
-        self._tell(claim)
+        self._publish(claim)
         return None
 
-    def _tell(self, claim: NodeClaim) -> None:
+    def _publish(self, claim: NodeClaim) -> None:
         context = self._context
-        decision = decision_of(claim)
+        decision = decision_id(claim)
         log.info("deleting expired nodeclaim", extra={"nodeclaim": claim.name, "decision": decision})
         nodes = context.state.nodes_of(claim)
-        told: list[tuple[Kind[Any], KubeObject]] = [(NODE_CLAIM, claim), *((NODE, node) for node in nodes)]
-        for kind, about in told:
+        objects: list[tuple[Kind[Any], KubeObject]] = [(NODE_CLAIM, claim), *((NODE, node) for node in nodes)]
+        for kind, about in objects:
             message = f"Disrupting {kind.name}: Expired"
             context.recorder.publish(Notice(kind, about, "DisruptionTerminating", message, decision=decision))
         count_removal(context, claim, "expired")

@@ -1,9 +1,12 @@
-"""Finds what is left over when an instance, a NodeClaim or a Node went behind our back, and cleans it up.
+"""Garbage collection: deletes NodeClaims without an instance, instances without a NodeClaim, and Nodes without either.
 
-They are compared every ten seconds at first, when a crash may have left something, and then every two minutes. A
-provider that cannot be listed stops the comparison, and so does a stale cache: nothing is deleted on half an answer.
-What fails for one claim, instance or node keeps no other; a round in which something failed is soon followed by the
-next.
+NodeClaims, Nodes and the provider's list of instances are compared every ten seconds after startup, when a crash may
+have left something behind, and after 20 rounds every `--garbage-collection-interval`. Nothing is deleted if the
+provider cannot be listed, a cache is stale, or an unreadable NodeClaim or Node hides its provider id. A failure for one
+object does not affect the others; a round with a failure is repeated with backoff.
+
+`core.lifecycle.garbage_collection` decides; before each deletion the result is checked with the provider or the API
+server, because lists and caches lag.
 """
 
 import asyncio
@@ -32,23 +35,23 @@ from dovetail.runtime.concurrency import for_each, guarded
 from dovetail.runtime.reconciler import RetryBackoff
 
 log = logging.getLogger(__name__)
-EAGER_SECONDS = 10.0
-EAGER_ROUNDS = 20
+STARTUP_INTERVAL_SECONDS = 10.0
+STARTUP_ROUNDS = 20
 
 
 class GarbageCollection:
-    """Compares claims, nodes and instances from time to time."""
+    """Compares claims, nodes and instances periodically."""
 
     def __init__(self, context: ControllerContext) -> None:
         self._context = context
-        self._fitting: Holdings | None = None  # what was compared last, if nothing was left over
+        self._last_clean: Holdings | None = None  # the last comparison, if it found nothing to delete
 
     async def run(self) -> None:
-        """Compare until cancelled."""
+        """Collect garbage until cancelled."""
         await self._context.state.synced()
         interval = self._context.settings.garbage_collection_interval.total_seconds()
-        backoff = RetryBackoff(first=EAGER_SECONDS, limit=interval)
-        rounds, pause = 0, min(EAGER_SECONDS, interval)
+        backoff = RetryBackoff(first=STARTUP_INTERVAL_SECONDS, limit=interval)
+        rounds, pause = 0, min(STARTUP_INTERVAL_SECONDS, interval)
         while True:
             await asyncio.sleep(pause)
             if not await self.collect():
@@ -56,86 +59,95 @@ class GarbageCollection:
                 continue
             backoff.reset()
             rounds += 1
-            pause = min(EAGER_SECONDS, interval) if rounds < EAGER_ROUNDS else interval
+            pause = min(STARTUP_INTERVAL_SECONDS, interval) if rounds < STARTUP_ROUNDS else interval
 
     async def collect(self) -> bool:
-        """Compare once; says whether nothing failed.
+        """Collect once; return whether nothing failed.
 
-        One list of instances serves both ways. Claims read before it cannot lose what is being launched, and what
-        claims read after it do not have, nobody has. What fitted together and has not changed is not compared again.
+        Lost claims are judged by the claims read before the list of instances, so an instance launched during the list
+        is not missed. Leaked instances are judged by the claims read after it. An unchanged state that had nothing to
+        delete is not compared again.
         """
         if self._context.state.stale():
             return False
-        before = self._held()
+        before = self._holdings()
         instances = await guarded("nodeclaim.garbagecollection", self._context.cloud.list)
         if instances is None:
             return False
-        if not self._context.state.hidden.instances_known:
-            return True  # one that cannot be read may be the owner of any of them
-        held = replace(before, instances=instances)
-        if before == self._held() and (held == self._fitting or self._fits(held)):
-            self._fitting = held
+        if not self._context.state.unreadable.instances_known:
+            return True  # an unreadable claim may own any of the instances
+        holdings = replace(before, instances=instances)
+        if before == self._holdings() and (holdings == self._last_clean or self._is_clean(holdings)):
+            self._last_clean = holdings
             return True
-        claims = await guarded("nodeclaim.garbagecollection", partial(self._collect_claims, self._ours(held)))
+        claims = await guarded(
+            "nodeclaim.garbagecollection", partial(self._collect_claims, self._with_managed_nodes(holdings))
+        )
         rest = await guarded("instance.garbagecollection", partial(self._collect_instances, instances))
         return bool(claims and rest)
 
-    def _fits(self, held: Holdings) -> bool:
-        """Whether no later look could find anything, either, as long as nothing changes."""
+    def _is_clean(self, holdings: Holdings) -> bool:
+        """Whether nothing is left over, now or later, as long as nothing changes."""
         state = self._context.state
         unread = state.claims.unreadable or state.nodes.unreadable
-        return not unread and nothing_is_left(self._ours(held), self._context.clock.now())
+        return not unread and nothing_is_left(self._with_managed_nodes(holdings), self._context.clock.now())
 
     async def _collect_claims(self, holdings: Holdings) -> bool:
-        """Let go of claims that lost their instance or their node; an instance that still runs is then terminated."""
+        """Delete claims that lost their instance or node; termination ends an instance that still runs."""
         found = {claim.name: claim for claim in (*lost_claims(holdings), *nodeless_claims(holdings))}
-        await for_each(self._let_go, [claim for _, claim in sorted(found.items())])
+        await for_each(self._delete_lost_claim, [claim for _, claim in sorted(found.items())])
         return True
 
-    async def _let_go(self, claim: NodeClaim) -> None:
-        if self._context.manages(claim) and (await self._is_gone(claim) or await self._has_no_node(claim)):
+    async def _delete_lost_claim(self, claim: NodeClaim) -> None:
+        if self._context.manages(claim) and (await self._instance_is_gone(claim) or await self._has_no_node(claim)):
             log.warning("deleting nodeclaim", extra={"nodeclaim": claim.name, "reason": "garbage_collected"})
             await self._context.delete_claim(claim)
             count_removal(self._context, claim, "garbage_collected")
 
     async def _collect_instances(self, instances: tuple[Instance, ...]) -> bool:
-        """Terminate instances nobody claims, and delete nodes that have nothing."""
+        """Terminate instances without a claim, and delete nodes with neither claim nor instance."""
         leaked = self._leaked(instances)
-        if leaked:  # the NodeClaim cache may be behind, and an instance that is terminated does not come back
+        if leaked:  # the NodeClaim cache may lag, and a termination cannot be undone
             await self._context.refresh_claims()
             leaked = self._leaked(instances)
-        holdings, now = self._ours(replace(self._held(), instances=instances)), self._context.clock.now()
+        holdings, now = (
+            self._with_managed_nodes(replace(self._holdings(), instances=instances)),
+            self._context.clock.now(),
+        )
         orphaned = sorted(orphaned_nodes(holdings, now), key=lambda node: node.name)
-        ends = [*(partial(self._terminate, each) for each in leaked), *(partial(self._drop, each) for each in orphaned)]
-        await for_each(lambda end: end(), ends)
+        tasks = [
+            *(partial(self._terminate_instance, each) for each in leaked),
+            *(partial(self._delete_node, each) for each in orphaned),
+        ]
+        await for_each(lambda task: task(), tasks)
         return True
 
     def _leaked(self, instances: tuple[Instance, ...]) -> list[Instance]:
-        holdings = self._ours(replace(self._held(), instances=instances))
+        holdings = self._with_managed_nodes(replace(self._holdings(), instances=instances))
         found = leaked_instances(holdings, self._context.clock.now())
-        return [instance for instance in found if not self._is_strange(instance)]
+        return [instance for instance in found if not self._has_unmanaged_node(instance)]
 
-    async def _drop(self, node: Node) -> None:
+    async def _delete_node(self, node: Node) -> None:
         log.warning("deleting node", extra={"node": node.name, "reason": "neither nodeclaim nor instance"})
         await self._context.delete_node(node)
 
-    def _held(self) -> Holdings:
+    def _holdings(self) -> Holdings:
         state = self._context.state
         return Holdings(
             claims=tuple(state.claims.items.values()),
             nodes=tuple(state.nodes.items.values()),
             instances=(),
-            hidden_claims=state.hidden.claims,
-            hidden_nodes=state.hidden.nodes,
+            hidden_claims=state.unreadable.claims,
+            hidden_nodes=state.unreadable.nodes,
         )
 
-    def _ours(self, held: Holdings) -> Holdings:
-        """With the nodes alone that are this provider's."""
+    def _with_managed_nodes(self, holdings: Holdings) -> Holdings:
+        """Return the holdings without the nodes of other providers."""
         label = self._context.cloud.node_class_label
-        return replace(held, nodes=tuple([node for node in held.nodes if label in node.metadata.labels]))
+        return replace(holdings, nodes=tuple([node for node in holdings.nodes if label in node.metadata.labels]))
 
-    async def _is_gone(self, claim: NodeClaim) -> bool:
-        """Lists lag behind; the instance itself is asked for once more."""
+    async def _instance_is_gone(self, claim: NodeClaim) -> bool:
+        """Whether the provider confirms that the instance is gone or terminating: its list may lag."""
         try:
             instance = await self._context.cloud.get(claim.provider_id)
         except InstanceNotFound:
@@ -143,7 +155,7 @@ class GarbageCollection:
         return instance.terminating
 
     async def _has_no_node(self, claim: NodeClaim) -> bool:
-        """Whether the API server, not only the cache, has no node for the claim: its finalizer was removed by hand."""
+        """Whether the API server also has no node for the claim: its finalizer was removed by a user."""
         if self._context.state.nodes_of(claim) or not claim.status.node_name:
             return False
         try:
@@ -152,12 +164,12 @@ class GarbageCollection:
             return True
         return False
 
-    def _is_strange(self, instance: Instance) -> bool:
-        """Whether it became a node that nobody marked as ours."""
+    def _has_unmanaged_node(self, instance: Instance) -> bool:
+        """Whether the instance has a node without this provider's label."""
         nodes = nodes_of(instance, self._context.state.nodes.items.values())
         return any(self._context.cloud.node_class_label not in node.metadata.labels for node in nodes)
 
-    async def _terminate(self, instance: Instance) -> None:
+    async def _terminate_instance(self, instance: Instance) -> None:
         context = self._context
         log.warning("terminating instance", extra={"provider_id": instance.provider_id, "reason": "no nodeclaim"})
         unclaimed = NodeClaim(

@@ -1,8 +1,9 @@
-"""Acts on warnings about instances: tells, avoids the offering, sets the drain's deadline, and lets the claim go.
+"""Handles interruption warnings: sets the drain deadline, deletes the NodeClaim, and avoids the offering.
 
-Deleting the claim is all it takes: termination taints and drains the node ahead of the event, and the provisioner
-brings room for its pods at once. A message is acknowledged only when everything it asks for is written down, so a crash
-brings it again, and seeing it twice does nothing. Instances that nobody here claims are not ours to care for.
+Deleting the claim starts everything else: termination taints and drains the node before the interruption, and the
+provisioner launches nodes for its pods at once. A message is acknowledged only after everything it requires is written
+to the API server, so it is delivered again after a crash; handling it twice has no further effect. Instances without a
+NodeClaim are ignored. `core.lifecycle.interruption` maps each kind of warning to its response.
 """
 
 import asyncio
@@ -11,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dovetail.controllers.context import ControllerContext
-from dovetail.controllers.ledger_entries import decision_of
+from dovetail.controllers.ledger_entries import decision_id
 from dovetail.controllers.metrics.disruption import count_removal
 from dovetail.core.lifecycle.interruption import Response, drain_by, respond
 from dovetail.core.lifecycle.termination import deadline_patch
@@ -26,32 +27,32 @@ from dovetail.runtime.concurrency import guarded
 from dovetail.runtime.reconciler import RetryBackoff
 
 log = logging.getLogger(__name__)
-IN_FLIGHT = 100  # batches of messages handled at the same time, from one source
-ATTEMPTS = 8  # in about twelve seconds; after that the message is left to come again
+IN_FLIGHT = 100  # batches of messages handled concurrently, per source
+ATTEMPTS = 8  # in about twelve seconds; then the source delivers the message again
 STATUS_CHECKS = frozenset({"instance_status", "system_status", "event_status"})
 
 
 class InterruptionController:
-    """Listens to every source of warnings."""
+    """Receives warnings from every source and handles them."""
 
     def __init__(self, context: ControllerContext) -> None:
         self._context = context
-        self._claims: dict[str, set[Key]] = {}  # by the last segment of the provider id
+        self._claims_by_instance: dict[str, set[Key]] = {}  # the key is the last segment of the provider id
         context.state.claims.listen(self._claim_changed)
 
     def _claim_changed(self, before: NodeClaim | None, after: NodeClaim | None) -> None:
         if before is not None and after is not None and before.status.provider_id == after.status.provider_id:
             return
         if before is not None and before.provider_id:
-            held = self._claims.get(_instance_id(before), set())
+            held = self._claims_by_instance.get(_instance_id(before), set())
             held.discard(before.key)
             if not held:
-                self._claims.pop(_instance_id(before), None)
+                self._claims_by_instance.pop(_instance_id(before), None)
         if after is not None and after.provider_id:
-            self._claims.setdefault(_instance_id(after), set()).add(after.key)
+            self._claims_by_instance.setdefault(_instance_id(after), set()).add(after.key)
 
     async def run(self) -> None:
-        """Listen until cancelled."""
+        """Receive warnings until cancelled."""
         await self._context.state.synced()
         async with asyncio.TaskGroup() as tasks:
             for source in self._context.interruptions:
@@ -83,7 +84,7 @@ class InterruptionController:
         self._context.metrics.count("karpenter_interruption_deleted_messages_total", float(len(done)))
 
     async def _handle(self, delivery: Delivery) -> bool:
-        """Whether everything the message asks for is done."""
+        """Handle one message; return whether it may be acknowledged."""
         interruption, metrics = delivery.interruption, self._context.metrics
         kind = interruption.kind if interruption is not None else "no_op"
         metrics.count("karpenter_interruption_received_messages_total", message_type=kind)
@@ -98,31 +99,31 @@ class InterruptionController:
         return ended is True
 
     async def handle(self, interruption: Interruption) -> bool:
-        """Act on one warning, for every claim it is about. True when it is done; failures of the world are raised."""
+        """Respond to one warning for every affected claim; return True, or raise a `WorldError`."""
         response = respond(interruption.kind, rebalance=self._context.options.drain_on_rebalance)
-        for instance, claim in self.concerned(interruption):
+        for instance, claim in self.affected_claims(interruption):
             await self._interrupt(claim.key, instance, interruption, response)
         return True
 
-    def concerned(self, interruption: Interruption) -> list[tuple[str, NodeClaim]]:
-        """The claims a warning is about, each with its instance."""
+    def affected_claims(self, interruption: Interruption) -> list[tuple[str, NodeClaim]]:
+        """Return the managed claims that a warning affects, each with its instance id."""
         claims = self._context.state.claims.items
         found = [
             (instance, claims[key])
             for instance in interruption.instance_ids
-            for key in sorted(self._claims.get(instance, ()))
+            for key in sorted(self._claims_by_instance.get(instance, ()))
         ]
         return [(instance, claim) for instance, claim in found if self._context.manages(claim)]
 
     async def _interrupt(self, key: Key, instance: str, interruption: Interruption, response: Response) -> None:
-        """Try again soon, as there is little time; each look sees what others wrote in between."""
+        """Apply the response to one claim; retry quickly, with the newest cached claim, as there is little time."""
         backoff = RetryBackoff(first=0.1, limit=5.0)
         for attempt in range(1, ATTEMPTS + 1):
-            if key not in self._claims.get(instance, ()):
+            if key not in self._claims_by_instance.get(instance, ()):
                 return
             claim = self._context.state.claims.items[key]
             try:
-                await self._let_go(claim, interruption, response)
+                await self._apply(claim, interruption, response)
             except NotFound:
                 return
             except WorldError:
@@ -132,10 +133,10 @@ class InterruptionController:
             else:
                 return
 
-    async def _let_go(self, claim: NodeClaim, interruption: Interruption, response: Response) -> None:
+    async def _apply(self, claim: NodeClaim, interruption: Interruption, response: Response) -> None:
         context = self._context
         if not claim.deleting:
-            self._tell(claim, response)
+            self._publish(claim, response)
         if response.avoids:
             labels = claim.metadata.labels
             offering = [labels.get(name, "") for name in (INSTANCE_TYPE, ZONE, CAPACITY_TYPE)]
@@ -151,17 +152,17 @@ class InterruptionController:
             await context.delete_claim(claim)
             log.warning(
                 "interrupted",
-                extra={"nodeclaim": claim.name, "kind": str(interruption.kind), "decision": decision_of(claim)},
+                extra={"nodeclaim": claim.name, "kind": str(interruption.kind), "decision": decision_id(claim)},
             )
             count_removal(context, claim, interruption.kind)
-            self._tell(claim, Response("TerminatingOnInterruption", "Interruption triggered termination for the {}"))
+            self._publish(claim, Response("TerminatingOnInterruption", "Interruption triggered termination for the {}"))
 
-    def _tell(self, claim: NodeClaim, response: Response) -> None:
-        told: list[tuple[Kind[Any], KubeObject]] = [(NODE_CLAIM, claim)]
-        told.extend((NODE, node) for node in self._context.state.nodes_of(claim))
-        for kind, about in told:
+    def _publish(self, claim: NodeClaim, response: Response) -> None:
+        objects: list[tuple[Kind[Any], KubeObject]] = [(NODE_CLAIM, claim)]
+        objects.extend((NODE, node) for node in self._context.state.nodes_of(claim))
+        for kind, about in objects:
             message = response.message.format(kind.name)
-            notice = Notice(kind, about, response.event, message, warning=response.warning, decision=decision_of(claim))
+            notice = Notice(kind, about, response.event, message, warning=response.warning, decision=decision_id(claim))
             self._context.recorder.publish(notice)
 
 

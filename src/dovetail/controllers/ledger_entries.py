@@ -1,12 +1,10 @@
-"""What the ledger is told: a command, a launch, a node that goes without a command, and how each of them ends.
+"""Builds ledger entries: commands, launches, and what a pass considered when it made a decision.
 
-Ids are made from what the API objects say, so a controller that starts anew speaks of the same decision by the same
-id: a command by its record, a launch or a removal by the uid of its NodeClaim.
+Decision ids are derived from API objects, so a restarted controller uses the same id for the same decision: the id of a
+command is in its record; the id of a launch or removal is a digest of the NodeClaim's uid.
 
-What a pass weighed when it took a decision, as the ledger keeps it: what could be bought, budgets, what was refused.
-
-Refusals are counted in full and named up to a bound, a few of every kind, so that a large cluster does not fill the
-ledger. Decides nothing.
+`Considered` holds the planned purchases, the use of budgets, and the refusals of the pass. All refusals are counted.
+Up to 200 are listed, taken in turn from every pair of method and code, so a large cluster does not fill the ledger.
 """
 
 import hashlib
@@ -19,7 +17,7 @@ from itertools import chain, islice, zip_longest
 from dovetail.controllers.context import ControllerContext
 from dovetail.core.disruption.candidates import Candidate, node_price
 from dovetail.core.disruption.command import Command, cheapest
-from dovetail.core.disruption.pass_context import PassContext as Pass
+from dovetail.core.disruption.pass_context import PassContext
 from dovetail.core.scheduling.draft import Draft
 from dovetail.core.wording import message
 from dovetail.model.catalog import InstanceType
@@ -43,17 +41,17 @@ from dovetail.ports.ledger import (
 
 
 def launch_id(claim: NodeClaim) -> str:
-    """The decision that brought this claim, unless it replaces others."""
+    """Return the id of the decision that launched this claim for pending pods."""
     return _digest(f"launch {claim.metadata.uid}")
 
 
 def removal_id(claim: NodeClaim) -> str:
-    """The decision that takes this claim away, unless a command does."""
+    """Return the id of the decision that removes this claim without a command."""
     return _digest(f"remove {claim.metadata.uid}")
 
 
-def decision_of(claim: NodeClaim) -> str:
-    """Under which id this claim goes: that of the command that takes it away, else its own removal."""
+def decision_id(claim: NodeClaim) -> str:
+    """Return the id of the decision that removes this claim: that of its committed command, else its removal id."""
     record = taken_by(claim)
     return record.id if record is not None else removal_id(claim)
 
@@ -63,7 +61,7 @@ def _digest(text: str) -> str:
 
 
 def command_entry(command: Command, record: CommandRecord, considered: Considered | None = None) -> LedgerEntry:
-    """A command as it begins."""
+    """Return the entry of a command that starts."""
     return LedgerEntry(
         id=record.id,
         at=record.started_at,
@@ -71,7 +69,7 @@ def command_entry(command: Command, record: CommandRecord, considered: Considere
         reason=record.reason,
         why=str(command),
         method=command.method,
-        nodes=tuple(map(_candidate, command.candidates)),
+        nodes=tuple(map(_candidate_node, command.candidates)),
         replacements=record.replacements,
         pods=pod_names(pod for each in command.candidates for pod in each.pods_to_reschedule),
         cost_before=record.cost_before,
@@ -80,7 +78,7 @@ def command_entry(command: Command, record: CommandRecord, considered: Considere
     )
 
 
-def _candidate(candidate: Candidate) -> LedgerNode:
+def _candidate_node(candidate: Candidate) -> LedgerNode:
     return LedgerNode(
         nodeclaim=candidate.claim.name,
         node=candidate.name,
@@ -95,14 +93,14 @@ def _candidate(candidate: Candidate) -> LedgerNode:
 def launch_entry(
     claim: NodeClaim, pods: Iterable[Pod], at: datetime, considered: Considered | None = None
 ) -> LedgerEntry:
-    """A node for pods that wait. What it is and costs is known when it is there."""
+    """Return the entry of a launch for pending pods. Its instance type and price are added when it is initialized."""
     names = pod_names(pods)
     return LedgerEntry(
         id=launch_id(claim),
         at=at,
         act=LedgerAction.LAUNCH,
         reason="Provisioned",
-        why=f"{len(names)} pod{'s' * (len(names) != 1)} had no room",
+        why=f"{len(names)} pod{'s' * (len(names) != 1)} could not be scheduled",
         nodes=(LedgerNode(nodeclaim=claim.name, nodepool=claim.nodepool_name),),
         pods=names,
         considered=considered,
@@ -110,17 +108,17 @@ def launch_entry(
 
 
 def pod_names(pods: Iterable[Pod]) -> tuple[str, ...]:
-    """As namespace/name, in order."""
+    """Return the sorted `namespace/name` of the pods."""
     return tuple(sorted(str(pod.key) for pod in pods))
 
 
-async def find_facts(context: ControllerContext, claim: NodeClaim) -> LedgerNode:
-    """What a claim became, and what that costs, as far as anybody knows."""
-    return replace(known_facts(claim), price=await _price(context, claim))
+async def priced_node(context: ControllerContext, claim: NodeClaim) -> LedgerNode:
+    """Return the claim as a ledger node, with its hourly price if the catalog has it."""
+    return replace(ledger_node(claim), price=await _price(context, claim))
 
 
-def known_facts(claim: NodeClaim) -> LedgerNode:
-    """What a claim says of itself."""
+def ledger_node(claim: NodeClaim) -> LedgerNode:
+    """Return the claim as a ledger node, without a price."""
     labels = claim.metadata.labels
     return LedgerNode(
         nodeclaim=claim.name,
@@ -145,69 +143,79 @@ async def _price(context: ControllerContext, claim: NodeClaim) -> float | None:
     return node_price(ClusterNode(None, claim), found) or None
 
 
-def total(facts: Iterable[LedgerNode]) -> float:
-    """What nodes cost an hour together, as far as it is known."""
+def total_price(facts: Iterable[LedgerNode]) -> float:
+    """Return the hourly price of all nodes; unknown prices count as 0."""
     return sum(each.price or 0.0 for each in facts)
 
 
-NAMED = 200  # refusals
-TYPES = 10  # instance types of one purchase
-LAUNCH = "provisioning"
+MAX_NAMED_REFUSALS = 200
+MAX_NAMED_TYPES = 10  # of one purchase
+PROVISIONING = "provisioning"
 Refusals = Mapping[str, Sequence[Refusal]]
-"""By method."""
+"""Refusals by method name."""
 
 
-def weighed(command: Command, refusals: Refusals, look: Pass, before: Iterable[Command] = ()) -> Considered:
-    """What stood beside a command; `before` are those of the same pass that come first."""
-    counts, named = _left_alone(refusals)
+def considered_for_command(
+    command: Command, refusals: Refusals, context: PassContext, before: Iterable[Command] = ()
+) -> Considered:
+    """Return what the pass considered for a command; `before` are the commands of the pass that started earlier."""
+    counts, named = _summarize_refusals(refusals)
     return Considered(
         purchases=tuple(map(_purchase, command.replacements)),
-        budgets=tuple(_budgets(command, look, before)),
+        budgets=tuple(_budgets(command, context, before)),
         counts=counts,
         refusals=named,
     )
 
 
-def weighed_pods(refusals: Sequence[Refusal]) -> Considered:
-    """Which pods nothing is launched for: the same for every launch of one pass."""
-    counts, named = _left_alone(
-        {LAUNCH: [each for each in refusals if each.code is not RefusalCode.CONFIGURED_ELSEWHERE]}
+def refused_pods(refusals: Sequence[Refusal]) -> Considered:
+    """Return the pods that no node is launched for; shared by all launches of a pass."""
+    counts, named = _summarize_refusals(
+        {PROVISIONING: [each for each in refusals if each.code is not RefusalCode.CONFIGURED_ELSEWHERE]}
     )
     return Considered(counts=counts, refusals=named)
 
 
-def weighed_launch(claim: NodeClaim, pods: Considered) -> Considered:
-    """What a new node may be, beside what is known of the pods."""
+def considered_for_launch(claim: NodeClaim, pods: Considered) -> Considered:
+    """Add the instance types of a launch to the refused pods of its pass."""
     types = claim.spec.requirements[-1].values if claim.spec.requirements else ()
-    purchase = PlannedPurchase(nodepool=claim.nodepool_name, instance_types=tuple(types[:TYPES]), choices=len(types))
+    purchase = PlannedPurchase(
+        nodepool=claim.nodepool_name, instance_types=tuple(types[:MAX_NAMED_TYPES]), choices=len(types)
+    )
     return replace(pods, purchases=(purchase,))
 
 
 def _purchase(draft: Draft) -> PlannedPurchase:
     names = [choice.type.name for choice in draft.choices]
     return PlannedPurchase(
-        nodepool=draft.pool_name, instance_types=tuple(names[:TYPES]), choices=len(names), price=cheapest(draft)
+        nodepool=draft.pool_name,
+        instance_types=tuple(names[:MAX_NAMED_TYPES]),
+        choices=len(names),
+        price=cheapest(draft),
     )
 
 
-def _budgets(command: Command, look: Pass, before: Iterable[Command]) -> Iterable[BudgetUse]:
-    going = Counter(each.pool.name for each in command.candidates)
-    ahead = Counter(each.pool.name for earlier in before for each in earlier.candidates)
-    for pool, nodes in sorted(going.items()):
-        allowed = look.allowance(pool, command.reason)
-        yield BudgetUse(nodepool=pool, used=allowed.disrupting + ahead[pool] + nodes, limit=allowed.limit)
+def _budgets(command: Command, context: PassContext, before: Iterable[Command]) -> Iterable[BudgetUse]:
+    removed = Counter(each.pool.name for each in command.candidates)
+    removed_before = Counter(each.pool.name for earlier in before for each in earlier.candidates)
+    for pool, nodes in sorted(removed.items()):
+        allowed = context.allowance(pool, command.reason)
+        yield BudgetUse(nodepool=pool, used=allowed.disrupting + removed_before[pool] + nodes, limit=allowed.limit)
 
 
-def _left_alone(refusals: Refusals) -> tuple[tuple[RefusedFor, ...], tuple[Refused, ...]]:
-    kinds: dict[tuple[str, RefusalCode], list[Refusal]] = {}
-    for method, said in refusals.items():
-        for each in said:
-            kinds.setdefault((method, each.code), []).append(each)
-    counts = tuple(RefusedFor(method=method, code=str(code), nodes=len(said)) for (method, code), said in kinds.items())
+def _summarize_refusals(refusals: Refusals) -> tuple[tuple[RefusedFor, ...], tuple[Refused, ...]]:
+    """Count all refusals by method and code, and list some of each, in the order of the methods."""
+    groups: dict[tuple[str, RefusalCode], list[Refusal]] = {}
+    for method, refused in refusals.items():
+        for each in refused:
+            groups.setdefault((method, each.code), []).append(each)
+    counts = tuple(
+        RefusedFor(method=method, code=str(code), nodes=len(group)) for (method, code), group in groups.items()
+    )
     in_turn = chain.from_iterable(
-        zip_longest(*([(method, each) for each in said[:NAMED]] for (method, _), said in kinds.items()))
+        zip_longest(*([(method, each) for each in group[:MAX_NAMED_REFUSALS]] for (method, _), group in groups.items()))
     )
-    named = list(islice(filter(None, in_turn), NAMED))
+    named = list(islice(filter(None, in_turn), MAX_NAMED_REFUSALS))
     order = {method: number for number, method in enumerate(refusals)}
     named.sort(key=lambda each: order[each[0]])
     return counts, tuple(_refused(method, each) for method, each in named)

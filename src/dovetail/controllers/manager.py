@@ -1,4 +1,8 @@
-"""All controllers over one set of ports, started together and stopped together."""
+"""Constructs all controllers over one set of ports, and runs them with their informers in one task group.
+
+An exception that a controller does not handle ends all of them. With `--dry-run` only the dry run controllers run; with
+disruption off, the controllers that start and execute disruption commands do not.
+"""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -39,8 +43,8 @@ class Manager:
             settings.leader_election_namespace or "default",
             settings.watch_stale_after,
         )
-        given = {each.name: getattr(ports, each.name) for each in fields(Ports)}
-        context = ControllerContext(**given, state=state, settings=settings)
+        port_fields = {each.name: getattr(ports, each.name) for each in fields(Ports)}
+        context = ControllerContext(**port_fields, state=state, settings=settings)
         self.state = state
         self.provisioner = Provisioner(context)
         self.nodepools = NodePoolController(context)
@@ -50,40 +54,37 @@ class Manager:
         self.garbage = GarbageCollection(context)
         self.repair = NodeRepair(context)
         self.interruptions = InterruptionController(context)
-        self.podevents = PodEventsController(context)
-        self.hydration = Hydration(context)
-        self.marking = NodeClaimConditionsController(context)
-        self.protection_notices = DoNotDisruptEvents(context)
-        self.unreadable_notices = UnreadableObjectEvents(context)
-        self.executor = DisruptionQueue(context)
-        self.disruption = DisruptionController(context, self.executor)
-        self.bookkeeper = LedgerController(context)
-        self.node_classes = (
-            NodeClassController(
-                context, ports.node_classes, self.nodepools.node_class_changed, self.marking.node_class_redefined
-            )
-            if ports.node_classes is not None
-            else None
-        )
-        self.transitions = ConditionMetrics(context)
-        self.gauges = ClusterMetrics(context, self._reconcilers(), self.transitions)
+        self.pod_events = PodEventsController(context)
+        self.label_hydration = Hydration(context)
+        self.claim_conditions = NodeClaimConditionsController(context)
+        self.do_not_disrupt_events = DoNotDisruptEvents(context)
+        self.unreadable_events = UnreadableObjectEvents(context)
+        self.disruption_queue = DisruptionQueue(context)
+        self.disruption = DisruptionController(context, self.disruption_queue)
+        self.ledger = LedgerController(context)
+        self.node_classes: NodeClassController | None = None
+        if ports.node_classes is not None:
+            changed, redefined = self.nodepools.node_class_changed, self.claim_conditions.node_class_redefined
+            self.node_classes = NodeClassController(context, ports.node_classes, changed, redefined)
+        self.condition_metrics = ConditionMetrics(context)
+        self.gauges = ClusterMetrics(context, self._reconcilers(), self.condition_metrics)
         if self.node_classes is not None:
-            self.transitions.follow(self.node_classes.informer)
+            self.condition_metrics.follow(self.node_classes.informer)
             self.gauges.follow(self.node_classes.informer)
-            self.unreadable_notices.follow(self.node_classes.informer)
+            self.unreadable_events.follow(self.node_classes.informer)
         for reconciler in self._reconcilers() if ports.seen else ():
-            reconciler.told = count_reconciles(context)
-        self.advisor = DryRun(context, self.nodepools, self.marking)
-        self.overhearing = DryRunInterruptions(context, self.interruptions, self.advisor)
-        self._dry = settings.dry_run
-        self._disrupts = settings.disruption == "on"
+            reconciler.on_result = count_reconciles(context)
+        self.dry_run = DryRun(context, self.nodepools, self.claim_conditions)
+        self.dry_run_interruptions = DryRunInterruptions(context, self.interruptions, self.dry_run)
+        self._is_dry_run = settings.dry_run
+        self._disruption_enabled = settings.disruption == "on"
 
     def _reconcilers(self) -> list[Reconciler[Any]]:
-        held = (value for each in vars(self).values() for value in getattr(each, "__dict__", {}).values())
-        return [value for value in held if isinstance(value, Reconciler)]
+        attributes = (value for each in vars(self).values() for value in getattr(each, "__dict__", {}).values())
+        return [value for value in attributes if isinstance(value, Reconciler)]
 
     async def run(self) -> None:
-        """Run until cancelled. What one of them cannot handle ends all of them."""
+        """Run all controllers until cancelled."""
         loops: tuple[Callable[[], Coroutine[None, None, None]], ...] = (
             self.provisioner.run,
             self.nodepools.run,
@@ -93,19 +94,19 @@ class Manager:
             self.garbage.run,
             self.repair.run,
             self.interruptions.run,
-            self.podevents.run,
-            self.hydration.run,
-            self.marking.run,
-            self.protection_notices.run,
-            self.unreadable_notices.run,
-            self.bookkeeper.run,
+            self.pod_events.run,
+            self.label_hydration.run,
+            self.claim_conditions.run,
+            self.do_not_disrupt_events.run,
+            self.unreadable_events.run,
+            self.ledger.run,
         )
         if self.node_classes is not None:
             loops = (*loops, self.node_classes.run)
-        if self._dry:
-            loops = (self.advisor.run, self.overhearing.run)
-        elif self._disrupts:
-            loops = (*loops, self.disruption.run, self.executor.run)
+        if self._is_dry_run:
+            loops = (self.dry_run.run, self.dry_run_interruptions.run)
+        elif self._disruption_enabled:
+            loops = (*loops, self.disruption.run, self.disruption_queue.run)
         async with asyncio.TaskGroup() as tasks:
             for informer in (*self.state.informers, self.state.switch):
                 tasks.create_task(informer.run(), name=f"informer:{informer.kind.plural}")

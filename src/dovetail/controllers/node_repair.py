@@ -1,7 +1,8 @@
-"""Replaces nodes that stay unhealthy for longer than their NodePool puts up with, by force.
+"""Node repair: forcefully replaces nodes that stay unhealthy longer than the toleration of their NodePool.
 
-Looks at a node when its conditions change and again at the very instant it is due. Forceful means: the drain's deadline
-is now, so neither budgets nor protection nor grace stand in the way, and a stuck volume is not waited for.
+A node is checked when its conditions change, and again when its toleration ends. "Forcefully" means that the drain
+deadline is now: PodDisruptionBudgets, do-not-disrupt, grace periods and volumes that do not detach cannot delay it. A
+circuit breaker stops all repairs of a NodePool while more than 20% of its nodes are unhealthy, as in Karpenter.
 """
 
 import logging
@@ -9,7 +10,7 @@ import re
 from typing import Any
 
 from dovetail.controllers.context import ControllerContext
-from dovetail.controllers.ledger_entries import decision_of
+from dovetail.controllers.ledger_entries import decision_id
 from dovetail.controllers.metrics.disruption import count_removal
 from dovetail.core.lifecycle.repair import (
     Breaker,
@@ -37,12 +38,12 @@ STALE_SECONDS = 10.0
 
 
 class NodeRepair:
-    """Watches the health of managed nodes."""
+    """Repairs managed nodes."""
 
     def __init__(self, context: ControllerContext) -> None:
         self._context = context
-        self._terms = RepairTerms(context.cloud.repair_statements(), context.options)
-        self._blocked: dict[str, set[Key]] = {}  # nodes the breaker holds back, by pool
+        self._policies = RepairTerms(context.cloud.repair_statements(), context.options)
+        self._blocked: dict[str, set[Key]] = {}  # nodes blocked by the circuit breaker, by NodePool
         self.reconciler: Reconciler[Key] = Reconciler("node.health", self.reconcile, first_backoff=0.1)
         context.state.nodes.listen(self._node_changed)
         context.state.claims.listen(self._claim_changed)
@@ -50,18 +51,18 @@ class NodeRepair:
 
     def _node_changed(self, before: Node | None, after: Node | None) -> None:
         node = after or before
-        assert node is not None, "a change has a side"
-        sick = after is not None and bool(symptoms(after, self._terms.statements))
+        assert node is not None, "a change has at least one version"
+        unhealthy = after is not None and bool(symptoms(after, self._policies.statements))
         if after is None:
             self.reconciler.forget(node.key)
-        elif sick:
+        elif unhealthy:
             self.reconciler.add(node.key)
-        if before is not None and not sick:  # somebody got well or is gone: the breaker may let others go
+        if before is not None and not unhealthy:  # recovered or gone: the breaker may allow others now
             for key in self._blocked.pop(node.metadata.labels.get(NODEPOOL, ""), ()):
                 self.reconciler.add(key)
 
     def _claim_changed(self, before: NodeClaim | None, after: NodeClaim | None) -> None:
-        """A node may be heard of before its claim knows the instance."""
+        """Check the node again: its watch event may arrive before the claim has its provider id."""
         if after is not None and (before is None or before.provider_id != after.provider_id):
             for node in self._context.state.nodes_of(after):
                 self._node_changed(None, node)
@@ -73,21 +74,21 @@ class NodeRepair:
             self._node_changed(None, node)
 
     async def run(self) -> None:
-        """Work until cancelled."""
-        if self._terms.options.node_repair and self._terms.statements:
+        """Repair nodes until cancelled, if node repair is enabled."""
+        if self._policies.options.node_repair and self._policies.statements:
             await self._context.state.synced()
             await self.reconciler.run()
 
     async def reconcile(self, key: Key) -> float | None:
-        """Look at one node."""
+        """Repair one node if its toleration is over and the circuit breaker is closed."""
         context = self._context
         node = context.state.nodes.items.get(key)
         claim = context.state.claim_of(node) if node is not None else None
         if node is None or claim is None or not context.manages(claim):
             return None
-        repair = self._terms.of(context.state.pool(claim.nodepool_name))
+        repair = self._policies.of(context.state.pool(claim.nodepool_name))
         unhealthy_conditions = (
-            find_unhealthy_conditions(node, repair, self._terms.statements) if repair is not None else ()
+            find_unhealthy_conditions(node, repair, self._policies.statements) if repair is not None else ()
         )
         if not unhealthy_conditions:
             return None
@@ -96,24 +97,24 @@ class NodeRepair:
             return wait
         if context.state.stale():
             return STALE_SECONDS  # it may have recovered since
-        breaker = read_breaker(self._peers(claim.nodepool_name), self._terms.statements)
+        breaker = read_breaker(self._peers(claim.nodepool_name), self._policies.statements)
         if breaker.open:
-            self._tell_blocked(node, claim, breaker)
+            self._publish_blocked(node, claim, breaker)
             self._blocked.setdefault(claim.nodepool_name, set()).add(key)
             return BLOCKED_SECONDS
         await self._repair(node, claim, unhealthy_conditions[0])
         return None
 
     def _peers(self, pool: str) -> list[Node]:
-        """The nodes of a pool; a claim without one is measured against every node there is."""
+        """Return the nodes of a pool; all nodes for a claim without a pool."""
         nodes = self._context.state.nodes.items.values()
         return [node for node in nodes if not pool or node.metadata.labels.get(NODEPOOL) == pool]
 
     async def _repair(self, node: Node, claim: NodeClaim, unhealthy_condition: UnhealthyCondition) -> None:
-        """Delete first: a deadline on a claim that stays would one day force what should be graceful."""
+        """Delete the claim, then set its deadline: on a claim that is not deleted it would force a later drain."""
         if not claim.deleting:
             await self._context.delete_claim(claim)
-            self._tell(node, claim, unhealthy_condition)
+            self._publish(node, claim, unhealthy_condition)
             try:
                 claim = await self._context.cluster.get(NODE_CLAIM, claim.key)
             except NotFound:
@@ -122,16 +123,16 @@ class NodeRepair:
         if patch and claim.deleting:
             await self._context.patch_claim(claim, patch)
 
-    def _tell(self, node: Node, claim: NodeClaim, unhealthy_condition: UnhealthyCondition) -> None:
+    def _publish(self, node: Node, claim: NodeClaim, unhealthy_condition: UnhealthyCondition) -> None:
         context = self._context
         condition = unhealthy_condition.condition
-        said = f"{condition.type} is {condition.status} since {unhealthy_condition.since:%Y-%m-%dT%H:%M:%SZ}"
-        decision = decision_of(claim)
+        why = f"{condition.type} is {condition.status} since {unhealthy_condition.since:%Y-%m-%dT%H:%M:%SZ}"
+        decision = decision_id(claim)
         log.warning(
-            "repairing node", extra={"node": node.name, "nodeclaim": claim.name, "decision": decision, "why": said}
+            "repairing node", extra={"node": node.name, "nodeclaim": claim.name, "decision": decision, "why": why}
         )
         for kind, about in ((NODE, node), (NODE_CLAIM, claim)):
-            message = f"Replacing the node by force: {said}"
+            message = f"Replacing the node forcefully: {why}"
             context.recorder.publish(Notice(kind, about, "NodeRepair", message, warning=True, decision=decision))
         self._count(claim, unhealthy_condition)
 
@@ -145,7 +146,7 @@ class NodeRepair:
             image_id=claim.status.image_id,
         )
 
-    def _tell_blocked(self, node: Node, claim: NodeClaim, breaker: Breaker) -> None:
+    def _publish_blocked(self, node: Node, claim: NodeClaim, breaker: Breaker) -> None:
         context = self._context
         pool = context.state.pool(claim.nodepool_name)
         where = f"nodepool {claim.nodepool_name}" if claim.nodepool_name else "cluster"
@@ -154,10 +155,10 @@ class NodeRepair:
             f" {breaker.allowed} allowed; none is repaired until that changes"
         )
         log.warning("repair blocked", extra={"node": node.name, "nodepool": claim.nodepool_name, "why": message})
-        told: list[tuple[Kind[Any], KubeObject]] = [(NODE, node), (NODE_CLAIM, claim)]
+        objects: list[tuple[Kind[Any], KubeObject]] = [(NODE, node), (NODE_CLAIM, claim)]
         if pool is not None:
-            told.append((NODE_POOL, pool))
-        for kind, about in told:
+            objects.append((NODE_POOL, pool))
+        for kind, about in objects:
             context.recorder.publish(
                 Notice(kind, about, "NodeRepairBlocked", message, warning=True, dedupe=(about.metadata.uid,))
             )

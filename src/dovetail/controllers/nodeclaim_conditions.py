@@ -1,7 +1,11 @@
-"""Keeps on each NodeClaim what its readers ask first: has it been quiet for long enough, and has it drifted.
+"""Maintains the `Consolidatable` and `Drifted` conditions of NodeClaims, and events about do-not-disrupt annotations.
 
-Also tells on pods what their do-not-disrupt annotation comes to. Runs whether or not anything is disrupted: people and
-tools read conditions and events in either case. Disrupts nothing itself.
+Runs whether or not disruption is enabled, because users and tools read the conditions. It disrupts nothing.
+
+For each claim it stores the last evaluation and its inputs (claim, NodePool spec, instance types, the provider's drift
+reason) in `_evaluations`. A change that leaves the inputs equal costs no evaluation and no write. Drift at the provider
+sends no watch event, so all claims are rechecked every `RECHECK`; a provider that cannot drift is only asked for the
+instance types of each pool, and its claims are rechecked when those changed.
 """
 
 import asyncio
@@ -36,62 +40,62 @@ from dovetail.runtime.reconciler import Reconciler
 
 log = logging.getLogger(__name__)
 RETRY_SECONDS = 30.0
-TURN = 100
-"""So many claims are asked about before others get a turn."""
-Sold = dict[str, tuple[InstanceType, ...] | None]
-"""What each pool can be given, by its name; None where the provider gives no answer."""
+CLAIMS_PER_TURN = 100
+"""Claims that are rechecked before other tasks get to run."""
+TypesByPool = dict[str, tuple[InstanceType, ...] | None]
+"""Instance types by NodePool name; None where the provider did not answer."""
 REMIND_SECONDS = 1800.0
-"""The API server forgets an event after an hour; what still holds is told again before."""
+"""The API server drops an event after an hour; an event that still applies is published again before that."""
 
 
 @dataclass(slots=True)
-class _Settled:
-    """A claim that says what it should, and what that was judged by."""
+class _Evaluation:
+    """The last evaluation of a claim, and its inputs."""
 
-    claim: NodeClaim  # as it is now: what else changed about it is not judged by
+    claim: NodeClaim  # the newest version; replaced when it changes in ways that the verdicts do not depend on
     pool_name: str
     spec: NodePoolSpec
     findings: ProviderFindings
-    wanted: NodeClaimVerdicts
+    verdicts: NodeClaimVerdicts
 
     def holds(self, claim: NodeClaim, pool: NodePool, findings: ProviderFindings, now: datetime) -> bool:
-        """Whether it would be judged the same: nothing has changed, and no clock has run out."""
+        """Whether another evaluation would return the same: no input has changed, and no timer has run out."""
         return (
             self.claim is claim
             and self.findings.types is findings.types
             and self.findings.provider_reason == findings.provider_reason
-            and self.wanted.holds(now)
+            and self.verdicts.holds(now)
             and (self.spec is pool.spec or self.spec == pool.spec)
         )
 
 
 class NodeClaimConditionsController:
-    """One reconciliation at a time for each NodeClaim: `Consolidatable` and `Drifted`."""
+    """Writes `Consolidatable` and `Drifted`."""
 
     def __init__(self, context: ControllerContext) -> None:
         self._context = context
-        self._settled: dict[Key, _Settled] = {}
-        self._types: Sold = {}  # what all claims of a pool were judged by; None if not all by the same
-        self._writing: set[Key] = set()  # claims being marked: what is heard of those is looked at when that is done
+        self._evaluations: dict[Key, _Evaluation] = {}
+        self._types_by_pool: TypesByPool = {}  # the types all claims were evaluated with; None if they differ
+        self._writing: set[Key] = set()  # claims being patched: `reconcile` handles changes of those afterwards
         self._drift_gate = context.options.drift
         self.reconciler: Reconciler[Key] = Reconciler("nodeclaim.disruption", self.reconcile)
         context.state.claims.listen(self._claim_changed)
         context.state.nodepools.listen(self._pool_changed)
 
     def _claim_changed(self, before: NodeClaim | None, after: NodeClaim | None) -> None:
-        """What does not concern the marks, as most of what is written on a claim does not, needs no look."""
+        """Requeue the claim if the change may alter its conditions; most changes do not."""
         if after is None or after.deleting:
             if before is not None:
                 self.reconciler.forget(before.key)
-                self._settled.pop(before.key, None)
+                self._evaluations.pop(before.key, None)
             return
         key = after.key
         if key in self._writing:
             return
-        settled = self._settled.get(key)
-        if settled is not None and settled.claim is before and judged_alike(before, after):
-            settled.claim = after
-        elif settled is not None or has_marks_to_come(after):
+        evaluation = self._evaluations.get(key)
+        if evaluation is not None and evaluation.claim is before and judged_alike(before, after):
+            evaluation.claim = after
+        elif evaluation is not None or has_marks_to_come(after):
             self.reconciler.add(key)
 
     def _pool_changed(self, before: NodePool | None, after: NodePool | None) -> None:
@@ -102,76 +106,76 @@ class NodeClaimConditionsController:
                 self.reconciler.add(key)
 
     def node_class_redefined(self, name: str) -> None:
-        """Nodes of a class of that name may have drifted, or no longer."""
+        """Requeue the claims of a node class whose definition changed."""
         for key, claim in self._context.state.claims.items.items():
             if claim.spec.node_class_ref.name == name:
                 self.reconciler.add(key)
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Reconcile claims and recheck drift until cancelled."""
         await self._context.state.synced()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.reconciler.run(), name=self.reconciler.name)
-            tasks.create_task(self._keep_asking(), name=f"{self.reconciler.name}:again")
+            tasks.create_task(self._poll_provider(), name=f"{self.reconciler.name}:again")
 
-    async def _keep_asking(self) -> None:
-        """What nobody tells us of is asked for from time to time: all claims in one go, most of which are as before."""
+    async def _poll_provider(self) -> None:
+        """Recheck all claims periodically: drift at the provider sends no watch event."""
         while True:
             await asyncio.sleep(RECHECK.total_seconds())
-            await self._ask_again()
+            await self._recheck_all()
 
-    async def _ask_again(self) -> None:
+    async def _recheck_all(self) -> None:
         for pool in list(self._context.state.nodepools.items.values()):
             if self._context.cloud.can_drift:
-                await self._ask_about(pool)
+                await self._recheck_pool(pool)
                 continue
-            types = await self._sold(pool)
-            if types is None or types is not self._types.get(pool.name):
-                await self._ask_about(pool)
-                self._types[pool.name] = types  # who was judged by others is judged anew
+            types = await self._instance_types(pool)
+            if types is None or types is not self._types_by_pool.get(pool.name):
+                await self._recheck_pool(pool)
+                self._types_by_pool[pool.name] = types
 
-    async def _ask_about(self, pool: NodePool) -> None:
-        """Ask for each claim of a pool."""
+    async def _recheck_pool(self, pool: NodePool) -> None:
+        """Requeue the claims of a pool whose provider findings changed."""
         state, clock = self._context.state, self._context.clock
-        sold: Sold = {}
-        ours = [(key, each) for key, each in self._settled.items() if each.pool_name == pool.name]
-        for number, (key, settled) in enumerate(ours):
-            if number % TURN == TURN - 1:
+        types_by_pool: TypesByPool = {}
+        ours = [(key, each) for key, each in self._evaluations.items() if each.pool_name == pool.name]
+        for number, (key, evaluation) in enumerate(ours):
+            if number % CLAIMS_PER_TURN == CLAIMS_PER_TURN - 1:
                 await asyncio.sleep(0)
-            claim = settled.claim
-            if not settled.wanted.rechecked or state.claims.items.get(key) is not claim:
-                continue  # nothing wants to be known, or a change gave it a turn of its own
-            if not settled.holds(claim, pool, await self._inquire(claim, pool, sold), clock.now()):
+            claim = evaluation.claim
+            if not evaluation.verdicts.rechecked or state.claims.items.get(key) is not claim:
+                continue  # needs no recheck, or was requeued by a change
+            if not evaluation.holds(claim, pool, await self._query_provider(claim, pool, types_by_pool), clock.now()):
                 self.reconciler.add(key)
 
     async def reconcile(self, key: Key) -> float | None:
-        """Bring the conditions of one claim up to date. Without its pool nothing can be said, and all stays."""
+        """Update the conditions of one claim; without its NodePool they stay as they are."""
         state = self._context.state
         claim = state.claims.items.get(key)
         pool = state.pool(claim.nodepool_name) if claim is not None else None
         if claim is None or pool is None or claim.deleting or not self._context.manages(claim):
             return None
-        findings = await self._ask(claim, pool)
+        findings = await self._provider_findings(claim, pool)
         now = self._context.clock.now()
-        settled = self._settled.get(key)
-        if settled is not None and settled.holds(claim, pool, findings, now):
-            wanted = settled.wanted
+        evaluation = self._evaluations.get(key)
+        if evaluation is not None and evaluation.holds(claim, pool, findings, now):
+            verdicts = evaluation.verdicts
         else:
-            wanted = marks(claim, pool, findings, now)
-            written = await self._written(claim, marked(claim, wanted, now))
+            verdicts = marks(claim, pool, findings, now)
+            written = await self._write_conditions(claim, marked(claim, verdicts, now))
             if written is None:
                 return None
-            self._settled[key] = _Settled(written, pool.name, pool.spec, findings, wanted)
-            if wanted.rechecked and findings.types is not self._types.setdefault(pool.name, findings.types):
-                self._types[pool.name] = None
+            self._evaluations[key] = _Evaluation(written, pool.name, pool.spec, findings, verdicts)
+            if verdicts.rechecked and findings.types is not self._types_by_pool.setdefault(pool.name, findings.types):
+                self._types_by_pool[pool.name] = None
             if state.claims.items.get(key) is not written:
-                self.reconciler.add(key)  # it has changed meanwhile
-        wait = (wanted.changes_at - now).total_seconds() if wanted.changes_at is not None else None
-        unanswered = wanted.rechecked and (findings.types is None or findings.provider_reason is None)
+                self.reconciler.add(key)  # it changed during the patch
+        wait = (verdicts.changes_at - now).total_seconds() if verdicts.changes_at is not None else None
+        unanswered = verdicts.rechecked and (findings.types is None or findings.provider_reason is None)
         return min(wait or RETRY_SECONDS, RETRY_SECONDS) if unanswered else wait
 
-    async def _written(self, claim: NodeClaim, conditions: tuple[Condition, ...]) -> NodeClaim | None:
-        """The claim as it says so now, if it is still there."""
+    async def _write_conditions(self, claim: NodeClaim, conditions: tuple[Condition, ...]) -> NodeClaim | None:
+        """Write the conditions if they changed; return the claim as written, or None if it is gone."""
         if conditions == claim.status.conditions:
             return claim
         self._writing.add(claim.key)
@@ -182,28 +186,28 @@ class NodeClaimConditionsController:
         finally:
             self._writing.discard(claim.key)
 
-    async def judged(self, claim: NodeClaim) -> NodeClaim:
-        """The claim with the conditions it should have; as it is where nothing can be said. Nothing is written."""
+    async def with_conditions(self, claim: NodeClaim) -> NodeClaim:
+        """Return the claim with the conditions it should have, without writing them."""
         pool = self._context.state.pool(claim.nodepool_name)
         if pool is None or claim.deleting or not self._context.manages(claim):
             return claim
         now = self._context.clock.now()
-        conditions = marked(claim, marks(claim, pool, await self._ask(claim, pool), now), now)
+        conditions = marked(claim, marks(claim, pool, await self._provider_findings(claim, pool), now), now)
         if conditions == claim.status.conditions:
             return claim
         return msgspec.structs.replace(claim, status=msgspec.structs.replace(claim.status, conditions=conditions))
 
-    async def _ask(self, claim: NodeClaim, pool: NodePool) -> ProviderFindings:
-        """What only the provider knows; nothing is asked of it before launch or when nobody wants to know."""
+    async def _provider_findings(self, claim: NodeClaim, pool: NodePool) -> ProviderFindings:
+        """Return what the provider knows; it is not asked before the launch, or if drift is disabled."""
         if not self._drift_gate or not claim.has(LAUNCHED):
             return ProviderFindings(types=(), provider_reason="", drift_gate=self._drift_gate)
-        return await self._inquire(claim, pool, {})
+        return await self._query_provider(claim, pool, {})
 
-    async def _inquire(self, claim: NodeClaim, pool: NodePool, sold: Sold) -> ProviderFindings:
-        """The provider's answer. The types of a pool are asked for once in a round, and kept in `sold`."""
-        if pool.name not in sold:
-            sold[pool.name] = await self._sold(pool)
-        types, cloud = sold[pool.name], self._context.cloud
+    async def _query_provider(self, claim: NodeClaim, pool: NodePool, types_by_pool: TypesByPool) -> ProviderFindings:
+        """Ask the provider. `types_by_pool` caches the instance types of each pool during one recheck."""
+        if pool.name not in types_by_pool:
+            types_by_pool[pool.name] = await self._instance_types(pool)
+        types, cloud = types_by_pool[pool.name], self._context.cloud
         if types is None or not cloud.can_drift:
             return ProviderFindings(types=types, provider_reason=None if types is None else "")
         try:
@@ -214,7 +218,7 @@ class NodeClaimConditionsController:
             log.warning("drift is unknown", extra={"nodeclaim": claim.name, "error": str(error)})
         return ProviderFindings(types=None, provider_reason=None)
 
-    async def _sold(self, pool: NodePool) -> tuple[InstanceType, ...] | None:
+    async def _instance_types(self, pool: NodePool) -> tuple[InstanceType, ...] | None:
         try:
             return await self._context.cloud.instance_types(pool)
         except WorldError as error:
@@ -223,7 +227,7 @@ class NodeClaimConditionsController:
 
 
 class DoNotDisruptEvents:
-    """Events on pods of managed nodes whose annotation is a duration, or nothing we understand."""
+    """Publishes events on pods whose do-not-disrupt annotation is a duration, or invalid."""
 
     def __init__(self, context: ControllerContext) -> None:
         self._context = context
@@ -234,24 +238,28 @@ class DoNotDisruptEvents:
         if after is None:
             if before is not None:
                 self.reconciler.forget(before.key)
-        elif _telling(after) and after.node_name and (before is None or _facts(before) != _facts(after)):
+        elif (
+            _has_duration(after)
+            and after.node_name
+            and (before is None or _relevant_fields(before) != _relevant_fields(after))
+        ):
             self.reconciler.add(after.key)
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Publish events until cancelled."""
         await self._context.state.synced()
         await self.reconciler.run()
 
     async def reconcile(self, key: Key) -> float | None:
-        """Tell what there is to tell about one pod, and again when that changes or is forgotten."""
+        """Publish the event of one pod; requeue it for when the protection ends or the event expires."""
         pod = self._context.state.pods.items.get(key)
         now = self._context.clock.now()
         notice = pod_notice(pod, now) if pod is not None else None
         if pod is None or notice is None:
             return None
         if self._managed(pod):
-            told = Notice(POD, pod, notice.reason, notice.message, warning=notice.warning)
-            self._context.recorder.publish(told)
+            event = Notice(POD, pod, notice.reason, notice.message, warning=notice.warning)
+            self._context.recorder.publish(event)
             if notice.until is None and not notice.warning:
                 return None
         until = (notice.until - now).total_seconds() if notice.until is not None else REMIND_SECONDS
@@ -263,10 +271,10 @@ class DoNotDisruptEvents:
         return claim is not None and self._context.manages(claim)
 
 
-def _telling(pod: Pod) -> bool:
-    """Whether the annotation says anything but a plain yes or no."""
+def _has_duration(pod: Pod) -> bool:
+    """Whether the annotation is neither true nor false."""
     return pod.metadata.annotations.get(DO_NOT_DISRUPT, "false") not in {"true", "false"}
 
 
-def _facts(pod: Pod) -> tuple[str | None, str, bool]:
+def _relevant_fields(pod: Pod) -> tuple[str | None, str, bool]:
     return pod.metadata.annotations.get(DO_NOT_DISRUPT), pod.node_name, pod.active

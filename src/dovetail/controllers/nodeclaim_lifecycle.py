@@ -1,9 +1,10 @@
-"""Takes each NodeClaim from wish to working node: finalizer, launch, registration, initialisation, or giving up.
+"""Moves each NodeClaim through its lifecycle: finalizer, launch, registration, initialization, or deletion on failure.
 
-Every step is derived from the objects as they are, so a restart goes on where the last process stopped. The finalizer
-is on the claim before anything is launched, so no instance can be forgotten.
+Each step is derived from the API objects, so a restarted process continues where the last one stopped. The termination
+finalizer is written before the launch, so no instance leaks when the claim is deleted. A claim that is not launched
+within 5 minutes, or not registered within 15, is deleted, whatever error occurs.
 
-Gives claims and nodes made by older versions the label that marks them as this provider's.
+`Hydration` adds the node class label to claims and nodes that older versions created without it.
 """
 
 import logging
@@ -13,7 +14,7 @@ import msgspec
 
 from dovetail.controllers.context import ControllerContext
 from dovetail.controllers.metrics.disruption import count_removal
-from dovetail.controllers.provisioner import note_given_up
+from dovetail.controllers.provisioner import record_given_up
 from dovetail.core.lifecycle.registration import judge_initialization, judge_liveness, plan_registration
 from dovetail.core.merge_patches import amounts, conditions_patch, finalizer_added, missing
 from dovetail.model.catalog import Instance
@@ -33,28 +34,28 @@ MESSAGE_LIMIT = 300
 
 
 class RegistrationListener(Protocol):
-    """Told whether a claim registered in the end."""
+    """Called when the registration of a claim succeeded or failed."""
 
     def __call__(self, claim: NodeClaim, *, succeeded: bool) -> None:
-        """Note it."""
+        """Record the outcome."""
         ...
 
 
 class NodeClaimLifecycle:
     """One reconciliation at a time for each NodeClaim."""
 
-    def __init__(self, context: ControllerContext, outcome: RegistrationListener) -> None:
+    def __init__(self, context: ControllerContext, on_registration: RegistrationListener) -> None:
         self._context = context
-        self._outcome = outcome
-        self._given_up: set[str] = set()  # uids of claims that are over, though the watch may not have told yet
+        self._on_registration = on_registration
+        self._given_up: set[str] = set()  # uids of deleted claims that the watch may not show as deleting yet
         self.reconciler: Reconciler[Key] = Reconciler("nodeclaim.lifecycle", self.reconcile, workers=100)
         context.state.claims.listen(self._claim_changed)
         context.state.nodes.listen(self._node_changed)
 
     def _claim_changed(self, before: NodeClaim | None, after: NodeClaim | None) -> None:
         if after is not None:
-            if before is None or not _has_come_as_far(before, after):
-                self._look_at(after)
+            if before is None or not _same_progress(before, after):
+                self._enqueue(after)
         elif before is not None:
             self.reconciler.forget(before.key)
             self._given_up.discard(before.metadata.uid)
@@ -62,29 +63,29 @@ class NodeClaimLifecycle:
     def _node_changed(self, before: Node | None, after: Node | None) -> None:
         node = after or before
         for claim in self._context.state.claims_of(node) if node is not None else ():
-            self._look_at(claim)
+            self._enqueue(claim)
 
-    def _look_at(self, claim: NodeClaim) -> None:
-        """Whatever happens to a claim that has come all the way, there is no further step; most changes are such."""
-        if not (claim.deleting or _has_arrived(claim)):
+    def _enqueue(self, claim: NodeClaim) -> None:
+        """Requeue the claim, unless it is complete or deleting, as with most changes."""
+        if not (claim.deleting or _is_complete(claim)):
             self.reconciler.add(claim.key)
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Reconcile until cancelled."""
         await self._context.state.synced()
         await self.reconciler.run()
 
     async def reconcile(self, key: Key) -> float | None:
-        """Bring one claim a step further."""
+        """Execute the next steps of one claim."""
         claim = self._context.state.claims.items.get(key)
         if claim is None or claim.deleting or not self._context.manages(claim):
             return None
         if claim.metadata.uid in self._given_up:
-            return None  # a second launch would find something else to buy, for nobody
+            return None  # another launch would leave an unused instance
         try:
             return await self._advance(claim)
-        except Exception:  # whatever it is: a claim that makes no progress is given up in time
-            await self._check_failed(claim)
+        except Exception:  # the time limits hold for any error
+            await self._check_after_failure(claim)
             raise
 
     async def _advance(self, claim: NodeClaim) -> float | None:
@@ -96,16 +97,16 @@ class NodeClaimLifecycle:
             if launched is None:
                 return None
             claim = launched
-        claim = await self._join(claim)
+        claim = await self._register_and_initialize(claim)
         wait = await self._check_liveness(claim)
-        if self._waits_for_news(claim):
-            self.reconciler.caught_up(key)
+        if self._waits_for_events(claim):
+            self.reconciler.drop_requeue(key)
         return wait
 
-    async def _check_failed(self, claim: NodeClaim) -> None:
-        """Give up a claim whose step failed once it is overdue; retry at its deadline even if the back-off is longer.
+    async def _check_after_failure(self, claim: NodeClaim) -> None:
+        """Delete a claim whose step failed if it is overdue; else requeue it for its deadline.
 
-        Conditions written by the failed step count: the claim is taken from the state where it is newer.
+        Reads the claim from the cache, because the failed step may have written conditions.
         """
         known = self._context.state.claims.items.get(claim.key)
         if known is None or known.deleting or known.metadata.uid != claim.metadata.uid:
@@ -114,38 +115,38 @@ class NodeClaimLifecycle:
         if wait is not None:
             self.reconciler.add(known.key, wait)
 
-    def _waits_for_news(self, claim: NodeClaim) -> bool:
-        """Whether all that was heard meanwhile is what we wrote, and there is no step before more is heard."""
+    def _waits_for_events(self, claim: NodeClaim) -> bool:
+        """Whether the cache has only our own writes, so that no step is possible before the next event."""
         known = self._context.state.claims.items.get(claim.key)
         if known is None or known.metadata.resource_version != claim.metadata.resource_version:
             return False
         nodes = self._context.state.nodes_of(claim)
-        if _has_arrived(claim) or not nodes:
+        if _is_complete(claim) or not nodes:
             return True
-        return claim.has(REGISTERED) and _says(
+        return claim.has(REGISTERED) and _has_condition(
             claim, judge_initialization(claim, nodes[0] if len(nodes) == 1 else None)
         )
 
     async def _launch(self, claim: NodeClaim) -> NodeClaim | None:
-        """The claim with its instance, or None if the claim was given up. Any other failure is shown and raised.
+        """Launch the instance; return None if the claim was given up. Other errors go to `Launched` and are raised.
 
-        Providers fail with more than CloudErrors: kwok creates Nodes, which an admission policy may refuse.
+        Providers raise more than CloudErrors: kwok creates Nodes, which an admission policy may refuse.
         """
         try:
             instance = await self._context.cloud.launch(claim)
         except InsufficientCapacity as error:
-            message = f"NodeClaim {claim.name} event: {_short(str(error))}"
+            message = f"NodeClaim {claim.name} event: {_truncate(str(error))}"
             notice = Notice(NODE_CLAIM, claim, "InsufficientCapacityError", message, warning=True)
             self._context.recorder.publish(notice)
-            await self._give_up(claim, "insufficient_capacity", _short(str(error)))
+            await self._give_up(claim, "insufficient_capacity", _truncate(str(error)))
             return None
         except NodeClassNotReady as error:
-            await self._give_up(claim, "nodeclass_not_ready", _short(str(error)))
+            await self._give_up(claim, "nodeclass_not_ready", _truncate(str(error)))
             return None
         except Exception as error:
             reason = error.reason if isinstance(error, LaunchFailed) else "LaunchFailed"
             message = str(error) if isinstance(error, WorldError) else f"{type(error).__name__}: {error}"
-            await self._judge(claim, ConditionVerdict(LAUNCHED, "Unknown", reason, _short(message)))
+            await self._write_conditions(claim, ConditionVerdict(LAUNCHED, "Unknown", reason, _truncate(message)))
             raise
         return await self._launched(claim, instance)
 
@@ -156,11 +157,12 @@ class NodeClaimLifecycle:
             claim = await self._context.patch_claim(claim, {"metadata": {"labels": labels, "annotations": annotations}})
         known = msgspec.structs.replace(claim.status, provider_id=instance.provider_id)
         joined = self._context.state.nodes_of(msgspec.structs.replace(claim, status=known))
-        awaited = () if joined else (plan_registration(claim, joined).verdict,)  # said with the launch: one call less
-        claim = await self._judge(
+        # Written with `Launched`, to save a patch.
+        unregistered = () if joined else (plan_registration(claim, joined).verdict,)
+        claim = await self._write_conditions(
             claim,
             ConditionVerdict(LAUNCHED),
-            *awaited,
+            *unregistered,
             providerID=instance.provider_id,
             imageID=instance.image_id,
             capacity=amounts(instance.capacity),
@@ -169,15 +171,15 @@ class NodeClaimLifecycle:
         log.info("launched nodeclaim", extra={"nodeclaim": claim.name, "provider_id": instance.provider_id, **labels})
         return claim
 
-    async def _join(self, claim: NodeClaim) -> NodeClaim:
-        """Register the claim's node, and initialise it; what both come to is written together."""
+    async def _register_and_initialize(self, claim: NodeClaim) -> NodeClaim:
+        """Register and initialize the claim's node; both conditions are written in one patch."""
         if not claim.has(LAUNCHED):
             return claim
         if not is_unknown(claim.status.conditions, REGISTERED):
             return await self._initialize(claim) if claim.has(REGISTERED) else claim
         registration = plan_registration(claim, self._context.state.nodes_of(claim))
         if registration.node is None:
-            return await self._judge(claim, registration.verdict)
+            return await self._write_conditions(claim, registration.verdict)
         if registration.taint_was_missing:
             message = "Node joined without the unregistered taint; pods may have been bound before it was ready"
             self._context.recorder.publish(Notice(NODE_CLAIM, claim, "UnregisteredTaintMissing", message, warning=True))
@@ -187,11 +189,11 @@ class NodeClaimLifecycle:
         self._context.metrics.count("karpenter_nodes_created_total", **where)
         log.info("registered nodeclaim", extra={"nodeclaim": claim.name, "node": registration.node.name})
         claim = await self._initialize(claim, registration.verdict, nodeName=registration.node.name)
-        self._outcome(claim, succeeded=True)
+        self._on_registration(claim, succeeded=True)
         return claim
 
     async def _initialize(self, claim: NodeClaim, *before: ConditionVerdict, **status: str) -> NodeClaim:
-        """Whether the node is ready for its pods, written with what was found `before` in the same look."""
+        """Write whether the node is initialized, together with the verdicts in `before`."""
         if claim.has(INITIALIZED):
             return claim
         nodes = self._context.state.nodes_of(claim)
@@ -201,25 +203,25 @@ class NodeClaimLifecycle:
             if node.metadata.labels.get(INITIALIZED_LABEL) != "true":
                 await self._context.patch_node(node, {"metadata": {"labels": {INITIALIZED_LABEL: "true"}}})
             log.info("initialized nodeclaim", extra={"nodeclaim": claim.name, "node": node.name})
-        return await self._judge(claim, *before, verdict, **status)
+        return await self._write_conditions(claim, *before, verdict, **status)
 
     async def _check_liveness(self, claim: NodeClaim) -> float | None:
         liveness = judge_liveness(claim, self._context.clock.now())
         if liveness.reason:
-            self._outcome(claim, succeeded=False)
-            await self._give_up(claim, liveness.reason, _last_message(claim))
+            self._on_registration(claim, succeeded=False)
+            await self._give_up(claim, liveness.reason, _failure_message(claim))
         return liveness.wait.total_seconds() if liveness.wait is not None else None
 
     async def _give_up(self, claim: NodeClaim, reason: str, why: str) -> None:
         log.warning("deleting nodeclaim", extra={"nodeclaim": claim.name, "reason": reason})
-        await note_given_up(self._context, claim, f"{reason}: {why}" if why else reason)
+        await record_given_up(self._context, claim, f"{reason}: {why}" if why else reason)
         await self._context.delete_claim(claim)
         if claim.key in self._context.state.claims.items:
             self._given_up.add(claim.metadata.uid)
         count_removal(self._context, claim, reason)
 
-    async def _judge(self, claim: NodeClaim, *verdicts: ConditionVerdict, **status: Any) -> NodeClaim:
-        """Write conditions, with whatever status goes with it; nothing is sent when nothing changes."""
+    async def _write_conditions(self, claim: NodeClaim, *verdicts: ConditionVerdict, **status: Any) -> NodeClaim:
+        """Write conditions and other status fields, if anything changed."""
         created_at = claim.metadata.creation_timestamp
         conditions = ConditionList(
             claim.status.conditions, DEPENDENTS, created_at, claim.metadata.generation, self._context.clock.now()
@@ -230,8 +232,8 @@ class NodeClaimLifecycle:
         return msgspec.structs.replace(claim, metadata=written.metadata, status=written.status)
 
 
-def _has_come_as_far(before: NodeClaim, after: NodeClaim) -> bool:
-    """Whether nothing changed that a step is made for."""
+def _same_progress(before: NodeClaim, after: NodeClaim) -> bool:
+    """Whether two versions of a claim are at the same step."""
     old, new = before.metadata, after.metadata
     return (
         before.status.conditions == after.status.conditions
@@ -240,29 +242,29 @@ def _has_come_as_far(before: NodeClaim, after: NodeClaim) -> bool:
     )
 
 
-def _says(claim: NodeClaim, verdict: ConditionVerdict) -> bool:
+def _has_condition(claim: NodeClaim, verdict: ConditionVerdict) -> bool:
     found = find(claim.status.conditions, verdict.type)
-    said = (found.status, found.reason, found.message) if found is not None else None
-    return said == (verdict.status, verdict.reason or verdict.type, verdict.message)
+    current = (found.status, found.reason, found.message) if found is not None else None
+    return current == (verdict.status, verdict.reason or verdict.type, verdict.message)
 
 
-def _has_arrived(claim: NodeClaim) -> bool:
-    """Whether every step is behind it."""
+def _is_complete(claim: NodeClaim) -> bool:
+    """Whether the claim is launched, registered and initialized."""
     return TERMINATION_FINALIZER in claim.metadata.finalizers and all(claim.has(each) for each in DEPENDENTS)
 
 
-def _last_message(claim: NodeClaim) -> str:
-    """What the step that is overdue says."""
+def _failure_message(claim: NodeClaim) -> str:
+    """Return the message of the condition that is overdue."""
     found = find(claim.status.conditions, REGISTERED if claim.has(LAUNCHED) else LAUNCHED)
     return found.message if found is not None else ""
 
 
-def _short(message: str) -> str:
+def _truncate(message: str) -> str:
     return message if len(message) <= MESSAGE_LIMIT else message[:MESSAGE_LIMIT] + "..."
 
 
 class Hydration:
-    """Adds `<node class group>/<kind>` where it is missing."""
+    """Adds the label `<node class group>/<kind>` to claims and nodes where it is missing."""
 
     def __init__(self, context: ControllerContext) -> None:
         self._context = context
@@ -280,7 +282,7 @@ class Hydration:
                 self.reconciler.add(claim.key)
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Reconcile until cancelled."""
         await self._context.state.synced()
         await self.reconciler.run()
 

@@ -1,8 +1,9 @@
-"""Has the provider look after its node classes, one at a time, when one changes, or waits for claims and one goes.
+"""Reconciles node classes (such as EC2NodeClass) through the provider's `NodeClassReconciler`.
 
-Nothing is decided here: the provider resolves, reports and lets go. NodePools are told by name what changed, and so are
-those who judge drift, of what they judge it by. Only a provider whose classes need care brings a keeper; without one
-there is nothing to run.
+The provider resolves what a class selects, writes its status and removes its finalizer; this controller only decides
+when: after a change by a user, after the wait that the provider returned, and when the last claims of a deleted class
+go. It notifies the NodePool controller of every change of a class, and the drift controller of changes of its
+definition. It runs only for providers that have a `NodeClassReconciler`.
 """
 
 import asyncio
@@ -16,16 +17,20 @@ from dovetail.ports.cluster import Notice
 from dovetail.runtime.informer import Informer
 from dovetail.runtime.reconciler import Reconciler
 
-UNREADABLE_SECONDS = 60.0
-Told = Callable[[str], None]
-"""Called with the name of a class."""
+UNREADABLE_RETRY_SECONDS = 60.0
+NodeClassListener = Callable[[str], None]
+"""Called with the name of a node class."""
 
 
 class NodeClassController:
-    """One reconciliation at a time for each node class."""
+    """Reconciles each node class, one call at a time per class."""
 
     def __init__(
-        self, context: ControllerContext, nodeclass_reconciler: NodeClassReconciler, changed: Told, redefined: Told
+        self,
+        context: ControllerContext,
+        nodeclass_reconciler: NodeClassReconciler,
+        changed: NodeClassListener,
+        redefined: NodeClassListener,
     ) -> None:
         self._context = context
         self._nodeclass_reconciler = nodeclass_reconciler
@@ -42,7 +47,7 @@ class NodeClassController:
     def _class_changed(self, before: KubeObject | None, after: KubeObject | None) -> None:
         self._changed((after or before or KubeObject()).name)
         if after is not None:
-            if before is None or _written(before) != _written(after):
+            if before is None or _user_fields(before) != _user_fields(after):
                 self.reconciler.add(after.key)
             if before is None or self._nodeclass_reconciler.definition(before) != self._nodeclass_reconciler.definition(
                 after
@@ -54,35 +59,35 @@ class NodeClassController:
     def _claim_changed(self, before: NodeClaim | None, after: NodeClaim | None) -> None:
         if after is None and before is not None and self._context.manages(before):
             found = self.informer.items.get(Key("", before.spec.node_class_ref.name))
-            if found is not None and found.deleting:  # it may wait for this very claim
+            if found is not None and found.deleting:  # it may wait for this claim
                 self.reconciler.add(found.key)
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Watch and reconcile node classes until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.informer.run(), name=f"informer:{self.informer.kind.plural}")
-            tasks.create_task(self._work(), name="nodeclasses")
+            tasks.create_task(self._run_reconciler(), name="nodeclasses")
 
-    async def _work(self) -> None:
+    async def _run_reconciler(self) -> None:
         await self._context.state.synced()
         await self.informer.synced.wait()
         await self.reconciler.run()
 
     async def reconcile(self, key: Key) -> float | None:
-        """Have one class looked after."""
+        """Reconcile one class; an event names the claims that a deleted class waits for."""
         node_class = self.informer.items.get(key)
         if node_class is None:
             return None
         if node_class.deleting and self._may_be_used(node_class):
-            return UNREADABLE_SECONDS
-        kept: Kept = await self._nodeclass_reconciler.keep(node_class, self._claims_of(node_class))
-        if kept.waiting_for:
+            return UNREADABLE_RETRY_SECONDS
+        result: Kept = await self._nodeclass_reconciler.keep(node_class, self._claims_of(node_class))
+        if result.waiting_for:
             reason = "WaitingOnNodeClaimTermination"
-            self._context.recorder.publish(Notice(self.informer.kind, node_class, reason, kept.waiting_for))
-        return kept.after
+            self._context.recorder.publish(Notice(self.informer.kind, node_class, reason, result.waiting_for))
+        return result.after
 
     def _may_be_used(self, node_class: KubeObject) -> bool:
-        """Whether a claim that cannot be read refers to it, or may."""
+        """Whether an unreadable claim refers, or may refer, to the class."""
         return any(
             not bad.knows("spec.nodeClassRef.name")
             or not isinstance(bad.partial, NodeClaim)
@@ -99,7 +104,7 @@ class NodeClassController:
         )
 
 
-def _written(node_class: KubeObject) -> tuple[object, ...]:
-    """What somebody else may have changed: not what the keeper writes into the status."""
+def _user_fields(node_class: KubeObject) -> tuple[object, ...]:
+    """Return the fields that users change, without the status that the provider writes."""
     metadata = node_class.metadata
     return metadata.generation, metadata.deletion_timestamp, metadata.finalizers, dict(metadata.annotations)

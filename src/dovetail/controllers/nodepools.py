@@ -1,4 +1,12 @@
-"""Keeps each NodePool's annotations and status true: fingerprint, readiness, validity, registration health, counts."""
+"""Maintains each NodePool: the hash of its template, its conditions, and the resources and nodes in its status.
+
+Conditions: `ValidationSucceeded`, `NodeClassReady`, `NodeRegistrationHealthy`, and `Ready` from all three. The hash
+annotation lets drift detection compare a NodeClaim with its pool; when the version of the hash changes, the claims of
+the pool get the new version first, and the new hash unless they have drifted.
+
+Usage is counted incrementally: each claim, joined with its node, is subtracted and added again only when one of them
+changes, so a pass over a pool costs O(changed claims). Watch events requeue a pool after a second, to batch changes.
+"""
 
 import contextlib
 import logging
@@ -39,9 +47,9 @@ from dovetail.runtime.reconciler import Reconciler
 log = logging.getLogger(__name__)
 COUNT_SECONDS = 1.0
 RECHECK_SECONDS = 600.0
-"""Whatever counts is heard of; this is for what nobody thought of."""
-Written = tuple[NodePoolSpec, Mapping[str, str], Mapping[str, str]]
-"""What people write in a NodePool: its spec, labels and annotations."""
+"""A safety net: every change that matters should requeue the pool through a watch event."""
+UserFields = tuple[NodePoolSpec, Mapping[str, str], Mapping[str, str]]
+"""The parts of a NodePool that validation depends on: spec, labels and annotations."""
 
 
 class NodePoolController:
@@ -50,10 +58,10 @@ class NodePoolController:
     def __init__(self, context: ControllerContext) -> None:
         self._context = context
         self._health: defaultdict[str, RegistrationHealth] = defaultdict(RegistrationHealth)
-        self._tallies: defaultdict[str, NodePoolUsage] = defaultdict(NodePoolUsage)  # of all pairs, by pool
-        self._pairs: dict[str, tuple[ClusterNode, ...]] = {}  # claims with their nodes, by the claim's name
-        self._changed: set[str] = set()  # names of claims that are to be joined with their nodes anew
-        self._validity: dict[Key, tuple[Written, ConditionVerdict]] = {}  # and what it was judged by
+        self._usage_by_pool: defaultdict[str, NodePoolUsage] = defaultdict(NodePoolUsage)  # sums of `_counted_nodes`
+        self._counted_nodes: dict[str, tuple[ClusterNode, ...]] = {}  # by claim name
+        self._changed_claims: set[str] = set()  # names of claims to join and count again
+        self._validation_by_key: dict[Key, tuple[UserFields, ConditionVerdict]] = {}
         self.reconciler: Reconciler[Key] = Reconciler("nodepool", self.reconcile)
         context.state.nodepools.listen(self._pool_changed)
         context.state.nodepools.listen_unreadable(self._pool_unreadable)
@@ -65,39 +73,39 @@ class NodePoolController:
             self.reconciler.add(after.key)
         elif before is not None:
             self.reconciler.forget(before.key)
-            self._validity.pop(before.key, None)
+            self._validation_by_key.pop(before.key, None)
 
     def _pool_unreadable(self, before: UnreadableObject | None, after: UnreadableObject | None) -> None:
         if after is not None and (before is None or before.faults != after.faults):
             self.reconciler.add(after.key)
 
     def _claim_changed(self, before: NodeClaim | None, after: NodeClaim | None) -> None:
-        if before is not None and after is not None and _claims_count_alike(before, after):
+        if before is not None and after is not None and _claims_counted_equally(before, after):
             return
         sides = [each for each in (before, after) if each is not None]
         for each in sides:
-            self._changed.add(each.name)
-            for node in self._context.state.nodes_of(each):  # another claim may have the same
-                self._note(node)
-        self._count_again({each.nodepool_name for each in sides})
+            self._changed_claims.add(each.name)
+            for node in self._context.state.nodes_of(each):  # another claim may have the same node
+                self._mark_changed(node)
+        self._requeue_pools({each.nodepool_name for each in sides})
 
     def _node_changed(self, before: Node | None, after: Node | None) -> None:
-        if before is not None and after is not None and _nodes_count_alike(before, after):
+        if before is not None and after is not None and _nodes_counted_equally(before, after):
             return
         sides = [each for each in (before, after) if each is not None]
         for each in sides:
-            self._note(each)
-        self._count_again({each.metadata.labels.get(NODEPOOL, "") for each in sides})
+            self._mark_changed(each)
+        self._requeue_pools({each.metadata.labels.get(NODEPOOL, "") for each in sides})
 
-    def _count_again(self, pools: set[str]) -> None:
+    def _requeue_pools(self, pools: set[str]) -> None:
         for pool in sorted(pools - {""}):
             self.reconciler.add(Key("", pool), COUNT_SECONDS)
 
-    def _note(self, node: Node) -> None:
-        self._changed.update(claim.name for claim in self._context.state.claims_of(node))
+    def _mark_changed(self, node: Node) -> None:
+        self._changed_claims.update(claim.name for claim in self._context.state.claims_of(node))
 
     def registration_ended(self, claim: NodeClaim, *, succeeded: bool) -> None:
-        """A claim of the pool registered, or was given up."""
+        """Record the registration of a claim in the pool's health, and requeue the pool if its verdict changed."""
         health = self._health[claim.nodepool_name]
         verdict = health.verdict()
         health.note(succeeded=succeeded)
@@ -105,18 +113,18 @@ class NodePoolController:
             self.reconciler.add(Key("", claim.nodepool_name))
 
     def node_class_changed(self, name: str) -> None:
-        """A node class of that name changed, so pools that refer to it may have become ready, or not."""
+        """Requeue the pools that refer to a changed node class."""
         for pool in self._context.state.nodepools.items.values():
             if pool.node_class_ref.name == name:
                 self.reconciler.add(pool.key)
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Reconcile pools until cancelled."""
         await self._context.state.synced()
         await self.reconciler.run()
 
     async def reconcile(self, key: Key) -> float | None:
-        """Bring one pool up to date."""
+        """Update the annotations and status of one pool."""
         bad = self._context.state.nodepools.unreadable.get(key)
         if bad is not None:
             await self._report_unreadable(bad)
@@ -124,58 +132,60 @@ class NodePoolController:
         if pool is None or not self._context.cloud.supports(pool.node_class_ref):
             return None
         node_class = await self._context.cloud.node_class(pool.node_class_ref)
-        pool = await self._stamp(pool, node_class)
+        pool = await self._write_hash(pool, node_class)
         for fault in policies_without_effect(pool, self._context.cloud.repair_statements()):
             notice = Notice(NODE_POOL, pool, "RepairPolicyWithoutEffect", str(fault), warning=True)
             self._context.recorder.publish(notice)
-        await self._report(pool, node_class)
+        await self._write_status(pool, node_class)
         return RECHECK_SECONDS
 
     async def _report_unreadable(self, bad: UnreadableObject) -> None:
-        """A pool that cannot be understood makes no nodes and loses none; its condition says why."""
+        """Set `ValidationSucceeded` to False on an unreadable pool, which launches and disrupts no nodes."""
         pool = NodePool(metadata=bad.metadata)
         verdict = judge_validation(bad.faults)
         conditions = ConditionList((), DEPENDENTS, self._context.clock.now(), 0, self._context.clock.now()).set(verdict)
         patch = Patch(conditions_patch(conditions), bad.metadata.resource_version, "status")
         self._context.recorder.publish(Notice(NODE_POOL, pool, verdict.reason, verdict.message, warning=True))
-        with contextlib.suppress(Invalid):  # written, but the answer is as unreadable as the pool
+        with contextlib.suppress(Invalid):  # the write succeeded, but its answer is unreadable as well
             await self._context.cluster.patch(NODE_POOL, bad.key, patch)
 
-    async def _stamp(self, pool: NodePool, node_class: NodeClassState | None) -> NodePool:
-        """Write the hashes and the state of the node class.
+    async def _write_hash(self, pool: NodePool, node_class: NodeClassState | None) -> NodePool:
+        """Write the template hashes and the state of the node class as annotations.
 
         Hashes of another version cannot be compared: claims get the present ones first, unless they have drifted.
         """
-        stamp = hash_annotations(pool)
-        fingerprint = {name: stamp.get(name) for name in HASH_ANNOTATIONS}
+        current = hash_annotations(pool)
+        pool_hash = {name: current.get(name) for name in HASH_ANNOTATIONS}
         state = {NODE_CLASS_STATE: node_class.state} if node_class is not None and node_class.state else {}
         present = pool.metadata.annotations
-        if all(present.get(name) == value for name, value in (fingerprint | state).items()):
+        if all(present.get(name) == value for name, value in (pool_hash | state).items()):
             return pool
         if present.get(NODEPOOL_HASH_VERSION) != HASH_VERSION:
-            await self._restamp_claims(pool.name, stamp)
-        patch = Patch({"metadata": {"annotations": fingerprint | state}}, pool.metadata.resource_version)
+            await self._rewrite_claim_hashes(pool.name, current)
+        patch = Patch({"metadata": {"annotations": pool_hash | state}}, pool.metadata.resource_version)
         written = await self._context.cluster.patch(NODE_POOL, pool.key, patch)
         return self._context.state.observe(NODE_POOL, written)
 
-    async def _restamp_claims(self, pool_name: str, stamp: dict[str, str]) -> None:
-        async def restamp(claim: NodeClaim) -> None:
+    async def _rewrite_claim_hashes(self, pool_name: str, current: dict[str, str]) -> None:
+        async def rewrite(claim: NodeClaim) -> None:
             drifted = find(claim.status.conditions, DRIFTED) is not None
-            written = {NODEPOOL_HASH_VERSION: HASH_VERSION} if drifted else stamp
-            await self._context.patch_claim(claim, {"metadata": {"annotations": written}})
+            annotations = {NODEPOOL_HASH_VERSION: HASH_VERSION} if drifted else current
+            await self._context.patch_claim(claim, {"metadata": {"annotations": annotations}})
 
         claims = sorted(self._context.state.claims.items.values(), key=lambda claim: claim.name)
-        await for_each(restamp, [each for each in claims if each.nodepool_name == pool_name and not _is_stamped(each)])
+        await for_each(
+            rewrite, [each for each in claims if each.nodepool_name == pool_name and not _has_current_hash(each)]
+        )
 
-    async def judged(self, pool: NodePool) -> NodePool:
-        """The pool with the conditions it should have. Nothing is written."""
+    async def with_conditions(self, pool: NodePool) -> NodePool:
+        """Return the pool with the conditions it should have, without writing them."""
         if not self._context.cloud.supports(pool.node_class_ref):
             return pool
         _, conditions = self._judge(pool, await self._context.cloud.node_class(pool.node_class_ref))
         return msgspec.structs.replace(pool, status=msgspec.structs.replace(pool.status, conditions=conditions))
 
     def _judge(self, pool: NodePool, node_class: NodeClassState | None) -> tuple[int, tuple[Condition, ...]]:
-        """The generation of its node class, and the conditions that follow from both."""
+        """Return the generation of the node class, and the conditions of the pool."""
         generation = node_class.generation if node_class is not None else 0
         verdict = judge_node_class(
             found=node_class is not None,
@@ -184,10 +194,10 @@ class NodePoolController:
         )
         return generation, self._conditions(pool, generation, verdict)
 
-    async def _report(self, pool: NodePool, node_class: NodeClassState | None) -> None:
+    async def _write_status(self, pool: NodePool, node_class: NodeClassState | None) -> None:
         generation, conditions = self._judge(pool, node_class)
-        tally = self._tally(pool.name)
-        written, number = amounts(tally.resources), tally.nodes
+        usage = self._usage(pool.name)
+        written, number = amounts(usage.resources), usage.nodes
         unchanged = (
             conditions == pool.status.conditions
             and written == amounts(pool.status.resources)
@@ -200,27 +210,27 @@ class NodePoolController:
             self._context.recorder.publish(notice)
         if unchanged:
             return
-        resources = {**dict.fromkeys(pool.status.resources), **written}  # what no node has any more is taken away
+        resources = {**dict.fromkeys(pool.status.resources), **written}  # null removes resources that no node has
         body = conditions_patch(conditions, resources=resources, nodes=number, nodeClassObservedGeneration=generation)
         patch = Patch(body, pool.metadata.resource_version, "status")
         self._context.state.observe(NODE_POOL, await self._context.cluster.patch(NODE_POOL, pool.key, patch))
 
-    def _tally(self, pool: str) -> NodePoolUsage:
-        """What the pool has: claims are joined with their nodes, and counted, anew where one of them changed."""
+    def _usage(self, pool: str) -> NodePoolUsage:
+        """Return the usage of the pool, after joining and counting the changed claims again."""
         state = self._context.state
-        for name in self._changed:
-            for each in self._pairs.pop(name, ()):
-                self._tallies[each.nodepool_name].take(each)
+        for name in self._changed_claims:
+            for each in self._counted_nodes.pop(name, ()):
+                self._usage_by_pool[each.nodepool_name].take(each)
             claim = state.claims.items.get(Key("", name))
             if claim is None:
                 continue
             nodes = state.nodes_of(claim)
-            own = [node for node in nodes if state.claim_of(node) is claim]  # what several claims have is nobody's
-            self._pairs[name] = tuple(ClusterNode(node, claim) for node in (own if nodes else (None,)))
-            for each in self._pairs[name]:
-                self._tallies[each.nodepool_name].add(each)
-        self._changed.clear()
-        return self._tallies[pool]
+            own = [node for node in nodes if state.claim_of(node) is claim]  # a node with several claims is not counted
+            self._counted_nodes[name] = tuple(ClusterNode(node, claim) for node in (own if nodes else (None,)))
+            for each in self._counted_nodes[name]:
+                self._usage_by_pool[each.nodepool_name].add(each)
+        self._changed_claims.clear()
+        return self._usage_by_pool[pool]
 
     def _conditions(
         self, pool: NodePool, class_generation: int, class_verdict: ConditionVerdict
@@ -228,26 +238,26 @@ class NodePoolController:
         health = self._health[pool.name]
         health.restart((pool.metadata.generation, class_generation))
         created_at = pool.metadata.creation_timestamp
-        verdicts = (self._valid(pool), class_verdict, health.verdict())
+        verdicts = (self._validation_verdict(pool), class_verdict, health.verdict())
         return ConditionList(
             pool.status.conditions, DEPENDENTS, created_at, pool.metadata.generation, self._context.clock.now()
         ).set(*verdicts)
 
-    def _valid(self, pool: NodePool) -> ConditionVerdict:
-        """Judged once for what is written; what we report in its status changes nothing about it."""
+    def _validation_verdict(self, pool: NodePool) -> ConditionVerdict:
+        """Return the validation verdict, cached by the fields it depends on: status writes do not validate again."""
         written = (pool.spec, pool.metadata.labels, pool.metadata.annotations)
-        known = self._validity.get(pool.key)
+        known = self._validation_by_key.get(pool.key)
         if known is None or known[0] != written:
-            known = self._validity[pool.key] = (written, judge_validation(validate_nodepool(pool)))
+            known = self._validation_by_key[pool.key] = (written, judge_validation(validate_nodepool(pool)))
         return known[1]
 
 
-def _is_stamped(claim: NodeClaim) -> bool:
+def _has_current_hash(claim: NodeClaim) -> bool:
     return claim.metadata.annotations.get(NODEPOOL_HASH_VERSION) == HASH_VERSION
 
 
-def _claims_count_alike(before: NodeClaim, after: NodeClaim) -> bool:
-    """Whether a claim's pool counts two versions of it the same, and the same speaks for its node."""
+def _claims_counted_equally(before: NodeClaim, after: NodeClaim) -> bool:
+    """Whether two versions of a claim, and its node, count the same in the pool's status."""
     old, new = before.status, after.status
     if before.deleting != after.deleting or before.nodepool_name != after.nodepool_name:
         return False
@@ -258,7 +268,7 @@ def _claims_count_alike(before: NodeClaim, after: NodeClaim) -> bool:
     return all(before.has(each) == after.has(each) for each in (REGISTERED, INITIALIZED, INSTANCE_TERMINATING))
 
 
-def _nodes_count_alike(before: Node, after: Node) -> bool:
+def _nodes_counted_equally(before: Node, after: Node) -> bool:
     old, new = before.metadata.labels, after.metadata.labels
     return (
         before.spec.provider_id == after.spec.provider_id

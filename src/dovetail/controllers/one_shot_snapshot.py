@@ -1,7 +1,7 @@
-"""The cluster looked at once: every kind listed, nothing watched, nothing written.
+"""Builds a snapshot from one list of every kind, without watches or writes, for commands such as `dovetail plan`.
 
-Kinds are listed one after the other, what is named by others after what names it: a pod's node and a node's claim are
-older than the pod's binding and the node, so they are found unless they were deleted in between.
+Referenced kinds are listed after the kinds that refer to them: a pod's Node and a Node's NodeClaim exist before the
+binding and the Node, so a later list contains them unless they were deleted in between.
 """
 
 import logging
@@ -25,7 +25,7 @@ _INSTALL = "install the custom resources with:  dovetail crds | kubectl apply --
 
 
 async def list_snapshot(cluster: Cluster, cloud: CloudProvider, clock: Clock, namespace: str = "default") -> Snapshot:
-    """The cluster as it is now. Needs no more than permission to list. Nothing in it is younger than its instant."""
+    """Return the cluster as it is now. Needs permission to list only. No object is newer than `Snapshot.at`."""
     listings = {kind: await _list(cluster, kind) for kind in INVENTORY}
     inventory = ClusterObjects(
         {kind: completed(kind, listing.items, listing.unreadable) for kind, listing in listings.items()}
@@ -41,12 +41,12 @@ async def list_snapshot(cluster: Cluster, cloud: CloudProvider, clock: Clock, na
 
 
 async def _pause(cluster: Cluster, namespace: str) -> str | None:
-    """What pauses everything, as far as we may know; nothing is done here, so not knowing is no danger."""
+    """Return the pause annotation, or None without permission to read it: a snapshot disrupts nothing."""
     options = ListOptions(namespace=namespace, field_selector=f"metadata.name={SWITCH}")
     try:
         found = await cluster.list(CONFIG_MAP, options)
     except Denied as error:
-        log.warning("not allowed to see whether disruption is paused: %s", error)
+        log.warning("no permission to read whether disruption is paused: %s", error)
         return None
     return next((each.metadata.annotations.get(PAUSE) for each in found.items), None)
 

@@ -1,4 +1,8 @@
-"""Notes on each NodeClaim when something last happened to the pods of its node."""
+"""Writes `status.lastPodEventTime` of NodeClaims: when a pod was last bound to the node, or ended on it.
+
+`consolidateAfter` counts from this time. The newest event of each node is kept in memory until it is written; a burst
+of events leads to at most one write every ten seconds per claim (`core.lifecycle.pod_events`).
+"""
 
 import logging
 from contextlib import suppress
@@ -21,45 +25,44 @@ log = logging.getLogger(__name__)
 
 
 class PodEventsController:
-    """Writes `status.lastPodEventTime`. The newest event of a node wins.
+    """Writes the newest pod event of each node.
 
-    A claim that is not quiet any more stops saying so with the same write, if nobody else has written meanwhile;
-    otherwise nothing else of it is touched.
+    If the event makes the `Consolidatable` condition wrong, the same patch removes it, unless the claim has changed.
     """
 
     def __init__(self, context: ControllerContext) -> None:
         self._context = context
-        self._events: dict[str, datetime] = {}
+        self._event_at_by_node: dict[str, datetime] = {}
         self.reconciler: Reconciler[str] = Reconciler("nodeclaim.podevents", self.reconcile)
         context.state.pods.listen(self._pod_changed)
 
     def _pod_changed(self, before: Pod | None, after: Pod | None) -> None:
-        if before is not None and after is not None and _stays(before, after):
+        if before is not None and after is not None and _same_stage(before, after):
             return
         event_at = pod_event_at(before, after, self._context.clock.now())
         pod = after or before
         if event_at is None or pod is None:
             return
-        known = self._events.get(pod.node_name)
-        self._events[pod.node_name] = event_at if known is None else max(known, event_at)
+        known = self._event_at_by_node.get(pod.node_name)
+        self._event_at_by_node[pod.node_name] = event_at if known is None else max(known, event_at)
         self.reconciler.add(pod.node_name)
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Write pod events until cancelled."""
         await self._context.state.synced()
         await self.reconciler.run()
 
     async def reconcile(self, node_name: str) -> float | None:
         """Write the newest event of one node."""
-        event_at = self._events.get(node_name)
+        event_at = self._event_at_by_node.get(node_name)
         node = self._context.state.nodes.items.get(Key("", node_name))
         claim = self._context.state.claim_of(node) if node is not None else None
         if event_at is None or claim is None or not self._context.manages(claim):
-            self._events.pop(node_name, None)
+            self._event_at_by_node.pop(node_name, None)
             return None
         due_at, now = write_at(claim, event_at), self._context.clock.now()
         if due_at is None:
-            self._events.pop(node_name, None)
+            self._event_at_by_node.pop(node_name, None)
             return None
         if due_at > now:
             return (due_at - now).total_seconds()
@@ -67,12 +70,12 @@ class PodEventsController:
             await self._write(claim, event_at)
         except NotFound:
             return None
-        if self._events.get(node_name) == event_at:
-            del self._events[node_name]
+        if self._event_at_by_node.get(node_name) == event_at:
+            del self._event_at_by_node[node_name]
         return None
 
     async def _write(self, claim: NodeClaim, event_at: datetime) -> None:
-        """The time of the event is what matters: it is written whatever else has changed."""
+        """Write the time of the event, after a conflict without the resource version and without other fields."""
         stamp = event_at.replace(microsecond=0).isoformat().replace("+00:00", "Z")
         pool = self._context.state.pool(claim.nodepool_name)
         if pool is not None and disturbed(claim, pool, event_at, self._context.clock.now()):
@@ -84,6 +87,6 @@ class PodEventsController:
         self._context.state.observe(NODE_CLAIM, await self._context.cluster.patch(NODE_CLAIM, claim.key, patch))
 
 
-def _stays(before: Pod, after: Pod) -> bool:
-    """Whether it came to no node and did not end, as with most changes of a pod."""
+def _same_stage(before: Pod, after: Pod) -> bool:
+    """Whether the pod was neither bound nor ended between two versions, as with most changes."""
     return before.node_name == after.node_name and before.active == after.active

@@ -1,12 +1,12 @@
-"""Writes failed launches on their NodePool, tells them, and counts them.
+"""Launches NodeClaims for pending pods.
 
-The record decides when the next launch may be tried (`core.provisioning.launch_backoff`). It is written before a failed
-claim is deleted, and one failure is counted once however often it is noted.
+Triggers are batched (`--batch-idle-duration`, `--batch-max-duration`), so that one plan serves a whole Deployment. The
+provisioner never binds pods: kube-scheduler does that once the nodes are ready. Pods that cannot be scheduled get a
+`FailedScheduling` event, and planning is triggered again every ten seconds while any pod is pending.
 
-Brings nodes for pods that wait.
-
-Pods are gathered for a moment, so that one decision serves a whole deployment. Pods are never bound here: the cluster's
-scheduler does that once the nodes are up. What cannot be helped is told on the pod, and looked at again while it lasts.
+Failed launches are recorded in an annotation of the NodePool, which `core.provisioning.launch_backoff` reads to decide
+when the next launch may be tried. The record is written before the failed claim is deleted, and a failure that is
+recorded repeatedly counts once.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from dovetail.controllers.context import ControllerContext, find_catalogs
-from dovetail.controllers.ledger_entries import launch_entry, launch_id, weighed_launch, weighed_pods
+from dovetail.controllers.ledger_entries import considered_for_launch, launch_entry, launch_id, refused_pods
 from dovetail.controllers.metrics.disruption import count_created
 from dovetail.core.lifecycle.termination import read_deadline
 from dovetail.core.provisioning.eligible_pods import AHEAD
@@ -50,106 +50,108 @@ from dovetail.runtime.concurrency import guarded
 log = logging.getLogger(__name__)
 
 
-async def note_given_up(context: ControllerContext, claim: NodeClaim, why: str) -> None:
-    """A claim was given up before it became a node."""
-    told = f"nodeclaim {claim.name} was given up, {why}"
-    await note_failures(
-        context, [FailedLaunch(claim, kind, LaunchFailureCause.LAUNCH_FAILED, told) for kind in launched_for(claim)]
+async def record_given_up(context: ControllerContext, claim: NodeClaim, why: str) -> None:
+    """Record that a claim is deleted because it did not become a node."""
+    message = f"nodeclaim {claim.name} was given up, {why}"
+    await record_launch_failures(
+        context, [FailedLaunch(claim, kind, LaunchFailureCause.LAUNCH_FAILED, message) for kind in launched_for(claim)]
     )
 
 
-async def note_failures(context: ControllerContext, failures: Iterable[FailedLaunch]) -> None:
-    """Write failures down. A NodePool that cannot be written is told of in the log; nothing waits for it."""
+async def record_launch_failures(context: ControllerContext, failures: Iterable[FailedLaunch]) -> None:
+    """Record failures on their NodePools; a NodePool that cannot be patched is logged."""
     by_pool: dict[str, list[FailedLaunch]] = {}
     for failure in failures:
         by_pool.setdefault(failure.claim.nodepool_name, []).append(failure)
     for name, failed in by_pool.items():
         try:
-            async with context.noting:
-                await _note(context, name, failed)
+            async with context.backoff_lock:
+                await _record_on_pool(context, name, failed)
         except WorldError as error:
             log.warning("failed launch not recorded", extra={"nodepool": name, "error": str(error)})
 
 
-async def _note(context: ControllerContext, name: str, failures: list[FailedLaunch]) -> None:
+async def _record_on_pool(context: ControllerContext, name: str, failures: list[FailedLaunch]) -> None:
     pool = context.state.pool(name)
     if pool is None:
         return
     try:
-        await _write(context, pool, failures)
+        await _write_backoffs(context, pool, failures)
     except Conflict:
-        await _write(context, await context.cluster.get(NODE_POOL, Key("", name)), failures)
+        await _write_backoffs(context, await context.cluster.get(NODE_POOL, Key("", name)), failures)
 
 
-async def _write(context: ControllerContext, pool: NodePool, failures: list[FailedLaunch]) -> None:
+async def _write_backoffs(context: ControllerContext, pool: NodePool, failures: list[FailedLaunch]) -> None:
     now = context.clock.now()
     before = record_of(pool, context.state.snapshot(now, {}))
     after = {failure.kind: (after_failure(pool, failure, before, now), failure) for failure in failures}
     new = {kind: entry for kind, entry in after.items() if before.get(kind) != entry[0]}
     text = annotation({**before, **{kind: backoff for kind, (backoff, _) in new.items()}}, now)
-    if not new or text == pool.metadata.annotations.get(BACKOFF_ANNOTATION):  # the same: the record is full
+    if not new or text == pool.metadata.annotations.get(BACKOFF_ANNOTATION):  # equal if the record is full
         return
     patch = Patch({"metadata": {"annotations": {BACKOFF_ANNOTATION: text}}}, pool.metadata.resource_version)
     pool = context.state.observe(NODE_POOL, await context.cluster.patch(NODE_POOL, pool.key, patch))
     for backoff, failure in new.values():
         context.metrics.count("dovetail_launches_failed_total", nodepool=pool.name, cause=str(failure.cause))
         if backoff.until > now:
-            context.recorder.publish(Notice(NODE_POOL, pool, RefusalCode.LAUNCH_BACKOFF, _told(backoff), warning=True))
+            context.recorder.publish(
+                Notice(NODE_POOL, pool, RefusalCode.LAUNCH_BACKOFF, _backoff_message(backoff), warning=True)
+            )
 
 
-def _told(backoff: LaunchBackoff) -> str:
-    tries = f"{backoff.failures} launch{'es' * (backoff.failures > 1)} in a row did not help"
-    return f"No node is launched before {backoff.until:%Y-%m-%dT%H:%M:%SZ} for some pods, {tries}: {backoff.why}"
+def _backoff_message(backoff: LaunchBackoff) -> str:
+    failures = f"{backoff.failures} launch{'es' * (backoff.failures > 1)} in a row failed"
+    return f"No node is launched before {backoff.until:%Y-%m-%dT%H:%M:%SZ} for some pods, {failures}: {backoff.why}"
 
 
 RETRIGGER_SECONDS = 10.0
-REMEMBERED = 100_000
+MAX_REMEMBERED = 100_000
 NEVER = datetime.max.replace(tzinfo=UTC)
 
 
 @dataclass
 class Batch:
-    """Triggers gathered until none new has come for the idle time, or the longest wait is over."""
+    """Collects triggers until none is new for `idle` seconds, or `longest` seconds have passed."""
 
     idle: float
     longest: float
     _seen: set[str] = field(default_factory=set)
-    _news: asyncio.Event = field(default_factory=asyncio.Event)
+    _triggered: asyncio.Event = field(default_factory=asyncio.Event)
 
     def trigger(self, identity: str) -> None:
-        """Something waits. The same thing again does not prolong the wait."""
+        """Add a trigger; a known identity does not extend the batch."""
         if identity not in self._seen:
-            if len(self._seen) >= REMEMBERED:  # nobody gathers: a dry run
+            if len(self._seen) >= MAX_REMEMBERED:  # a dry run never gathers
                 self._seen.clear()
             self._seen.add(identity)
-            self._news.set()
+            self._triggered.set()
 
     async def gather(self) -> None:
-        """Wait for a first trigger and then for the batch to be complete."""
-        await self._news.wait()
+        """Wait for the first trigger, then for the end of the batch."""
+        await self._triggered.wait()
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self.longest
-        while self._news.is_set() and loop.time() < deadline:
-            self._news.clear()
+        while self._triggered.is_set() and loop.time() < deadline:
+            self._triggered.clear()
             try:
                 async with asyncio.timeout_at(min(loop.time() + self.idle, deadline)):
-                    await self._news.wait()
+                    await self._triggered.wait()
             except TimeoutError:
                 break
-        self._news.clear()
+        self._triggered.clear()
         self._seen.clear()
 
 
 class Provisioner:
-    """Watches for pods that wait and launches NodeClaims for them."""
+    """Watches for pending pods and launches NodeClaims for them."""
 
     def __init__(self, context: ControllerContext) -> None:
         self._context = context
-        self._register = PodIndex()
+        self._pod_index = PodIndex()
         settings = context.settings
         self._batch = Batch(settings.batch_idle_duration.total_seconds(), settings.batch_max_duration.total_seconds())
-        self._ahead: dict[str, datetime] = {}  # when the pods of claims that go will be moved whatever holds them
-        self._owed = asyncio.Event()  # there may be somebody to be reminded of
+        self._replan_at: dict[str, datetime] = {}  # by claim uid: when to plan for its protected pods
+        self._retrigger_needed = asyncio.Event()  # set while `_retrigger` may have something to trigger
         self._nomination = max(2 * settings.batch_max_duration, timedelta(seconds=10))
         context.state.pods.listen(self._pod_changed)
         context.state.claims.listen(self._claim_changed)
@@ -158,24 +160,24 @@ class Provisioner:
     def _pod_changed(self, _before: Pod | None, after: Pod | None) -> None:
         if after is not None and after.provisionable:
             self._batch.trigger(after.metadata.uid)
-            self._owed.set()
+            self._retrigger_needed.set()
 
     def _claim_changed(self, before: NodeClaim | None, after: NodeClaim | None) -> None:
         if before is not None and not before.deleting and (after is None or after.deleting):
             self._batch.trigger(before.metadata.uid)
-        known, deadline = _end_of(before), _end_of(after)
+        known, deadline = _drain_deadline(before), _drain_deadline(after)
         if after is not None and deadline is not None and deadline != known:
-            self._ahead[after.metadata.uid] = subtract(deadline, AHEAD)
-            self._owed.set()
+            self._replan_at[after.metadata.uid] = subtract(deadline, AHEAD)
+            self._retrigger_needed.set()
         elif before is not None and deadline is None:
-            self._ahead.pop(before.metadata.uid, None)
+            self._replan_at.pop(before.metadata.uid, None)
 
     def _pool_changed(self, before: NodePool | None, after: NodePool | None) -> None:
         changed = after is not None and (before is None or before.status.conditions != after.status.conditions)
-        if changed and after is not None and self._anyone_waits():
+        if changed and after is not None and self._has_pending_pods():
             self._batch.trigger(after.metadata.uid)
 
-    def _anyone_waits(self) -> bool:
+    def _has_pending_pods(self) -> bool:
         return any(pod.provisionable for pod in self._context.state.unbound_pods)
 
     async def run(self) -> None:
@@ -183,31 +185,31 @@ class Provisioner:
         await self._context.state.synced()
         while True:
             async with asyncio.TaskGroup() as waits:
-                reminder = waits.create_task(self._remind())
+                reminder = waits.create_task(self._retrigger())
                 await self._batch.gather()
                 reminder.cancel()
             await guarded("provisioner", self.provision)
 
-    async def _remind(self) -> None:
-        """Every ten seconds; as long as there is nobody to be reminded of, no time has to be kept."""
+    async def _retrigger(self) -> None:
+        """Trigger every ten seconds while pods are pending, and when a claim's drain deadline is near."""
         loop = asyncio.get_running_loop()
         at = loop.time()
         while True:
-            if not self._anyone_waits() and not any(due < NEVER for due in self._ahead.values()):
-                self._owed.clear()
-                await self._owed.wait()
+            if not self._has_pending_pods() and not any(due < NEVER for due in self._replan_at.values()):
+                self._retrigger_needed.clear()
+                await self._retrigger_needed.wait()
             at += RETRIGGER_SECONDS * max(1, math.ceil((loop.time() - at) / RETRIGGER_SECONDS))
             await asyncio.sleep(at - loop.time())
-            if self._anyone_waits():
+            if self._has_pending_pods():
                 self._batch.trigger("still waiting")
             now = self._context.clock.now()
-            for uid in [uid for uid, at in self._ahead.items() if at <= now]:
-                self._ahead[uid] = NEVER
+            for uid in [uid for uid, at in self._replan_at.items() if at <= now]:
+                self._replan_at[uid] = NEVER
                 self._batch.trigger(uid)
 
     async def provision(self) -> ProvisioningPlan:
-        """One pass: look, decide, launch, tell."""
-        async with self._context.buying:
+        """Plan once, create the planned NodeClaims, and publish events."""
+        async with self._context.launch_lock:
             return await self._provision()
 
     async def _provision(self) -> ProvisioningPlan:
@@ -216,12 +218,12 @@ class Provisioner:
         snapshot = context.state.snapshot(context.clock.now(), await find_catalogs(context.cloud, pools))
         began = asyncio.get_running_loop().time()
         plan = plan_provisioning(
-            snapshot, respect_preferences=self._context.options.respect_preferences, register=self._register
+            snapshot, respect_preferences=self._context.options.respect_preferences, register=self._pod_index
         )
         self._measure(plan, asyncio.get_running_loop().time() - began)
-        await note_failures(context, plan.failures)
-        self._tell(plan)
-        pods = weighed_pods(plan.refusals)
+        await record_launch_failures(context, plan.failures)
+        self._publish(plan)
+        pods = refused_pods(plan.refusals)
         await asyncio.gather(*(self._launch(launch, pods) for launch in plan.launches))
         return plan
 
@@ -233,7 +235,7 @@ class Provisioner:
             log.warning("nodeclaim not created", extra={"nodepool": launch.claim.nodepool_name, "error": str(error)})
             return
         count_created(context.metrics, claim, "provisioned")
-        context.ledger.open(launch_entry(claim, launch.pods, context.clock.now(), weighed_launch(claim, pods)))
+        context.ledger.open(launch_entry(claim, launch.pods, context.clock.now(), considered_for_launch(claim, pods)))
         types = claim.spec.requirements[-1].values
         log.info(
             "created nodeclaim",
@@ -267,7 +269,7 @@ class Provisioner:
         message = f"Pod should schedule on: {where}"
         self._context.recorder.publish(Notice(POD, pod, "Nominated", message, dedupe=(pod.metadata.uid,)))
 
-    def _tell(self, plan: ProvisioningPlan) -> None:
+    def _publish(self, plan: ProvisioningPlan) -> None:
         state, recorder = self._context.state, self._context.recorder
         until = self._context.clock.now() + self._nomination
         for key, where in plan.node_by_pod:
@@ -278,8 +280,8 @@ class Provisioner:
         for refusal in plan.refusals:
             pod = state.pods.items.get(refusal.object.key)
             if pod is not None and refusal.code is not RefusalCode.CONFIGURED_ELSEWHERE:
-                said = f"Failed to schedule pod, {message(refusal)}"
-                notice = Notice(POD, pod, "FailedScheduling", said, warning=True, dedupe=(pod.metadata.uid,))
+                text = f"Failed to schedule pod, {message(refusal)}"
+                notice = Notice(POD, pod, "FailedScheduling", text, warning=True, dedupe=(pod.metadata.uid,))
                 recorder.publish(notice)
         for refusal in plan.pool_refusals:
             pool = state.pool(refusal.object.name)
@@ -287,6 +289,6 @@ class Provisioner:
                 recorder.publish(Notice(NODE_POOL, pool, str(refusal.code), message(refusal), warning=True))
 
 
-def _end_of(claim: NodeClaim | None) -> datetime | None:
-    """When the drain of a claim that goes has to be over."""
+def _drain_deadline(claim: NodeClaim | None) -> datetime | None:
+    """Return the drain deadline of a deleted claim."""
     return read_deadline(claim) if claim is not None and claim.deleting else None

@@ -1,8 +1,9 @@
-"""Takes nodes away without hurting anyone: taint, drain, wait for volumes, terminate the instance, let the objects go.
+"""Terminates deleted nodes: taint, drain, wait for volume detachment, terminate the instance, remove the finalizers.
 
-Deleting the Node or the NodeClaim leads here alike, and each takes the other along. Finalizers hold both until the
-pods are gone, their volumes are detached and the instance is gone at the provider. What is decided in `core.lifecycle`
-is carried out here; changes of pods, volumes and claims wake the node they belong to, so nothing is asked in vain.
+Two reconcilers share the work, one keyed by NodeClaim and one keyed by Node; deleting either object deletes the other.
+`karpenter.sh/termination` finalizers keep both objects until the pods are gone, their volumes are detached and the
+provider no longer has the instance. Changes of pods, volume attachments and claims requeue the node they belong to, so
+there is little polling. `core.lifecycle` decides; `termination_steps` executes the steps of one node.
 """
 
 import asyncio
@@ -31,7 +32,7 @@ from dovetail.ports.errors import InstanceNotFound, NotFound
 from dovetail.runtime.reconciler import Reconciler
 
 log = logging.getLogger(__name__)
-UNREADABLE_SECONDS = 30.0
+RETRY_SECONDS = 30.0
 EXPIRING = "TerminationGracePeriodExpiring"
 
 
@@ -45,9 +46,9 @@ class TerminationController:
             "node.termination", self.finalize_node, workers=100, first_backoff=0.1, backoff_limit=10.0
         )
         self.evictions = EvictionQueue(context)
-        self._departure = NodeTermination(context, self.evictions)
-        self._accepted: set[str] = set()  # uids of nodes that are deleted already, though the watch has not told yet
-        self._gone: set[str] = set()  # provider ids of claims that are left, whose Node is known to be deleted
+        self._steps = NodeTermination(context, self.evictions)
+        self._deleted_node_uids: set[str] = set()  # until the watch shows the deletion
+        self._deleted_provider_ids: set[str] = set()  # of claims whose Node was seen to be deleted
         context.state.pods.listen(self._pod_changed)
         context.state.attachments.listen(self._attachment_changed)
         context.state.claims.listen(self._claim_changed)
@@ -56,42 +57,42 @@ class TerminationController:
     def _pod_changed(self, before: Pod | None, after: Pod | None) -> None:
         name = after.node_name if after is not None else ""
         if name:
-            self._wake(name)
+            self._enqueue_node(name)
         if before is not None and before.node_name and before.node_name != name:
-            self._wake(before.node_name)
+            self._enqueue_node(before.node_name)
 
     def _attachment_changed(self, before: VolumeAttachment | None, after: VolumeAttachment | None) -> None:
         changed = after or before
         if changed is not None:
-            self._wake(changed.spec.node_name)
+            self._enqueue_node(changed.spec.node_name)
 
-    def _wake(self, node: str) -> None:
+    def _enqueue_node(self, node: str) -> None:
         found = self._context.state.nodes.items.get(Key("", node))
         if found is not None and found.deleting:
             self.nodes.add(found.key)
 
     def _claim_changed(self, before: NodeClaim | None, after: NodeClaim | None) -> None:
-        if before is not None and after is not None and _claims_go_alike(before, after):
-            return  # as a rule it is what we wrote ourselves
+        if before is not None and after is not None and _claims_terminate_equally(before, after):
+            return  # usually one of our own writes
         claim = after or before
         for node in self._context.state.nodes_of(claim) if claim is not None else ():
-            self._wake(node.name)
+            self._enqueue_node(node.name)
         if after is not None and after.deleting:
             self.claims.add(after.key)
         elif after is None and before is not None:
             self.claims.forget(before.key)
-            self._departure.forget(before)
-            self._gone.discard(before.provider_id)
+            self._steps.forget(before)
+            self._deleted_provider_ids.discard(before.provider_id)
 
     def _node_changed(self, before: Node | None, after: Node | None) -> None:
-        if before is not None and after is not None and _nodes_go_alike(before, after):
+        if before is not None and after is not None and _nodes_terminate_equally(before, after):
             return
         node = after or before
         if before is not None and (after is None or after.deleting):
-            self._accepted.discard(before.metadata.uid)
+            self._deleted_node_uids.discard(before.metadata.uid)
         if before is not None and after is None and self._context.state.claims_of(before):
-            self._gone.add(before.provider_id)
-        if before is None or after is None or _ends_another(before, after):
+            self._deleted_provider_ids.add(before.provider_id)
+        if before is None or after is None or _changes_claim_steps(before, after):
             for claim in self._context.state.claims_of(node) if node is not None else ():
                 if claim.deleting:
                     self.claims.add(claim.key)
@@ -101,7 +102,7 @@ class TerminationController:
             self.nodes.forget(before.key)
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Reconcile claims, nodes and evictions until cancelled."""
         await self._context.state.synced()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.claims.run())
@@ -109,37 +110,37 @@ class TerminationController:
             tasks.create_task(self.evictions.run())
 
     async def finalize_claim(self, key: Key) -> float | None:
-        """Bound the drain, delete the claim's node, wait for it, terminate the instance, let the claim go."""
+        """Set the drain deadline, delete the node and wait for it, terminate the instance, remove the finalizer."""
         context = self._context
         claim = context.state.claims.items.get(key)
-        if claim is None or not claim.deleting or not self._holds(claim) or not context.manages(claim):
+        if claim is None or not claim.deleting or not self._has_finalizer(claim) or not context.manages(claim):
             return None
         patch = grace_period_patch(claim) or self._manual_patch(claim, "NodeClaim")
         if patch:
             claim = await context.patch_claim(claim, patch)
         self._announce_deadline(claim)
         nodes = context.state.nodes_of(claim)
-        if claim.has(REGISTERED) or any(map(_takes_pods, nodes)):
+        if claim.has(REGISTERED) or any(map(_is_registered, nodes)):
             for node in nodes:
-                if not node.deleting and node.metadata.uid not in self._accepted:
+                if not node.deleting and node.metadata.uid not in self._deleted_node_uids:
                     await context.delete_node(node)
-                    self._accepted.add(node.metadata.uid)
+                    self._deleted_node_uids.add(node.metadata.uid)
             if nodes:
-                return None  # the node's own end wakes us
-            if self._hides_its_node(claim) or await self._node_exists(claim):
-                return UNREADABLE_SECONDS
-        wait = await self._departure.end_instance(claim) if claim.provider_id else None
+                return None  # the deletion of the node requeues the claim
+            if self._node_is_unreadable(claim) or await self._node_exists(claim):
+                return RETRY_SECONDS
+        wait = await self._steps.terminate_instance(claim) if claim.provider_id else None
         if wait is not None:
             return wait
-        await self._let_claim_go(context.state.claims.items.get(key, claim))
-        self.claims.caught_up(key)
+        await self._remove_claim_finalizer(context.state.claims.items.get(key, claim))
+        self.claims.drop_requeue(key)
         return None
 
-    def _holds(self, held: KubeObject) -> bool:
-        return TERMINATION_FINALIZER in held.metadata.finalizers
+    def _has_finalizer(self, item: KubeObject) -> bool:
+        return TERMINATION_FINALIZER in item.metadata.finalizers
 
-    def _hides_its_node(self, claim: NodeClaim) -> bool:
-        """Whether the claim's node cannot be read: what runs on it is not known, so its instance stays until due."""
+    def _node_is_unreadable(self, claim: NodeClaim) -> bool:
+        """Whether the claim's node is unreadable: its pods are unknown, so its instance runs until the deadline."""
         deadline, key = read_deadline(claim), Key("", claim.status.node_name)
         if key not in self._context.state.nodes.unreadable or (deadline and self._context.clock.now() >= deadline):
             return False
@@ -148,8 +149,8 @@ class TerminationController:
         return True
 
     async def _node_exists(self, claim: NodeClaim) -> bool:
-        """Whether the API server has the node that the cache does not know: it is drained before its instance ends."""
-        if not claim.status.node_name or claim.provider_id in self._gone:
+        """Whether the API server has the node although the cache does not: it must be drained first."""
+        if not claim.status.node_name or claim.provider_id in self._deleted_provider_ids:
             return False
         try:
             node = await self._context.cluster.get(NODE, Key("", claim.status.node_name))
@@ -172,7 +173,7 @@ class TerminationController:
         for notice in (Notice(NODE_CLAIM, claim, EXPIRING, message, warning=True), *notices):
             self._context.recorder.publish(notice)
 
-    async def _let_claim_go(self, claim: NodeClaim) -> None:
+    async def _remove_claim_finalizer(self, claim: NodeClaim) -> None:
         try:
             await self._context.patch_claim(claim, finalizer_removed(claim, TERMINATION_FINALIZER))
         except NotFound:
@@ -183,7 +184,9 @@ class TerminationController:
         if terminating is not None and terminating.last_transition_time is not None:
             took = (self._context.clock.now() - terminating.last_transition_time).total_seconds()
             metrics.observe("karpenter_nodeclaims_instance_termination_duration_seconds", took, nodepool=pool)
-        metrics.observe("karpenter_nodeclaims_termination_duration_seconds", self._going_for(claim), nodepool=pool)
+        metrics.observe(
+            "karpenter_nodeclaims_termination_duration_seconds", self._seconds_since_deletion(claim), nodepool=pool
+        )
         metrics.count(
             "karpenter_nodeclaims_terminated_total",
             nodepool=pool,
@@ -191,67 +194,67 @@ class TerminationController:
             zone=labels.get(ZONE, ""),
         )
 
-    def _going_for(self, held: KubeObject) -> float:
-        deleted_at = held.metadata.deletion_timestamp
+    def _seconds_since_deletion(self, item: KubeObject) -> float:
+        deleted_at = item.metadata.deletion_timestamp
         now = self._context.clock.now()
         return (now - (deleted_at or now)).total_seconds()
 
     async def finalize_node(self, key: Key) -> float | None:
-        """Drain the node, wait for its volumes, terminate its instance, let it go."""
+        """Drain the node, wait for its volumes, terminate its instance, remove its finalizer."""
         context = self._context
         node = context.state.nodes.items.get(key)
-        if node is None or not node.deleting or not self._holds(node):
+        if node is None or not node.deleting or not self._has_finalizer(node):
             return None
-        claim = context.state.claim_of(node)  # several for one instance count as none: nobody's to terminate
+        claim = context.state.claim_of(node)  # None as well if several claims have the same instance
         if context.cloud.node_class_label not in node.metadata.labels or (claim and not context.manages(claim)):
             return None
-        if claim is None and context.state.hidden.claims_of(node):
-            return UNREADABLE_SECONDS  # without its claim its instance would be left behind
+        if claim is None and context.state.unreadable.claims_of(node):
+            return RETRY_SECONDS  # without its claim its instance would leak
         if claim is None and await self._has_no_claim(node):
-            await self._let_node_go(node)  # garbage collection ends the instance
+            await self._remove_node_finalizer(node)  # garbage collection terminates the instance
             return None
         if claim is not None and not claim.deleting:
             await self._delete_claim_of(claim)
         if await self._instance_is_gone(node):
-            await self._let_node_go(node)
+            await self._remove_node_finalizer(node)
             return None
-        node = await self._shut(node)
+        node = await self._taint(node)
         if claim is not None:
             claim = context.state.claims.items.get(claim.key)
             if claim is not None and (not claim.deleting or grace_period_patch(claim)):
-                return None  # the claim's own steps come first, and wake us
-        wait = await self._departure.step(node, claim)
+                return None  # the claim is reconciled first, and its change requeues the node
+        wait = await self._steps.step(node, claim)
         if wait is not None:
             return wait
-        await self._let_node_go(context.state.nodes.items.get(key, node))
-        self.nodes.caught_up(key)
+        await self._remove_node_finalizer(context.state.nodes.items.get(key, node))
+        self.nodes.drop_requeue(key)
         return None
 
     async def _has_no_claim(self, node: Node) -> bool:
-        """Whether no claim for the node is left, asked of the API server. Several claims are not none."""
+        """Whether the API server has no claim for the node; several claims for one node count as claims."""
         if not self._context.state.claims_of(node):
             await self._context.refresh_claims()
         return not self._context.state.claims_of(node)
 
     async def _delete_claim_of(self, claim: NodeClaim) -> None:
-        """The Node was deleted first. What that means for protected pods is written before the claim goes as well."""
+        """Delete the claim of a node that a user deleted; first write how its protected pods are treated."""
         patch = self._manual_patch(claim, "Node")
         if patch:
             claim = await self._context.patch_claim(claim, patch)
         await self._context.delete_claim(claim)
 
-    async def _shut(self, node: Node) -> Node:
-        """Keep new pods and load balancers away from it."""
+    async def _taint(self, node: Node) -> Node:
+        """Add the disruption taint and the label that excludes the node from load balancers."""
         patch = drain_patch(node)
         if not patch:
             return node
-        shut = await self._context.patch_node(node, patch)
-        if self._context.state.nodes.items.get(node.key) is shut:
-            self.nodes.caught_up(node.key)  # all that was heard so far is looked at after this
-        return shut
+        tainted = await self._context.patch_node(node, patch)
+        if self._context.state.nodes.items.get(node.key) is tainted:
+            self.nodes.drop_requeue(node.key)  # the steps that follow see all changes so far
+        return tainted
 
     async def _instance_is_gone(self, node: Node) -> bool:
-        """A node that still reports Ready is drained whatever the provider says."""
+        """Whether the provider has no instance for a node that is not ready; a Ready node is always drained."""
         if node.ready or not node.provider_id:
             return False
         try:
@@ -260,7 +263,7 @@ class TerminationController:
             return True
         return False
 
-    async def _let_node_go(self, node: Node) -> None:
+    async def _remove_node_finalizer(self, node: Node) -> None:
         try:
             await self._context.patch_node(node, finalizer_removed(node, TERMINATION_FINALIZER))
         except NotFound:
@@ -269,37 +272,39 @@ class TerminationController:
         metrics, labels = self._context.metrics, node.metadata.labels
         pool = labels.get(NODEPOOL, "")
         metrics.count("karpenter_nodes_terminated_total", nodepool=pool, zone=labels.get(ZONE, ""))
-        metrics.observe("karpenter_nodes_termination_duration_seconds", self._going_for(node), nodepool=pool)
+        metrics.observe(
+            "karpenter_nodes_termination_duration_seconds", self._seconds_since_deletion(node), nodepool=pool
+        )
         created_at = node.metadata.creation_timestamp
         if created_at is not None:
             lifetime: timedelta = self._context.clock.now() - created_at
             metrics.observe("karpenter_nodes_lifetime_duration_seconds", lifetime.total_seconds(), nodepool=pool)
 
 
-def _takes_pods(node: Node) -> bool:
-    """Whether it was registered; the process may have died before that was written on its claim, too."""
+def _is_registered(node: Node) -> bool:
+    """Whether the node was registered, even if the process died before it wrote this to the claim."""
     return node.metadata.labels.get(REGISTERED_LABEL) == "true"
 
 
-def _claims_go_alike(before: NodeClaim, after: NodeClaim) -> bool:
-    """Whether two versions of a claim come to the same for its end and that of its node."""
+def _claims_terminate_equally(before: NodeClaim, after: NodeClaim) -> bool:
+    """Whether two versions of a claim lead to the same termination steps."""
     return (
-        _held_alike(before, after)
+        _metadata_equal(before, after)
         and before.status.provider_id == after.status.provider_id
         and before.has(REGISTERED) == after.has(REGISTERED)
     )
 
 
-def _ends_another(before: Node, after: Node) -> bool:
-    """Whether a node has become that of another claim, or one that takes pods: what its claim waits for is new."""
-    return before.provider_id != after.provider_id or _takes_pods(before) != _takes_pods(after)
+def _changes_claim_steps(before: Node, after: Node) -> bool:
+    """Whether the node's provider id or registration changed, which its claim's termination depends on."""
+    return before.provider_id != after.provider_id or _is_registered(before) != _is_registered(after)
 
 
-def _nodes_go_alike(before: Node, after: Node) -> bool:
-    return _held_alike(before, after) and before.spec == after.spec and before.ready == after.ready
+def _nodes_terminate_equally(before: Node, after: Node) -> bool:
+    return _metadata_equal(before, after) and before.spec == after.spec and before.ready == after.ready
 
 
-def _held_alike(before: KubeObject, after: KubeObject) -> bool:
+def _metadata_equal(before: KubeObject, after: KubeObject) -> bool:
     old, new = before.metadata, after.metadata
     return (
         old.deletion_timestamp == new.deletion_timestamp

@@ -1,7 +1,10 @@
-"""The steps of a node on its way out, one after the other: its pods, its volumes, its instance.
+"""The termination steps of one node, in order: evict its pods, wait for its volumes, terminate its instance.
 
-Each pass derives how far the node is from the objects as they are, writes the claim's conditions once and only when
-they change, and says when to look again at the latest; changes wake it earlier.
+Each call derives the current step from the API objects, writes the claim's conditions (`Drained`, `VolumesDetached`,
+`InstanceTerminating`) in one patch if they changed, and returns the seconds until the next call at the latest.
+
+Invariant: the instance of a node is terminated only after a quorum read of the node's pods found none left to drain,
+because a termination cannot be undone.
 """
 
 from collections.abc import Collection, Sequence
@@ -37,116 +40,119 @@ from dovetail.model.snapshot import ClusterNode
 from dovetail.ports.cluster import Notice
 from dovetail.ports.errors import InstanceNotFound, NotFound
 
-LOOK_AGAIN = timedelta(seconds=30)
-INSTANCE_SECONDS = 5.0
+RECHECK = timedelta(seconds=30)
+INSTANCE_RECHECK_SECONDS = 5.0
 FORCEFUL = "Forceful Termination"
 DRAINING = ConditionVerdict(DRAINED, "Unknown", "Draining")
 _MOMENT = timedelta(milliseconds=1)
 
 
 class NodeTermination:
-    """What keeps one node from going, looked at again and again."""
+    """Executes the termination steps of nodes and their instances."""
 
     def __init__(self, context: ControllerContext, evictions: EvictionQueue) -> None:
         self._context = context
         self._evictions = evictions
-        self._ended: set[str] = set()  # uids of claims whose instance is known to be gone
+        self._terminated: set[str] = set()  # uids of claims whose instance the provider no longer has
 
     async def step(self, node: Node, claim: NodeClaim | None) -> float | None:
-        """Bring the node a step further: seconds until it is looked at again, or None when it may go."""
+        """Execute the current step; return the seconds until the next call, or None when the node can be removed."""
         now, deadline = self._context.clock.now(), read_deadline(claim) if claim is not None else None
         drain = plan_drain(self._joined(node), now, deadline)
-        wait = self._drained(node, claim, drain, deadline)
-        wait = self._unread(node, deadline, self._context.state.hidden.pods_on(node.name)) if wait is None else wait
+        wait = self._drain(node, claim, drain, deadline)
+        wait = (
+            self._wait_for_unreadable(node, deadline, self._context.state.unreadable.pods_on(node.name))
+            if wait is None
+            else wait
+        )
         if wait is not None:
-            await self.judge(claim, [DRAINING])
+            await self.write_conditions(claim, [DRAINING])
             return wait
         verdicts = [ConditionVerdict(DRAINED)]
         attached = self._attached(node, now)
         if attached and (deadline is None or now <= deadline):
             message = awaiting_words(attached)
-            self._tell(node, "AwaitingVolumeDetachment", message)
+            self._publish(node, "AwaitingVolumeDetachment", message)
             verdicts.append(ConditionVerdict(VOLUMES_DETACHED, "Unknown", "AwaitingVolumeDetachment", message))
-            await self.judge(claim, verdicts)
-            return self._until(add(deadline, _MOMENT) if deadline is not None else None)
+            await self.write_conditions(claim, verdicts)
+            return self._seconds_until(add(deadline, _MOMENT) if deadline is not None else None)
         elapsed = ConditionVerdict(VOLUMES_DETACHED, "False", "TerminationGracePeriodElapsed", awaiting_words(attached))
         verdicts.append(elapsed if attached else ConditionVerdict(VOLUMES_DETACHED))
         wait = await self._recheck_pods(node, claim, deadline)
         if wait is not None or claim is None:
             return wait
-        return await self.end_instance(claim, verdicts)
+        return await self.terminate_instance(claim, verdicts)
 
     async def _recheck_pods(self, node: Node, claim: NodeClaim | None, deadline: datetime | None) -> float | None:
-        """Drain what the API server lists and the cache does not know yet: seconds to wait, None when nothing is left.
-
-        Terminating the instance cannot be undone, so this never trusts the Pod cache.
-        """
-        if claim is not None and (claim.metadata.uid in self._ended or claim.has(INSTANCE_TERMINATING)):
+        """Drain pods that the API server lists and the cache lacks; return the seconds to wait, None if done."""
+        if claim is not None and (claim.metadata.uid in self._terminated or claim.has(INSTANCE_TERMINATING)):
             return None
         listing = await self._context.read_pods(node.name)
         now = self._context.clock.now()
         drain = plan_drain(ClusterNode(node, claim, listing.items), now, deadline)
-        wait = self._drained(node, claim, drain, deadline)
-        return self._unread(node, deadline, [each.key for each in listing.unreadable]) if wait is None else wait
+        wait = self._drain(node, claim, drain, deadline)
+        return (
+            self._wait_for_unreadable(node, deadline, [each.key for each in listing.unreadable])
+            if wait is None
+            else wait
+        )
 
-    async def end_instance(self, claim: NodeClaim, verdicts: Sequence[ConditionVerdict] = ()) -> float | None:
-        """Ask for the end of the claim's instance: seconds until it is asked for again, None once it is gone.
+    async def terminate_instance(self, claim: NodeClaim, verdicts: Sequence[ConditionVerdict] = ()) -> float | None:
+        """Terminate the claim's instance; return the seconds until the next check, or None once it is gone.
 
-        Written on the claim together with the other verdicts; for an instance that is gone alone it is not worth it.
+        Writes `InstanceTerminating` with the other verdicts; if there are none and the instance is gone, nothing.
         """
-        gone = claim.metadata.uid in self._ended or await self._is_ended(claim)
+        gone = claim.metadata.uid in self._terminated or await self._is_terminated(claim)
         if verdicts or not gone:
-            await self.judge(claim, [*verdicts, ConditionVerdict(INSTANCE_TERMINATING)])
-        return None if gone else INSTANCE_SECONDS
+            await self.write_conditions(claim, [*verdicts, ConditionVerdict(INSTANCE_TERMINATING)])
+        return None if gone else INSTANCE_RECHECK_SECONDS
 
-    async def _is_ended(self, claim: NodeClaim) -> bool:
+    async def _is_terminated(self, claim: NodeClaim) -> bool:
         try:
             await self._context.cloud.terminate(claim)
         except InstanceNotFound:
-            self._ended.add(claim.metadata.uid)
+            self._terminated.add(claim.metadata.uid)
             return True
         return False
 
     def forget(self, claim: NodeClaim) -> None:
-        """The claim is gone."""
-        self._ended.discard(claim.metadata.uid)
+        """Drop the state of a deleted claim."""
+        self._terminated.discard(claim.metadata.uid)
 
-    def _drained(
-        self, node: Node, claim: NodeClaim | None, drain: DrainPlan, deadline: datetime | None
-    ) -> float | None:
-        """Send the pods whose turn it is; seconds to wait for the rest, None when nothing is left."""
+    def _drain(self, node: Node, claim: NodeClaim | None, drain: DrainPlan, deadline: datetime | None) -> float | None:
+        """Request the evictions that are due; return the seconds to wait for the rest, None if none is left."""
         reason = _reason(claim)
         for pod in (*drain.force, *drain.evict):
             request = EvictionRequest(pod.key, pod.metadata.uid, node.key, reason, deadline, drain.evicts_protected)
-            self._evictions.ask(request, urgent=pod in drain.force)
+            self._evictions.add(request, urgent=pod in drain.force)
         if not drain.done:
-            return self._tell_waiting(node, claim, drain)
+            return self._report_waiting(node, claim, drain)
         if claim is None or claim.has(DRAINED):
             return None
-        left = self._left_of_the_minimum(claim)
+        left = self._minimum_drain_left(claim)
         return left.total_seconds() if left > timedelta() else None
 
-    def _tell_waiting(self, node: Node, claim: NodeClaim | None, drain: DrainPlan) -> float:
-        """Pods that go within the shortest drain there is are nothing to warn of."""
+    def _report_waiting(self, node: Node, claim: NodeClaim | None, drain: DrainPlan) -> float:
+        """Publish which pods the drain waits for, unless they still have the time of the minimum drain."""
         now = self._context.clock.now()
-        left = self._left_of_the_minimum(claim) if claim is not None else timedelta()
+        left = self._minimum_drain_left(claim) if claim is not None else timedelta()
         if left > timedelta():
-            return self._until(min(now + left, drain.changes_at or now + left))
+            return self._seconds_until(min(now + left, drain.changes_at or now + left))
         message = waiting_words(drain, now)
-        self._tell(node, "FailedDraining", message, warning=True, dedupe=(node.metadata.uid,))
-        return self._until(drain.changes_at)
+        self._publish(node, "FailedDraining", message, warning=True, dedupe=(node.metadata.uid,))
+        return self._seconds_until(drain.changes_at)
 
-    def _left_of_the_minimum(self, claim: NodeClaim) -> timedelta:
+    def _minimum_drain_left(self, claim: NodeClaim) -> timedelta:
         now = self._context.clock.now()
-        return add(_began_at(claim) or now, MINIMUM_DRAIN) - now
+        return add(_drain_began_at(claim) or now, MINIMUM_DRAIN) - now
 
-    def _unread(self, node: Node, deadline: datetime | None, odd: Collection[Key]) -> float | None:
-        """A pod that cannot be read runs, or may run, on this node: it stays until that is corrected, or is due."""
-        if not odd or (deadline is not None and self._context.clock.now() >= deadline):
+    def _wait_for_unreadable(self, node: Node, deadline: datetime | None, unreadable: Collection[Key]) -> float | None:
+        """Wait until the deadline while an unreadable pod may run on the node; None if there is none."""
+        if not unreadable or (deadline is not None and self._context.clock.now() >= deadline):
             return None
-        message = f"Failed to drain node, it may run pods that cannot be read ({named(map(str, odd))})"
-        self._tell(node, "FailedDraining", message, warning=True, dedupe=(node.metadata.uid, "unreadable"))
-        return self._until(deadline)
+        message = f"Failed to drain node, it may run pods that cannot be read ({named(map(str, unreadable))})"
+        self._publish(node, "FailedDraining", message, warning=True, dedupe=(node.metadata.uid, "unreadable"))
+        return self._seconds_until(deadline)
 
     def _joined(self, node: Node) -> ClusterNode:
         return self._context.state.cluster_node(node)
@@ -155,21 +161,21 @@ class NodeTermination:
         state = self._context.state
         found = state.attachments_of(node.name)
         attached = find_attached(self._joined(node), found, state.volume_claims.items, now) if found else ()
-        return (*attached, *(key.name for key in state.hidden.attachments_of(node.name)))
+        return (*attached, *(key.name for key in state.unreadable.attachments_of(node.name)))
 
-    def _until(self, instant: datetime | None) -> float:
-        left = LOOK_AGAIN if instant is None else min(LOOK_AGAIN, instant - self._context.clock.now())
+    def _seconds_until(self, instant: datetime | None) -> float:
+        left = RECHECK if instant is None else min(RECHECK, instant - self._context.clock.now())
         return max(left.total_seconds(), 0.001)
 
-    def _tell(
+    def _publish(
         self, node: Node, reason: str, message: str, *, warning: bool = False, dedupe: tuple[str, ...] = ()
     ) -> None:
         self._context.recorder.publish(Notice(NODE, node, reason, message, warning=warning, dedupe=dedupe))
 
-    async def judge(self, claim: NodeClaim | None, verdicts: Sequence[ConditionVerdict]) -> None:
-        """Write the claim's conditions; nothing is sent when nothing changes, or when there is no claim."""
+    async def write_conditions(self, claim: NodeClaim | None, verdicts: Sequence[ConditionVerdict]) -> None:
+        """Write the claim's conditions if they changed and the claim exists."""
         claim = self._context.state.claims.items.get(claim.key) if claim is not None else None
-        if claim is None or not verdicts or all(_stands(claim, verdict) for verdict in verdicts):
+        if claim is None or not verdicts or all(_has_condition(claim, verdict) for verdict in verdicts):
             return
         created_at = claim.metadata.creation_timestamp
         now, was_drained = self._context.clock.now(), claim.has(DRAINED)
@@ -182,19 +188,19 @@ class NodeTermination:
             self._context.metrics.count("karpenter_nodes_drained_total", nodepool=claim.nodepool_name)
 
 
-def _stands(claim: NodeClaim, verdict: ConditionVerdict) -> bool:
+def _has_condition(claim: NodeClaim, verdict: ConditionVerdict) -> bool:
     found = find(claim.status.conditions, verdict.type)
     wanted = (verdict.status, verdict.reason or verdict.type, verdict.message)
     return found is not None and (found.status, found.reason, found.message) == wanted
 
 
-def _began_at(claim: NodeClaim) -> datetime | None:
-    """When the drain was first seen to be under way."""
+def _drain_began_at(claim: NodeClaim) -> datetime | None:
+    """Return when the `Drained` condition was first set."""
     drained = find(claim.status.conditions, DRAINED)
     return drained.last_transition_time if drained is not None else None
 
 
 def _reason(claim: NodeClaim | None) -> str:
-    """Why the node goes, as its pods are told."""
-    told = find(claim.status.conditions, DISRUPTION_REASON) if claim is not None else None
-    return told.reason if told is not None and told.status == "True" else FORCEFUL
+    """Return the reason of the termination for the events on the pods."""
+    found = find(claim.status.conditions, DISRUPTION_REASON) if claim is not None else None
+    return found.reason if found is not None and found.status == "True" else FORCEFUL

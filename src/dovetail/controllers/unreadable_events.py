@@ -1,7 +1,7 @@
-"""Says on each object that cannot be read what is wrong with it and what follows from that.
+"""Publishes a Warning event on each unreadable object: what is wrong with it, and how it affects disruption.
 
-NodePools are left to their own controller, which also sets their conditions. What still holds is said again before the
-API server forgets the event. Decides nothing.
+NodePools are handled by their controller, which also sets their conditions. The event is published again every 30
+minutes, because the API server drops events after an hour.
 """
 
 from functools import partial
@@ -17,11 +17,11 @@ from dovetail.runtime.informer import Informer
 from dovetail.runtime.reconciler import Reconciler
 
 REMIND_SECONDS = 1800.0
-"""The API server forgets an event after an hour; what still holds is told again before."""
+"""The API server drops an event after an hour; the event is published again before that."""
 
 
 class UnreadableObjectEvents:
-    """A Warning event for each unreadable object."""
+    """Publishes a Warning event for each unreadable object."""
 
     def __init__(self, context: ControllerContext) -> None:
         self._context = context
@@ -32,7 +32,7 @@ class UnreadableObjectEvents:
                 self.follow(informer)
 
     def follow(self, informer: Informer[Any]) -> None:
-        """Report the objects of one more kind."""
+        """Also report the objects of this informer's kind."""
         kind = informer.kind.name
         self._informers[kind] = informer
         informer.listen_unreadable(partial(self._changed, kind))
@@ -44,16 +44,16 @@ class UnreadableObjectEvents:
             self.reconciler.forget((kind, before.key))
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Publish events until cancelled."""
         await self._context.state.synced()
         await self.reconciler.run()
 
     async def reconcile(self, about: tuple[str, Key]) -> float | None:
-        """Report one object."""
+        """Publish the event of one object."""
         informer = self._informers[about[0]]
         bad = informer.unreadable.get(about[1])
         if bad is None or not bad.metadata.name:
-            return None  # an event needs a name to be about
+            return None  # an event must name its object
         message = unreadable_consequence(unread(informer.kind, bad))
         notice = Notice(informer.kind, KubeObject(metadata=bad.metadata), UNREADABLE, message, warning=True)
         self._context.recorder.publish(notice)

@@ -1,7 +1,7 @@
-"""What is known of the objects that cannot be read: which node, claim or pod each of them is, or may be.
+"""Objects that exist in the cluster but cannot be decoded, and which node, claim or pod they may concern.
 
-An unreadable object is never acted on. It still counts: its node is there, its claim takes part in limits and budgets,
-and whatever would have to wait for it waits. Where it may be any, it is taken for each.
+No controller writes to an unreadable object, but the object counts: its node exists, its claim counts in limits and
+budgets, and a drain waits for its pod. If the field that links it to a node is unreadable, it may concern every node.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -26,7 +26,7 @@ class UnreadableObjects:
         self._by_kind = {informer.kind.name: informer.unreadable for informer in self._informers}
 
     def unread(self) -> tuple[UnreadableEntry, ...]:
-        """Every object that cannot be read, and how far its fault reaches."""
+        """Return every unreadable object, and what it may concern."""
         return tuple(
             unread(informer.kind, bad)
             for informer in self._informers
@@ -35,15 +35,15 @@ class UnreadableObjects:
         )
 
     def pods_on(self, node_name: str) -> tuple[Key, ...]:
-        """The unreadable pods that run on a node, or may."""
-        return _on(node_name, self._by_kind[POD.name])
+        """Return the unreadable pods that run, or may run, on a node."""
+        return _on_node(node_name, self._by_kind[POD.name])
 
     def attachments_of(self, node_name: str) -> tuple[Key, ...]:
-        """The unreadable volume attachments that are of a node, or may be."""
-        return _on(node_name, self._by_kind[VOLUME_ATTACHMENT.name])
+        """Return the unreadable volume attachments that belong, or may belong, to a node."""
+        return _on_node(node_name, self._by_kind[VOLUME_ATTACHMENT.name])
 
     def claims_of(self, node: Node) -> tuple[Key, ...]:
-        """The unreadable claims that are this node's, or may be."""
+        """Return the unreadable claims that belong, or may belong, to a node."""
         return tuple(
             key
             for key, bad in sorted(self._by_kind[NODE_CLAIM.name].items())
@@ -54,23 +54,23 @@ class UnreadableObjects:
 
     @property
     def nodes(self) -> tuple[Node, ...]:
-        """What is known of the unreadable nodes."""
+        """The readable parts of the unreadable nodes."""
         return tuple(partial_nodes(self._by_kind[NODE.name].values()))
 
     @property
     def claims(self) -> tuple[NodeClaim, ...]:
-        """What is known of the unreadable claims."""
+        """The readable parts of the unreadable claims."""
         return tuple(partial_claims(self._by_kind[NODE_CLAIM.name].values()))
 
     @property
     def instances_known(self) -> bool:
-        """Whether each unreadable claim and node says which instance is its own."""
+        """Whether the provider id of each unreadable claim and node is readable."""
         claims = (bad.knows("status.providerID") for bad in self._by_kind[NODE_CLAIM.name].values())
         nodes = (bad.knows("spec.providerID") for bad in self._by_kind[NODE.name].values())
         return all(claims) and all(nodes)
 
     def join(self, joined: list[ClusterNode], pods_on: Callable[[str], tuple[Pod, ...]]) -> list[ClusterNode]:
-        """These nodes with the unreadable nodes and claims among them, as far as those are known."""
+        """Add the unreadable nodes and claims to these nodes, joined where their readable parts allow it."""
         found = list(joined)
         for node in self.nodes:
             own = [each for each in found if each.node is None and _belongs(each.claim, node)]
@@ -84,8 +84,8 @@ class UnreadableObjects:
         return found
 
 
-def _on(node_name: str, unreadable: Mapping[Key, UnreadableObject]) -> tuple[Key, ...]:
-    """Those of some unreadable objects that name this node in `spec.nodeName`, or may."""
+def _on_node(node_name: str, unreadable: Mapping[Key, UnreadableObject]) -> tuple[Key, ...]:
+    """Return the unreadable objects whose `spec.nodeName` is, or may be, this node."""
     return tuple(
         key
         for key, bad in sorted(unreadable.items())
@@ -96,7 +96,7 @@ def _on(node_name: str, unreadable: Mapping[Key, UnreadableObject]) -> tuple[Key
 
 
 def _belongs(claim: NodeClaim | None, node: Node | None) -> bool:
-    """Whether a claim is that of a node, one of which cannot be read."""
+    """Whether a claim and a node, one of them unreadable, belong together."""
     if claim is None or node is None:
         return False
     return claim.status.node_name == node.name or ("" != claim.provider_id == node.provider_id)

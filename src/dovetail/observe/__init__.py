@@ -1,1 +1,1 @@
-"""Verdicts rendered: events, log lines."""
+"""Telemetry: events, log lines, metrics, the ledger of decisions, and HTTP probes."""

@@ -1,7 +1,7 @@
-"""What the process tells over HTTP: `/metrics` for Prometheus, `/healthz` and `/readyz` for the kubelet.
+"""HTTP endpoints: `/metrics` for Prometheus, `/healthz` and `/readyz` for the kubelet.
 
-It only reads. A loop that answers is alive, so `/healthz` has nothing else to check; `/readyz` asks what is still
-missing and says so. Port 0 serves nothing; one port for both serves everything there.
+`/healthz` succeeds while the event loop answers; `/readyz` returns 503 with what is missing until the process is ready.
+Port 0 disables an endpoint; if both ports are equal, one server serves all paths.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 class PortUnusable(Exception):
-    """Somebody else listens there, or it is not ours to take."""
+    """The port is in use or not permitted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,13 +27,13 @@ class Endpoints:
 
     metrics_port: int
     probe_port: int
-    refresh: Callable[[], Awaitable[None]]  # bring up to date what is about to be rendered
+    refresh: Callable[[], Awaitable[None]]  # updates the gauges before a scrape
     render: Callable[[], bytes]
-    missing: Callable[[], Sequence[str]]  # what stands between the process and being ready
+    missing: Callable[[], Sequence[str]]  # why the process is not ready; empty if it is
 
     @asynccontextmanager
     async def served(self) -> AsyncIterator[None]:
-        """Serve while inside; `PortUnusable` if that cannot be."""
+        """Serve while the context is open; raises `PortUnusable`."""
         by_port: dict[int, list[str]] = {}
         for port, paths in ((self.metrics_port, ["/metrics"]), (self.probe_port, ["/healthz", "/readyz"])):
             if port:
@@ -71,9 +71,9 @@ class Endpoints:
     async def _metrics(self, _request: web.Request) -> web.Response:
         try:
             await self.refresh()
-        except Exception:  # old figures are better than none
-            log.exception("figures not refreshed")
-        text = await asyncio.to_thread(self.render)  # many series take a while; the loop has better to do
+        except Exception:  # old values are better than none
+            log.exception("metrics not refreshed")
+        text = await asyncio.to_thread(self.render)  # rendering many series would block the loop
         return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE})
 
     async def _alive(self, _request: web.Request) -> web.Response:

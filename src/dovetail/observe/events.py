@@ -1,16 +1,13 @@
-"""A token bucket on somebody else's clock.
+"""Writes notices as Kubernetes events in the background, deduplicated and rate-limited.
 
-Notices that wait to be written: warnings before the rest, each lane in the order it was said, and never too many.
+`EventRecorder.publish` never waits: it drops a notice that was published within the last two minutes, limits noisy
+reasons with a token bucket, and puts the rest into the `EventBacklog`. `run` writes one event at a time, so that in a
+burst the controllers' own API calls go first. A notice that is published again within 55 minutes raises the count of
+its event instead of creating another.
 
-When there is no room left, the oldest notice that is no warning makes way for a warning; anything else is turned away.
-A thousand nodes that go at once have about seven things to say each, and all of it fits.
-
-Notices become Kubernetes events, sparingly: never in the way of the one who has something to say.
-
-`publish` only decides and enqueues. What was said within the last two minutes is not said again, noisy reasons have a
-token bucket, and a full backlog drops what is no warning first. `run` writes in the background, one at a time, so that
-in a storm the controllers' own calls go ahead; a notice that comes back after its window raises the count of its event
-instead of making another. Every notice that is not written is counted, and drops are in the log.
+The backlog is bounded (8,192) and has two lanes: warnings are written first, each lane in order. When it is full, a
+warning displaces the oldest other notice; anything else is dropped. A thousand nodes that terminate at once, with about
+seven notices each, fit. All notices that are not written are counted, and drops are logged.
 """
 
 import asyncio
@@ -34,14 +31,14 @@ from dovetail.ports.metrics import Metrics, NoMetrics
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rate:
-    """How many a second in the long run, and how many at once."""
+    """The sustained rate per second, and the burst."""
 
     per_second: float
     burst: int
 
 
 class TokenBucket:
-    """Starts full and refills with time. A clock that goes back refills nothing."""
+    """A token bucket on the given clock. It starts full; a clock that goes back adds no tokens."""
 
     def __init__(self, rate: Rate) -> None:
         self._rate = rate
@@ -49,7 +46,7 @@ class TokenBucket:
         self._filled_at: datetime | None = None
 
     def take(self, now: datetime) -> bool:
-        """Take a token, if there is one."""
+        """Take a token; return whether there was one."""
         if self._filled_at is not None and now > self._filled_at:
             gained = (now - self._filled_at).total_seconds() * self._rate.per_second
             self._tokens = min(self._tokens + gained, float(self._rate.burst))
@@ -60,20 +57,20 @@ class TokenBucket:
         return True
 
 
-ROOM = 8192
+BACKLOG_SIZE = 8192
 
-Said = tuple[Notice, datetime]
+Queued = tuple[Notice, datetime]
 
 
 class EventBacklog:
     """A bounded queue with two lanes, for one writer."""
 
-    def __init__(self, room: int = ROOM) -> None:
-        self._room = room
-        self._warnings: deque[Said] = deque()
-        self._others: deque[Said] = deque()
-        self._open = 0  # said, and neither written nor given up
-        self._news = asyncio.Event()
+    def __init__(self, size: int = BACKLOG_SIZE) -> None:
+        self._size = size
+        self._warnings: deque[Queued] = deque()
+        self._others: deque[Queued] = deque()
+        self._unfinished = 0  # queued or taken, and not yet `done`
+        self._not_empty = asyncio.Event()
         self._empty = asyncio.Event()
         self._empty.set()
 
@@ -81,135 +78,135 @@ class EventBacklog:
         return len(self._warnings) + len(self._others)
 
     def put(self, notice: Notice, at: datetime) -> Notice | None:
-        """Take a notice in; what was dropped for want of room, this one or an older one, if anything was."""
+        """Queue a notice; return the notice that was dropped because the backlog is full, this one or an older one."""
         dropped = None
-        if len(self) >= self._room:
+        if len(self) >= self._size:
             if not (notice.warning and self._others):
                 return notice
             dropped, _ = self._others.popleft()
             self.done()
         (self._warnings if notice.warning else self._others).append((notice, at))
-        self._open += 1
-        self._news.set()
+        self._unfinished += 1
+        self._not_empty.set()
         self._empty.clear()
         return dropped
 
-    async def take(self) -> Said:
-        """The next notice to write; call `done` when that is over."""
+    async def take(self) -> Queued:
+        """Wait for the next notice to write; call `done` afterwards."""
         while not len(self):
-            self._news.clear()
-            await self._news.wait()
+            self._not_empty.clear()
+            await self._not_empty.wait()
         return (self._warnings or self._others).popleft()
 
     def done(self) -> None:
-        """One notice less is waited for."""
-        self._open -= 1
-        if not self._open:
+        """Mark one notice as written or failed."""
+        self._unfinished -= 1
+        if not self._unfinished:
             self._empty.set()
 
     async def join(self) -> None:
-        """Wait until everything is written or given up."""
+        """Wait until every queued notice is written or failed."""
         await self._empty.wait()
 
 
 COMPONENT = "dovetail"
-_REMEMBERED = 8192  # notices; beyond, the oldest are forgotten and may be said again early
+_MAX_REMEMBERED = 8192  # notices; older ones are forgotten and may be repeated early
 _ATTEMPTS = 3
-_PAUSE = 1.0  # seconds, unless the API names its own
-_COMPLAINT_EVERY = timedelta(minutes=1)
-_MEMORY_OF_EVENTS = timedelta(minutes=55)  # the API server forgets an event after an hour
+_RETRY_SECONDS = 1.0  # unless the API server sends Retry-After
+_LOG_DROPS_EVERY = timedelta(minutes=1)
+_EVENT_LIFETIME = timedelta(minutes=55)  # the API server drops an event after an hour
 
 NOISY: Mapping[str, Rate] = {"Nominated": Rate(per_second=5, burst=10)}
 
 _log = logging.getLogger(__name__)
 
-Sameness = tuple[str, ...]
+DedupeKey = tuple[str, ...]
 V = TypeVar("V")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventLimits:
-    """How sparing to be."""
+    """Deduplication window, size of the backlog, and rates by reason."""
 
     window: timedelta = timedelta(minutes=2)
-    room: int = ROOM
+    size: int = BACKLOG_SIZE
     rates: Mapping[str, Rate] = field(default_factory=lambda: NOISY)
 
 
 @dataclass(slots=True)
 class EventCounts:
-    """What became of the notices."""
+    """Notices by outcome."""
 
     written: int = 0
-    repeated: int = 0  # the same was said a moment ago
-    limited: int = 0  # its reason is too noisy
-    dropped: int = 0  # too many waited
-    failed: int = 0  # the API would not have it
+    repeated: int = 0  # published within the window before
+    limited: int = 0  # by the rate of its reason
+    dropped: int = 0  # the backlog was full
+    failed: int = 0  # the API server refused or did not answer
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _WrittenEvent:
     key: Key
     count: int
     first_at: datetime
 
 
 class EventRecorder:
-    """Writes events through a cluster. Run `run` as a task beside those who publish."""
+    """Writes events through a cluster; `run` must run as a task."""
 
     def __init__(
-        self, cluster: Cluster, clock: Clock, event_limits: EventLimits | None = None, metrics: Metrics | None = None
+        self, cluster: Cluster, clock: Clock, limits: EventLimits | None = None, metrics: Metrics | None = None
     ) -> None:
         self._cluster = cluster
         self._clock = clock
-        self._reticence = event_limits or EventLimits()
-        self._backlog = EventBacklog(self._reticence.room)
-        self._complained_at: datetime | None = None
-        self._buckets = {reason: TokenBucket(rate) for reason, rate in self._reticence.rates.items()}
-        self._published_at: OrderedDict[Sameness, datetime] = OrderedDict()
-        self._told: OrderedDict[Sameness, _Told] = OrderedDict()
+        self._limits = limits or EventLimits()
+        self._backlog = EventBacklog(self._limits.size)
+        self._drop_logged_at: datetime | None = None
+        self._buckets = {reason: TokenBucket(rate) for reason, rate in self._limits.rates.items()}
+        self._published_at: OrderedDict[DedupeKey, datetime] = OrderedDict()
+        self._written: OrderedDict[DedupeKey, _WrittenEvent] = OrderedDict()
         self.counts = EventCounts()
         self._metrics = metrics or NoMetrics()
         self._muted = False
 
     def mute(self) -> None:
-        """From now on there is nobody to be told."""
+        """Ignore all further notices."""
         self._muted = True
 
     def publish(self, notice: Notice) -> None:
-        """Tell it, unless the same was told a moment ago. Never raises, never waits."""
+        """Queue the notice, unless it was published within the window. Never raises, never waits."""
         if self._muted:
             return
-        now, same = self._clock.now(), _sameness(notice)
-        last_at = self._published_at.get(same)
-        if last_at is not None and now - last_at < self._reticence.window:
-            self._note("repeated")
+        now, key = self._clock.now(), _dedupe_key(notice)
+        last_at = self._published_at.get(key)
+        if last_at is not None and now - last_at < self._limits.window:
+            self._count("repeated")
             return
         bucket = self._buckets.get(notice.reason)
         if bucket is not None and not bucket.take(now):
-            self._note("limited")
+            self._count("limited")
             return
         dropped = self._backlog.put(notice, now)
         if dropped is not None:
             self._drop(dropped, now)
         if dropped is not notice:
-            _remember(self._published_at, same, now)
+            _remember(self._published_at, key, now)
 
     def _drop(self, notice: Notice, now: datetime) -> None:
-        """It may be said again at once; the log tells of it now and then."""
-        self._note("dropped")
-        self._published_at.pop(_sameness(notice), None)
-        if self._complained_at is None or now - self._complained_at >= _COMPLAINT_EVERY:
-            self._complained_at = now
+        """Count a dropped notice, allow it to be published again, and log drops at most once a minute."""
+        self._count("dropped")
+        self._published_at.pop(_dedupe_key(notice), None)
+        if self._drop_logged_at is None or now - self._drop_logged_at >= _LOG_DROPS_EVERY:
+            self._drop_logged_at = now
             facts = {"dropped": self.counts.dropped, "reason": notice.reason, "about": notice.about.name}
             _log.warning("events dropped, too many wait to be written", extra=facts)
 
-    def _note(self, outcome: str) -> None:
+    def _count(self, outcome: str) -> None:
         setattr(self.counts, outcome, getattr(self.counts, outcome) + 1)
         self._metrics.count("dovetail_events_total", outcome=outcome)
 
     async def run(self) -> None:
-        """Write what is published, until cancelled."""
+        """Write published notices until cancelled."""
         while True:
             notice, now = await self._backlog.take()
             try:
@@ -218,16 +215,16 @@ class EventRecorder:
                 self._backlog.done()
 
     async def flush(self) -> None:
-        """Wait until everything published so far is written or given up."""
+        """Wait until every published notice is written or failed."""
         await self._backlog.join()
 
     async def _write(self, notice: Notice, now: datetime) -> None:
         for attempt in range(1, _ATTEMPTS + 1):
             try:
-                await self._tell(notice, now)
+                await self._write_event(notice, now)
             except (Throttled, Unavailable) as error:
                 if attempt < _ATTEMPTS:
-                    await asyncio.sleep(getattr(error, "retry_after", None) or _PAUSE)
+                    await asyncio.sleep(getattr(error, "retry_after", None) or _RETRY_SECONDS)
                     continue
                 self._failed(notice, error)
             except WorldError as error:
@@ -235,36 +232,36 @@ class EventRecorder:
             except AssertionError:
                 raise
             except Exception:  # noqa: BLE001 - one event that cannot be written must not stop the others
-                self._note("failed")
+                self._count("failed")
                 _log.exception("event broke", extra={"reason": notice.reason, "about": notice.about.name})
             else:
-                self._note("written")
+                self._count("written")
             return
 
     def _failed(self, notice: Notice, error: WorldError) -> None:
-        self._note("failed")
+        self._count("failed")
         _log.debug(
             "event not written", extra={"reason": notice.reason, "about": notice.about.name, "error": str(error)}
         )
 
-    async def _tell(self, notice: Notice, now: datetime) -> None:
-        same = (*_sameness(notice), notice.about.metadata.uid, notice.message)
-        told = self._told.get(same)
-        if told is not None and now - told.first_at < _MEMORY_OF_EVENTS:
-            again = _Told(told.key, told.count + 1, told.first_at)
+    async def _write_event(self, notice: Notice, now: datetime) -> None:
+        key = (*_dedupe_key(notice), notice.about.metadata.uid, notice.message)
+        written = self._written.get(key)
+        if written is not None and now - written.first_at < _EVENT_LIFETIME:
+            again = _WrittenEvent(written.key, written.count + 1, written.first_at)
             body = {"count": again.count, "lastTimestamp": now.strftime("%Y-%m-%dT%H:%M:%SZ")}
             try:
-                await self._cluster.patch(EVENT, told.key, Patch(body))
+                await self._cluster.patch(EVENT, written.key, Patch(body))
             except NotFound:
-                pass  # the API server forgot it sooner; say it anew
+                pass  # the API server dropped it early: create another
             else:
-                _remember(self._told, same, again)
+                _remember(self._written, key, again)
                 return
         created = await self._cluster.create(EVENT, _event(notice, now))
-        _remember(self._told, same, _Told(created.key, 1, now))
+        _remember(self._written, key, _WrittenEvent(created.key, 1, now))
 
 
-def _sameness(notice: Notice) -> Sameness:
+def _dedupe_key(notice: Notice) -> DedupeKey:
     return (notice.reason.lower(), *(notice.dedupe or (notice.about.metadata.uid, notice.message)))
 
 
@@ -297,8 +294,8 @@ def _event(notice: Notice, now: datetime) -> Event:
     )
 
 
-def _remember(memory: OrderedDict[Sameness, V], key: Sameness, value: V) -> None:
+def _remember(memory: OrderedDict[DedupeKey, V], key: DedupeKey, value: V) -> None:
     memory[key] = value
     memory.move_to_end(key)
-    if len(memory) > _REMEMBERED:
+    if len(memory) > _MAX_REMEMBERED:
         memory.popitem(last=False)

@@ -1,4 +1,4 @@
-"""A provider whose calls are timed and whose failures are counted; otherwise it is the provider itself."""
+"""Wraps a provider to time its calls and count its errors, with Karpenter's metric names."""
 
 import asyncio
 from collections.abc import Awaitable, Mapping
@@ -17,11 +17,11 @@ _CONTROLLERS: Mapping[str, str] = {
     "Disruption.run": "disruption",
     "GarbageCollection.run": "nodeclaim.garbagecollection",
 }
-"""Loops by the name of their task; reconcilers name theirs themselves."""
+"""Controller labels by task name; reconcilers name their tasks after themselves."""
 
 
 class InstrumentedCloud(CloudWrapper):
-    """Wraps a provider. Reading the API object of a node class is no call worth timing."""
+    """A provider with timed calls. `node_class` is not timed: it reads a Kubernetes object, not the cloud."""
 
     def __init__(self, cloud: CloudProvider, metrics: Metrics) -> None:
         super().__init__(cloud)
@@ -58,7 +58,7 @@ class InstrumentedCloud(CloudWrapper):
         try:
             return await call
         except WorldError as error:
-            if not isinstance(error, InstanceNotFound):  # that is an answer
+            if not isinstance(error, InstanceNotFound):  # an expected answer
                 self._metrics.count("karpenter_cloudprovider_errors_total", **labels, error=type(error).__name__)
             raise
         finally:
@@ -66,7 +66,7 @@ class InstrumentedCloud(CloudWrapper):
 
 
 def _controller() -> str:
-    """Who is calling, by the name of its task."""
+    """Return the calling controller, by the name of its task."""
     task = asyncio.current_task()
     name = task.get_name().partition(":")[0] if task is not None else ""
     return "" if name.startswith("Task-") else _CONTROLLERS.get(name, name)

@@ -1,9 +1,9 @@
-"""The ledger in one SQLite file: durable, bounded by age and size, and never in anybody's way.
+"""The ledger in one SQLite file: durable, bounded by age and size, and written without blocking the controllers.
 
-Writes are handed to a thread through a bounded queue. When the disk is full or the file cannot be had, what is in hand
-is tried again, later and later; what no longer fits into the queue is lost and counted, and `health` says why. A crash
-loses at most what had not reached the file; decisions without an ending are told apart by `settle`. One file may serve
-several clusters: each keeps to its own entries.
+Writes go through a bounded queue to a thread. If the disk is full or the file is not accessible, the current batch is
+retried with backoff; writes that no longer fit into the queue are lost and counted, and `health` says why. A crash
+loses at most the writes that had not reached the file; `settle` then closes decisions without an ending. One file can
+serve several clusters: each process writes and settles only entries of its cluster.
 """
 
 import logging
@@ -20,11 +20,11 @@ from dovetail.observe.ledger_schema import LedgerUnreadable, connect, prune, wri
 from dovetail.ports.clock import Clock
 from dovetail.ports.ledger import LedgerEnding, LedgerEntry, LedgerHealth
 
-QUEUE = 10_000
-_BATCH = 500
+QUEUE_SIZE = 10_000
+_BATCH_SIZE = 500
 _PRUNE_EVERY = 1000  # writes
-_LONGEST_PAUSE = 60.0
-_UNWRITABLE = (
+_MAX_RETRY_SECONDS = 60.0
+_ENTRY_ERRORS = (
     sqlite3.DataError,
     sqlite3.IntegrityError,
     sqlite3.InterfaceError,
@@ -34,13 +34,13 @@ _UNWRITABLE = (
     TypeError,
     ValueError,
 )
-"""It is the entry that is at fault, not the file: trying again would keep all others waiting for ever."""
+"""Errors of a single entry, not of the file: a retry would block all other entries for ever."""
 
 log = logging.getLogger(__name__)
 
 
 def find_place(written: str, variables: Mapping[str, str]) -> Path | None:
-    """The ledger's file as the setting says, or where programs keep their state; None for `off`."""
+    """Return the ledger's path from the setting, or the default in the state directory; None for `off`."""
     if written == "off":
         return None
     if written:
@@ -53,7 +53,7 @@ def find_place(written: str, variables: Mapping[str, str]) -> Path | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
-    """How much is kept."""
+    """How long entries are kept, and how large the file may grow."""
 
     age: timedelta = timedelta(days=90)
     size: int = 256 * 1024 * 1024  # bytes
@@ -90,55 +90,55 @@ _Write = _Open | _Close | _Settle
 
 
 class SqliteLedger:
-    """Implements `ports.ledger.Ledger`. Start it, and stop it to be sure that everything is written."""
+    """Implements `ports.ledger.Ledger`. Call `start` first, and `stop` to flush the queue."""
 
     def __init__(self, path: Path, clock: Clock, *, cluster: str = "", keep: Retention | None = None) -> None:
         self.path = path
         self._clock = clock
         self._cluster = cluster
         self._keep = keep or Retention()
-        self._queue: queue.Queue[_Write] = queue.Queue(QUEUE)
+        self._queue: queue.Queue[_Write] = queue.Queue(QUEUE_SIZE)
         self._stopping = threading.Event()
-        self._news = threading.Event()
+        self._wake_up = threading.Event()
         self._health = LedgerHealth()
         self._lost = 0
         self._thread: threading.Thread | None = None
 
     def open(self, entry: LedgerEntry) -> None:
-        """A decision was taken."""
-        self._put(_Open(entry))
+        """Queue a new decision."""
+        self._enqueue(_Open(entry))
 
     def close(self, decision: str, ending: LedgerEnding) -> None:
-        """A decision ended."""
-        self._put(_Close(decision, ending))
+        """Queue the ending of a decision."""
+        self._enqueue(_Close(decision, ending))
 
     def settle(self, under_way: Collection[str], done: Collection[str], at: datetime) -> None:
-        """Of all that never ended, these are under way and these are done: how the others ended, nobody knows."""
-        self._put(_Settle(frozenset(under_way), frozenset(done), at))
+        """Close every open decision that is neither running nor done as `unknown`, and the done ones as `done`."""
+        self._enqueue(_Settle(frozenset(under_way), frozenset(done), at))
 
     def health(self) -> LedgerHealth:
-        """How it is doing."""
+        """Return counts, size, and the current failure, if any."""
         health = self._health
         return LedgerHealth(
             written=health.written, lost=health.lost + self._lost, trouble=health.trouble, size=health.size
         )
 
-    def _put(self, write: _Write) -> None:
+    def _enqueue(self, write: _Write) -> None:
         try:
             self._queue.put_nowait(write)
         except queue.Full:
             self._lost += 1
-        self._news.set()
+        self._wake_up.set()
 
     def start(self) -> None:
-        """Write in the background from now on."""
+        """Start the writer thread."""
         self._thread = threading.Thread(target=self._work, name="ledger", daemon=True)
         self._thread.start()
 
     def stop(self, within: float = 5.0) -> None:
-        """Write what is left, as long as that does not take longer than this many seconds."""
+        """Write the rest of the queue, for at most this many seconds."""
         self._stopping.set()
-        self._news.set()
+        self._wake_up.set()
         if self._thread is not None:
             self._thread.join(within)
 
@@ -146,35 +146,35 @@ class SqliteLedger:
         pause, since_pruned = 0.0, _PRUNE_EVERY
         batch: list[_Write] = []
         while True:
-            batch = batch or self._gather()
+            batch = batch or self._next_batch()
             if not batch and self._stopping.is_set():
                 return
             try:
                 with self._file() as connection:
-                    odd = self._commit(connection, batch)
+                    rejected = self._commit(connection, batch)
                     since_pruned += len(batch)
                     if since_pruned >= _PRUNE_EVERY:
                         prune(connection, self._clock.now() - self._keep.age, self._keep.size)
                         since_pruned = 0
             except (sqlite3.Error, OSError, LedgerUnreadable) as error:
-                self._in_trouble(error)
+                self._report_failure(error)
                 if self._stopping.is_set():
-                    self._add(lost=len(batch) + self._queue.qsize())
+                    self._update_health(lost=len(batch) + self._queue.qsize())
                     return
-                pause = min(max(1.0, pause * 2), _LONGEST_PAUSE)
+                pause = min(max(1.0, pause * 2), _MAX_RETRY_SECONDS)
                 self._stopping.wait(pause)
             else:
-                self._add(written=len(batch) - odd, lost=odd, trouble="")
+                self._update_health(written=len(batch) - rejected, lost=rejected, trouble="")
                 batch, pause = [], 0.0
 
-    def _gather(self) -> list[_Write]:
-        """What waits, once something does; empty only when there is nothing left and we are told to stop."""
+    def _next_batch(self) -> list[_Write]:
+        """Wait for queued writes and return a batch; empty only when the queue is empty and `stop` was called."""
         while self._queue.empty() and not self._stopping.is_set():
-            self._news.wait()
-            self._news.clear()
+            self._wake_up.wait()
+            self._wake_up.clear()
         batch: list[_Write] = []
         with suppress(queue.Empty):
-            while len(batch) < _BATCH:
+            while len(batch) < _BATCH_SIZE:
                 batch.append(self._queue.get_nowait())
         return batch
 
@@ -187,40 +187,35 @@ class SqliteLedger:
             connection.close()
 
     def _commit(self, connection: sqlite3.Connection, batch: Sequence[_Write]) -> int:
-        """All of them or none, so a batch can be tried again. Says how many never can be written, and were left out."""
-        odd = 0
+        """Write a batch in one transaction; skip entries that can never be written, and return how many."""
+        rejected = 0
         with connection:
             connection.execute("BEGIN")
             for write in batch:
                 connection.execute("SAVEPOINT entry")
                 try:
                     write.write(connection, self._cluster)
-                except _UNWRITABLE:
+                except _ENTRY_ERRORS:
                     log.exception("ledger entry cannot be written")
                     connection.execute("ROLLBACK TO entry")
-                    odd += 1
+                    rejected += 1
                 connection.execute("RELEASE entry")
-        return odd
+        return rejected
 
-    def _in_trouble(self, error: Exception) -> None:
-        remedy = "give it room, or a place that can be written to with --ledger (DOVETAIL_LEDGER); off keeps none"
+    def _report_failure(self, error: Exception) -> None:
+        remedy = "free disk space, or choose a writable path with --ledger (DOVETAIL_LEDGER); off disables the ledger"
         said = f"{self.path}: {error}; {remedy}"
         if said != self._health.trouble:
             log.error("ledger cannot be written", extra={"ledger": str(self.path), "error": str(error)})
-        self._add(trouble=said)
+        self._update_health(trouble=said)
 
-    def _add(self, *, written: int = 0, lost: int = 0, trouble: str | None = None) -> None:
+    def _update_health(self, *, written: int = 0, lost: int = 0, trouble: str | None = None) -> None:
+        size = 0
         with suppress(OSError):
             size = self.path.stat().st_size
-            self._health = LedgerHealth(
-                written=self._health.written + written,
-                lost=self._health.lost + lost,
-                trouble=self._health.trouble if trouble is None else trouble,
-                size=size,
-            )
-            return
         self._health = LedgerHealth(
             written=self._health.written + written,
             lost=self._health.lost + lost,
             trouble=self._health.trouble if trouble is None else trouble,
+            size=size,
         )

@@ -1,4 +1,4 @@
-"""Reads the ledger back: who took this node, when, why, and how it ended. Never writes."""
+"""Reads the ledger: which decision removed or launched a node, when, why, and how it ended. Never writes."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -15,21 +15,21 @@ from dovetail.observe.ledger_schema import LedgerUnreadable, check_version, inst
 from dovetail.ports.ledger import Considered, LedgerNode
 
 UNDER_WAY = "under way"
-SINCE = 2  # the version of the file that first kept what was weighed
-SEVERAL = 3  # ids that are named when one is not clear
+CONSIDERED_SINCE_VERSION = 2  # the schema version that introduced the table `considered`
+MAX_AMBIGUOUS_IDS = 3  # ids listed when a prefix is ambiguous
 
 
 class LedgerMissing(Exception):
-    """There is nothing to read; the message says where and what to do."""
+    """There is no readable ledger; the message names the path and the remedy."""
 
 
 class NoSuchDecision(Exception):
-    """The ledger has no decision of that id, or several that begin with it."""
+    """No decision has this id or prefix, or several do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerQuery:
-    """Which decisions are asked for; empty fields mean all."""
+    """Which decisions to return; empty fields match all."""
 
     node: str = ""  # a node's or a NodeClaim's name
     nodepool: str = ""
@@ -42,7 +42,7 @@ class LedgerQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerDecision:
-    """One decision as the ledger has it."""
+    """One decision of the ledger."""
 
     id: str
     cluster: str
@@ -51,51 +51,51 @@ class LedgerDecision:
     reason: str
     why: str
     method: str
-    nodes: tuple[LedgerNode, ...]  # those that went
-    made: tuple[LedgerNode, ...]  # those that came
+    nodes: tuple[LedgerNode, ...]  # removed nodes
+    made: tuple[LedgerNode, ...]  # launched nodes
     replacements: int
     pods: int
     pod_names: tuple[str, ...]
     cost_before: float
-    cost_after: float  # as it turned out, else as planned
+    cost_after: float  # the actual cost if known, else the planned cost
     outcome: str
     ended_at: str
     note: str
-    considered: Considered | None = None  # what was weighed; read only for one that is asked for by its id
+    considered: Considered | None = None  # read only by `read_decision`
 
 
-def read_history(path: Path, question: LedgerQuery) -> list[LedgerDecision]:
-    """The decisions asked for, newest first."""
-    with _opened(path) as connection:
-        return list(_read(connection, question))
+def read_history(path: Path, query: LedgerQuery) -> list[LedgerDecision]:
+    """Return the matching decisions, newest first."""
+    with _connection(path) as connection:
+        return list(_read(connection, query))
 
 
 def read_decision(path: Path, identity: str) -> LedgerDecision:
-    """One decision with all that was weighed when it was taken. The beginning of an id will do, if no other has it."""
-    with _opened(path) as connection:
+    """Return one decision by its id or a unique prefix, with what was considered for it."""
+    with _connection(path) as connection:
         rows = connection.execute(
             "SELECT * FROM decision WHERE substr(id, 1, ?) = ? ORDER BY id LIMIT ?",
-            (len(identity), identity, SEVERAL + 1),
+            (len(identity), identity, MAX_AMBIGUOUS_IDS + 1),
         ).fetchall()
         chosen = [row for row in rows if row["id"] == identity] or rows
         if not identity or not chosen:
             raise NoSuchDecision(f"the ledger has no decision {identity!r}; dovetail history -o wide lists their ids")
         if len(chosen) > 1:
-            names = ", ".join(row["id"] for row in chosen[:SEVERAL])
+            names = ", ".join(row["id"] for row in chosen[:MAX_AMBIGUOUS_IDS])
             raise NoSuchDecision(f"several decisions begin with {identity!r}: {names}")
         (row,) = chosen
-        return replace(_with_nodes(connection, row), considered=_weighed(connection, row["id"]))
+        return replace(_with_nodes(connection, row), considered=_read_considered(connection, row["id"]))
 
 
-def _weighed(connection: sqlite3.Connection, decision: str) -> Considered | None:
-    if check_version(connection) < SINCE:
+def _read_considered(connection: sqlite3.Connection, decision: str) -> Considered | None:
+    if check_version(connection) < CONSIDERED_SINCE_VERSION:
         return None
     row = connection.execute("SELECT packed FROM considered WHERE decision = ?", (decision,)).fetchone()
     return unpack(row["packed"]) if row is not None else None
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[sqlite3.Connection]:
+def _connection(path: Path) -> Iterator[sqlite3.Connection]:
     if not path.is_file():
         raise LedgerMissing(f"there is no ledger at {path}; name the one `dovetail run` writes with --ledger")
     try:
@@ -108,12 +108,12 @@ def _opened(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def _open(path: Path) -> sqlite3.Connection:
-    """Read-only; where even that needs a file beside it that cannot be written, as a copy nobody else writes to."""
+    """Open read-only; if SQLite cannot create its lock files next to it, open it as immutable."""
     last: sqlite3.Error | None = None
     for mode in ("mode=ro", "mode=ro&immutable=1"):
         connection = sqlite3.connect(f"{path.resolve().as_uri()}?{mode}", uri=True, timeout=5.0)
         try:
-            _require_ours(connection)
+            _require_ledger(connection)
             connection.row_factory = sqlite3.Row
             connection.text_factory = _text
         except sqlite3.OperationalError as error:
@@ -129,20 +129,20 @@ def _open(path: Path) -> sqlite3.Connection:
 
 
 def _text(written: bytes) -> str:
-    """Text of the file; where it is damaged, the rest of it is still worth reading."""
+    """Decode text of the file, with replacement characters for damaged bytes."""
     return written.decode("utf-8", "replace")
 
 
-def _require_ours(connection: sqlite3.Connection) -> None:
+def _require_ledger(connection: sqlite3.Connection) -> None:
     if not check_version(connection):
         raise LedgerUnreadable("it has no decisions in it, or is a database of something else")
 
 
-def _read(connection: sqlite3.Connection, question: LedgerQuery) -> Iterator[LedgerDecision]:
-    where, values = _conditions(question)
-    limit = f" LIMIT {int(question.most)}" if question.most else ""
-    query = f"SELECT * FROM decision WHERE {where} ORDER BY at DESC, id{limit}"  # noqa: S608 - only our own text
-    for row in connection.execute(query, values).fetchall():
+def _read(connection: sqlite3.Connection, query: LedgerQuery) -> Iterator[LedgerDecision]:
+    where, values = _conditions(query)
+    limit = f" LIMIT {int(query.most)}" if query.most else ""
+    statement = f"SELECT * FROM decision WHERE {where} ORDER BY at DESC, id{limit}"  # noqa: S608 - only our own text
+    for row in connection.execute(statement, values).fetchall():
         yield _with_nodes(connection, row)
 
 
@@ -151,19 +151,19 @@ def _with_nodes(connection: sqlite3.Connection, row: Any) -> LedgerDecision:
     return _decision(row, nodes)
 
 
-def _conditions(question: LedgerQuery) -> tuple[str, list[str]]:
-    asked = [
+def _conditions(query: LedgerQuery) -> tuple[str, list[str]]:
+    clauses = [
         (
             "id IN (SELECT decision FROM node WHERE node = ? OR nodeclaim = ?)",
-            [question.node] * 2 if question.node else [],
+            [query.node] * 2 if query.node else [],
         ),
-        ("id IN (SELECT decision FROM node WHERE nodepool = ?)", [question.nodepool] if question.nodepool else []),
-        ("lower(reason) = lower(?)", [question.reason] if question.reason else []),
-        ("act = ?", [question.act] if question.act else []),
-        ("at >= ?", [instant(question.since)] if question.since is not None else []),
-        ("at < ?", [instant(question.until)] if question.until is not None else []),
+        ("id IN (SELECT decision FROM node WHERE nodepool = ?)", [query.nodepool] if query.nodepool else []),
+        ("lower(reason) = lower(?)", [query.reason] if query.reason else []),
+        ("act = ?", [query.act] if query.act else []),
+        ("at >= ?", [instant(query.since)] if query.since is not None else []),
+        ("at < ?", [instant(query.until)] if query.until is not None else []),
     ]
-    held = [(text, values) for text, values in asked if values]
+    held = [(text, values) for text, values in clauses if values]
     return " AND ".join(text for text, _ in held) or "1", [value for _, values in held for value in values]
 
 
@@ -176,8 +176,8 @@ def _decision(row: Any, nodes: list[Any]) -> LedgerDecision:
         reason=row["reason"],
         why=row["why"],
         method=row["method"],
-        nodes=tuple(_facts(node) for node in nodes if not node["made"]),
-        made=tuple(_facts(node) for node in nodes if node["made"]),
+        nodes=tuple(_node(node) for node in nodes if not node["made"]),
+        made=tuple(_node(node) for node in nodes if node["made"]),
         replacements=row["replacements"],
         pods=row["pods"],
         pod_names=_names(row["pod_names"]),
@@ -190,13 +190,13 @@ def _decision(row: Any, nodes: list[Any]) -> LedgerDecision:
 
 
 def _names(written: str) -> tuple[str, ...]:
-    """The names that can be read. A damaged ledger shows what is left of it."""
+    """Return the pod names, or none if they are damaged."""
     try:
         return msgspec.json.decode(written, type=tuple[str, ...])
     except UNDECODABLE:
         return ()
 
 
-def _facts(row: Any) -> LedgerNode:
+def _node(row: Any) -> LedgerNode:
     names = ("nodeclaim", "node", "nodepool", "instance_type", "capacity_type", "zone", "price")
     return LedgerNode(**{name: row[name] for name in names})

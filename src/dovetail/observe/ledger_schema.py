@@ -1,7 +1,8 @@
-"""How decisions lie in the ledger's file: three tables and a version. Times are ISO 8601 in UTC, prices $ an hour.
+"""The SQLite schema of the ledger: tables `decision`, `node` and `considered`, and a schema version in `user_version`.
 
-`connect` makes the file what it must be: it brings one of an older version up to date and refuses one that a newer
-version wrote. All writes may be repeated. What was weighed is kept apart and compressed: it is asked for one by one.
+`connect` creates the file, migrates an older version, and refuses a newer one. All writes are idempotent. `considered`
+is compressed in a separate table, because it is large and read for one decision at a time. Times are ISO 8601 in UTC,
+prices are dollars per hour.
 """
 
 import json
@@ -20,16 +21,16 @@ from dovetail.manifest.codec import UNDECODABLE
 from dovetail.ports.ledger import Considered, DecisionOutcome, LedgerAction, LedgerEnding, LedgerEntry, LedgerNode
 
 VERSION = 2
-PODS_NAMED = 200  # an entry names no more pods; it still says how many there were
-REFUSALS_NAMED = 200  # nor more refusals; it still counts them all
-MESSAGE = 400  # characters of a refusal
-MOST_WEIGHED = 1024 * 1024  # bytes that are read back of one entry
-_WEIGHED = """
+MAX_POD_NAMES = 200  # names stored per entry; all pods are counted
+MAX_REFUSALS = 200  # refusals stored per entry; all are counted
+MAX_MESSAGE = 400  # characters of a refusal's message
+MAX_UNPACKED = 1024 * 1024  # bytes that `unpack` decompresses at most
+_CONSIDERED = """
 CREATE TABLE considered (
     decision TEXT PRIMARY KEY REFERENCES decision (id) ON DELETE CASCADE, packed BLOB NOT NULL
 ) STRICT;
 """
-_SCHEMA = f"""{_WEIGHED}
+_SCHEMA = f"""{_CONSIDERED}
 CREATE TABLE decision (
     id TEXT PRIMARY KEY, cluster TEXT NOT NULL, at TEXT NOT NULL, act TEXT NOT NULL, reason TEXT NOT NULL,
     why TEXT NOT NULL, method TEXT NOT NULL, replacements INTEGER NOT NULL, pods INTEGER NOT NULL,
@@ -54,15 +55,15 @@ class LedgerUnreadable(Exception):
 
 
 def connect(path: Path) -> sqlite3.Connection:
-    """A connection that can write. Creates the file (mode 0600) and its directory (0700) where they are missing."""
-    _keep_private(path)
+    """Open the file for writing; create it (mode 0600) and its directory (0700) if they are missing."""
+    _restrict_access(path)
     connection = sqlite3.connect(path, timeout=5.0)
     try:
         version = check_version(connection)
         if not version:
             _create(connection)
         elif version < VERSION:
-            _bring_up_to_date(connection)
+            _migrate(connection)
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA foreign_keys = ON")
@@ -72,11 +73,11 @@ def connect(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def _keep_private(path: Path) -> None:
-    """Make file and directory readable by their owner alone.
+def _restrict_access(path: Path) -> None:
+    """Make file and directory accessible to their owner only.
 
-    SQLite gives its journal and shared memory the mode of the file. A file that everybody can read, as earlier versions
-    left it, is closed to others; one that a group was given is left to it.
+    SQLite gives its journal and shared memory the mode of the file. World access, as earlier versions left it, is
+    removed; a file with group access only is left as it is.
     """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o600))
@@ -87,7 +88,7 @@ def _keep_private(path: Path) -> None:
 
 
 def check_version(connection: sqlite3.Connection) -> int:
-    """The version of the file, 0 for one without any; `LedgerUnreadable` if it is not ours to read."""
+    """Return the schema version, 0 for a new file; raises `LedgerUnreadable` for a newer version."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version > VERSION:
         raise LedgerUnreadable(
@@ -104,12 +105,12 @@ def _create(connection: sqlite3.Connection) -> None:
     connection.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA user_version = {VERSION}; COMMIT;")
 
 
-def _bring_up_to_date(connection: sqlite3.Connection) -> None:
-    """One step a version, all or nothing. Whoever waited for somebody else to do it finds it done."""
+def _migrate(connection: sqlite3.Connection) -> None:
+    """Migrate to the current version in one transaction; a second process that waited for it finds it done."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         if check_version(connection) < 2:
-            connection.execute(_WEIGHED)
+            connection.execute(_CONSIDERED)
         connection.execute(f"PRAGMA user_version = {VERSION}")
     except BaseException:
         connection.rollback()
@@ -118,12 +119,12 @@ def _bring_up_to_date(connection: sqlite3.Connection) -> None:
 
 
 def instant(at: datetime) -> str:
-    """An instant as it is written: to the millisecond, so that text order is time order."""
+    """Format an instant with milliseconds, so that text order is time order."""
     return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def write_open(connection: sqlite3.Connection, cluster: str, entry: LedgerEntry) -> None:
-    """A decision was taken; one already known is left as it is."""
+    """Insert a decision; a known id is ignored."""
     row = (
         entry.id,
         cluster,
@@ -134,7 +135,7 @@ def write_open(connection: sqlite3.Connection, cluster: str, entry: LedgerEntry)
         entry.method,
         entry.replacements,
         len(entry.pods),
-        json.dumps(entry.pods[:PODS_NAMED]),
+        json.dumps(entry.pods[:MAX_POD_NAMES]),
         entry.cost_before,
         entry.cost_after,
     )
@@ -144,33 +145,33 @@ def write_open(connection: sqlite3.Connection, cluster: str, entry: LedgerEntry)
         row,
     )
     if done.rowcount:
-        for facts in entry.nodes:
-            _write_node(connection, entry.id, facts, made=entry.act is LedgerAction.LAUNCH)
+        for node in entry.nodes:
+            _write_node(connection, entry.id, node, made=entry.act is LedgerAction.LAUNCH)
         if entry.considered is not None:
             packed = pack(entry.considered)
             connection.execute("INSERT INTO considered (decision, packed) VALUES (?, ?)", (entry.id, packed))
 
 
 def pack(considered: Considered) -> bytes:
-    """What was weighed, within bounds."""
+    """Compress what was considered, with at most `MAX_REFUSALS` refusals."""
     named = tuple(
-        replace(each, message=f"{each.message[: MESSAGE - 1]}\u2026") if len(each.message) > MESSAGE else each
-        for each in considered.refusals[:REFUSALS_NAMED]
+        replace(each, message=f"{each.message[: MAX_MESSAGE - 1]}\u2026") if len(each.message) > MAX_MESSAGE else each
+        for each in considered.refusals[:MAX_REFUSALS]
     )
     return zlib.compress(msgspec.json.encode(replace(considered, refusals=named)))
 
 
 def unpack(packed: bytes) -> Considered | None:
-    """What was weighed, or None if that cannot be understood any more."""
+    """Decompress what was considered; None if it cannot be decoded."""
     try:
-        written = zlib.decompressobj().decompress(packed, MOST_WEIGHED)
+        written = zlib.decompressobj().decompress(packed, MAX_UNPACKED)
         return msgspec.json.decode(written, type=Considered)
     except (zlib.error, *UNDECODABLE):
         return None
 
 
 def write_close(connection: sqlite3.Connection, decision: str, ending: LedgerEnding) -> None:
-    """A decision ended; the first ending stays, unless nobody knew it."""
+    """Store the ending of a decision; the first ending stays, unless it is `unknown`."""
     done = connection.execute(
         "UPDATE decision SET outcome = ?, ended_at = ?, note = ?, cost_after_real = ?,"
         " cost_before = coalesce(?, cost_before)"
@@ -186,24 +187,24 @@ def write_close(connection: sqlite3.Connection, decision: str, ending: LedgerEnd
         ),
     )
     if done.rowcount:
-        for facts in ending.made:
-            _write_node(connection, decision, facts, made=True)
+        for node in ending.made:
+            _write_node(connection, decision, node, made=True)
 
 
-def _write_node(connection: sqlite3.Connection, decision: str, facts: LedgerNode, *, made: bool) -> None:
+def _write_node(connection: sqlite3.Connection, decision: str, node: LedgerNode, *, made: bool) -> None:
     connection.execute(
         "INSERT OR REPLACE INTO node (decision, made, nodeclaim, node, nodepool, instance_type, capacity_type, zone,"
         " price) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             decision,
             int(made),
-            facts.nodeclaim,
-            facts.node,
-            facts.nodepool,
-            facts.instance_type,
-            facts.capacity_type,
-            facts.zone,
-            facts.price,
+            node.nodeclaim,
+            node.node,
+            node.nodepool,
+            node.instance_type,
+            node.capacity_type,
+            node.zone,
+            node.price,
         ),
     )
 
@@ -211,7 +212,7 @@ def _write_node(connection: sqlite3.Connection, decision: str, facts: LedgerNode
 def write_settle(
     connection: sqlite3.Connection, cluster: str, known: tuple[frozenset[str], frozenset[str]], at: datetime
 ) -> None:
-    """Give every decision without an ending the one it must have: `known` are those under way, and those done."""
+    """Close every open decision of the cluster that is not running; `known` are the running and the done ids."""
     under_way, done = known
     rows = connection.execute("SELECT id FROM decision WHERE cluster = ? AND outcome IS NULL", (cluster,)).fetchall()
     for (decision,) in rows:
@@ -225,7 +226,7 @@ def write_settle(
 
 
 def prune(connection: sqlite3.Connection, before: datetime, most_bytes: int) -> None:
-    """Forget what is too old, and the oldest while the file is too large; give the room back."""
+    """Delete decisions before `before`, then the oldest while the file is too large; return the space to the disk."""
     with connection:
         connection.execute("DELETE FROM decision WHERE at < ?", (instant(before),))
     while used(connection) > most_bytes:
@@ -241,7 +242,7 @@ def prune(connection: sqlite3.Connection, before: datetime, most_bytes: int) -> 
 
 
 def used(connection: sqlite3.Connection) -> int:
-    """Bytes of the file that hold something."""
+    """Return the bytes of the file in use."""
     pages, free, size = (
         connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "freelist_count", "page_size")
     )

@@ -1,8 +1,8 @@
-"""Log lines: a constant message, and fields that say about what.
+"""Configures logging: one line per record, with a constant message and fields.
 
-Code logs through the standard library, `logger.info("node launched", extra={"nodeclaim": name})`, with messages that
-never vary, so that they can be searched and counted. This sets up where the lines go and how they look: JSON for
-machines, text for people. Other libraries are heard from `WARNING` on.
+Code logs through the standard library, `log.info("launched nodeclaim", extra={"nodeclaim": name})`. Messages are
+constant, so that they can be searched and counted; fields carry what varies. Lines are JSON or text. Other libraries
+log from `WARNING` on.
 """
 
 import json
@@ -15,33 +15,33 @@ from typing import Any, Literal, TextIO
 from dovetail.model.printable import printable, printable_json
 from dovetail.ports.clock import Clock
 
-OURS = "dovetail"
+ROOT_LOGGER = "dovetail"
 LEVELS: Mapping[str, int] = {
     "debug": logging.DEBUG,
     "info": logging.INFO,
     "warning": logging.WARNING,
     "error": logging.ERROR,
 }
-_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+_STANDARD_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSettings:
-    """How much to say, and in which form."""
+    """Level and format."""
 
     level: str = "info"
     form: Literal["json", "text"] = "json"
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object a line. With a clock, lines carry its time and not the machine's."""
+    """One JSON object per line. With a clock, lines carry its time instead of the system time."""
 
     def __init__(self, clock: Clock | None = None) -> None:
         super().__init__()
         self._clock = clock
 
     def format(self, record: logging.LogRecord) -> str:
-        """The record as one line."""
+        """Format the record as one line."""
         line: dict[str, Any] = {
             "time": _instant(record, self._clock),
             "level": record.levelname.lower(),
@@ -55,21 +55,21 @@ class JsonLines(logging.Formatter):
 
 
 class PlainText(logging.Formatter):
-    """Time, level, message and `field=value`, for people."""
+    """Time, level, message and `field=value` as text."""
 
     def __init__(self, clock: Clock | None = None) -> None:
         super().__init__()
         self._clock = clock
 
     def format(self, record: logging.LogRecord) -> str:
-        """The record as one line, with the trace of an exception below it."""
-        fields = "".join(f" {name}={_shown(value)}" for name, value in _fields(record).items())
+        """Format the record as one line, followed by the traceback of an exception."""
+        fields = "".join(f" {name}={_quoted(value)}" for name, value in _fields(record).items())
         line = f"{_instant(record, self._clock)} {record.levelname:<7} {record.getMessage()}{fields}"
         return printable(f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line)
 
 
 def configure(settings: LogSettings, stream: TextIO, clock: Clock | None = None) -> logging.Handler:
-    """Send log lines to `stream`, and nowhere else. Said again, it replaces what was said before."""
+    """Send log lines to `stream`, in place of the handler of an earlier call."""
     if settings.level not in LEVELS:
         raise ValueError(f"log level {settings.level!r} is unknown; use one of {', '.join(LEVELS)}")
     handler = _OurHandler(stream)
@@ -79,16 +79,16 @@ def configure(settings: LogSettings, stream: TextIO, clock: Clock | None = None)
         root.removeHandler(before)
     root.addHandler(handler)
     root.setLevel(max(logging.WARNING, LEVELS[settings.level]))
-    logging.getLogger(OURS).setLevel(LEVELS[settings.level])
+    logging.getLogger(ROOT_LOGGER).setLevel(LEVELS[settings.level])
     return handler
 
 
 class _OurHandler(logging.StreamHandler[TextIO]):
-    """Marks the handler as ours, so that it can be replaced."""
+    """A handler that `configure` installed, and may replace."""
 
 
 def _fields(record: logging.LogRecord) -> dict[str, Any]:
-    return {name: value for name, value in vars(record).items() if name not in _STANDARD}
+    return {name: value for name, value in vars(record).items() if name not in _STANDARD_FIELDS}
 
 
 def _instant(record: logging.LogRecord, clock: Clock | None) -> str:
@@ -96,6 +96,6 @@ def _instant(record: logging.LogRecord, clock: Clock | None) -> str:
     return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _shown(value: object) -> str:
+def _quoted(value: object) -> str:
     text = str(value)
     return json.dumps(text, ensure_ascii=False) if not text or any(each in text for each in ' "=\n') else text

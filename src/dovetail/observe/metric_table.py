@@ -1,9 +1,9 @@
-"""Every metric there is: name, kind, labels and meaning, declared once. The reference page is made from this table.
+"""Declares every metric: name, kind, labels and help text. The reference page is generated from this table.
 
 Names and labels are Karpenter's where it has them, so its dashboards and alerts keep working. Four differences keep the
-number of series small: no label names a single pod, per-node labels are empty unless asked for, instance types that no
-node is of are left out unless asked for, and histograms have 16 of Karpenter's 45 duration buckets. What Karpenter has
-no name for starts with `dovetail_`.
+number of series small: no label names a pod; per-node labels are empty and unused instance types are left out, unless a
+setting enables them; histograms have 16 of Karpenter's 45 duration buckets. Metrics that Karpenter does not have start
+with `dovetail_`.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ SCORES = (0.1, 0.25, 0.33, 0.5, 1.0, 2.0, 5.0, 10.0)
 
 
 class MetricKind(StrEnum):
-    """What a metric can be."""
+    """The Prometheus type of a metric."""
 
     COUNTER = "counter"
     GAUGE = "gauge"
@@ -25,7 +25,7 @@ class MetricKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One metric as declared. `most`: how many combinations of label values are kept before the rest become one."""
+    """One declared metric. `most` is the maximum number of series before further ones are merged or dropped."""
 
     name: str
     kind: MetricKind
@@ -54,18 +54,22 @@ def _histogram(name: str, labels: str, about: str, buckets: tuple[float, ...] = 
 _DISRUPTED = "reason nodepool capacity_type consolidation_policy termination_mode"
 _DECISION = "decision reason consolidation_type"
 NODE_LABELS = "node_name nodepool instance_type capacity_type zone arch os phase managed resource_type"
-_NODES = 20000  # series of one per-node gauge, where each node was asked for
-_OFFERINGS = 30000  # of one gauge about offerings, where those of a whole region were asked for
+_NODES = 20000  # series of one per-node gauge with `--node-metrics node`
+_OFFERINGS = 30000  # series of one gauge about offerings with `--instance-type-metrics all`
 _OFFERING = "instance_type capacity_type zone"
 
 _CLAIMS = (
     _counter("karpenter_nodeclaims_created_total", "reason nodepool min_values_relaxed", "NodeClaims created."),
-    _counter("karpenter_nodeclaims_terminated_total", "nodepool capacity_type zone", "NodeClaims gone for good."),
-    _counter("karpenter_nodeclaims_disrupted_total", _DISRUPTED, "NodeClaims taken away, and why."),
+    _counter(
+        "karpenter_nodeclaims_terminated_total",
+        "nodepool capacity_type zone",
+        "NodeClaims deleted after their instance was terminated.",
+    ),
+    _counter("karpenter_nodeclaims_disrupted_total", _DISRUPTED, "NodeClaims disrupted, by reason."),
     _counter(
         "karpenter_nodeclaims_unhealthy_disrupted_total",
         "condition nodepool capacity_type image_id",
-        "NodeClaims taken away because their node was unhealthy.",
+        "NodeClaims deleted because their node was unhealthy.",
     ),
     _histogram(
         "karpenter_nodeclaims_termination_duration_seconds", "nodepool", "From deletion to gone, for a NodeClaim."
@@ -73,7 +77,7 @@ _CLAIMS = (
     _histogram(
         "karpenter_nodeclaims_instance_termination_duration_seconds",
         "nodepool",
-        "From asking the provider to the instance being gone.",
+        "From the termination request until the provider no longer has the instance.",
     ),
 )
 _LAUNCHES = (
@@ -88,20 +92,22 @@ _LAUNCHES = (
 )
 _NODE_METRICS = (
     _counter("karpenter_nodes_created_total", "nodepool zone", "Nodes that registered."),
-    _counter("karpenter_nodes_terminated_total", "nodepool zone", "Nodes gone for good."),
+    _counter("karpenter_nodes_terminated_total", "nodepool zone", "Nodes deleted."),
     _counter("karpenter_nodes_drained_total", "nodepool", "Nodes drained."),
     _histogram("karpenter_nodes_termination_duration_seconds", "nodepool", "From deletion to gone, for a node."),
-    _histogram("karpenter_nodes_lifetime_duration_seconds", "nodepool", "How old nodes were at their end.", LIFETIMES),
-    _gauge("karpenter_nodes_allocatable", NODE_LABELS, "What pods can have.", _NODES),
-    _gauge("karpenter_nodes_total_pod_requests", NODE_LABELS, "What pods ask for, without DaemonSets.", _NODES),
+    _histogram(
+        "karpenter_nodes_lifetime_duration_seconds", "nodepool", "Age of nodes when they were deleted.", LIFETIMES
+    ),
+    _gauge("karpenter_nodes_allocatable", NODE_LABELS, "Allocatable resources of nodes.", _NODES),
+    _gauge("karpenter_nodes_total_pod_requests", NODE_LABELS, "Requests of pods, without DaemonSets.", _NODES),
     _gauge("karpenter_nodes_total_pod_limits", NODE_LABELS, "Limits of pods, without DaemonSets.", _NODES),
-    _gauge("karpenter_nodes_total_daemon_requests", NODE_LABELS, "What pods of DaemonSets ask for.", _NODES),
+    _gauge("karpenter_nodes_total_daemon_requests", NODE_LABELS, "Requests of pods of DaemonSets.", _NODES),
     _gauge("karpenter_nodes_total_daemon_limits", NODE_LABELS, "Limits of pods of DaemonSets.", _NODES),
-    _gauge("karpenter_nodes_system_overhead", NODE_LABELS, "Capacity that pods cannot have.", _NODES),
+    _gauge("karpenter_nodes_system_overhead", NODE_LABELS, "Capacity that is not allocatable.", _NODES),
     _gauge("karpenter_nodes_current_lifetime_seconds", "nodepool", "Age of the oldest node of a pool."),
 )
 _PODS = (
-    _gauge("karpenter_pods_state", "phase scheduled nodepool capacity_type zone", "How many pods are in which state."),
+    _gauge("karpenter_pods_state", "phase scheduled nodepool capacity_type zone", "Number of pods by state."),
     _histogram("karpenter_pods_startup_duration_seconds", "", "From creation to running."),
     _histogram("karpenter_pods_bound_duration_seconds", "", "From creation to a node."),
     _gauge(
@@ -133,9 +139,9 @@ _PODS = (
     _counter("karpenter_pods_disruption_initiated_total", _DISRUPTED, "Pods that have to move, and why."),
 )
 _POOLS = (
-    _gauge("karpenter_nodepools_usage", "nodepool resource_type", "What the nodes of a pool have together."),
-    _gauge("karpenter_nodepools_limit", "nodepool resource_type", "What a pool may have at most."),
-    _gauge("karpenter_nodepools_cost_total", "nodepool", "What the nodes of a pool cost an hour, in dollars."),
+    _gauge("karpenter_nodepools_usage", "nodepool resource_type", "Resources of all nodes of a pool."),
+    _gauge("karpenter_nodepools_limit", "nodepool resource_type", "Limits of a pool."),
+    _gauge("karpenter_nodepools_cost_total", "nodepool", "Cost of all nodes of a pool, in dollars per hour."),
     _gauge(
         "dovetail_nodepools_nodes_in_consolidation_grace_period",
         "nodepool",
@@ -167,12 +173,12 @@ _DISRUPTION = (
     _counter(
         "karpenter_voluntary_disruption_consolidation_timeouts_total",
         "consolidation_type",
-        "Searches cut short. Dovetail looks at every node, so this stays 0.",
+        "Searches that timed out. Dovetail evaluates every node, so this stays 0.",
     ),
     _counter(
         "karpenter_voluntary_disruption_failed_validations_total",
         "consolidation_type",
-        "Candidates that did not hold when looked at again.",
+        "Candidates of commands that failed validation.",
     ),
     _counter(
         "karpenter_voluntary_disruption_queue_failures_total", _DECISION, "Replacements that were never ready in time."
@@ -184,11 +190,13 @@ _DISRUPTION = (
         "nodepool reason",
         "1 while drift is stopped because replacements are drifted for the same reason.",
     ),
-    _gauge("dovetail_disruption_refusals", "method code", "Nodes left alone in the last pass, and why."),
-    _gauge("dovetail_disruption_unevaluated_nodes", "", "Managed nodes the last pass did not look at. Should be 0."),
-    _gauge("dovetail_commands_running", "reason", "Commands under way."),
-    _gauge("dovetail_unreadable_objects", "kind", "Objects that cannot be read. What they may concern is left alone."),
-    _counter("dovetail_commands_ended_total", "reason outcome", "Commands that ended, and how."),
+    _gauge("dovetail_disruption_refusals", "method code", "Nodes not disrupted in the last pass, by refusal code."),
+    _gauge(
+        "dovetail_disruption_unevaluated_nodes", "", "Managed nodes that the last pass did not evaluate. Should be 0."
+    ),
+    _gauge("dovetail_commands_running", "reason", "Running commands."),
+    _gauge("dovetail_unreadable_objects", "kind", "Unreadable objects. Nodes that they may concern are not disrupted."),
+    _counter("dovetail_commands_ended_total", "reason outcome", "Commands that ended, by outcome."),
     _counter(
         "dovetail_disruption_saving_dollars_per_hour_total",
         "nodepool reason",
@@ -198,8 +206,8 @@ _DISRUPTION = (
 _SCHEDULER = (
     _histogram("karpenter_scheduler_scheduling_duration_seconds", "controller", "How long one simulation took."),
     _gauge("karpenter_scheduler_queue_depth", "controller", "Pods the last simulation had to place."),
-    _gauge("karpenter_scheduler_unschedulable_pods_count", "controller", "Pods for which no node can be bought."),
-    _gauge("karpenter_scheduler_ignored_pods_count", "", "Pending pods that are not ours to help."),
+    _gauge("karpenter_scheduler_unschedulable_pods_count", "controller", "Pods for which no node can be launched."),
+    _gauge("karpenter_scheduler_ignored_pods_count", "", "Pending pods that this controller does not provision for."),
 )
 _CLUSTER = (
     _gauge("karpenter_cluster_state_node_count", "", "Nodes and NodeClaims known."),
@@ -220,19 +228,26 @@ _CLOUD = (
         "karpenter_cloudprovider_errors_total", "controller method provider error", "Calls to the provider that failed."
     ),
     _gauge("karpenter_cloudprovider_instance_type_cpu_cores", "instance_type", "Cores of an instance type.", 2000),
-    _gauge("karpenter_cloudprovider_instance_type_memory_bytes", "instance_type", "Its memory, as nodes see it.", 2000),
+    _gauge(
+        "karpenter_cloudprovider_instance_type_memory_bytes",
+        "instance_type",
+        "Memory of an instance type, as nodes report it.",
+        2000,
+    ),
     _gauge(
         "karpenter_cloudprovider_instance_type_offering_available",
         _OFFERING,
-        "1 while it can be bought so by any pool.",
+        "1 while the offering is available to any pool.",
         _OFFERINGS,
     ),
     _gauge("karpenter_cloudprovider_instance_type_offering_price_estimate", _OFFERING, "Dollars an hour.", _OFFERINGS),
 )
 _INTERRUPTION = (
     _counter("karpenter_interruption_received_messages_total", "message_type", "Messages received."),
-    _counter("karpenter_interruption_deleted_messages_total", "", "Messages dealt with."),
-    _counter("dovetail_interruption_messages_set_aside_total", "", "Messages nobody could read, deleted unhandled."),
+    _counter("karpenter_interruption_deleted_messages_total", "", "Messages handled and deleted."),
+    _counter(
+        "dovetail_interruption_messages_set_aside_total", "", "Messages that could not be parsed, deleted unhandled."
+    ),
     _histogram("karpenter_interruption_message_queue_duration_seconds", "", "Age of messages when received."),
     _counter("karpenter_interruption_instance_status_unhealthy_total", "category", "Failed status checks found."),
 )
@@ -273,11 +288,11 @@ _RUNTIME = (
     _gauge("leader_election_master_status", "name", "1 on the replica that leads."),
     _counter("dovetail_events_total", "outcome", "Kubernetes events written, repeated, limited, dropped or failed."),
     _counter("dovetail_ledger_entries_total", "", "Writes that reached the ledger."),
-    _counter("dovetail_ledger_lost_total", "", "Writes the ledger lost, for want of room on disk or in its queue."),
+    _counter("dovetail_ledger_lost_total", "", "Writes the ledger lost because the disk or its queue was full."),
     _gauge("dovetail_ledger_failing", "", "1 while the ledger cannot be written."),
     _gauge("dovetail_ledger_bytes", "", "Size of the ledger."),
-    _counter("dovetail_metrics_rejected_total", "", "Figures with a name or labels nobody declared: a bug."),
-    _counter("dovetail_metrics_overflowed_total", "", "Figures beyond the number of series kept."),
+    _counter("dovetail_metrics_rejected_total", "", "Values with an undeclared name or label: a defect."),
+    _counter("dovetail_metrics_overflowed_total", "", "Values beyond the maximum number of series."),
 )
 
 METRICS: Mapping[str, Metric] = {

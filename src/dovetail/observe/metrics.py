@@ -1,8 +1,8 @@
-"""Figures for Prometheus, in a registry of our own, from one declared table.
+"""Prometheus metrics in a private registry, declared in `metric_table`.
 
-A name or a label nobody declared is a bug: `strict` raises, so that tests find it; otherwise it is counted and logged
-once, and nothing that matters is disturbed. The number of series is bounded: beyond a metric's `most`, new combinations
-of labels are gathered under the value `other`, so no label can fill the memory of whoever scrapes.
+An undeclared name or label is a defect: with `strict` it raises an assertion, so that tests find it; otherwise it is
+counted and logged once. The number of series is bounded: beyond a metric's `most`, new label combinations of counters
+and histograms are merged under the value `other`, and further rows of a gauge are dropped.
 """
 
 import logging
@@ -27,13 +27,13 @@ Row = tuple[str, ...]
 
 
 class _Gauges(Collector):
-    """Gauges as they were last shown, whole."""
+    """The gauges as they were last set."""
 
     def __init__(self) -> None:
         self.shown: dict[str, Mapping[Row, float]] = {}
 
     def collect(self) -> Iterable[Family]:
-        for name, rows in sorted(dict(self.shown).items()):  # scraped in a thread of its own
+        for name, rows in sorted(dict(self.shown).items()):  # a copy: rendering runs in another thread
             family = GaugeMetricFamily(name, METRICS[name].help, labels=METRICS[name].labels)
             for row, value in rows.items():
                 family.add_metric(row, value)
@@ -47,20 +47,20 @@ class PrometheusMetrics:
     """Implements `ports.metrics.Metrics`."""
 
     def __init__(self, *, strict: bool = False) -> None:
-        disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series each, for nobody
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # they double the series
         self.registry = CollectorRegistry()
         self._strict = strict
         self._gauges = _Gauges()
         self._counters: dict[str, Counter] = {}
         self._histograms: dict[str, Histogram] = {}
-        self._series: dict[str, set[Row]] = {}
-        self._found: dict[tuple[object, ...], Any] = {}  # series by name and labels as they were asked for
-        self._complained: set[str] = set()
+        self._rows_by_metric: dict[str, set[Row]] = {}
+        self._series_by_labels: dict[tuple[object, ...], Any] = {}  # by metric name and labels as passed
+        self._logged_metrics: set[str] = set()
         self.registry.register(self._gauges)
         for metric in METRICS.values():
             self._declare(metric)
         self.show("karpenter_build_info", {(version("dovetail"), python_version()): 1.0})
-        for each in ("multi", "single"):  # an alert needs the zero to see the first one
+        for each in ("multi", "single"):  # alerts on growth need the initial zero
             self.count("karpenter_voluntary_disruption_consolidation_timeouts_total", 0, consolidation_type=each)
 
     def _declare(self, metric: Metric) -> None:
@@ -72,23 +72,23 @@ class PrometheusMetrics:
             )
 
     def count(self, name: str, by: float = 1.0, /, **labels: str) -> None:
-        """Something happened, `by` times."""
-        counter = self._one_of(self._counters, name, labels) if by >= 0 else None
+        """Add `by` to a counter."""
+        counter = self._series_for(self._counters, name, labels) if by >= 0 else None
         if counter is None:
             self._reject(name, labels)
         else:
             counter.inc(by)
 
     def observe(self, name: str, seconds: float, /, **labels: str) -> None:
-        """Something took this long, or measured this much."""
-        histogram = self._one_of(self._histograms, name, labels)
+        """Add a value to a histogram."""
+        histogram = self._series_for(self._histograms, name, labels)
         if histogram is None:
             self._reject(name, labels)
         else:
             histogram.observe(seconds)
 
     def show(self, name: str, rows: Mapping[tuple[str, ...], float], /) -> None:
-        """The whole of a gauge."""
+        """Set all rows of a gauge."""
         metric = METRICS.get(name)
         if metric is None or metric.kind is not MetricKind.GAUGE or any(len(row) != len(metric.labels) for row in rows):
             self._reject(name, {"rows": str(next(iter(rows), ""))})
@@ -99,13 +99,13 @@ class PrometheusMetrics:
         self._gauges.shown[name] = kept
 
     def render(self) -> bytes:
-        """Everything, as Prometheus reads it."""
+        """Render all metrics in the text format of Prometheus."""
         return generate_latest(self.registry)
 
-    def _one_of(self, families: Mapping[str, F], name: str, labels: Mapping[str, str]) -> F | None:
-        """The one series with these labels, looked for once; None when they are not the declared ones."""
+    def _series_for(self, families: Mapping[str, F], name: str, labels: Mapping[str, str]) -> F | None:
+        """Return the cached series with these labels; None if the labels differ from the declared ones."""
         asked = (name, *labels.items())
-        known: F | None = self._found.get(asked)
+        known: F | None = self._series_by_labels.get(asked)
         if known is not None:
             return known
         family = families.get(name)
@@ -114,16 +114,16 @@ class PrometheusMetrics:
             return None
         found: F = family.labels(*row) if row else family
         if OTHER not in row:
-            self._found[asked] = found
+            self._series_by_labels[asked] = found
         return found
 
     def _row(self, name: str, labels: Mapping[str, str]) -> Row | None:
-        """The label values in declared order, None when they are not the declared ones."""
+        """Return the label values in declared order; None if the labels differ from the declared ones."""
         metric = METRICS[name]
         if len(labels) != len(metric.labels) or any(label not in labels for label in metric.labels):
             return None
         row = tuple(str(labels[label]) for label in metric.labels)
-        known = self._series.setdefault(name, set())
+        known = self._rows_by_metric.setdefault(name, set())
         if row not in known:
             if len(known) >= metric.most:
                 self._counters[_OVERFLOWED].inc()
@@ -133,21 +133,21 @@ class PrometheusMetrics:
 
     def _reject(self, name: str, labels: Mapping[str, str]) -> None:
         declared = METRICS.get(name)
-        assert not self._strict, f"metric {name} {dict(labels)} is not declared so; declared is {declared}"
+        assert not self._strict, f"metric {name} {dict(labels)} does not match its declaration: {declared}"
         self._counters[_REJECTED].inc()
-        if name not in self._complained and len(self._complained) < 100:
-            self._complained.add(name)
-            log.error("metric is not declared so", extra={"metric": name, "labels": sorted(labels)})
+        if name not in self._logged_metrics and len(self._logged_metrics) < 100:
+            self._logged_metrics.add(name)
+            log.error("metric does not match its declaration", extra={"metric": name, "labels": sorted(labels)})
 
 
 class UnseenMetrics(PrometheusMetrics):
-    """Where nobody will look: everything is declared and nothing is kept."""
+    """Metrics that are declared and discarded, for runs without a scrape."""
 
     def count(self, name: str, by: float = 1.0, /, **labels: str) -> None:
-        """Forget it."""
+        """Discard it."""
 
     def observe(self, name: str, seconds: float, /, **labels: str) -> None:
-        """Forget it."""
+        """Discard it."""
 
     def show(self, name: str, rows: Mapping[tuple[str, ...], float], /) -> None:
-        """Forget it."""
+        """Discard it."""

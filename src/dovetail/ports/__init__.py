@@ -1,1 +1,1 @@
-"""What the controllers need from the world, and nothing more: protocols and the tree of ways the world can fail."""
+"""What the controllers need from outside, as protocols: cluster, cloud, clock, telemetry, and the errors they raise."""

@@ -1,4 +1,4 @@
-"""Where the time comes from. Waiting goes through the event loop, so a loop on virtual time moves both together."""
+"""The source of the current time. Waiting uses the event loop, so a loop on virtual time moves both together."""
 
 from datetime import datetime
 from typing import Protocol
@@ -8,5 +8,5 @@ class Clock(Protocol):
     """The current instant, aware and in UTC."""
 
     def now(self) -> datetime:
-        """Now."""
+        """Return the current instant."""
         ...

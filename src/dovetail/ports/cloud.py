@@ -1,10 +1,11 @@
-"""A provider of instances as the controllers see it.
+"""The interface of a cloud provider.
 
-`launch` must be safe to repeat: asked twice for one NodeClaim it returns the same instance. `terminate` is idempotent
-and raises `InstanceNotFound` once the instance is gone, which is how the caller knows that it is done. An instance that
-nobody claims is terminated through a NodeClaim of which only the provider id is filled in.
+`launch` is idempotent: called twice for one NodeClaim it returns the same instance. `terminate` is idempotent as well,
+and raises `InstanceNotFound` once the instance is gone, so callers repeat it until then. An instance without a
+NodeClaim is terminated through a NodeClaim that has only a provider id.
 
-A provider that hands every call on to another: what stands around one says only what it does differently.
+`NodeClassReconciler` is the optional part of a provider that maintains its node classes. `CloudWrapper` delegates every
+call to another provider, so that a wrapper overrides only what it changes.
 """
 
 from collections.abc import Sequence
@@ -23,14 +24,14 @@ __all__ = ["CloudProvider", "Kept", "NodeClassReconciler", "NodeClassState", "Pr
 
 @dataclass(frozen=True, slots=True)
 class NodeClassState:
-    """What a NodePool needs to know of its node class."""
+    """The state of a node class that NodePools depend on."""
 
     name: str
     generation: int
     deleting: bool
     ready: Condition | None
     state: str = ""
-    """A digest of all that drift is judged by; empty where nothing can drift."""
+    """A digest of the fields that drift depends on; empty if nothing can drift."""
 
 
 class CloudProvider(Protocol):
@@ -43,65 +44,65 @@ class CloudProvider(Protocol):
 
     @property
     def well_known_labels(self) -> frozenset[str]:
-        """Labels this provider's nodes get by themselves, on top of the general ones."""
+        """Labels that this provider sets on its nodes, in addition to the well-known Kubernetes labels."""
         ...
 
     @property
     def node_class_label(self) -> str:
-        """The label that marks a node as this provider's: `<group>/<lowercase kind>`. Others are never touched."""
+        """The label of this provider's nodes: `<group>/<lowercase kind>`. Nodes without it are never changed."""
         ...
 
     @property
     def can_drift(self) -> bool:
-        """Whether an instance can come to differ from its node class. If not, nobody has to ask for `drift`."""
+        """Whether instances can drift from their node class. If not, `drift` need not be called."""
         ...
 
     def supports(self, ref: NodeClassRef) -> bool:
-        """Whether node classes of this group and kind are this provider's."""
+        """Whether node classes of this group and kind belong to this provider."""
         ...
 
     async def node_class(self, ref: NodeClassRef) -> NodeClassState | None:
-        """The node class referred to, or None if there is none."""
+        """Return the state of the node class, or None if it does not exist."""
         ...
 
     async def instance_types(self, pool: NodePool) -> tuple[InstanceType, ...]:
-        """The full catalogue for a pool, offerings that cannot be had now included as unavailable."""
+        """Return the full catalog of a pool, including unavailable offerings, marked as such."""
         ...
 
     async def launch(self, claim: NodeClaim) -> Instance:
-        """Launch the cheapest instance that satisfies the claim, or return the one launched for it before."""
+        """Launch the cheapest instance that satisfies the claim, or return the instance it already has."""
         ...
 
     async def terminate(self, claim: NodeClaim) -> None:
-        """Begin to terminate the claim's instance; `InstanceNotFound` once it is gone."""
+        """Start to terminate the claim's instance; raises `InstanceNotFound` once it is gone."""
         ...
 
     async def get(self, provider_id: str) -> Instance:
-        """One instance, or `InstanceNotFound`."""
+        """Return one instance, or raise `InstanceNotFound`."""
         ...
 
     async def list(self) -> tuple[Instance, ...]:
-        """Every instance of this cluster, terminating ones included and marked."""
+        """Return every instance of this cluster, including terminating ones, marked as such."""
         ...
 
     async def drift(self, claim: NodeClaim) -> str:
-        """Why the instance no longer matches its node class, or empty."""
+        """Return why the instance no longer matches its node class, or an empty string."""
         ...
 
     def repair_statements(self) -> tuple[ProviderRepairPolicy, ...]:
-        """The node conditions that make a node unhealthy."""
+        """Return the node conditions that make a node unhealthy, with their tolerations."""
         ...
 
     def avoid(self, instance_type: str, zone: str, capacity_type: str) -> None:
-        """The cloud is about to run short of this: show it as unavailable for a while. Never raises, never waits."""
+        """Mark an offering as unavailable for a while: its capacity is being reclaimed. Never raises or waits."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What came of looking after a node class: the wait until it must be looked at again, None for no need.
+    """The result of reconciling a node class: the seconds until the next call, None for only after a change.
 
-    `waiting_for` says what keeps a deleted class from going.
+    `waiting_for` says what blocks the deletion of a class.
     """
 
     after: float | None
@@ -109,84 +110,84 @@ class Kept:
 
 
 class NodeClassReconciler(Protocol):
-    """Looks after node classes that need it: resolves what they select, reports it, lets them go."""
+    """Maintains node classes: resolves what they select, writes their status, removes their finalizer."""
 
     @property
     def node_class_kind(self) -> Kind[Any]:
-        """The kind it looks after."""
+        """The kind of the node classes."""
         ...
 
     def definition(self, node_class: Any, /) -> object:
-        """What drift is judged by: while it stays equal, so does what is said of every instance of the class."""
+        """Return the part of the class that drift depends on: while it is equal, no instance changes its drift."""
         ...
 
     async def keep(self, node_class: Any, claims: Sequence[NodeClaim], /) -> Kept:
-        """Bring one class up to date. `claims` are those that refer to it."""
+        """Reconcile one class. `claims` are the NodeClaims that refer to it."""
         ...
 
 
 class CloudWrapper:
-    """Everything as the provider behind it has it."""
+    """A provider that delegates every call to another one."""
 
     def __init__(self, cloud: CloudProvider) -> None:
         self._cloud = cloud
 
     @property
     def name(self) -> str:
-        """The provider's own."""
+        """Delegate."""
         return self._cloud.name
 
     @property
     def well_known_labels(self) -> frozenset[str]:
-        """The provider's own."""
+        """Delegate."""
         return self._cloud.well_known_labels
 
     @property
     def node_class_label(self) -> str:
-        """The provider's own."""
+        """Delegate."""
         return self._cloud.node_class_label
 
     @property
     def can_drift(self) -> bool:
-        """The provider's own."""
+        """Delegate."""
         return self._cloud.can_drift
 
     def supports(self, ref: NodeClassRef) -> bool:
-        """Ask the provider."""
+        """Delegate."""
         return self._cloud.supports(ref)
 
     def repair_statements(self) -> tuple[ProviderRepairPolicy, ...]:
-        """Ask the provider."""
+        """Delegate."""
         return self._cloud.repair_statements()
 
     def avoid(self, instance_type: str, zone: str, capacity_type: str) -> None:
-        """Tell the provider."""
+        """Delegate."""
         self._cloud.avoid(instance_type, zone, capacity_type)
 
     async def node_class(self, ref: NodeClassRef) -> NodeClassState | None:
-        """Ask the provider."""
+        """Delegate."""
         return await self._cloud.node_class(ref)
 
     async def instance_types(self, pool: NodePool) -> tuple[InstanceType, ...]:
-        """Ask the provider."""
+        """Delegate."""
         return await self._cloud.instance_types(pool)
 
     async def launch(self, claim: NodeClaim) -> Instance:
-        """Ask the provider."""
+        """Delegate."""
         return await self._cloud.launch(claim)
 
     async def terminate(self, claim: NodeClaim) -> None:
-        """Ask the provider."""
+        """Delegate."""
         await self._cloud.terminate(claim)
 
     async def get(self, provider_id: str) -> Instance:
-        """Ask the provider."""
+        """Delegate."""
         return await self._cloud.get(provider_id)
 
     async def list(self) -> tuple[Instance, ...]:
-        """Ask the provider."""
+        """Delegate."""
         return await self._cloud.list()
 
     async def drift(self, claim: NodeClaim) -> str:
-        """Ask the provider."""
+        """Delegate."""
         return await self._cloud.drift(claim)

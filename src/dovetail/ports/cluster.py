@@ -1,13 +1,12 @@
-"""The Kubernetes API as the controllers see it: typed reads, watches, merge patches, evictions.
+"""The interface of the Kubernetes API: typed reads, watches, merge patches, evictions, and events.
 
-Both the real adapter and the simulated world implement exactly this; one contract suite holds them to it.
-Promises every implementation keeps:
+The real adapter and the simulated world implement it, and one contract test suite checks both. Guarantees:
 
-- `list` answers at one resource version: with all that is committed, unless its options ask for less. A `watch` from
-  that version misses nothing and repeats nothing.
-- Objects that cannot be understood arrive as `UnreadableObject`, never silently dropped.
-- A write under a stale `resource_version` raises `Conflict` and changes nothing.
-- Every call ends: with an answer, or with an error of `ports.errors` before its deadline.
+- `list` is consistent at one resource version, and a quorum read unless its options say otherwise. A `watch` from that
+  version misses and repeats no change.
+- Objects that cannot be decoded are returned as `UnreadableObject`, never dropped.
+- A write with a stale `resource_version` raises `Conflict` and changes nothing.
+- Every call ends before its deadline, with an answer or an error of `ports.errors`.
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -35,7 +34,7 @@ ChangeType = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
 
 @dataclass(frozen=True, slots=True)
 class WatchEvent(Generic[T]):
-    """One step of a watch. A bookmark carries no object, only how far the watch has come."""
+    """One event of a watch. A bookmark carries no object, only a resource version."""
 
     type: ChangeType
     resource_version: str
@@ -44,7 +43,7 @@ class WatchEvent(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """A JSON merge patch. With `resource_version` it holds only if nobody wrote in between."""
+    """A JSON merge patch. With `resource_version` it applies only to that version, else raises `Conflict`."""
 
     body: Mapping[str, Any]
     resource_version: str = ""
@@ -53,7 +52,7 @@ class Patch:
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """How to delete: only this very object (`uid`), and with how much grace."""
+    """Delete options: the uid precondition and the grace period."""
 
     uid: str = ""
     grace_seconds: int | None = None
@@ -67,8 +66,8 @@ class ListOptions:
     label_selector: str = ""
     field_selector: str = ""
     resource_version: str = ""
-    """For lists. Empty: a quorum read, all that is committed. "0": what the server has cached, which may be old.
-    Another version: not older than that. Whatever must be fresh leaves this empty."""
+    """For lists. Empty: a quorum read. "0": from the API server's watch cache, which may be old. Another version: not
+    older than that."""
     exact: bool = False
     """With a resource version other than 0: the objects exactly at that version, `Gone` if it is no longer kept."""
 
@@ -81,37 +80,37 @@ class Cluster(Protocol):
     """A Kubernetes API."""
 
     async def list(self, kind: Kind[T], options: ListOptions = EVERYTHING) -> Listing[T]:
-        """Every object of the kind."""
+        """Return every object of the kind that matches the options."""
         ...
 
     def watch(self, kind: Kind[T], since: str, options: ListOptions = EVERYTHING) -> AsyncIterator[WatchEvent[T]]:
-        """Changes after resource version `since`. Ends when the server closes it; raises `Gone` if too old."""
+        """Yield changes after resource version `since` until the server ends the watch; raises `Gone` if too old."""
         ...
 
     async def get(self, kind: Kind[T], key: Key) -> T:
-        """One object, or `NotFound`."""
+        """Return one object, or raise `NotFound`."""
         ...
 
     async def create(self, kind: Kind[T], value: T) -> T:
-        """Create it; `metadata.generate_name` is honoured. `AlreadyExists` if the name is taken."""
+        """Create the object, honoring `metadata.generate_name`; raises `AlreadyExists` if the name is taken."""
         ...
 
     async def patch(self, kind: Kind[T], key: Key, patch: Patch) -> T:
-        """Apply a merge patch and return what it made."""
+        """Apply a merge patch and return the result."""
         ...
 
     async def delete(self, kind: Kind[T], key: Key, deletion: Deletion = GRACEFULLY) -> None:
-        """Ask for deletion; finalizers and grace may hold the object. `NotFound` if it is not there."""
+        """Request the deletion; finalizers and the grace period may delay it. Raises `NotFound`."""
         ...
 
     async def evict(self, pod: Pod) -> None:
-        """Evict through the eviction API, so that PodDisruptionBudgets are honoured, with the pod's uid."""
+        """Evict through the eviction API, which honors PodDisruptionBudgets, with the pod's uid as precondition."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Something worth telling the people who look at an object with kubectl."""
+    """A Kubernetes event to publish on an object. `dedupe` replaces object and message as the deduplication key."""
 
     kind: Kind[Any]
     about: KubeObject
@@ -119,12 +118,12 @@ class Notice:
     message: str
     warning: bool = False
     dedupe: tuple[str, ...] = field(default=())
-    decision: str = ""  # the id under which the ledger keeps what this is about
+    decision: str = ""  # the id of the ledger entry
 
 
 class Recorder(Protocol):
-    """Where notices become Kubernetes events."""
+    """Publishes notices as Kubernetes events."""
 
     def publish(self, notice: Notice) -> None:
-        """Tell it, unless the same was told a moment ago. Never raises, never waits."""
+        """Publish the notice, unless it was published a moment ago. Never raises, never waits."""
         ...

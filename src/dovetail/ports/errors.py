@@ -1,13 +1,13 @@
-"""How the world fails. An expected "no" is a returned value; these are for when a call did not do what it was asked.
+"""The exceptions of the ports: failed calls to the Kubernetes API or the cloud. Expected refusals are return values.
 
-`OutcomeUnknown` is apart from the rest: the write may have taken effect, so the caller must look before it repeats.
+After `OutcomeUnknown` the write may have taken effect, so the caller must read the object before it retries.
 """
 
 from dovetail.model.kube_object import Fault
 
 
 class WorldError(Exception):
-    """Base of everything a port raises."""
+    """Base class of all errors that ports raise."""
 
 
 class ApiError(WorldError):
@@ -15,11 +15,11 @@ class ApiError(WorldError):
 
 
 class NotFound(ApiError):
-    """There is no such object."""
+    """The object does not exist."""
 
 
 class AlreadyExists(ApiError):
-    """An object of that name is there already."""
+    """An object with this name already exists."""
 
 
 class Conflict(ApiError):
@@ -27,11 +27,11 @@ class Conflict(ApiError):
 
 
 class Gone(ApiError):
-    """The resource version asked for is no longer kept: list again."""
+    """The requested resource version is no longer available (410): list again."""
 
 
 class Invalid(ApiError):
-    """The API server will not take the object; `faults` says why."""
+    """The API server rejected the object; `faults` says why."""
 
     def __init__(self, message: str, faults: tuple[Fault, ...] = ()) -> None:
         super().__init__(message)
@@ -43,11 +43,11 @@ class Denied(ApiError):
 
 
 LONGEST_RETRY_AFTER = 30.0
-"""Seconds. A server that asks for more is asked again after this: one bad header must not blind us for a day."""
+"""Seconds. Upper bound for Retry-After: one bad header must not stop a controller for a day."""
 
 
 class Throttled(ApiError):
-    """The API server asks to come back later."""
+    """The API server asks to retry later (429)."""
 
     def __init__(self, message: str, retry_after: float | None = None) -> None:
         super().__init__(message)
@@ -59,7 +59,7 @@ class EvictionBlocked(ApiError):
 
 
 class EvictionImpossible(ApiError):
-    """More than one PodDisruptionBudget selects the pod; the eviction API refuses such pods."""
+    """More than one PodDisruptionBudget selects the pod, which the eviction API refuses."""
 
 
 class Unavailable(ApiError):
@@ -67,7 +67,7 @@ class Unavailable(ApiError):
 
 
 class Corrupted(Unavailable):
-    """The answer was cut or mangled on the way; the same request may well get the same answer."""
+    """The answer was truncated or corrupted in transit; a retry may get the same answer."""
 
 
 class OutcomeUnknown(ApiError):
@@ -79,11 +79,11 @@ class CloudError(WorldError):
 
 
 class InstanceNotFound(CloudError):
-    """There is no such instance (any more)."""
+    """The instance does not exist or is gone."""
 
 
 class InsufficientCapacity(CloudError):
-    """None of the offerings asked for can be had now."""
+    """None of the requested offerings is available."""
 
 
 class NodeClassNotReady(CloudError):
@@ -91,7 +91,7 @@ class NodeClassNotReady(CloudError):
 
 
 class LaunchFailed(CloudError):
-    """The launch failed for a reason worth showing on the NodeClaim."""
+    """The launch failed; `reason` is the reason of the NodeClaim's `Launched` condition."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)

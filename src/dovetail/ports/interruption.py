@@ -1,7 +1,7 @@
-"""Where warnings about instances come from: a queue of the cloud, or a staged one.
+"""The interface of interruption sources: a queue of the cloud, a poll of instance status, or a simulated one.
 
-A delivery is acknowledged only after it was handled, so a crash in between brings it again; whoever handles it must
-bear to see it twice. What a source cannot understand it sets aside itself, and counts; it never reaches the handler.
+A delivery is acknowledged after it was handled, so it is delivered again after a crash, and handlers must be
+idempotent. Messages that a source cannot parse are logged, counted and discarded by the source.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from typing import Protocol
 
 
 class InterruptionKind(StrEnum):
-    """What is about to happen to an instance. The values are metric labels and reasons."""
+    """The kind of an interruption. The values are metric labels and reasons."""
 
     SPOT_INTERRUPTED = "spot_interrupted"
     REBALANCE_RECOMMENDATION = "rebalance_recommendation"
@@ -27,10 +27,9 @@ class InterruptionKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Interruption:
-    """One warning. `instance_ids` are the last segments of provider ids; those of other clusters may be among them.
+    """One warning. `instance_ids` are the last segments of provider ids, possibly of other clusters.
 
-    `at` is when it is going to happen, if the warning tells: a drain that has not ended by then is cut short. The
-    instant at which the warning was sent is not this one.
+    `at` is when the interruption happens, if known, not when the warning was sent; the drain must end by then.
     """
 
     kind: InterruptionKind
@@ -40,7 +39,7 @@ class Interruption:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """A message as received. `interruption` is None where it was understood and asks for nothing."""
+    """A received message. `interruption` is None for a valid message that requires no action."""
 
     id: str
     interruption: Interruption | None
@@ -48,17 +47,17 @@ class Delivery:
 
 
 class InterruptionSource(Protocol):
-    """A place warnings come from."""
+    """A source of interruption warnings."""
 
     @property
     def shared(self) -> bool:
-        """Whether many may listen and each hears everything. A queue hides from others what it hands out."""
+        """Whether every receiver gets all messages. A queue hides a received message from other receivers."""
         ...
 
     async def receive(self) -> Sequence[Delivery]:
-        """Wait for the next messages. May answer with none; raises `ApiError` or `CloudError` to be asked again."""
+        """Wait for the next messages, possibly none. Raises `ApiError` or `CloudError`; the caller retries."""
         ...
 
     async def acknowledge(self, deliveries: Sequence[Delivery]) -> None:
-        """They were handled and must not come again."""
+        """Mark messages as handled, so that they are not delivered again."""
         ...

@@ -1,8 +1,8 @@
-"""Where decisions are written down for good: why, what, what it cost before and after, which pods moved, how it ended.
+"""The interface of the ledger, a durable record of decisions: reason, nodes, pods, cost before and after, outcome.
 
-Events live an hour and logs go elsewhere; the question who took a node last Tuesday stays. Nothing here waits or
-raises at run time: a ledger that cannot keep up, or has no room left, says so in its health and loses entries, and no
-controller stops for it. Every write may be repeated: what is known already is not written twice.
+Events expire after an hour; the ledger still answers later why a node was removed. No method waits or raises: a ledger
+that cannot keep up, or has no disk space, reports it in its health and loses entries, and no controller stops. All
+writes are idempotent.
 """
 
 from collections.abc import Collection
@@ -15,9 +15,9 @@ from typing import Protocol
 class LedgerAction(StrEnum):
     """What was decided about nodes."""
 
-    LAUNCH = "launch"  # a node for pods that wait
-    DISRUPT = "disrupt"  # a command: nodes go, after their replacements are ready
-    REMOVE = "remove"  # a node goes without a command: expired, repaired, interrupted, deleted by hand
+    LAUNCH = "launch"  # a node for pending pods
+    DISRUPT = "disrupt"  # a command: nodes are removed after their replacements are ready
+    REMOVE = "remove"  # a node is removed without a command: expired, repaired, interrupted, deleted by a user
 
 
 class DecisionOutcome(StrEnum):
@@ -27,7 +27,7 @@ class DecisionOutcome(StrEnum):
     ROLLED_BACK = "rolled back"
     FAILED = "failed"
     DRY_RUN = "dry run"  # nothing was done, on purpose
-    UNKNOWN = "unknown"  # nobody was there to see the end
+    UNKNOWN = "unknown"  # the controller was not running when it ended
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,22 +40,22 @@ class LedgerNode:
     instance_type: str = ""
     capacity_type: str = ""
     zone: str = ""
-    price: float | None = None  # an hour; None when nobody knows it
+    price: float | None = None  # per hour; None if unknown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedPurchase:
-    """A node a decision wants, and what it may be."""
+    """A node that a decision launches, and its possible instance types."""
 
     nodepool: str
     instance_types: tuple[str, ...] = ()  # the first few
-    choices: int = 0  # how many types there were
-    price: float | None = None  # the least it can cost an hour
+    choices: int = 0  # the number of possible types
+    price: float | None = None  # the lowest possible price per hour
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetUse:
-    """What a NodePool's budget stood at once the decision was carried out."""
+    """The use of a NodePool's disruption budget, including this decision."""
 
     nodepool: str
     used: int
@@ -64,7 +64,7 @@ class BudgetUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """Something that was left alone, and why. `node` is a pod where nodes are launched for pods."""
+    """A node that was not disrupted, and why. For launches, `node` names a pod that no node is launched for."""
 
     method: str
     code: str
@@ -76,7 +76,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefusedFor:
-    """How many were left alone for one reason."""
+    """The number of refusals of one method with one code."""
 
     method: str
     code: str
@@ -85,7 +85,7 @@ class RefusedFor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Considered:
-    """What was weighed when a decision was taken. All that was refused is counted; some of it is named."""
+    """What was considered for a decision. All refusals are counted in `counts`; `refusals` lists some of them."""
 
     purchases: tuple[PlannedPurchase, ...] = ()
     budgets: tuple[BudgetUse, ...] = ()
@@ -95,7 +95,7 @@ class Considered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerEntry:
-    """A decision as it was taken."""
+    """A decision when it was made."""
 
     id: str  # as in log lines, events and conditions
     at: datetime
@@ -103,19 +103,19 @@ class LedgerEntry:
     reason: str
     why: str
     method: str = ""
-    nodes: tuple[LedgerNode, ...] = ()  # those launched, or those that go
+    nodes: tuple[LedgerNode, ...] = ()  # launched or removed
     replacements: int = 0
-    pods: tuple[str, ...] = ()  # namespace/name of those that move, or that the node is for
-    cost_before: float = 0.0  # of the nodes concerned, an hour
+    pods: tuple[str, ...] = ()  # namespace/name of the pods that move, or that the node is launched for
+    cost_before: float = 0.0  # of the nodes, per hour
     cost_after: float = 0.0
-    considered: Considered | None = None  # None when nothing was chosen between
+    considered: Considered | None = None  # None if there was no choice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerEnding:
-    """How a decision ended. `made`: the nodes that came of it; `cost_after`: what they really cost, when known.
+    """How a decision ended. `made` are the launched nodes, `cost_after` their actual cost, if known.
 
-    `cost_before`: of the nodes that did go, where some were kept; None: as it was decided.
+    `cost_before` is the cost of the removed nodes if some candidates were kept; None: as decided.
     """
 
     outcome: DecisionOutcome
@@ -128,11 +128,11 @@ class LedgerEnding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerHealth:
-    """How the ledger is doing since the process started."""
+    """Counts since the process started, and the current failure."""
 
     written: int = 0
     lost: int = 0
-    trouble: str = ""  # why nothing can be written right now, and what to do about it
+    trouble: str = ""  # why writing fails now, and the remedy
     size: int = 0  # bytes
 
 
@@ -140,34 +140,34 @@ class Ledger(Protocol):
     """A durable record of decisions."""
 
     def open(self, entry: LedgerEntry) -> None:
-        """A decision was taken. One already known is left as it is."""
+        """Record a new decision; a known id is ignored."""
         ...
 
     def close(self, decision: str, ending: LedgerEnding) -> None:
-        """A decision ended. The first ending stays, unless nobody knew it."""
+        """Record the ending of a decision; the first ending stays, unless it is `unknown`."""
         ...
 
     def settle(self, under_way: Collection[str], done: Collection[str], at: datetime) -> None:
-        """Of all that never ended, these are under way and these are done: how the others ended, nobody knows."""
+        """Close every open decision that is neither running nor done as `unknown`, and the done ones as `done`."""
         ...
 
     def health(self) -> LedgerHealth:
-        """How it is doing."""
+        """Return counts, size, and the current failure, if any."""
         ...
 
 
 class NoLedger:
-    """Keeps nothing."""
+    """A ledger that records nothing."""
 
     def open(self, entry: LedgerEntry) -> None:
-        """Forget it."""
+        """Discard it."""
 
     def close(self, decision: str, ending: LedgerEnding) -> None:
-        """Forget it."""
+        """Discard it."""
 
     def settle(self, under_way: Collection[str], done: Collection[str], at: datetime) -> None:
         """Nothing to settle."""
 
     def health(self) -> LedgerHealth:
-        """Nothing is wrong with nothing."""
+        """Return an empty health."""
         return LedgerHealth()

@@ -1,6 +1,6 @@
-"""Where figures go. A metric's name, labels and help are declared once, by the implementation; an unknown one is a bug.
+"""The interface of metrics. Names, labels and help texts are declared in `observe.metric_table`; others are a defect.
 
-Nothing here raises or waits at run time. Names are Karpenter's where it has one.
+No method waits or, in production, raises. Names are Karpenter's where it has them.
 """
 
 from collections.abc import Mapping
@@ -11,26 +11,26 @@ class Metrics(Protocol):
     """Counters, durations and gauges."""
 
     def count(self, name: str, by: float = 1.0, /, **labels: str) -> None:
-        """Something happened, `by` times."""
+        """Add `by` to a counter."""
         ...
 
     def observe(self, name: str, seconds: float, /, **labels: str) -> None:
-        """Something took this long, or measured this much."""
+        """Add a value to a histogram."""
         ...
 
     def show(self, name: str, rows: Mapping[tuple[str, ...], float], /) -> None:
-        """The whole of a gauge: a value for each tuple of label values, in declared order. Others are forgotten."""
+        """Set all rows of a gauge: values by label values in declared order. Rows of an earlier call are dropped."""
         ...
 
 
 class NoMetrics:
-    """Figures nobody asked for."""
+    """Discards all metrics."""
 
     def count(self, name: str, by: float = 1.0, /, **labels: str) -> None:
-        """Forget it."""
+        """Discard it."""
 
     def observe(self, name: str, seconds: float, /, **labels: str) -> None:
-        """Forget it."""
+        """Discard it."""
 
     def show(self, name: str, rows: Mapping[tuple[str, ...], float], /) -> None:
-        """Forget it."""
+        """Discard it."""

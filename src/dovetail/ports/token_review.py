@@ -1,4 +1,4 @@
-"""Who somebody is and what they may do, by the word of the cluster's own API server."""
+"""Authentication and authorization of a bearer token by the Kubernetes API server."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -6,20 +6,20 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class TokenIdentity:
-    """What the API server says of whoever showed a token."""
+    """The user of a token, as the API server reports it."""
 
-    user: str = ""  # empty: nobody it knows
-    lacks: tuple[str, ...] = ()  # what they would have to be allowed, such as `list pods`
+    user: str = ""  # empty if the token is not valid
+    lacks: tuple[str, ...] = ()  # missing permissions, for example `list pods`
 
     @property
     def known(self) -> bool:
-        """Whether the token is somebody's."""
+        """Whether the token is valid."""
         return bool(self.user)
 
 
 class Reviewer(Protocol):
-    """Asks the API server."""
+    """Reviews tokens at the API server."""
 
     async def review(self, token: str) -> TokenIdentity:
-        """Who shows this token; an `ApiError` if nobody can be asked."""
+        """Return the user of the token and the missing permissions; raises `ApiError`."""
         ...

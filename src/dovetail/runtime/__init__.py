@@ -1,1 +1,1 @@
-"""The loops that keep controllers running: informers, work queues, back-off. Knows no NodePool."""
+"""Infrastructure of the controllers: informers, work queues, backoff, leader election. Knows no NodePool."""

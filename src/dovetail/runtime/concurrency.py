@@ -1,14 +1,10 @@
-"""The same step for many things at once: what fails for one keeps the others from nothing.
+"""Helpers for concurrent calls.
 
-A hundred calls one after the other take as long as the hundred of them; the connection bounds how many are under way.
-
-Keeps a loop alive when one of its rounds fails: the world may fail, and one bad object must not stop the rest.
-
-Assertions are not caught: they say that we are wrong, not the world.
-
-One answer for everyone who waits for it: a hundred calls that fail at once lead to one look, not to a hundred.
-
-An answer serves only those who had asked before it was begun: what it says is then newer than their question.
+- `for_each` runs one step for many items concurrently and waits for all; one failing item does not stop the others.
+- `guarded` keeps a loop alive: it logs the failure of a round and returns None. Assertions are not caught, because they
+  mean a defect, not a failure of the cluster or the cloud.
+- `SingleFlight` coalesces concurrent callers of one expensive call. A result serves only callers that arrived before
+  the call began, so it is never older than their request.
 """
 
 import asyncio
@@ -22,13 +18,13 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-async def for_each(step: Callable[[T], Awaitable[R]], things: Iterable[T]) -> list[R]:
-    """What the step returned for each, in order. All of them are tried; then the first failure is raised."""
+async def for_each(step: Callable[[T], Awaitable[R]], items: Iterable[T]) -> list[R]:
+    """Return the results in order. All items are tried; then the first failure is raised."""
 
-    async def taken(thing: T) -> R:
-        return await step(thing)
+    async def run_step(item: T) -> R:
+        return await step(item)
 
-    answers = await asyncio.gather(*(taken(thing) for thing in things), return_exceptions=True)
+    answers = await asyncio.gather(*(run_step(item) for item in items), return_exceptions=True)
     for answer in answers:
         if isinstance(answer, BaseException):
             raise answer
@@ -39,7 +35,7 @@ log = logging.getLogger(__name__)
 
 
 async def guarded(name: str, step: Callable[[], Awaitable[R]]) -> R | None:
-    """What a step returns, or None if it failed; the failure is told."""
+    """Return the result of the step, or log its failure and return None."""
     try:
         return await step()
     except AssertionError:
@@ -52,20 +48,20 @@ async def guarded(name: str, step: Callable[[], Awaitable[R]]) -> R | None:
 
 
 class SingleFlight:
-    """Asks one at a time, for all who wait."""
+    """Runs one call at a time for all waiting callers."""
 
     def __init__(self) -> None:
-        self._turn = asyncio.Lock()
-        self._askers = 0  # so many came so far
-        self._served = 0  # so many of them have their answer
+        self._lock = asyncio.Lock()
+        self._callers = 0  # number of callers so far
+        self._served = 0  # number of the last caller that was served
 
-    async def ask(self, question: Callable[[], Awaitable[None]]) -> None:
-        """Return once `question` was answered that was put after this call. Whoever fails leaves it to the next."""
-        self._askers += 1
-        number = self._askers
-        async with self._turn:
+    async def run(self, call: Callable[[], Awaitable[None]]) -> None:
+        """Return once a call that began after this method was entered has succeeded; a failed call serves no other."""
+        self._callers += 1
+        number = self._callers
+        async with self._lock:
             if self._served >= number:
                 return
-            waiting = self._askers
-            await question()
+            waiting = self._callers
+            await call()
             self._served = waiting

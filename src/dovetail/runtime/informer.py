@@ -1,17 +1,16 @@
-"""A local copy of every object of one kind, kept true by list and watch.
+"""A cache of all objects of one kind, kept current by list and watch.
 
-Written once over the `Cluster` port, so the simulated world exercises the same resume and relist paths as a real API
-server. A watch that ends is resumed where it stopped; when that point is no longer kept, everything is listed again and
-the difference is told, deletions included. Listeners hear each change once, in order, and must not wait.
+Implemented once over the `Cluster` port, so the simulated API server runs the same code as a real one. A watch that
+ends is resumed at its last resource version; on `410 Gone` all objects are listed again and the differences, deletions
+included, are delivered as changes. Listeners receive each change once, in order, and must not block. Objects that
+cannot be decoded are kept in `unreadable` and read again every 30 seconds, because the data may have been corrupted in
+transit.
 
-A watch may stay open and say nothing. The API server sends a bookmark about once a minute, so a cache that neither an
-event, a bookmark nor a list has confirmed for `stale_after` is stale: its watch is abandoned, everything is listed
-again, and the cache stays stale until a list succeeds. A watch that only fails is treated alike. What arrives late but
-steadily cannot be detected here.
+Staleness: a watch can stay open without delivering anything. The API server sends a bookmark about once a minute, so a
+cache that no event, bookmark or list has confirmed for `stale_after` is stale: its watch is closed and all objects are
+listed again, and the cache stays stale until a list succeeds. Events that arrive late but regularly are not detected.
 
-Nothing but an assertion ends the loop: an answer that cannot be read is one more failure, and a listener that breaks
-keeps the change from no other listener. An object that cannot be read may have been mangled on the way: it is read
-again every half minute or so.
+Only an assertion ends the loop: an undecodable answer is one more failure, and a failing listener is logged.
 """
 
 import asyncio
@@ -31,21 +30,21 @@ log = logging.getLogger(__name__)
 T = TypeVar("T", bound=KubeObject)
 V = TypeVar("V", bound=KubeObject | UnreadableObject)
 Listener = Callable[[T | None, T | None], None]
-"""Called with the object before and after the change; None where it did not or does not exist."""
+"""Called with the object before and after the change; None if it did not or does not exist."""
 UnreadableListener = Callable[[UnreadableObject | None, UnreadableObject | None], None]
-"""The same for an unreadable object; None where it was or is readable, or did not or does not exist."""
+"""The same for an unreadable object; None if it was or is readable, or did not or does not exist."""
 
-REMEMBERED_DELETIONS = 4096
+MAX_DELETED_UIDS = 4096
 STALE_AFTER = Settings().watch_stale_after.total_seconds()
 RELIST_SECONDS = 5.0
-"""The shortest wait before a list that follows on data that could not be read: lists are expensive."""
+"""The minimum delay before a list after an undecodable answer: lists are expensive."""
 RECHECK_SECONDS = 30.0
-MOST_RECHECKED = 20
-"""So many objects that cannot be read are read again one by one, more of them with a list."""
+MAX_SINGLE_RECHECKS = 20
+"""Up to this many unreadable objects are read again one by one; more of them with one list."""
 
 
 class Informer(Generic[T]):
-    """The objects of one kind, by key; all of them, or those that the options choose."""
+    """The objects of one kind that match the options, by key."""
 
     def __init__(
         self,
@@ -65,16 +64,16 @@ class Informer(Generic[T]):
         self._unreadable_listeners: list[UnreadableListener] = []
         self._deleted_uids: OrderedDict[str, None] = OrderedDict()
         self._listing = False
-        self._own_writes: set[Key] = set()  # while a list was under way
+        self._own_writes: set[Key] = set()  # keys written by us during a list
         self._stale_after = stale_after
-        self._loop: asyncio.AbstractEventLoop | None = None  # once it runs: to ask for it is a system call
-        self._version = ""  # where the watch resumes; empty: list first
+        self._loop: asyncio.AbstractEventLoop | None = None  # while it runs; cached because get_running_loop is slow
+        self._version = ""  # resource version at which the watch resumes; empty: list first
         self._confirmed_at = 0.0  # loop time of the last event, bookmark or list
-        self._alarm: asyncio.TimerHandle | None = None  # when the cache would turn stale
+        self._stale_timer: asyncio.TimerHandle | None = None  # fires when the cache would become stale
         self._reported_stale = False
-        self._silence: asyncio.Timeout | None = None  # ends the watch that is open
-        self._wants_list = False
-        self._recheck: asyncio.Task[None] | None = None  # reads again what could not be read
+        self._watch_timeout: asyncio.Timeout | None = None  # expires to close the open watch
+        self._relist_requested = False
+        self._recheck_task: asyncio.Task[None] | None = None  # reads unreadable objects again
 
     @property
     def age(self) -> float:
@@ -101,10 +100,10 @@ class Informer(Generic[T]):
         self._unreadable_listeners.append(listener)
 
     def observe(self, value: T | UnreadableObject) -> None:
-        """Take in the answer to a write or read of our own, so that the next decision already sees it."""
+        """Store the answer to one of our writes or reads, so that the next decision sees it before the watch does."""
         key = value.key
-        if value.metadata.uid not in self._deleted_uids and self._news(key, value):
-            self._take(value)
+        if value.metadata.uid not in self._deleted_uids and self._is_newer(key, value):
+            self._store(value)
             if self._listing:
                 self._own_writes.add(key)
 
@@ -115,20 +114,20 @@ class Informer(Generic[T]):
         try:
             await self._follow(self._loop)
         finally:
-            if self._recheck is not None:
-                self._recheck.cancel()
+            if self._recheck_task is not None:
+                self._recheck_task.cancel()
 
     async def _follow(self, loop: asyncio.AbstractEventLoop) -> None:
         backoff = RetryBackoff(first=0.5, limit=30.0)
         while True:
             try:
-                if not self._version or self._wants_list or self.stale:
+                if not self._version or self._relist_requested or self.stale:
                     self._report_stale()
                     self._version = await self._relist(loop)
                     self._report_stale()
                 if await self._watch(loop, backoff):
                     continue
-                delay = backoff.next()  # nothing was said at all: do not ask again at once
+                delay = backoff.next()  # the watch ended without any event: do not retry at once
             except AssertionError:
                 raise
             except Exception as error:  # noqa: BLE001 - whatever is wrong with one answer, the next may be right
@@ -136,66 +135,66 @@ class Informer(Generic[T]):
             await asyncio.sleep(delay)
 
     async def _watch(self, loop: asyncio.AbstractEventLoop, backoff: RetryBackoff) -> bool:
-        """Follow the changes until the server ends the watch, or until it is stale; says whether to go on at once."""
+        """Apply changes until the watch ends or the cache is stale; return whether to continue without delay."""
         began = self._version
         try:
-            async with asyncio.timeout(None) as silence:
-                self._silence = silence
-                self._guard(loop, silence)
+            async with asyncio.timeout(None) as watch_timeout:
+                self._watch_timeout = watch_timeout
+                self._check_staleness(loop, watch_timeout)
                 async for change in self._cluster.watch(self.kind, began, self.options):
                     self._confirmed_at = loop.time()
                     self._version = change.resource_version or self._version
                     self._apply(change)
                     backoff.reset()
         except TimeoutError:
-            if not silence.expired():
+            if not watch_timeout.expired():
                 raise
             return True
         finally:
-            self._silence = None
-            if self._alarm is not None:
-                self._alarm.cancel()
+            self._watch_timeout = None
+            if self._stale_timer is not None:
+                self._stale_timer.cancel()
         return self._version != began
 
-    def _guard(self, loop: asyncio.AbstractEventLoop, silence: asyncio.Timeout) -> None:
-        """End the watch if the cache is stale, else check again when it could be. One timer outlasts many changes."""
+    def _check_staleness(self, loop: asyncio.AbstractEventLoop, watch_timeout: asyncio.Timeout) -> None:
+        """Close the watch if the cache is stale, else check again when it could be: events reset no timer."""
         if self.stale:
-            silence.reschedule(loop.time())
+            watch_timeout.reschedule(loop.time())
         else:
-            self._alarm = loop.call_at(self._stale_at, self._guard, loop, silence)
+            self._stale_timer = loop.call_at(self._stale_at, self._check_staleness, loop, watch_timeout)
 
-    async def _read_again(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Read again what could not be read, beside the watch: one by one, or all with a list if that does not do."""
+    async def _recheck_unreadable(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Read unreadable objects again, beside the watch: one by one, or with a list if they are many or unnamed."""
         while self.unreadable:
             await asyncio.sleep(RECHECK_SECONDS)
-            if len(self.unreadable) > MOST_RECHECKED or not all(key.name for key in self.unreadable):
-                self._wants_list = True
-                if self._silence is not None:
-                    self._silence.reschedule(loop.time())
+            if len(self.unreadable) > MAX_SINGLE_RECHECKS or not all(key.name for key in self.unreadable):
+                self._relist_requested = True
+                if self._watch_timeout is not None:
+                    self._watch_timeout.reschedule(loop.time())
                 continue
             for key in list(self.unreadable):
                 try:
-                    await self._read_one(key)
+                    await self._recheck_one(key)
                 except Exception:  # noqa: BLE001, S112 - it still cannot be read
                     continue
 
-    async def _read_one(self, key: Key) -> None:
-        """Read one object with a list, which we are permitted to; get we may not be."""
+    async def _recheck_one(self, key: Key) -> None:
+        """Read one object with a list: an informer needs no permission to get."""
         only = ListOptions(namespace=key.namespace, field_selector=f"metadata.name={key.name}")
         listing = await self._cluster.list(self.kind, only)
         for item in listing.items:
             self.observe(item)
         if not listing.items and not listing.unreadable:
-            self._drop(key)
+            self._delete(key)
 
     def _failed(self, error: Exception, backoff: RetryBackoff) -> float:
-        """Report an error; returns how long to wait before the next attempt."""
+        """Log an error; return the seconds to wait before the next attempt."""
         delay = max(backoff.next(), getattr(error, "retry_after", None) or 0.0)
         expected = isinstance(error, ApiError)
         if isinstance(error, Gone):
             self._version = ""
             return delay
-        if isinstance(error, Corrupted) or not expected:  # to resume would bring the same answer again
+        if isinstance(error, Corrupted) or not expected:  # resuming would return the same answer
             self._version = ""
             delay = max(delay, RELIST_SECONDS)
         facts = {"kind": self.kind.name, "error": str(error) or type(error).__name__, "retry_seconds": delay}
@@ -207,7 +206,7 @@ class Informer(Generic[T]):
         return delay
 
     def _report_stale(self) -> None:
-        """One line when the cache turns stale, one when it is fresh again."""
+        """Log when the cache becomes stale, and when it is fresh again."""
         if self.stale == self._reported_stale:
             return
         self._reported_stale = self.stale
@@ -215,7 +214,7 @@ class Informer(Generic[T]):
         log.warning("cache is stale: listing again" if self.stale else "cache is fresh again", extra=facts)
 
     async def _relist(self, loop: asyncio.AbstractEventLoop) -> str:
-        """Take in a whole list. Only what we wrote while it was under way may be newer than what it has."""
+        """Replace the cache by a list. Only objects that we wrote during the list may be newer than it."""
         self._own_writes.clear()
         self._listing = True
         try:
@@ -225,15 +224,15 @@ class Informer(Generic[T]):
         present = {item.key for item in listing.items} | {item.key for item in listing.unreadable}
         newer = {key for key in self._own_writes if self._later_than(key, listing.resource_version)}
         for key in [key for key in (*self.items, *self.unreadable) if key not in present | newer]:
-            self._drop(key)
+            self._delete(key)
         for bad in listing.unreadable:
             if bad.key not in newer:
-                self._set_aside(bad)
+                self._put_unreadable(bad)
         for item in listing.items:
             known = self.items.get(item.key)
             if item.key not in newer and (known is None or _version(known) != _version(item)):
                 self._put(item.key, item)
-        self._confirmed_at, self._wants_list = loop.time(), False
+        self._confirmed_at, self._relist_requested = loop.time(), False
         self.synced.set()
         return listing.resource_version
 
@@ -241,25 +240,25 @@ class Informer(Generic[T]):
         if change.type == "BOOKMARK" or change.object is None:
             return
         if change.type == "DELETED":
-            self._drop(change.object.key, change.object.metadata.uid)
+            self._delete(change.object.key, change.object.metadata.uid)
         else:
-            self._take(change.object)
+            self._store(change.object)
 
-    def _take(self, found: T | UnreadableObject) -> None:
-        """Believe what the API server tells, unless we already know better from the answer to a write of our own."""
+    def _store(self, found: T | UnreadableObject) -> None:
+        """Store the object, unless the cache has a newer version from one of our own writes."""
         key = found.key
-        if not self._news(key, found):
+        if not self._is_newer(key, found):
             return
         if isinstance(found, UnreadableObject):
-            self._set_aside(found)
+            self._put_unreadable(found)
         else:
             self._put(key, found)
 
     def _known(self, key: Key) -> T | UnreadableObject | None:
         return self.items.get(key) or self.unreadable.get(key)
 
-    def _news(self, key: Key, found: T | UnreadableObject) -> bool:
-        """Whether this replaces what is known: a later version, or the version that could not be read before."""
+    def _is_newer(self, key: Key, found: T | UnreadableObject) -> bool:
+        """Whether this replaces the cached object: a later version, or the same version that was unreadable before."""
         known = self._known(key)
         if known is None or _later(_version(found), _version(known)):
             return True
@@ -273,12 +272,12 @@ class Informer(Generic[T]):
         self._clear_unreadable(key)
         before = self.items.get(key)
         if before is not None and before.metadata.uid != value.metadata.uid:
-            self._drop(key)
+            self._delete(key)
             before = None
         self.items[key] = value
         self._notify(self._listeners, before, value)
 
-    def _set_aside(self, bad: UnreadableObject) -> None:
+    def _put_unreadable(self, bad: UnreadableObject) -> None:
         if bad.key not in self.unreadable:
             log.error(
                 "object cannot be read",
@@ -286,19 +285,21 @@ class Informer(Generic[T]):
             )
         before, known = self.items.pop(bad.key, None), self.unreadable.get(bad.key)
         self.unreadable[bad.key] = bad
-        if self._loop is not None and (self._recheck is None or self._recheck.done()):
-            self._recheck = self._loop.create_task(self._read_again(self._loop), name=f"recheck:{self.kind.plural}")
+        if self._loop is not None and (self._recheck_task is None or self._recheck_task.done()):
+            self._recheck_task = self._loop.create_task(
+                self._recheck_unreadable(self._loop), name=f"recheck:{self.kind.plural}"
+            )
         if before is not None:
             self._notify(self._listeners, before, None)
         self._notify(self._unreadable_listeners, known, bad)
 
-    def _drop(self, key: Key, uid: str = "") -> None:
-        """It is deleted. A deletion that comes late may be that of an earlier object of the same name."""
+    def _delete(self, key: Key, uid: str = "") -> None:
+        """Remove a deleted object, unless the deletion was of an earlier object with the same name."""
         known = self._known(key)
         gone = uid or (known.metadata.uid if known is not None else "")
         if gone:
             self._deleted_uids[gone] = None
-            while len(self._deleted_uids) > REMEMBERED_DELETIONS:
+            while len(self._deleted_uids) > MAX_DELETED_UIDS:
                 self._deleted_uids.popitem(last=False)
         if known is None or known.metadata.uid in ("", gone):
             self._forget(key)
@@ -332,7 +333,7 @@ def _version(found: KubeObject | UnreadableObject) -> str:
 
 
 def _later(version: str, other: str) -> bool:
-    """Whether a resource version is later than another; where they are not numbers, any other one counts as later."""
+    """Whether a resource version is later than another; if they are not numbers, any different one counts as later."""
     if version == other:
         return False
     if not (_is_number(version) and _is_number(other)):

@@ -1,15 +1,14 @@
-"""Who of several replicas acts: the holder of one Lease, and nobody once it could have run out.
+"""Leader election with a Kubernetes Lease, as in client-go, and a thread that keeps renewing it.
 
-The holder counts from the moment it *sent* its last renewal that was confirmed, others from the moment they *saw* it
-change. The first is always earlier, so a holder that stops after `renew_deadline` has stopped before anybody who waits
-`duration` can begin. Neither reads the wall clock: what the Lease says of time is for people. Every call has a
-deadline, and whatever goes wrong with one is a renewal that failed. A write of the Lease holds only for the version
-that was read.
+Safety: at most one replica acts at a time. The holder counts from the moment it *sent* its last confirmed renewal;
+candidates count from the moment they *saw* the Lease change, which is later. A holder that stops after `renew_deadline`
+has therefore stopped before a candidate that waits `duration` can begin. Neither reads the wall clock; the timestamps
+in the Lease are informational. Every call has a deadline, any error counts as a failed renewal, and every write of the
+Lease is conditional on the resource version that was read.
 
-A loop in a thread of its own, for the one thing that must not wait for a long computation: renewing the Lease.
-
-A plan for ten thousand nodes keeps the main loop busy for seconds. Were the Lease renewed on that loop, a slow machine
-would lose the lead over and over. Writes stay safe either way: the gate asks when the last renewal was sent.
+`LeaseThread` runs an event loop in a separate thread for the renewals: a plan for ten thousand nodes can block the main
+loop for seconds, which could let the lease expire. Writes stay safe either way, because the write gate
+checks the time of the last renewal before each write.
 """
 
 import asyncio
@@ -32,7 +31,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseDurations:
-    """How long an office lasts, in seconds; those of client-go, and the time its holder has to stop."""
+    """Seconds: client-go's leaseDuration, renewDeadline and retryPeriod, and the time a former leader has to stop."""
 
     duration: float = 15.0
     renew_deadline: float = 10.0
@@ -46,15 +45,15 @@ class LeaseDurations:
 
 @dataclass(frozen=True, slots=True)
 class LeaseHolder:
-    """The Lease, and who wants it. An identity is used once: a process that starts again is somebody else."""
+    """The Lease and the identity of a candidate. A restarted process must use a new identity."""
 
     key: Key
     identity: str
-    terms: LeaseDurations = LeaseDurations()
+    durations: LeaseDurations = LeaseDurations()
 
 
 class LeaderElection:
-    """One candidate for one office."""
+    """One candidate for one Lease."""
 
     def __init__(
         self,
@@ -64,67 +63,67 @@ class LeaderElection:
         random: Random,
         now: Callable[[], float] | None = None,
     ) -> None:
-        """`now` is the holder's clock; one that also counts while the machine sleeps is best.
+        """Create a candidate; `now` is the holder's clock, which should also advance while the host is suspended.
 
-        A candidate counts on the loop's clock, which at worst counts too little: it waits longer, never shorter.
+        While it waits, a candidate uses the loop's clock. If that clock stops, the candidate waits longer, never less.
         """
         self.lease_holder = lease_holder
-        self.terms = lease_holder.terms
+        self.durations = lease_holder.durations
         self._cluster = cluster
         self._clock = clock
         self._random = random
-        self._awake = asyncio.get_running_loop().time
-        self._now = now or self._awake
-        self._known: Lease | None = None  # as last written by us, to be renewed without looking
-        self._seen: tuple[str, float] = ("", 0.0)  # the version last seen, and when it was new to us
-        self._ends = float("-inf")
+        self._loop_time = asyncio.get_running_loop().time
+        self._now = now or self._loop_time
+        self._written: Lease | None = None  # our last write, so that a renewal needs no read
+        self._observed: tuple[str, float] = ("", 0.0)  # the last seen resource version, and when it was first seen
+        self._held_until = float("-inf")
 
     @property
-    def left(self) -> float:
-        """Seconds for which it is certain that nobody else holds the office, and to spare; negative once lost."""
-        return self._ends - self._now()
+    def remaining(self) -> float:
+        """Seconds for which no other candidate can hold the Lease; negative once it is lost."""
+        return self._held_until - self._now()
 
     def holds(self) -> bool:
-        """Whether this candidate may act, in this instant."""
-        return self._now() < self._ends
+        """Whether this candidate is the leader at this instant."""
+        return self._now() < self._held_until
 
-    async def win(self) -> None:
-        """Stand for the office until it is ours."""
+    async def acquire(self) -> None:
+        """Retry until this candidate holds the Lease."""
         log.info("waiting to lead", extra={"lease": str(self.lease_holder.key), "identity": self.lease_holder.identity})
         while True:
-            if await self._tried(self.terms.renew_deadline / 2) and self.holds():
+            if await self._try_acquire(self.durations.renew_deadline / 2) and self.holds():
                 break
-            await asyncio.sleep(self.terms.retry * self._random.uniform(1.0, 1.2))
+            await asyncio.sleep(self.durations.retry * self._random.uniform(1.0, 1.2))
         log.info("leading", extra={"lease": str(self.lease_holder.key), "identity": self.lease_holder.identity})
 
-    async def keep(self) -> None:
-        """Renew until somebody else holds the office. That it ran out meanwhile is for the caller to watch."""
+    async def renew(self) -> None:
+        """Renew until another candidate holds the Lease; the caller checks whether it expires meanwhile."""
         while True:
-            await asyncio.sleep(self.terms.retry)
-            if await self._tried(self.terms.renew_deadline / 2) is False:
-                self._ends = float("-inf")
+            await asyncio.sleep(self.durations.retry)
+            if await self._try_acquire(self.durations.renew_deadline / 2) is False:
+                self._held_until = float("-inf")
                 return
 
     async def release(self) -> None:
-        """Give the office back, so that the next one need not wait. Only after everything has stopped."""
+        """Release the Lease, so that the next leader need not wait. Call only after all work has stopped."""
         if not self.holds():
             return
-        known, self._ends = self._known, float("-inf")
+        known, self._held_until = self._written, float("-inf")
         if known is not None:
             try:
-                async with asyncio.timeout(self.terms.stop):
+                async with asyncio.timeout(self.durations.stop):
                     await self._cluster.patch(LEASE, self.lease_holder.key, self._patch(known, "", 1))
-                log.info("gave up the lead", extra={"lease": str(self.lease_holder.key)})
-            except Exception as error:  # noqa: BLE001 - it runs out by itself
+                log.info("released the lease", extra={"lease": str(self.lease_holder.key)})
+            except Exception as error:  # noqa: BLE001 - the lease expires by itself
                 log.warning("lease not released", extra={"lease": str(self.lease_holder.key), "error": str(error)})
 
-    async def _tried(self, within: float) -> bool | None:
-        """Whether the office is ours, from the moment the call was sent; None if nobody knows."""
+    async def _try_acquire(self, within: float) -> bool | None:
+        """Acquire or renew once; return whether this candidate holds the Lease, or None after an error."""
         try:
             async with asyncio.timeout(within):
                 return await self._attempt()
         except Exception as error:  # noqa: BLE001 - any failure at all is a renewal that failed
-            self._known = None
+            self._written = None
             facts = {"lease": str(self.lease_holder.key), "error": str(error) or type(error).__name__}
             if isinstance(error, Denied):
                 facts["remedy"] = f"grant create on leases, and get and patch on {self.lease_holder.key.name}"
@@ -132,46 +131,46 @@ class LeaderElection:
             return None
 
     async def _attempt(self) -> bool:
-        lease = self._known or await self._read()
+        lease = self._written or await self._read()
         if lease is None:
             sent_at = self._now()
-            self._take(await self._cluster.create(LEASE, self._lease()), sent_at)
+            self._confirm(await self._cluster.create(LEASE, self._lease()), sent_at)
             return True
         holder = lease.spec.holder_identity or ""
-        if holder not in {"", self.lease_holder.identity} and not self._lapsed(lease):
+        if holder not in {"", self.lease_holder.identity} and not self._expired(lease):
             return False
         sent_at = self._now()
-        patch = self._patch(lease, self.lease_holder.identity, round(self.terms.duration))
-        self._take(await self._cluster.patch(LEASE, self.lease_holder.key, patch), sent_at)
+        patch = self._patch(lease, self.lease_holder.identity, round(self.durations.duration))
+        self._confirm(await self._cluster.patch(LEASE, self.lease_holder.key, patch), sent_at)
         return True
 
-    def _take(self, written: Lease, sent_at: float) -> None:
-        self._known = written
-        self._ends = sent_at + self.terms.renew_deadline
+    def _confirm(self, written: Lease, sent_at: float) -> None:
+        self._written = written
+        self._held_until = sent_at + self.durations.renew_deadline
 
     async def _read(self) -> Lease | None:
-        """The Lease now. One that vanished under a holder is not taken before the holder must have noticed."""
+        """Read the Lease. If it was deleted, treat it as held until its last holder must have stopped."""
         try:
             lease = await self._cluster.get(LEASE, self.lease_holder.key)
         except NotFound:
-            if self._seen[0] and not self._silent(self.terms.duration):
+            if self._observed[0] and not self._unchanged_for(self.durations.duration):
                 raise
             return None
-        if lease.metadata.resource_version != self._seen[0]:
-            self._seen = (lease.metadata.resource_version, self._awake())
+        if lease.metadata.resource_version != self._observed[0]:
+            self._observed = (lease.metadata.resource_version, self._loop_time())
         return lease
 
-    def _lapsed(self, lease: Lease) -> bool:
-        return self._silent(max(self.terms.duration, lease.spec.lease_duration_seconds or 0))
+    def _expired(self, lease: Lease) -> bool:
+        return self._unchanged_for(max(self.durations.duration, lease.spec.lease_duration_seconds or 0))
 
-    def _silent(self, seconds: float) -> bool:
-        return self._awake() - self._seen[1] >= seconds
+    def _unchanged_for(self, seconds: float) -> bool:
+        return self._loop_time() - self._observed[1] >= seconds
 
     def _lease(self) -> Lease:
         now = self._clock.now()
         spec = LeaseSpec(
             holder_identity=self.lease_holder.identity,
-            lease_duration_seconds=round(self.terms.duration),
+            lease_duration_seconds=round(self.durations.duration),
             acquire_time=now,
             renew_time=now,
             lease_transitions=0,
@@ -192,7 +191,7 @@ R = TypeVar("R")
 
 
 class LeaseThread:
-    """A running loop beside the main one. A daemon thread: it never keeps the process from ending."""
+    """An event loop in a daemon thread, which does not keep the process alive."""
 
     def __init__(self, name: str) -> None:
         self._loop = asyncio.new_event_loop()
@@ -200,45 +199,45 @@ class LeaseThread:
         self._thread.start()
 
     async def call(self, work: Coroutine[Any, Any, R]) -> R:
-        """Run a coroutine over there and wait for it here; cancelled here, it is cancelled there."""
+        """Run a coroutine in the thread and wait for it; cancelling the wait cancels the coroutine."""
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
 
     async def aclose(self) -> None:
-        """Stop the loop and wait for its thread, without keeping anybody else waiting."""
+        """Stop the loop and wait for its thread without blocking the caller's loop."""
         self._loop.call_soon_threadsafe(self._loop.stop)
         await asyncio.to_thread(self._thread.join)
         self._loop.close()
 
 
 class ThreadedLeaderElection:
-    """An election that goes on beside the main loop. What it says may be asked from anywhere."""
+    """A `LeaderElection` that runs in a `LeaseThread`. Its properties may be read from any thread."""
 
-    def __init__(self, election: LeaderElection, aside: LeaseThread) -> None:
+    def __init__(self, election: LeaderElection, thread_loop: LeaseThread) -> None:
         self._election = election
-        self._aside = aside
+        self._thread_loop = thread_loop
 
     @property
-    def terms(self) -> LeaseDurations:
-        """As agreed."""
-        return self._election.terms
+    def durations(self) -> LeaseDurations:
+        """The durations of the Lease."""
+        return self._election.durations
 
     @property
-    def left(self) -> float:
-        """Seconds for which the office is certain; negative once lost."""
-        return self._election.left
+    def remaining(self) -> float:
+        """Seconds for which leadership is certain; negative once it is lost."""
+        return self._election.remaining
 
     def holds(self) -> bool:
-        """Whether this candidate may act, in this instant."""
+        """Whether this candidate is the leader at this instant."""
         return self._election.holds()
 
-    async def win(self) -> None:
-        """Stand for the office until it is ours."""
-        await self._aside.call(self._election.win())
+    async def acquire(self) -> None:
+        """Retry until this candidate holds the Lease."""
+        await self._thread_loop.call(self._election.acquire())
 
-    async def keep(self) -> None:
-        """Renew until somebody else holds the office."""
-        await self._aside.call(self._election.keep())
+    async def renew(self) -> None:
+        """Renew until another candidate holds the Lease."""
+        await self._thread_loop.call(self._election.renew())
 
     async def release(self) -> None:
-        """Give the office back."""
-        await self._aside.call(self._election.release())
+        """Release the Lease."""
+        await self._thread_loop.call(self._election.release())

@@ -1,7 +1,7 @@
-"""One term of work: begun when the office is won, ended in order when asked to, and in any case before it runs out.
+"""One term of leadership: acquire the lease, run the controllers, and stop in order before the lease expires.
 
-The end has an order: no new write is let through, those under way are finished or cut, the work is cancelled, and only
-when it has stopped is the office given back. Work that does not stop in time takes the process with it.
+The order of the stop: the write gate refuses new writes; writes in flight finish or are aborted; the work is cancelled;
+only after it has stopped is the Lease released. Work that does not stop within `LeaseDurations.stop` ends the process.
 """
 
 import asyncio
@@ -16,45 +16,45 @@ from dovetail.runtime.write_gate import WriteGate
 
 log = logging.getLogger(__name__)
 FINISH_SECONDS = 5.0
-"""What writes under way get after a request to stop, and loops after that; together well below a pod's 30 seconds."""
-LOOK_SECONDS = 1.0
-"""How often the office is looked at: timers do not count while the machine sleeps."""
+"""The time for writes in flight after a stop request; with the time for the work well below a pod's 30 seconds."""
+CHECK_SECONDS = 1.0
+"""How often leadership is checked: timers stand still while the host is suspended."""
 
 Work = Callable[[], Coroutine[Any, Any, None]]
 
 
 class Leadership(Protocol):
-    """What is held while working; an Election."""
+    """The interface of a leader election."""
 
     @property
-    def terms(self) -> LeaseDurations:
-        """How long it lasts."""
+    def durations(self) -> LeaseDurations:
+        """The durations of the lease."""
         ...
 
     @property
-    def left(self) -> float:
-        """Seconds for which it is certain."""
+    def remaining(self) -> float:
+        """Seconds for which leadership is certain."""
         ...
 
     def holds(self) -> bool:
-        """Whether it is held, in this instant."""
+        """Whether this process is the leader at this instant."""
         ...
 
-    async def win(self) -> None:
-        """Wait for it."""
+    async def acquire(self) -> None:
+        """Wait until this process is the leader."""
         ...
 
-    async def keep(self) -> None:
-        """Renew it until it is lost."""
+    async def renew(self) -> None:
+        """Renew the lease until it is lost."""
         ...
 
     async def release(self) -> None:
-        """Give it back."""
+        """Release the lease."""
         ...
 
 
 class TermEnd(StrEnum):
-    """Why a shift was over."""
+    """Why a term ended."""
 
     STOPPED = "stopped"
     LOST = "leadership lost"
@@ -62,7 +62,7 @@ class TermEnd(StrEnum):
 
 @dataclass(frozen=True)
 class LeaderTerm:
-    """What is done, through which gate, until when. Without an election the shift is held by whoever starts it."""
+    """The work of a leader, its write gate, and what ends it. Without an election the process always leads."""
 
     gate: WriteGate
     work: Work
@@ -71,42 +71,42 @@ class LeaderTerm:
     election: Leadership | None = None
 
     async def run(self) -> TermEnd:
-        """Wait for the office, work, and end in order. What the work cannot handle is raised."""
+        """Wait for leadership, work, and stop in order. Raises what the work does not handle."""
         loop = asyncio.get_running_loop()
         self.gate.close("standing by")
         stopping = loop.create_task(self.stopped.wait(), name="stop requested")
         try:
-            if self.election is not None and not await self._won(self.election, stopping):
+            if self.election is not None and not await self._wait_to_lead(self.election, stopping):
                 return TermEnd.STOPPED
-            return await self._held(stopping)
+            return await self._lead(stopping)
         finally:
             stopping.cancel()
 
-    async def _won(self, election: Leadership, stopping: "asyncio.Task[Any]") -> bool:
-        standing = asyncio.get_running_loop().create_task(election.win(), name="election")
+    async def _wait_to_lead(self, election: Leadership, stopping: "asyncio.Task[Any]") -> bool:
+        acquiring = asyncio.get_running_loop().create_task(election.acquire(), name="election")
         try:
-            await asyncio.wait({standing, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({acquiring, stopping}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            standing.cancel()
-            await asyncio.wait({standing})
+            acquiring.cancel()
+            await asyncio.wait({acquiring})
         if stopping.done():
             await election.release()
         return not stopping.done()
 
-    async def _held(self, stopping: "asyncio.Task[Any]") -> TermEnd:
+    async def _lead(self, stopping: "asyncio.Task[Any]") -> TermEnd:
         loop, election = asyncio.get_running_loop(), self.election
         self.gate.open(election.holds if election is not None else lambda: True)
         working = loop.create_task(self.work(), name="work")
-        keeping = loop.create_task(election.keep() if election is not None else self.stopped.wait(), name="lease")
+        keeping = loop.create_task(election.renew() if election is not None else self.stopped.wait(), name="lease")
         ending = TermEnd.LOST
         try:
-            await self._watch({working, keeping, stopping})
+            await self._wait_for_end({working, keeping, stopping})
             if election is None or election.holds():
                 ending = TermEnd.STOPPED
-                await self._finish()
+                await self._finish_writes()
         finally:
-            self.gate.cut(ending)
-            await self._stop(working)
+            self.gate.abort(ending)
+            await self._cancel_work(working)
             keeping.cancel()
             await asyncio.wait({keeping})
             if election is not None:
@@ -115,26 +115,26 @@ class LeaderTerm:
             working.result()
         return ending
 
-    async def _watch(self, tasks: "set[asyncio.Task[Any]]") -> None:
-        """Until one of them ends, or the office may have run out, however silent its keeper is."""
+    async def _wait_for_end(self, tasks: "set[asyncio.Task[Any]]") -> None:
+        """Wait until a task ends, or the lease may have expired even if its renewal hangs."""
         while self.election is None or self.election.holds():
-            left = min(self.election.left, LOOK_SECONDS) if self.election is not None else None
-            done, _ = await asyncio.wait(tasks, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+            remaining = min(self.election.remaining, CHECK_SECONDS) if self.election is not None else None
+            done, _ = await asyncio.wait(tasks, timeout=remaining, return_when=asyncio.FIRST_COMPLETED)
             if done:
                 return
         log.error("leadership lost", extra={"why": "the lease could not be renewed in time"})
 
-    async def _finish(self) -> None:
-        """Let the writes under way come to their end, within bounds."""
+    async def _finish_writes(self) -> None:
+        """Wait for the writes in flight, for a limited time."""
         self.gate.close(TermEnd.STOPPED)
-        left = self.election.left if self.election is not None else FINISH_SECONDS
-        if not await self.gate.finished(min(FINISH_SECONDS, left)):
-            log.warning("writes cut off", extra={"after_seconds": FINISH_SECONDS})
+        remaining = self.election.remaining if self.election is not None else FINISH_SECONDS
+        if not await self.gate.wait_until_idle(min(FINISH_SECONDS, remaining)):
+            log.warning("writes aborted", extra={"after_seconds": FINISH_SECONDS})
 
-    async def _stop(self, working: "asyncio.Task[None]") -> None:
+    async def _cancel_work(self, working: "asyncio.Task[None]") -> None:
         working.cancel()
-        terms = self.election.terms if self.election is not None else LeaseDurations()
-        await asyncio.wait({working}, timeout=terms.stop)
+        durations = self.election.durations if self.election is not None else LeaseDurations()
+        await asyncio.wait({working}, timeout=durations.stop)
         if not working.done():
-            log.critical("work does not stop", extra={"after_seconds": terms.stop})
+            log.critical("work does not stop", extra={"after_seconds": durations.stop})
             self.die()

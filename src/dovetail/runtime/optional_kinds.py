@@ -1,6 +1,7 @@
-"""A cluster of which some kinds are not installed: they have no objects, instead of being an error.
+"""A read-only cluster in which kinds that are not installed have no objects, instead of raising `NotFound`.
 
-For looking only. Whoever acts must know that a kind is missing. Whether it was installed since is seen now and then.
+Only for commands that write nothing: a controller must know that a kind is missing. Every 30 seconds the informer lists
+a missing kind again, so it appears once it is installed.
 """
 
 import asyncio
@@ -20,14 +21,14 @@ RECHECK_SECONDS = 30.0
 
 
 class OptionalKindsCluster(GatedCluster):
-    """Reads what there is; writes nothing while its gate is closed."""
+    """Reads installed kinds; its gate must be closed, so that nothing is written."""
 
     def __init__(self, cluster: Cluster, gate: WriteGate) -> None:
         super().__init__(cluster, gate)
         self._absent: set[Kind[Any]] = set()
 
     async def list(self, kind: Kind[T], options: ListOptions = EVERYTHING) -> Listing[T]:
-        """Every object of the kind; none where it is not installed."""
+        """Return every object of the kind; none if the kind is not installed."""
         try:
             listing = await super().list(kind, options)
         except NotFound:
@@ -40,7 +41,7 @@ class OptionalKindsCluster(GatedCluster):
         return listing
 
     async def watch(self, kind: Kind[T], since: str, options: ListOptions = EVERYTHING) -> AsyncIterator[WatchEvent[T]]:
-        """Changes; none for a while where it is not installed, and then the end of the watch."""
+        """Yield changes; for a kind that is not installed, end the watch after 30 seconds without any."""
         if kind in self._absent:
             await asyncio.sleep(RECHECK_SECONDS)
             return

@@ -1,10 +1,11 @@
-"""How long to wait before trying again: doubling, with a ceiling.
+"""A work queue with delayed keys, like client-go's rate-limited queue, and exponential backoff.
 
-Work by key: each key at most once at a time, again after a while, later and later after failures.
+Informers add keys, and workers call one function per key, each key at most once at a time. The function returns the
+seconds until its key is due again; None means only after the next change. A failed call is retried with backoff, and a
+failing key does not affect other keys. Assertions are not caught: they mean a defect, not a failure of the cluster.
 
-A reconciler hears keys from informers and calls one function for each. What that function returns is the wait until
-the key is looked at again; None means only when something changes. A failed call is retried with back-off, and no
-failure of one key stops another. Assertions are not caught: they say that we are wrong, not the world.
+`_due` is a heap of (time, sequence, key); `_due_at` holds the valid time of each key, so an entry with another time is
+stale and skipped. `add` costs O(log n). A key that is added while it runs is queued again afterwards (`_requeue_at`).
 """
 
 import asyncio
@@ -18,7 +19,7 @@ from dovetail.ports.errors import Conflict, WorldError
 
 
 class RetryBackoff:
-    """The waits of one series of failures."""
+    """The doubling delays of one series of failures."""
 
     def __init__(self, first: float, limit: float) -> None:
         self._first = first
@@ -26,21 +27,21 @@ class RetryBackoff:
         self._failures = 0
 
     def next(self) -> float:
-        """The wait after one more failure, in seconds."""
+        """Return the seconds to wait after one more failure."""
         delay = min(self._first * 2.0 ** min(self._failures, 32), self._limit)
         self._failures += 1
         return delay
 
     def reset(self) -> None:
-        """It worked: start over."""
+        """Start over after a success."""
         self._failures = 0
 
 
 log = logging.getLogger(__name__)
-Told = Callable[[str, str, float], None]
+ReconcileListener = Callable[[str, str, float], None]
 """Called with the reconciler's name, how a call ended (success, conflict, error) and how long it took."""
 K = TypeVar("K", bound=Hashable)
-FEWEST_TO_COMPACT = 64
+MIN_STALE_ENTRIES = 64
 
 
 class Reconciler(Generic[K]):
@@ -63,48 +64,48 @@ class Reconciler(Generic[K]):
         self._due: list[tuple[float, int, K]] = []
         self._due_at: dict[K, float] = {}
         self._running: set[K] = set()
-        self._again: dict[K, float] = {}
+        self._requeue_at: dict[K, float] = {}
         self._backoffs: dict[K, RetryBackoff] = {}
         self._sequence = itertools.count()
-        self._loop: asyncio.AbstractEventLoop | None = None  # while it runs: to ask for it is a system call
+        self._loop: asyncio.AbstractEventLoop | None = None  # while it runs; cached because get_running_loop is slow
         self._tasks: asyncio.TaskGroup | None = None  # while it runs
-        self._ended: asyncio.Future[None] | None = None  # as well; done once it is to stop
-        self._made = 0  # workers so far
-        self._idle: list[asyncio.Future[K]] = []  # workers with nothing to do
-        self._short = False  # of workers: a key is due and waits for one
-        self._soon: asyncio.Handle | None = None  # handing out keys that are due
-        self._alarm: asyncio.TimerHandle | None = None  # for the first that is not due yet
-        self.told: Told | None = None
+        self._stopped: asyncio.Future[None] | None = None  # while it runs; done when it must stop
+        self._worker_count = 0  # workers started so far
+        self._idle_workers: list[asyncio.Future[K]] = []
+        self._short_of_workers = False  # a key is due, and all workers are busy
+        self._dispatch_handle: asyncio.Handle | None = None  # a scheduled `_dispatch`
+        self._timer: asyncio.TimerHandle | None = None  # for the first key that is not due yet
+        self.on_result: ReconcileListener | None = None
 
     def add(self, key: K, after: float = 0.0) -> None:
-        """Look at `key` after that many seconds, or earlier if that was already planned."""
+        """Queue `key` for that many seconds from now, unless it is queued for an earlier time."""
         at = self._now() + after
         if key in self._running:
-            self._again[key] = min(at, self._again.get(key, at))
+            self._requeue_at[key] = min(at, self._requeue_at.get(key, at))
         elif at < self._due_at.get(key, float("inf")):
             self._due_at[key] = at
             heapq.heappush(self._due, (at, next(self._sequence), key))
             self._compact()
             if self._due[0][0] == at:
-                self._expect(at)
+                self._schedule(at)
 
     def _now(self) -> float:
         return (self._loop or asyncio.get_running_loop()).time()
 
     def _compact(self) -> None:
-        """Times that were superseded, or whose key was forgotten, may lie weeks ahead: they do not pile up."""
-        if len(self._due) > 2 * len(self._due_at) + FEWEST_TO_COMPACT:
+        """Remove stale heap entries once they outnumber the valid ones: their times may be weeks ahead."""
+        if len(self._due) > 2 * len(self._due_at) + MIN_STALE_ENTRIES:
             self._due = [entry for entry in self._due if self._due_at.get(entry[2]) == entry[0]]
             heapq.heapify(self._due)
 
-    def caught_up(self, key: K) -> None:
-        """Everything heard of `key` while it was being worked on is known by now: it needs no other look for that."""
-        self._again.pop(key, None)
+    def drop_requeue(self, key: K) -> None:
+        """Cancel the requeue of a running `key`: the running call has already seen every change."""
+        self._requeue_at.pop(key, None)
 
     def forget(self, key: K) -> None:
-        """The object is gone: no more waits are owed to it."""
+        """Drop `key` and its backoff: its object is gone."""
         self._due_at.pop(key, None)
-        self._again.pop(key, None)
+        self._requeue_at.pop(key, None)
         self._backoffs.pop(key, None)
 
     @property
@@ -115,93 +116,99 @@ class Reconciler(Generic[K]):
 
     @property
     def depth(self) -> int:
-        """How many keys are due and wait for a worker."""
+        """The number of keys that are due and wait for a worker."""
         now = self._now()
         return sum(at <= now for at in self._due_at.values())
 
     async def run(self) -> None:
-        """Work until cancelled."""
-        self._idle.clear()
-        self._made, self._short = 0, False
+        """Reconcile keys until cancelled."""
+        self._idle_workers.clear()
+        self._worker_count, self._short_of_workers = 0, False
         self._loop = asyncio.get_running_loop()
         try:
             async with asyncio.TaskGroup() as self._tasks:
-                self._ended = self._loop.create_future()
-                self._hand_out()
-                await self._ended  # it is cancelled, by whoever runs this or by a worker that broke
+                self._stopped = self._loop.create_future()
+                self._dispatch()
+                await self._stopped  # cancelled from outside, or by a worker that failed
         finally:
-            self._loop = self._tasks = self._ended = None
+            self._loop = self._tasks = self._stopped = None
             self._disarm()
 
     def _disarm(self) -> None:
-        for handle in (self._soon, self._alarm):
+        for handle in (self._dispatch_handle, self._timer):
             if handle is not None:
                 handle.cancel()
-        self._soon = self._alarm = None
+        self._dispatch_handle = self._timer = None
 
-    def _expect(self, at: float) -> None:
-        """A key is the first to be due, at that time."""
+    def _schedule(self, at: float) -> None:
+        """Schedule `_dispatch` for the time at which the first key is due."""
         loop = self._loop
-        if loop is None or self._ended is None or self._ended.done() or self._soon is not None or self._short:
+        if (
+            loop is None
+            or self._stopped is None
+            or self._stopped.done()
+            or self._dispatch_handle is not None
+            or self._short_of_workers
+        ):
             return
         if at <= loop.time():
-            self._soon = loop.call_soon(self._hand_out)
-        elif self._alarm is None or self._alarm.when() != at:
-            if self._alarm is not None:
-                self._alarm.cancel()
-            self._alarm = loop.call_at(at, self._ring)
+            self._dispatch_handle = loop.call_soon(self._dispatch)
+        elif self._timer is None or self._timer.when() != at:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = loop.call_at(at, self._on_timer)
 
-    def _ring(self) -> None:
-        self._alarm = None
-        if self._soon is None:
-            self._hand_out()
+    def _on_timer(self) -> None:
+        self._timer = None
+        if self._dispatch_handle is None:
+            self._dispatch()
 
-    def _hand_out(self) -> None:
-        """Give every key that is due to a worker, as long as there are any, and wait for the next."""
-        self._soon = None
+    def _dispatch(self) -> None:
+        """Assign due keys to workers while there are idle ones, then schedule the next call."""
+        self._dispatch_handle = None
         now = self._now()
-        while self._due and self._ended is not None and not self._ended.done():
+        while self._due and self._stopped is not None and not self._stopped.done():
             at, _, key = self._due[0]
             if self._due_at.get(key) != at:
                 heapq.heappop(self._due)  # superseded by an earlier time, or forgotten
             elif at > now:
-                return self._expect(at)
-            elif not self._idle and self._made == self._workers:
-                self._short = True
+                return self._schedule(at)
+            elif not self._idle_workers and self._worker_count == self._workers:
+                self._short_of_workers = True
                 return None
             else:
                 heapq.heappop(self._due)
                 del self._due_at[key]
-                self._employ(key)
+                self._assign(key)
         return None
 
-    def _employ(self, key: K) -> None:
-        assert self._tasks is not None, "keys are handed out while it runs"
+    def _assign(self, key: K) -> None:
+        assert self._tasks is not None, "keys are assigned only while it runs"
         self._running.add(key)
-        if self._idle:
-            self._idle.pop().set_result(key)
+        if self._idle_workers:
+            self._idle_workers.pop().set_result(key)
         else:
-            self._made += 1
-            self._tasks.create_task(self._serve(key), name=f"{self.name}:{self._made}")
+            self._worker_count += 1
+            self._tasks.create_task(self._worker_loop(key), name=f"{self.name}:{self._worker_count}")
 
-    async def _serve(self, key: K) -> None:
-        """Work on one key after another, as they are handed out."""
+    async def _worker_loop(self, key: K) -> None:
+        """Reconcile one assigned key after the other."""
         loop = asyncio.get_running_loop()
         while True:
-            await self._work(key)
-            handed: asyncio.Future[K] = loop.create_future()
-            self._idle.append(handed)
-            if self._short:
-                self._short = False
-                self._soon = self._soon or loop.call_soon(self._hand_out)
-            key = await handed
+            await self._run_key(key)
+            next_key: asyncio.Future[K] = loop.create_future()
+            self._idle_workers.append(next_key)
+            if self._short_of_workers:
+                self._short_of_workers = False
+                self._dispatch_handle = self._dispatch_handle or loop.call_soon(self._dispatch)
+            key = await next_key
 
-    async def _work(self, key: K) -> None:
+    async def _run_key(self, key: K) -> None:
         try:
             after = await self._attempt(key)
         finally:
             self._running.discard(key)
-        again = self._again.pop(key, None)
+        again = self._requeue_at.pop(key, None)
         if after is not None:
             self.add(key, after)
         if again is not None:
@@ -214,10 +221,10 @@ class Reconciler(Generic[K]):
         except AssertionError:
             raise
         except Conflict:
-            self._tell("conflict", began)
+            self._report("conflict", began)
             return self._failed(key)
         except WorldError as error:
-            self._tell("error", began)
+            self._report("error", began)
             after = max(self._failed(key), getattr(error, "retry_after", None) or 0.0)
             log.warning(
                 "reconcile failed",
@@ -225,17 +232,17 @@ class Reconciler(Generic[K]):
             )
             return after
         except Exception:
-            self._tell("error", began)
+            self._report("error", began)
             after = self._failed(key)
             log.exception("reconcile broke", extra={"controller": self.name, "object": str(key)})
             return after
-        self._tell("success", began)
+        self._report("success", began)
         self._backoffs.pop(key, None)
         return after
 
-    def _tell(self, result: str, began: float) -> None:
-        if self.told is not None:
-            self.told(self.name, result, self._now() - began)
+    def _report(self, result: str, began: float) -> None:
+        if self.on_result is not None:
+            self.on_result(self.name, result, self._now() - began)
 
     def _failed(self, key: K) -> float:
         if key not in self._backoffs:

@@ -133,7 +133,7 @@ BUGS = (
         before="""\
         for node in (before, after):
             if node is not None:
-                self._joined.pop(node.name, None)
+                self._cluster_node_by_name.pop(node.name, None)
 """,
         after="",
         tests=("tests/controllers/test_cluster_state.py",),
@@ -144,7 +144,7 @@ BUGS = (
         file="controllers/cluster_state.py",
         before="""\
                 for node in self.nodes_of(claim):
-                    self._joined.pop(node.name, None)
+                    self._cluster_node_by_name.pop(node.name, None)
 """,
         after="",
         tests=("tests/controllers/test_cluster_state.py",),
@@ -154,10 +154,10 @@ BUGS = (
         says="The list of all nodes is kept when a pod is bound or goes.",
         file="controllers/cluster_state.py",
         before="""\
-                self._everything = None
-                self._joined.pop(pod.node_name, None)
+                self._cluster_nodes = None
+                self._cluster_node_by_name.pop(pod.node_name, None)
 """,
-        after="                self._joined.pop(pod.node_name, None)\n",
+        after="                self._cluster_node_by_name.pop(pod.node_name, None)\n",
         tests=("tests/controllers/test_cluster_state.py",),
     ),
     Bug(

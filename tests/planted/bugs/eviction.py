@@ -15,8 +15,8 @@ BUGS = (
         id="protected-pods-evicted",
         says="The eviction queue evicts pods that were protected after it was asked to.",
         file="controllers/eviction_queue.py",
-        before="held = protection(pod, now).active and not request.evicts_protected",
-        after="held = False",
+        before="protected = protection(pod, now).active and not request.evicts_protected",
+        after="protected = False",
         tests=("tests/controllers/test_guards.py",),
     ),
     Bug(

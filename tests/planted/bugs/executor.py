@@ -77,7 +77,7 @@ BUGS = (
         says="The nodes of a command are not kept free of new pods while they are checked before the commit.",
         file="controllers/disruption_queue.py",
         before="""\
-            await mark(self._context, staying, state.record)  # no new pods come to them while they are checked
+            await mark_candidates(self._context, remaining, state.record)  # keeps new pods away during the check
 """,
         after="",
         tests=("tests/scenarios/test_writes.py",),

@@ -42,7 +42,7 @@ BUGS = (
         id="list-believed-at-once",
         says="A NodeClaim is deleted because a list of instances lacks it, without asking for the instance.",
         file="controllers/garbage_collection.py",
-        before=" and (await self._is_gone(claim) or await self._has_no_node(claim)):\n",
+        before=" and (await self._instance_is_gone(claim) or await self._has_no_node(claim)):\n",
         after=":\n",
         tests=("tests/scenarios/test_leaks.py", "tests/scenarios/test_lost_instances.py"),
     ),

@@ -9,7 +9,7 @@ BUGS = (
         file="runtime/informer.py",
         before="""\
         for key in [key for key in (*self.items, *self.unreadable) if key not in present | newer]:
-            self._drop(key)
+            self._delete(key)
 """,
         after="",
         tests=("tests/runtime/test_informer.py",),
@@ -18,16 +18,16 @@ BUGS = (
         id="deleted-objects-come-back",
         says="The late answer to a write brings back an object that is deleted already.",
         file="runtime/informer.py",
-        before="        if value.metadata.uid not in self._deleted_uids and self._news(key, value):\n",
-        after="        if self._news(key, value):\n",
+        before="        if value.metadata.uid not in self._deleted_uids and self._is_newer(key, value):\n",
+        after="        if self._is_newer(key, value):\n",
         tests=("tests/runtime/test_informer.py",),
     ),
     Bug(
         id="stale-watch-resumed",
         says="A watch that was silent for too long is resumed without a list.",
         file="runtime/informer.py",
-        before="                if not self._version or self._wants_list or self.stale:\n",
-        after="                if not self._version or self._wants_list:\n",
+        before="                if not self._version or self._relist_requested or self.stale:\n",
+        after="                if not self._version or self._relist_requested:\n",
         tests=("tests/runtime/test_informer_staleness.py",),
     ),
     Bug(
@@ -69,7 +69,7 @@ BUGS = (
         file="runtime/informer.py",
         before="""\
         if before is not None and before.metadata.uid != value.metadata.uid:
-            self._drop(key)
+            self._delete(key)
             before = None
 """,
         after="",

@@ -7,10 +7,10 @@ BUGS = (
         id="lease-counted-from-the-answer",
         says="The renewal deadline is counted from the answer to a renewal, not from the moment it was sent.",
         file="runtime/leader_election.py",
-        before="        self._take(await self._cluster.patch(LEASE, self.lease_holder.key, patch), sent_at)\n",
+        before="        self._confirm(await self._cluster.patch(LEASE, self.lease_holder.key, patch), sent_at)\n",
         after="""\
         written = await self._cluster.patch(LEASE, self.lease_holder.key, patch)
-        self._take(written, max(sent_at, self._now()))
+        self._confirm(written, max(sent_at, self._now()))
 """,
         tests=("tests/runtime/test_leader_election_leases.py",),
     ),
@@ -18,8 +18,8 @@ BUGS = (
         id="shorter-lease-wins",
         says="A candidate waits for the shorter of its own lease duration and the one the holder wrote.",
         file="runtime/leader_election.py",
-        before="max(self.terms.duration, lease.spec.lease_duration_seconds or 0)",
-        after="min(self.terms.duration, lease.spec.lease_duration_seconds or 0)",
+        before="max(self.durations.duration, lease.spec.lease_duration_seconds or 0)",
+        after="min(self.durations.duration, lease.spec.lease_duration_seconds or 0)",
         tests=("tests/runtime/test_leader_election_leases.py",),
     ),
     Bug(
@@ -35,7 +35,7 @@ BUGS = (
         says="The Lease is given back before the work has stopped.",
         file="runtime/leader_term.py",
         before="""\
-            await self._stop(working)
+            await self._cancel_work(working)
             keeping.cancel()
             await asyncio.wait({keeping})
             if election is not None:
@@ -46,7 +46,7 @@ BUGS = (
             await asyncio.wait({keeping})
             if election is not None:
                 await election.release()
-            await self._stop(working)
+            await self._cancel_work(working)
 """,
         tests=("tests/runtime/test_leader_election_leases.py",),
     ),
@@ -63,7 +63,7 @@ BUGS = (
         says="Evictions are not held back by the gate.",
         file="runtime/write_gate.py",
         before="""\
-        async with self._gate.passing("evict", pod.key):
+        async with self._gate.guard("evict", pod.key):
             await self._cluster.evict(pod)
 """,
         after="        await self._cluster.evict(pod)\n",
@@ -74,7 +74,7 @@ BUGS = (
         says="A Lease that was deleted under its holder is created again at once by another candidate.",
         file="runtime/leader_election.py",
         before="""\
-            if self._seen[0] and not self._silent(self.terms.duration):
+            if self._observed[0] and not self._unchanged_for(self.durations.duration):
                 raise
 """,
         after="",
@@ -84,7 +84,7 @@ BUGS = (
         id="failed-renewal-remembered",
         says="After a renewal that failed the Lease is not read again before it is written.",
         file="runtime/leader_election.py",
-        before="            self._known = None\n            facts",
+        before="            self._written = None\n            facts",
         after="            facts",
         tests=("tests/runtime/test_leader_election.py",),
     ),

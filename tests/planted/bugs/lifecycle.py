@@ -33,7 +33,7 @@ BUGS = (
         file="controllers/nodeclaim_lifecycle.py",
         before="""\
         if claim.metadata.uid in self._given_up:
-            return None  # a second launch would find something else to buy, for nobody
+            return None  # another launch would leave an unused instance
 """,
         after="",
         tests=("tests/scenarios/test_launch_given_up.py", "tests/scenarios/test_late_watches.py"),

@@ -42,7 +42,7 @@ BUGS = (
         says="Provisioning does not wait for a command that is buying: both spend the same room below a limit.",
         file="controllers/provisioner.py",
         before="""\
-        async with self._context.buying:
+        async with self._context.launch_lock:
             return await self._provision()
 """,
         after="        return await self._provision()\n",
@@ -50,7 +50,7 @@ BUGS = (
     ),
     Bug(
         id="unanswered-create-repeated",
-        says="After a create without an answer nobody looks whether the NodeClaim is there: another one is created.",
+        says="After a create without an answer the NodeClaims are not listed again: another one is created.",
         file="controllers/context.py",
         before="""\
             created = await self.cluster.create(NODE_CLAIM, claim)
@@ -70,10 +70,10 @@ BUGS = (
         says="A pod triggers provisioning once in the life of the process.",
         file="controllers/provisioner.py",
         before="""\
-        self._news.clear()
+        self._triggered.clear()
         self._seen.clear()
 """,
-        after="        self._news.clear()\n",
+        after="        self._triggered.clear()\n",
         tests=("tests/controllers/test_guards.py",),
     ),
     Bug(

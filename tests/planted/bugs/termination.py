@@ -7,7 +7,7 @@ BUGS = (
         id="instances-never-terminated",
         says="Instances are never terminated: every one counts as gone already.",
         file="controllers/termination_steps.py",
-        before="gone = claim.metadata.uid in self._ended or await self._is_ended(claim)",
+        before="gone = claim.metadata.uid in self._terminated or await self._is_terminated(claim)",
         after="gone = True",
         tests=("tests/scenarios/test_writes.py",),
     ),
@@ -16,13 +16,13 @@ BUGS = (
         says="A NodeClaim is let go as soon as the end of its instance was asked for.",
         file="controllers/termination.py",
         before="""\
-        wait = await self._departure.end_instance(claim) if claim.provider_id else None
+        wait = await self._steps.terminate_instance(claim) if claim.provider_id else None
         if wait is not None:
             return wait
 """,
         after="""\
         if claim.provider_id:
-            await self._departure.end_instance(claim)
+            await self._steps.terminate_instance(claim)
 """,
         tests=("tests/scenarios/test_termination.py",),
     ),
@@ -62,7 +62,7 @@ BUGS = (
         id="crash-after-registration",
         says="A node that registered before its NodeClaim says so is not drained.",
         file="controllers/termination.py",
-        before="        if claim.has(REGISTERED) or any(map(_takes_pods, nodes)):\n",
+        before="        if claim.has(REGISTERED) or any(map(_is_registered, nodes)):\n",
         after="        if claim.has(REGISTERED):\n",
         tests=("tests/scenarios/test_termination_faults.py", "tests/scenarios/test_termination.py"),
     ),
@@ -70,8 +70,8 @@ BUGS = (
         id="unknown-node-not-asked-for",
         says="An instance ends although the API server has a node of it that the cache does not know.",
         file="controllers/termination.py",
-        before="            if self._hides_its_node(claim) or await self._node_exists(claim):\n",
-        after="            if self._hides_its_node(claim):\n",
+        before="            if self._node_is_unreadable(claim) or await self._node_exists(claim):\n",
+        after="            if self._node_is_unreadable(claim):\n",
         tests=("tests/scenarios/test_late_watches.py", "tests/scenarios/test_stale_caches.py"),
     ),
     Bug(

@@ -1,1 +1,1 @@
-"""Metrics of the controllers, in the names and labels of Karpenter."""
+"""Metrics of the controllers, with the names and labels of Karpenter where it has them."""

@@ -1,7 +1,8 @@
-"""How things stand, worked out when somebody asks: a scrape costs what it costs, no scrape costs nothing.
+"""Gauges about the cluster, computed from the controllers' state at each scrape: no cost without a scrape.
 
-Reads the state the controllers have anyway and changes nothing. The number of series grows with NodePools, capacity
-types, resource types and instance types in use, never with pods, and with nodes only where each node was asked for.
+The number of series grows with NodePools, capacity types, resource types and instance types in use, never with pods,
+and with nodes only under `--node-metrics node`. The usage of a node is cached by the identity of its immutable
+`ClusterNode`, which the state replaces when the node, its claim or its pods change.
 """
 
 import asyncio
@@ -12,8 +13,8 @@ from typing import Any
 
 from dovetail.controllers.context import ControllerContext, find_catalogs
 from dovetail.controllers.metrics.conditions import ConditionMetrics
-from dovetail.controllers.metrics.do_not_disrupt import grace_figures
-from dovetail.controllers.metrics.offerings import offering_figures
+from dovetail.controllers.metrics.do_not_disrupt import grace_period_metrics
+from dovetail.controllers.metrics.offerings import offering_metrics
 from dovetail.core.disruption.budgets import allowance, count_nodes
 from dovetail.core.disruption.candidates import node_price
 from dovetail.core.disruption.command_progress import running_commands
@@ -25,43 +26,43 @@ from dovetail.model.snapshot import ClusterNode, Snapshot
 from dovetail.runtime.informer import Informer
 from dovetail.runtime.reconciler import Reconciler
 
-RESOURCE_TYPES = 16  # told apart; an exotic cluster has more names than anybody charts
+MAX_RESOURCE_TYPES = 16  # per object; further resource names are left out, to bound the number of series
 Row = tuple[str, ...]
 Rows = dict[Row, float]
 Usage = tuple[tuple[str, str, float], ...]  # metric, resource, amount
-TURN = 500  # nodes worked through before others have theirs
+NODES_PER_TURN = 500  # nodes processed before other tasks get to run
 
 
 class ClusterMetrics:
-    """Everything that is shown rather than counted."""
+    """Computes all gauges."""
 
     def __init__(
-        self, context: ControllerContext, reconcilers: Sequence[Reconciler[Any]], transitions: ConditionMetrics
+        self, context: ControllerContext, reconcilers: Sequence[Reconciler[Any]], condition_metrics: ConditionMetrics
     ) -> None:
         self._context = context
-        self._transitions = transitions
+        self._condition_metrics = condition_metrics
         self._reconcilers = reconcilers
-        self._usages: dict[str, tuple[ClusterNode, Usage]] = {}
+        self._usage_by_node: dict[str, tuple[ClusterNode, Usage]] = {}
         self._unsynced_since: datetime | None = None
         state = context.state
         self._followed: list[Informer[Any]] = [state.claims, state.nodepools, state.nodes]
 
     def follow(self, informer: Informer[Any]) -> None:
-        """Show the conditions of one more kind."""
+        """Also report the conditions of this informer's kind."""
         self._followed.append(informer)
 
     async def refresh(self) -> None:
-        """Show how things stand now."""
+        """Compute all gauges now."""
         context = self._context
-        self._caches()  # first: they matter most when the rest cannot be found out
+        self._caches()  # first: these gauges matter most if the rest fails
         pools = list(context.state.nodepools.items.values())
         snapshot = context.state.snapshot(context.clock.now(), await find_catalogs(context.cloud, pools))
         self._cluster(snapshot)
         self._pools(snapshot)
-        await asyncio.sleep(0)  # on large clusters the others want their turn
+        await asyncio.sleep(0)  # on large clusters, let other tasks run
         await self._nodes(snapshot)
-        offered = offering_figures(snapshot, context.settings.instance_type_metrics)
-        for metric, rows in {**offered, **grace_figures(snapshot)}.items():
+        offered = offering_metrics(snapshot, context.settings.instance_type_metrics)
+        for metric, rows in {**offered, **grace_period_metrics(snapshot)}.items():
             context.metrics.show(metric, rows)
         self._pods(snapshot)
         await asyncio.sleep(0)
@@ -96,8 +97,8 @@ class ClusterMetrics:
         usage, limit, cost, unpriced, allowed, consuming, oldest = shown.values()
         for name, pool in snapshot.nodepools.items():
             nodes = snapshot.nodes_by_pool.get(name, ())
-            usage.update({(name, kind): amount for kind, amount in _figures(snapshot.usage(name)).items()})
-            limit.update({(name, kind): amount for kind, amount in _figures(pool.spec.limits).items()})
+            usage.update({(name, kind): amount for kind, amount in _numbers(snapshot.usage(name)).items()})
+            limit.update({(name, kind): amount for kind, amount in _numbers(pool.spec.limits).items()})
             types = snapshot.types_by_pool.get(name, {})
             prices = [node_price(node, types.get(node.labels.get(INSTANCE_TYPE, ""))) for node in nodes]
             cost[name,] = sum(prices)
@@ -114,35 +115,35 @@ class ClusterMetrics:
             self._context.metrics.show(metric, rows)
 
     async def _nodes(self, snapshot: Snapshot) -> None:
-        wanted = self._context.settings.node_metrics
-        if wanted == "off":
+        mode = self._context.settings.node_metrics
+        if mode == "off":
             return
         sums: dict[str, defaultdict[Row, float]] = {name: defaultdict(float) for name in _NODE_GAUGES}
         for number, node in enumerate(snapshot.nodes):
-            if number % TURN == TURN - 1:
+            if number % NODES_PER_TURN == NODES_PER_TURN - 1:
                 await asyncio.sleep(0)
-            labels = _each_node(node) if wanted == "node" else _of_pool(node)
+            labels = _node_labels(node) if mode == "node" else _pool_labels(node)
             for metric, kind, amount in self._usage(node):
                 sums[metric][*labels, kind] += amount
         for metric, rows in sums.items():
             self._context.metrics.show(metric, rows)
         self._utilization(sums)
-        self._usages = {node.name: self._usages[node.name] for node in snapshot.nodes}
+        self._usage_by_node = {node.name: self._usage_by_node[node.name] for node in snapshot.nodes}
 
     def _utilization(self, sums: Mapping[str, Mapping[Row, float]]) -> None:
-        there: defaultdict[str, float] = defaultdict(float)
+        allocatable: defaultdict[str, float] = defaultdict(float)
         used: defaultdict[str, float] = defaultdict(float)
         for row, amount in sums["karpenter_nodes_allocatable"].items():
-            there[row[-1]] += amount
+            allocatable[row[-1]] += amount
         for metric in ("karpenter_nodes_total_pod_requests", "karpenter_nodes_total_daemon_requests"):
             for row, amount in sums[metric].items():
                 used[row[-1]] += amount
-        rows: Rows = {(kind,): 100.0 * used[kind] / amount for kind, amount in there.items() if amount > 0}
+        rows: Rows = {(kind,): 100.0 * used[kind] / amount for kind, amount in allocatable.items() if amount > 0}
         self._context.metrics.show("karpenter_cluster_utilization_percent", rows)
 
     def _usage(self, node: ClusterNode) -> Usage:
-        """What a node has and what is asked of it; worked out once for as long as nothing about it changes."""
-        known = self._usages.get(node.name)
+        """Return the allocatable, requests, limits and overhead of a node, cached while the node does not change."""
+        known = self._usage_by_node.get(node.name)
         if known is not None and known[0] is node:
             return known[1]
         pods = [pod for pod in node.pods if not pod.terminal]
@@ -160,10 +161,10 @@ class ClusterMetrics:
         usage = tuple(
             (metric, kind, amount)
             for metric, each in found.items()
-            for kind, amount in _figures(each).items()
+            for kind, amount in _numbers(each).items()
             if amount
         )
-        self._usages[node.name] = (node, usage)
+        self._usage_by_node[node.name] = (node, usage)
         return usage
 
     def _pods(self, snapshot: Snapshot) -> None:
@@ -181,7 +182,7 @@ class ClusterMetrics:
         show = self._context.metrics.show
         show("karpenter_pods_state", {row: float(number) for row, number in states.items()})
         show("karpenter_pods_unbound_time_seconds", {(): _longest(waiting, snapshot.at)})
-        unbound, idle = self._transitions.waits()
+        unbound, idle = self._condition_metrics.longest_waits()
         show("karpenter_pods_provisioning_unbound_time_seconds", {(): unbound})
         show("karpenter_pods_provisioning_unstarted_time_seconds", {(): idle})
         show("karpenter_pods_unstarted_time_seconds", {(): _longest([*waiting, *unstarted], snapshot.at)})
@@ -228,13 +229,13 @@ _NODE_GAUGES = (
 )
 
 
-def _each_node(node: ClusterNode) -> Row:
+def _node_labels(node: ClusterNode) -> Row:
     labels = node.labels
     where = (labels.get(name, "") for name in (INSTANCE_TYPE, CAPACITY_TYPE, ZONE, ARCH, OS))
     return (node.name, node.nodepool_name, *where, _phase(node), str(node.managed).lower())
 
 
-def _of_pool(node: ClusterNode) -> Row:
+def _pool_labels(node: ClusterNode) -> Row:
     capacity_type = node.labels.get(CAPACITY_TYPE, "")
     return ("", node.nodepool_name, "", capacity_type, "", "", "", _phase(node), str(node.managed).lower())
 
@@ -249,9 +250,9 @@ def _limits(pods: Iterable[Pod]) -> Resources:
     return add(*(container.resources.limits for pod in pods for container in pod.spec.containers))
 
 
-def _figures(resources: Resources) -> dict[str, float]:
-    """Amounts as numbers: cores, bytes, pieces; the same names for everybody, and not more than can be charted."""
-    kinds = sorted(resources, key=lambda kind: ("/" in kind, kind))[:RESOURCE_TYPES]
+def _numbers(resources: Resources) -> dict[str, float]:
+    """Return amounts as numbers (cores, bytes, pieces) of at most `MAX_RESOURCE_TYPES` resources, native ones first."""
+    kinds = sorted(resources, key=lambda kind: ("/" in kind, kind))[:MAX_RESOURCE_TYPES]
     return {kind: resources[kind].number for kind in kinds}
 
 

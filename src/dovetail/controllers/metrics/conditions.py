@@ -1,6 +1,6 @@
-"""Durations and changes, counted as they are seen: conditions that turn, objects that go, pods that get a node and run.
+"""Metrics about changes, taken from watch events: condition transitions, deletions, and pods that are bound and run.
 
-Only what happens while the process watches is counted: a restart counts nothing twice.
+Only changes seen by this process are counted, so a restart counts nothing twice.
 """
 
 from collections.abc import Callable
@@ -14,12 +14,12 @@ from dovetail.runtime.informer import Informer
 
 
 class ConditionMetrics:
-    """Listens to the informers."""
+    """Counts changes that informers report."""
 
     def __init__(self, context: ControllerContext) -> None:
         self._context = context
-        self._first_seen: dict[str, datetime] = {}  # pods that waited for a node of ours and do not run yet, by uid
-        self._bound: set[str] = set()  # of those, the ones with a node
+        self._first_seen: dict[str, datetime] = {}  # provisionable pods that do not run yet, by uid
+        self._bound_pods: set[str] = set()  # those of `_first_seen` that are bound
         state = context.state
         followed: tuple[Informer[Any], ...] = (state.claims, state.nodepools, state.nodes)
         for informer in followed:
@@ -28,12 +28,12 @@ class ConditionMetrics:
             state.pods.listen(self._pod_changed)
 
     def follow(self, informer: Informer[Any]) -> None:
-        """Count what becomes of the conditions of a kind, and how long its objects take to go."""
+        """Count condition transitions and the duration of deletions of this informer's kind."""
         kind = informer.kind.name.lower()
 
         def changed(before: Any, after: Any) -> None:
             if before is not None and after is not None:
-                self._turned(kind, before.status.conditions, after.status.conditions)
+                self._conditions_changed(kind, before.status.conditions, after.status.conditions)
             elif before is not None and before.metadata.deletion_timestamp is not None:
                 took = self._since(before.metadata.deletion_timestamp)
                 self._context.metrics.observe(f"operator_{kind}_termination_duration_seconds", took)
@@ -41,7 +41,7 @@ class ConditionMetrics:
         if self._context.seen:
             informer.listen(changed)
 
-    def _turned(self, kind: str, before: tuple[Condition, ...], after: tuple[Condition, ...]) -> None:
+    def _conditions_changed(self, kind: str, before: tuple[Condition, ...], after: tuple[Condition, ...]) -> None:
         if before is after:
             return
         known = {condition.type: condition for condition in before}
@@ -79,36 +79,36 @@ class ConditionMetrics:
             return
         seen_at = self._first_seen.get(uid)
         if after.node_name and not before.node_name:
-            self._bound.add(uid)
-            self._took("bound", created_at, seen_at)
+            self._bound_pods.add(uid)
+            self._observe_duration("bound", created_at, seen_at)
         if after.status.phase == "Running" and before.status.phase == "Pending":
-            self._took("startup", created_at, seen_at)
+            self._observe_duration("startup", created_at, seen_at)
             self._forget(uid)
 
     def _forget(self, uid: str) -> None:
         self._first_seen.pop(uid, None)
-        self._bound.discard(uid)
+        self._bound_pods.discard(uid)
 
-    def _took(self, what: str, created_at: datetime, seen_at: datetime | None) -> None:
+    def _observe_duration(self, what: str, created_at: datetime, seen_at: datetime | None) -> None:
         observe = self._context.metrics.observe
         observe(f"karpenter_pods_{what}_duration_seconds", self._since(created_at))
         if seen_at is not None:
             observe(f"karpenter_pods_provisioning_{what}_duration_seconds", self._since(seen_at))
 
-    def waits(self) -> tuple[float, float]:
-        """How long the pod longest in our care has had no node, and how long it has not been running."""
-        unbound = (self._since(at) for uid, at in self._first_seen.items() if uid not in self._bound)
+    def longest_waits(self) -> tuple[float, float]:
+        """Return for how many seconds the longest waiting pod has been unbound, and has not been running."""
+        unbound = (self._since(at) for uid, at in self._first_seen.items() if uid not in self._bound_pods)
         return max(unbound, default=0.0), max(map(self._since, self._first_seen.values()), default=0.0)
 
 
-Told = Callable[[str, str, float], None]
+ReconcileListener = Callable[[str, str, float], None]
 
 
-def count_reconciles(context: ControllerContext) -> Told:
-    """What reconcilers call when one of their calls ends."""
+def count_reconciles(context: ControllerContext) -> ReconcileListener:
+    """Return the listener that counts and times reconciliations."""
 
-    def told(name: str, result: str, seconds: float) -> None:
+    def on_result(name: str, result: str, seconds: float) -> None:
         context.metrics.count("controller_runtime_reconcile_total", controller=name, result=result)
         context.metrics.observe("controller_runtime_reconcile_time_seconds", seconds, controller=name)
 
-    return told
+    return on_result

@@ -1,6 +1,7 @@
-"""What is counted about decisions, in Karpenter's names and labels; no figure ever changes a decision.
+"""Metrics about disruption, with Karpenter's names and labels: passes, commands, and disrupted NodeClaims.
 
-What is counted when a claim is let go without a command, and noted for the ledger.
+`count_removal` also stores why a claim was deleted in `ControllerContext.removal_reasons`, from where the ledger
+controller reads it. No metric influences a decision.
 """
 
 from collections import Counter
@@ -11,7 +12,7 @@ from operator import attrgetter
 from dovetail.controllers.context import ControllerContext
 from dovetail.core.disruption.balanced_policy import BALANCED, score
 from dovetail.core.disruption.command import Command
-from dovetail.core.disruption.pass_context import PassContext as Pass
+from dovetail.core.disruption.pass_context import PassContext
 from dovetail.core.disruption.planner import MethodPlan
 from dovetail.model.command import CommandRecord
 from dovetail.model.labels import CAPACITY_TYPE, MIN_VALUES_RELAXED
@@ -32,7 +33,7 @@ _CONSOLIDATING = {Reason.EMPTY.lower(), Reason.UNDERUTILIZED.lower()}
 
 
 def disruption_labels(claim: NodeClaim, pool: NodePool | None, reason: str) -> dict[str, str]:
-    """The labels of `karpenter_nodeclaims_disrupted_total` and of what goes with it."""
+    """Return the labels of `karpenter_nodeclaims_disrupted_total` and `karpenter_pods_disruption_initiated_total`."""
     reason = reason.lower()
     policy = _SNAKE_POLICIES.get(pool.consolidation_policy, "") if pool is not None else ""
     return {
@@ -45,7 +46,7 @@ def disruption_labels(claim: NodeClaim, pool: NodePool | None, reason: str) -> d
 
 
 def termination_mode(claim: NodeClaim) -> str:
-    """How the drain of a claim is bounded."""
+    """Return how the claim's terminationGracePeriod limits its drain."""
     bound = claim.spec.termination_grace_period
     if bound is None:
         return "graceful"
@@ -53,7 +54,7 @@ def termination_mode(claim: NodeClaim) -> str:
 
 
 def count_created(metrics: Metrics, claim: NodeClaim, reason: str) -> None:
-    """A claim was created."""
+    """Count a created claim."""
     relaxed = claim.metadata.annotations.get(MIN_VALUES_RELAXED, "false")
     metrics.count(
         "karpenter_nodeclaims_created_total",
@@ -63,8 +64,8 @@ def count_created(metrics: Metrics, claim: NodeClaim, reason: str) -> None:
     )
 
 
-def count_started(metrics: Metrics, command: Command, context: Pass) -> None:
-    """A command was started."""
+def count_started(metrics: Metrics, command: Command, context: PassContext) -> None:
+    """Count a started command."""
     labels = _decision(command.decision, command.reason, command.method)
     metrics.count("karpenter_voluntary_disruption_decisions_total", **labels)
     pools = {each.pool.name: each.pool for each in command.candidates}
@@ -79,7 +80,7 @@ def count_started(metrics: Metrics, command: Command, context: Pass) -> None:
 
 
 def count_rejected(metrics: Metrics, command: Command, refusal: Refusal) -> None:
-    """A command did not hold when looked at again. What the simulation found anew does not count."""
+    """Count a command that failed validation, unless only the result of the simulation changed."""
     if refusal.code is not RefusalCode.SIMULATION_CHANGED:
         metrics.count(
             "karpenter_voluntary_disruption_failed_validations_total",
@@ -89,7 +90,7 @@ def count_rejected(metrics: Metrics, command: Command, refusal: Refusal) -> None
 
 
 def count_failed(metrics: Metrics, record: CommandRecord, unready: int) -> None:
-    """A command was taken back, with so many replacements not ready."""
+    """Count a command that was rolled back, with this number of unready replacements."""
     decision = "replace" if record.replacements else "delete"
     labels = _decision(decision, record.reason, record.method)
     metrics.count("karpenter_voluntary_disruption_queue_failures_total", unready, **labels)
@@ -104,7 +105,7 @@ _CODE, _NAME = attrgetter("code"), attrgetter("object.name")
 
 
 class DisruptionMetrics:
-    """Figures of the last pass, method by method."""
+    """Gauges of the last pass, by method."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
@@ -113,8 +114,8 @@ class DisruptionMetrics:
         self._unevaluated: dict[str, int] = {}
         self._managed: tuple[tuple[ClusterNode, ...], frozenset[str]] = ((), frozenset())
 
-    def note(self, plan: MethodPlan, context: Pass, seconds: float) -> None:
-        """What one method made of all nodes, and how long it took."""
+    def record_pass(self, plan: MethodPlan, context: PassContext, seconds: float) -> None:
+        """Record the plan of one method and how long it took."""
         method = plan.method
         kind = CONSOLIDATION_TYPES.get(method.name, "")
         self._metrics.observe(
@@ -131,7 +132,7 @@ class DisruptionMetrics:
         self._show()
 
     def _managed_of(self, snapshot: Snapshot) -> frozenset[str]:
-        """The names of the managed nodes; the same for all methods of a pass."""
+        """Return the names of the managed nodes, cached for all methods of a pass."""
         if self._managed[0] is not snapshot.nodes:
             names = frozenset([node.name for node in snapshot.nodes if node.managed])
             self._managed = snapshot.nodes, names
@@ -155,11 +156,11 @@ class DisruptionMetrics:
 
 
 def count_removal(context: ControllerContext, claim: NodeClaim, reason: str) -> None:
-    """A claim was deleted for a reason; the pods that have to move with it are counted too. Asked again, it is not."""
-    if context.endings.get(claim.metadata.uid) == reason:
+    """Count a deleted claim and its pods that must be rescheduled, once per claim and reason."""
+    if context.removal_reasons.get(claim.metadata.uid) == reason:
         return
     labels = disruption_labels(claim, context.state.pool(claim.nodepool_name), reason)
-    context.endings[claim.metadata.uid] = reason
+    context.removal_reasons[claim.metadata.uid] = reason
     context.metrics.count("karpenter_nodeclaims_disrupted_total", **labels)
     nodes = context.state.nodes_of(claim)
     pods_to_reschedule = sum(pod.reschedulable for node in nodes for pod in context.state.pods_on(node.name))

@@ -1,4 +1,4 @@
-"""How many pods and nodes are protected for a time, and for how long: do-not-disrupt and consolidationGracePeriod."""
+"""Gauges about temporary protection: pods with do-not-disrupt, and nodes within their consolidationGracePeriod."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
@@ -13,25 +13,25 @@ from dovetail.model.snapshot import ClusterNode, Snapshot
 Rows = dict[tuple[str, ...], float]
 
 
-def grace_figures(snapshot: Snapshot) -> dict[str, Rows]:
-    """What is shown, by metric: annotated pods of managed nodes, and nodes inside the grace period of their pool."""
+def grace_period_metrics(snapshot: Snapshot) -> dict[str, Rows]:
+    """Return the rows of each gauge, by metric name."""
     pods: Counter[tuple[str, ...]] = Counter()
-    left: defaultdict[tuple[str, ...], float] = defaultdict(float)
-    inside: Rows = {}
+    remaining: defaultdict[tuple[str, ...], float] = defaultdict(float)
+    in_grace_period: Rows = {}
     for name, nodes in snapshot.nodes_by_pool.items():
         for pod in _annotated(nodes):
-            kind, seconds = _protected(pod, snapshot.at)
+            kind, seconds = _protection_kind(pod, snapshot.at)
             pods[name, kind] += 1
             if kind == "grace_period":
-                left[name,] = max(left[name,], seconds)
+                remaining[name,] = max(remaining[name,], seconds)
         pool = snapshot.nodepools.get(name)
         if pool is not None and has_grace(pool):
             waits = (grace_wait(pool, node.claim, snapshot.at) for node in nodes if node.claim is not None)
-            inside[name,] = float(sum(not wait.over for wait in waits))
+            in_grace_period[name,] = float(sum(not wait.over for wait in waits))
     return {
         "dovetail_pods_do_not_disrupt": {row: float(number) for row, number in pods.items()},
-        "dovetail_pods_do_not_disrupt_remaining_seconds": dict(left),
-        "dovetail_nodepools_nodes_in_consolidation_grace_period": inside,
+        "dovetail_pods_do_not_disrupt_remaining_seconds": dict(remaining),
+        "dovetail_nodepools_nodes_in_consolidation_grace_period": in_grace_period,
     }
 
 
@@ -44,8 +44,8 @@ def _annotated(nodes: Iterable[ClusterNode]) -> Iterable[Pod]:
     )
 
 
-def _protected(pod: Pod, now: datetime) -> tuple[str, float]:
-    """How a pod is protected, and for how many more seconds where that is known."""
+def _protection_kind(pod: Pod, now: datetime) -> tuple[str, float]:
+    """Return how a pod is protected, and for how many more seconds if that is limited."""
     found = protection(pod, now)
     if found.fault:
         return "invalid", 0.0

@@ -1,8 +1,8 @@
-"""What instance types have and what their offerings cost, as rows of gauges.
+"""Gauges about instance types and their offerings: CPU, memory, availability and price.
 
-Karpenter tells of every type a region has, which is more series than everything else together. Here only types that
-nodes are of are told, unless all were asked for. Where pools see a type differently, the first pool by name is told;
-an offering is available if any pool can have it.
+Karpenter reports every type of a region, which is more series than all other metrics together. By default only types
+with a node are reported (`--instance-type-metrics`). If NodePools have different values for a type, those of the first
+pool by name are reported; an offering is available if it is available to any pool.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,10 +19,10 @@ AVAILABLE = "karpenter_cloudprovider_instance_type_offering_available"
 PRICE = "karpenter_cloudprovider_instance_type_offering_price_estimate"
 
 
-def offering_figures(snapshot: Snapshot, wanted: str) -> Mapping[str, Rows]:
-    """The rows of each gauge, for types that are `used`, for `all`, or for none."""
+def offering_metrics(snapshot: Snapshot, mode: str) -> Mapping[str, Rows]:
+    """Return the rows of each gauge, for the types in use (`used`), for `all`, or for none (`off`)."""
     shown: dict[str, Rows] = {name: {} for name in (CORES, BYTES, AVAILABLE, PRICE)}
-    for each in _types(snapshot, wanted):
+    for each in _types(snapshot, mode):
         shown[CORES].setdefault((each.name,), _amount(each, CPU))
         shown[BYTES].setdefault((each.name,), _amount(each, MEMORY))
         for offering in each.offerings:
@@ -32,16 +32,16 @@ def offering_figures(snapshot: Snapshot, wanted: str) -> Mapping[str, Rows]:
     return shown
 
 
-def _types(snapshot: Snapshot, wanted: str) -> Iterator[InstanceType]:
-    if wanted == "off":
+def _types(snapshot: Snapshot, mode: str) -> Iterator[InstanceType]:
+    if mode == "off":
         return
     used = {node.labels.get(INSTANCE_TYPE, "") for node in snapshot.nodes}
-    told: set[int] = set()
+    seen_catalogs: set[int] = set()
     for _, types in sorted(snapshot.types_by_pool.items()):
-        if id(types) in told:  # pools that share a catalogue
+        if id(types) in seen_catalogs:  # pools may share one catalog
             continue
-        told.add(id(types))
-        yield from types.values() if wanted == "all" else (types[name] for name in sorted(used & types.keys()))
+        seen_catalogs.add(id(types))
+        yield from types.values() if mode == "all" else (types[name] for name in sorted(used & types.keys()))
 
 
 def _amount(instance_type: InstanceType, resource: str) -> float:
