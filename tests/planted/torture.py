@@ -9,15 +9,15 @@ import sys
 import time
 from typing import Any
 
-from dovetail.cli.torture import tell_seed
+from dovetail.cli.torture import run_seed
 from planted.reporting import error_names
 
 
-def live_through(seed: int) -> dict[str, Any]:
+def run_trial(seed: int) -> dict[str, Any]:
     """One story: the first invariant it breaks, or the errors that ended it."""
     began = time.perf_counter()
     try:
-        violations = [str(each) for each in tell_seed(seed).violations]
+        violations = [str(each) for each in run_seed(seed).violations]
         errors: list[str] = []
     except Exception as error:  # noqa: BLE001 - whatever a bug leads to ends the story
         violations, errors = [f"the story ended with {error!r}"], sorted(set(error_names(error)))
@@ -30,7 +30,7 @@ def main() -> int:
     keep_going = "--all" in sys.argv
     found = False
     for seed in (int(each) for each in sys.argv[1:] if each != "--all"):
-        told = live_through(seed)
+        told = run_trial(seed)
         print(json.dumps(told), flush=True)  # noqa: T201 - this is what it is run for
         found = found or bool(told["said"])
         if found and not keep_going:
