@@ -4,7 +4,6 @@ Common situations occur in trials drawn from a few seeds; for rare ones there is
 """
 
 import pytest
-from trials import budget, deployment
 
 from dovetail.cli.torture import run_with_controllers
 from dovetail.sim.torture.cluster_generator import CLASS_REF, NODE_READY_DELAY, draw_pool
@@ -13,6 +12,7 @@ from dovetail.sim.torture.invariants import INVARIANTS
 from dovetail.sim.torture.special_cases import deployment_with_volume
 from dovetail.sim.torture.trial import Trial, TrialPiece
 from properties import torture_bugs as bugs
+from stories import budget, deployment
 
 TRIALS_DRAWN = 12
 
@@ -248,7 +248,7 @@ MUTATIONS = (
 )
 
 
-@pytest.mark.parametrize(("bug", "invariant", "stories"), MUTATIONS, ids=[bug.__name__ for bug, _, _ in MUTATIONS])
+@pytest.mark.parametrize(("bug", "invariant", "trials"), MUTATIONS, ids=[bug.__name__ for bug, _, _ in MUTATIONS])
 def test_a_planted_bug_is_detected(bug, invariant, trials, monkeypatch):
     bug(monkeypatch)
     found = set()
@@ -262,7 +262,7 @@ def test_a_planted_bug_is_detected(bug, invariant, trials, monkeypatch):
 WRITTEN_TRIALS = {str(trial): trial for _, _, trials in MUTATIONS for trial in trials if len(trials) == 1}
 
 
-@pytest.mark.parametrize("story", WRITTEN_TRIALS.values())
+@pytest.mark.parametrize("trial", WRITTEN_TRIALS.values())
 def test_written_trials_violate_no_invariant_without_a_bug(trial):
     assert run_with_controllers(trial).violations == ()
 

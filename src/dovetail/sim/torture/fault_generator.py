@@ -2,7 +2,7 @@
 
 Faults are spread evenly over the trial, come in bursts of a minute or two, or follow an action that makes nodes change.
 Each piece is drawn from a separate random generator seeded by the trial and the id of the piece, so removing a piece
-changes no other. The order of draws is part of the format: changing it changes the trials of all seeds.
+changes no other. Changing the order of draws, or a seed text such as "ambush", changes the trials of all seeds.
 """
 
 import random
@@ -122,27 +122,16 @@ ACTIONS: tuple[tuple[str, int, Draw], ...] = (
     ("delete pod", 1, _choose_object),
 )
 
-NODE_CHANGING_ACTIONS = {"change template", "scale", "delete node", "delete pool"}
-NODE_REMOVING_PIECES = NODE_CHANGING_ACTIONS | {
+FOLLOWED_BY_FAULTS = {"change template", "scale", "delete node", "delete pool"}
+FOLLOWED_BY_LOSSES = FOLLOWED_BY_FAULTS | {
     "delete claim",
     "cloud warning",
     "instance is reclaimed",
     "node is unhealthy",
 }
-FOLLOW_UP_FAULTS = tuple(
-    each
-    for each in FAULTS
-    if each[0]
-    in {
-        "crash",
-        "timeout after effect",
-        "instance never joins",
-        "shortage",
-        "watch lags",
-        "instance dies",
-        "lease is unreachable",
-    }
-)
+_FOLLOW_UPS = {"crash", "timeout after effect", "instance never joins", "shortage"}
+_FOLLOW_UPS |= {"watch lags", "instance dies", "lease is unreachable"}
+FOLLOW_UP_FAULTS = tuple(each for each in FAULTS if each[0] in _FOLLOW_UPS)
 
 
 def draw_trial(seed: int) -> Trial:
@@ -164,7 +153,7 @@ def draw_trial(seed: int) -> Trial:
 def _follow_up_faults(seed: int, pieces: list[TrialPiece], faults_end_at: float) -> list[TrialPiece]:
     """Draw faults shortly after actions that make nodes change."""
     found = []
-    for number, piece in enumerate(each for each in pieces if each.what in NODE_CHANGING_ACTIONS):
+    for number, piece in enumerate(each for each in pieces if each.what in FOLLOWED_BY_FAULTS):
         rng = random.Random(f"{seed}/ambush/{piece.id}")  # noqa: S311 - reproducible, not secret
         at = piece.at + rng.uniform(2, 60)
         if rng.random() < 0.6 and at < faults_end_at:
@@ -176,9 +165,8 @@ def _instance_losses(seed: int, pieces: list[TrialPiece], faults_end_at: float) 
     """Draw losses of instances at any time, mostly while nodes are removed."""
     rng = random.Random(f"{seed}/losses")  # noqa: S311 - reproducible, not secret
     times = [rng.uniform(WARM_UP, faults_end_at) for _ in range(rng.choice((0, 0, 1, 2)))]
-    times += [
-        each.at + rng.uniform(2, 90) for each in pieces if each.what in NODE_REMOVING_PIECES and rng.random() < 0.15
-    ]
+    removals = [each for each in pieces if each.what in FOLLOWED_BY_LOSSES]
+    times += [each.at + rng.uniform(2, 90) for each in removals if rng.random() < 0.15]
     lost = [(at, {**_choose_object(rng), "draining": rng.random() < 0.5}) for at in times]
     return [
         TrialPiece(f"l{number}", round(at, 1), "instance is lost", parameters)

@@ -13,7 +13,7 @@ from dovetail.sim.torture.cluster_generator import draw_budgets
 from dovetail.sim.torture.trial import Parameters, TrialPiece
 
 WARM_UP = 60.0
-NODE_CHANGING_ACTIONS = {"change template", "scale", "delete node", "delete claim", "delete pool", "cordon node"}
+FOLLOWED_BY_EDITS = {"change template", "scale", "delete node", "delete claim", "delete pool", "cordon node"}
 Action = tuple[str, Parameters]
 WATCHED = ("Pod", "Pod", "Pod", "Node", "NodeClaim", "NodePool", "PodDisruptionBudget")
 EDITS = ("protect pod", "protect pod", "protect node", "tighten", "freeze", "pause", "revert", "revert")
@@ -22,7 +22,7 @@ TOLERATIONS = ("nothing", "nothing", "dedicated taint", "everything")
 
 def draw_edits(seed: int, pieces: Iterable[TrialPiece], faults_end_at: float) -> list[TrialPiece]:
     """Draw all groups of edits for a trial with these pieces."""
-    node_changes = [each for each in pieces if each.what in NODE_CHANGING_ACTIONS]
+    node_changes = [each for each in pieces if each.what in FOLLOWED_BY_EDITS]
     scale_bursts = _scale_bursts(_rng(seed, "bursts"), faults_end_at)
     node_changes += [each for each in scale_bursts if each.what == "scale"]
     found = [

@@ -61,7 +61,7 @@ class DestinationsAreQuiet(Invariant):
         leaving = {node.value.name for node in map(observer.node_of, marked) if node is not None}
         pods_to_reschedule = [_requests(pod) for name in leaving for pod in self._settled_pods(name) if _must_move(pod)]
         quiet_nodes = [
-            name for name in observer.node_names if name not in leaving and not self._is_recently_active(name)
+            name for name in observer.provider_id_by_node if name not in leaving and not self._is_recently_active(name)
         ]
         free = [self._free(name) for name in quiet_nodes]
         all_fit_alone = all(any(_fits(pod, node) for node in free) for pod in pods_to_reschedule)

@@ -71,7 +71,7 @@ class DisruptionBudgetsHold(Invariant):
         """Whether a pod is healthy, or may still be counted because users stopped it a moment ago."""
         if not pod.deleting or not pod.ready:
             return pod.ready
-        stopped_at = self.observer.since.stopped[pod.uid]
+        stopped_at = self.observer.since.deleting[pod.uid]
         return pod.uid not in self._evicted and self.observer.now - stopped_at <= PDB_SYNC_SECONDS
 
     def _expected(self, pods: list[ObjectVersion], status: Plain) -> int:

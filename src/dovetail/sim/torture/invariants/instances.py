@@ -4,7 +4,7 @@ The records of the simulated cloud show whether a NodeClaim has two instances. T
 checked in `quiescence`.
 
 No instance terminates while its node runs a pod that the drain has to wait for, or while a volume is attached. Checked
-with the objects of the API server at that moment: a stale cache is no excuse, because the controllers must list the
+with the objects of the API server at that time: a stale cache is no excuse, because the controllers must list the
 pods of a node right before its instance terminates. Not checked are:
 
 - nodes whose instance was lost, killed or reclaimed by the trial, and NodeClaims past their drain deadline;
@@ -82,7 +82,7 @@ class VolumesAreDetached(Invariant):
         for attached in observer.world.store.all(ATTACHMENTS):
             spec = attached.plain["spec"]
             volume = spec["source"].get("persistentVolumeName")
-            made_at = observer.at_creation(attached)
+            made_at = observer.creation_time(attached)
             if spec["nodeName"] == node.name and volume not in used and made_at <= known_before:
                 self.report(f"volume {volume} was attached to {node.name} when its instance terminated")
 

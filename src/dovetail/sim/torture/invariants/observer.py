@@ -34,13 +34,15 @@ class StateSince:
 
     def __init__(self) -> None:
         self.bound: dict[str, float] = {}  # by uid: the pod is bound to a node
-        self.stopped: dict[str, float] = {}  # by uid: the pod is being deleted
+        self.deleting: dict[str, float] = {}  # by uid: the pod is being deleted
         self.protected: dict[str, float] = {}  # by uid: the pod is bound, active and annotated do-not-disrupt
-        self.annotated: dict[str, float] = {}  # by uid: when do-not-disrupt of a pod or node was last changed
+        self.annotation_changed_at: dict[
+            str, float
+        ] = {}  # by uid: when do-not-disrupt of a pod or node was last changed
         self.protected_nodes: dict[str, float] = {}  # by uid: the node is annotated do-not-disrupt
         self.exhausted: dict[str, float] = {}  # by uid: the PodDisruptionBudget allows no disruption
         self.pod_ends: defaultdict[str, deque[float]] = defaultdict(lambda: deque(maxlen=POD_ENDS_KEPT))
-        """By node name: when pods other than those of DaemonSets ended exists or began to be deleted."""
+        """By node name: when pods other than those of DaemonSets ended there or began to be deleted."""
 
     def on_change(self, step: StoreChange) -> None:
         """Update the tables."""
@@ -52,20 +54,15 @@ class StateSince:
             holds = annotations(record.plain).get(DO_NOT_DISRUPT) == "true"
             _set_since(self.protected_nodes, record, step.at, holds=exists and holds)
         elif record.resource == PDB:
-            allowed_disruptions = (record.plain.get("status") or {}).get("disruptionsAllowed")
-            _set_since(
-                self.exhausted,
-                record,
-                step.at,
-                holds=exists and allowed_disruptions is not None and allowed_disruptions <= 0,
-            )
+            allowed = (record.plain.get("status") or {}).get("disruptionsAllowed")
+            _set_since(self.exhausted, record, step.at, holds=exists and allowed is not None and allowed <= 0)
 
     def _on_pod_change(self, step: StoreChange) -> None:
         record, exists = step.after, step.type != "DELETED"
         bound = exists and bool(record.node)
         self._note_annotation(step)
         _set_since(self.bound, record, step.at, holds=bound)
-        _set_since(self.stopped, record, step.at, holds=exists and record.deleting)
+        _set_since(self.deleting, record, step.at, holds=exists and record.deleting)
         _set_since(self.protected, record, step.at, holds=bound and record.active and _is_annotated(record))
         was_active = step.before is not None and step.before.active
         if was_active and record.node and not (exists and record.active) and not is_daemon(record):
@@ -73,12 +70,12 @@ class StateSince:
 
     def _note_annotation(self, step: StoreChange) -> None:
         if step.type == "DELETED":
-            self.annotated.pop(step.after.uid, None)
+            self.annotation_changed_at.pop(step.after.uid, None)
             return
         before = annotations(step.before.plain).get(DO_NOT_DISRUPT) if step.before is not None else None
         after = annotations(step.after.plain).get(DO_NOT_DISRUPT)
         if step.before is not None and before != after:
-            self.annotated[step.after.uid] = step.at
+            self.annotation_changed_at[step.after.uid] = step.at
 
 
 def _set_since(table: dict[str, float], record: ObjectVersion, at: float, *, holds: bool) -> None:
@@ -163,12 +160,12 @@ class Observer:
         self.violations: list[Violation] = []
         self.claims: dict[str, ClaimHistory] = {}  # by name; only those that exist
         self.nodes: dict[str, NodeHistory] = {}  # by provider id; only those that exist
-        self.node_names: dict[str, str] = {}  # provider ids by name of the node
-        self.pools: dict[str, list[tuple[float, Plain]]] = {}
+        self.provider_id_by_node: dict[str, str] = {}
+        self.pools: dict[str, list[tuple[float, Plain]]] = {}  # by name: all versions, each with its time
         self.pause_config_maps: list[tuple[float, Plain]] = [(0.0, _ABSENT)]  # versions of PAUSE_CONFIG_MAP
-        self.commands: dict[str, CommandHistory] = {}
+        self.commands: dict[str, CommandHistory] = {}  # by id
         self.initialized: set[str] = set()  # names of claims that were initialized once
-        self.totals: dict[str, list[tuple[float, int]]] = {}
+        self.totals: dict[str, list[tuple[float, int]]] = {}  # by pool: recent numbers of nodes, each with its time
         self.excused_nodes: set[str] = set()  # names of nodes whose instance the trial killed or removed
         self.lost_nodes: dict[str, float] = {}  # by node name: when the instance was lost, as the cloud knows
         self.warned: set[str] = set()  # provider ids of instances with a warning from the cloud
@@ -221,7 +218,7 @@ class Observer:
         """Convert an instant to seconds since the start."""
         return self.now + (instant - self.world.clock.now()).total_seconds()
 
-    def at_creation(self, record: ObjectVersion) -> float:
+    def creation_time(self, record: ObjectVersion) -> float:
         """When an object was created."""
         return self.seconds_at(parse_time(record.meta["creationTimestamp"]))
 
@@ -268,7 +265,7 @@ class Observer:
             return
         if step.type == "DELETED":
             self.nodes.pop(value.provider_id, None)
-            self.node_names.pop(value.name, None)
+            self.provider_id_by_node.pop(value.name, None)
             for each in self.claims.values():
                 each.node_missing_since = (
                     step.at if each.value.provider_id == value.provider_id else each.node_missing_since
@@ -276,7 +273,7 @@ class Observer:
             return
         known = self.nodes.get(value.provider_id)
         if known is None:
-            self.node_names[value.name] = value.provider_id
+            self.provider_id_by_node[value.name] = value.provider_id
             known = self.nodes[value.provider_id] = NodeHistory(value, None if value.ready else step.at)
         if not value.ready or not known.value.ready:
             known.last_unready = step.at
@@ -335,11 +332,11 @@ class Observer:
 
     def find_node(self, name: str) -> NodeHistory | None:
         """The node of this name."""
-        return self.nodes.get(self.node_names.get(name, ""))
+        return self.nodes.get(self.provider_id_by_node.get(name, ""))
 
     def claim_on(self, node_name: str) -> ClaimHistory | None:
         """The claim of the node of this name."""
-        provider_id = self.node_names.get(node_name)
+        provider_id = self.provider_id_by_node.get(node_name)
         return next((each for each in self.claims.values() if each.value.provider_id == provider_id), None)
 
     def pods_on(self, node_name: str) -> list[ObjectVersion]:

@@ -49,7 +49,7 @@ class ProtectedPodsStay(Invariant):
     def _is_protected(self, pod: ObjectVersion) -> bool:
         """Whether the pod is protected, and has been for long enough that the controllers know."""
         observer = self.observer
-        changed_at = observer.since.annotated.get(pod.uid)  # None: unchanged since its creation
+        changed_at = observer.since.annotation_changed_at.get(pod.uid)  # None: unchanged since its creation
         known = changed_at is None or observer.now - changed_at > observer.max_staleness
         return known and is_protected(pod, observer.clock_readings())
 
