@@ -285,7 +285,7 @@ def the_pause_of_all_pools_is_not_read_before_the_commit(patch):
 
 def a_dry_run_writes(patch):
     real = torture.start_controllers
-    patch.setattr(torture, "launch", lambda cluster, clock, **_: real(cluster, clock))
+    patch.setattr(torture, "start_controllers", lambda cluster, clock, **_: real(cluster, clock))
 
 
 def nodes_are_patched_without_a_version(patch):
