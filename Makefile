@@ -48,10 +48,10 @@ unit: $(STAMP) ## the test suite
 fuzz: $(STAMP) ## mutated inputs for SECONDS from SEED; TARGET and CASE run one again
 	@PYTHONPATH=tests $(BIN)/python -m fuzz --seconds $(or $(SECONDS),60) --seed $(or $(SEED),0) $(addprefix --target ,$(TARGET)) $(addprefix --case ,$(CASE)) $(ARGS)
 
-torture: $(RUNS) ## live through SEEDS simulated clusters full of faults
+torture: $(RUNS) ## run SEEDS simulated clusters with injected faults
 	@$(BIN)/dovetail torture --seeds $(or $(SEEDS),50) $(ARGS)
 
-planted: $(STAMP) ## plant bugs in a copy of the sources, and see that tests or torture stories catch them
+planted: $(STAMP) ## plant bugs in a copy of the sources, and check that tests or torture trials catch them
 	@PYTHONPATH=tests $(BIN)/python -m planted.run $(ARGS)
 
 e2e-binaries: $(STAMP) ## build the control plane into the cache, once per machine

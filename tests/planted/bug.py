@@ -1,4 +1,4 @@
-"""A planted bug: one small change of the sources that some test or torture story has to notice.
+"""A planted bug: one small change of the sources that a test or a torture trial must detect.
 
 The bugs are data, one module for each area in `planted/bugs`. Nothing here changes the checkout: the runner applies a
 bug to a copy of it.
@@ -18,7 +18,7 @@ class NotPlantable(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Bug:
-    """One change, and what should catch it."""
+    """One change, and the tests that should detect it."""
 
     id: str
     says: str
@@ -29,21 +29,21 @@ class Bug:
     """Source text that occurs exactly once in the file."""
     after: str
     tests: tuple[str, ...] = ()
-    """Files or node ids for pytest. Torture stories run where these find nothing."""
+    """Files or node ids for pytest. Torture trials run if these pass."""
     seeds: tuple[int, ...] = ()
-    """Torture seeds that found it; they are tried first."""
+    """Torture seeds that detected it; they run first."""
     survives_because: str = ""
-    """Why nothing catches it. It still counts as not caught."""
+    """Why no test detects it. It still counts as not caught."""
     area: str = ""
     """The name of its module, set by `load_bugs`."""
 
     @property
     def path(self) -> Path:
-        """Its file below the root of a checkout."""
+        """The path of its file below the root of a checkout."""
         return SOURCES / self.file
 
     def plant(self, text: str) -> str:
-        """The text of the file with the bug in it."""
+        """The text of the file with the bug applied."""
         found = text.count(self.before)
         if found != 1:
             raise NotPlantable(f"{self.id}: its text occurs {found} times in {self.path}, not once")
@@ -51,7 +51,7 @@ class Bug:
 
 
 def load_bugs() -> tuple[Bug, ...]:
-    """Every bug, by area and in the order in which they are written."""
+    """All bugs, by area, in the order of their modules."""
     modules = sorted(path.stem for path in BUGS.glob("*.py"))
     return tuple(
         replace(bug, area=module.replace("_", " "))

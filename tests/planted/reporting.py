@@ -1,6 +1,6 @@
-"""A pytest plugin that writes one line of JSON for each test: what became of it, and the errors that ended it.
+"""A pytest plugin that writes one line of JSON for each phase of a test: its outcome, duration and error classes.
 
-Loaded with `-p planted.reporting`; the file is named by the environment variable `PLANTED_REPORT`.
+Load it with `-p planted.reporting`; the environment variable `PLANTED_REPORT` is the path of the file.
 """
 
 import json
@@ -13,7 +13,7 @@ import pytest
 
 
 def error_names(error: BaseException | None) -> Iterator[str]:
-    """The classes of an error, of what caused it, and of the members of a group."""
+    """The class names of an error, its bases, its cause and, for a group, its members."""
     if error is None:
         return
     for kind in type(error).__mro__:
@@ -40,6 +40,6 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 
 
 def pytest_collectreport(report: pytest.CollectReport) -> None:
-    """Write what could not be collected."""
+    """Write collection failures."""
     if report.failed:
         _write(test=report.nodeid, when="collect", outcome="failed", seconds=0.0, errors=[], said=str(report.longrepr))

@@ -1,4 +1,4 @@
-"""The table of planted bugs, at most 80 columns wide, and the same as JSON."""
+"""Renders the results of planted bugs as a table of at most 80 columns, or as JSON."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
@@ -8,43 +8,42 @@ from typing import Any
 from planted.trial import Baseline, Result
 from planted.workspace import Outcome
 
-BAR = 95.0
-"""At least so many percent have to be caught."""
+REQUIRED_PERCENTAGE = 95.0  # of the bugs must be caught
 WIDTHS = (34, 12, 18, 7, 5)
-TOOK = "s"
 
 
 def render(results: Sequence[Result]) -> str:
-    """One line for each bug, totals for each area, and what survives."""
-    lines = [_row("id", "area", "test", "torture", TOOK)]
+    """One line for each bug, totals for each area, and the surviving bugs."""
+    lines = [_row("id", "area", "test", "torture", "s")]
     lines += [_row(each.bug.id, each.bug.area, _test(each), _torture(each), f"{each.seconds:.1f}") for each in results]
     lines += ["", _row("", "area", "caught", "", "")]
     for area in dict.fromkeys(each.bug.area for each in results):
         lines.append(_row("", area, _share([each for each in results if each.bug.area == area]), "", ""))
     by_torture = sum(each.torture is not None and each.torture.caught for each in results)
-    lines += ["", f"caught {_share(results)}, {percentage(results):.1f} % (bar: {BAR:.0f} %), {by_torture} by torture"]
+    required = f"required: {REQUIRED_PERCENTAGE:.0f} %"
+    lines += ["", f"caught {_share(results)}, {percentage(results):.1f} % ({required}), {by_torture} by torture"]
     for each in results:
         if each.broken:
             lines += wrap(f"broken: {each.bug.id}: {each.broken}", 80, subsequent_indent="    ")
         elif not each.caught:
-            why = each.bug.survives_because or "no reason is written down"
+            why = each.bug.survives_because or "no reason given"
             lines += wrap(f"survives: {each.bug.id}: {why}", 80, subsequent_indent="    ")
     return "\n".join(lines)
 
 
 def percentage(results: Sequence[Result]) -> float:
-    """How many are caught, of all."""
+    """The percentage of caught bugs."""
     return 100 * sum(each.caught for each in results) / len(results) if results else 100.0
 
 
 def passes(results: Sequence[Result], baseline: Baseline) -> bool:
-    """Whether enough are caught, and nothing was wrong with the bugs or the baseline."""
+    """Whether enough bugs are caught, all could be planted, and the baseline passes."""
     clean = not baseline.failed and not baseline.red_seeds and not any(each.broken for each in results)
-    return clean and percentage(results) >= BAR
+    return clean and percentage(results) >= REQUIRED_PERCENTAGE
 
 
 def to_plain(results: Iterable[Result], baseline: Baseline) -> dict[str, Any]:
-    """Everything, for a file."""
+    """All results as plain data for JSON."""
     return {
         "percentage": percentage(list(results)),
         "baseline": {**asdict(baseline), "red_seeds": sorted(baseline.red_seeds)},

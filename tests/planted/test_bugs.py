@@ -1,4 +1,4 @@
-"""The planted bugs are data: here they are checked without running any, so that a refactoring cannot lose them."""
+"""Checks the entries of planted bugs without running them, so that a refactoring keeps them valid."""
 
 import ast
 import subprocess
@@ -34,7 +34,7 @@ AREAS = {
 FEWEST = 40
 
 
-def test_there_are_enough_of_them_in_every_area():
+def test_every_area_has_bugs():
     assert len(BUGS) >= FEWEST
     assert {bug.area for bug in BUGS} == AREAS
 
@@ -44,19 +44,19 @@ def test_ids_are_unique_and_fit_the_table():
     assert [bug.id for bug in BUGS if len(bug.id) > WIDTHS[0]] == []
 
 
-def test_each_is_one_sentence():
+def test_each_description_is_one_sentence():
     assert [bug.id for bug in BUGS if not bug.says.endswith(".") or "\n" in bug.says] == []
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.id)
-def test_it_can_be_planted_and_compiles(bug):
+def test_each_bug_can_be_planted_and_compiles(bug):
     text = (ROOT / bug.path).read_text()
     planted = bug.plant(text)  # raises unless its text occurs exactly once
     assert planted != text
     ast.parse(planted)
 
 
-def test_no_name_in_them_is_undefined(tmp_path):
+def test_planted_bugs_use_no_undefined_names(tmp_path):
     for bug in BUGS:
         (tmp_path / f"{bug.id}.py").write_text(bug.plant((ROOT / bug.path).read_text()))
     ruff = Path(sys.executable).parent / "ruff"
@@ -76,7 +76,7 @@ def functions_of(path):
     return {each.name for each in ast.walk(ast.parse(path.read_text())) if isinstance(each, kinds)}
 
 
-def test_the_tests_they_name_exist():
+def test_the_named_tests_exist():
     missing = []
     for target in sorted({target for bug in BUGS for target in bug.tests}):
         name, *parts = target.split("::")
@@ -87,5 +87,5 @@ def test_the_tests_they_name_exist():
     assert missing == []
 
 
-def test_each_says_what_should_catch_it_or_why_nothing_does():
+def test_each_bug_names_tests_or_seeds_or_a_reason_to_survive():
     assert [bug.id for bug in BUGS if not bug.tests and not bug.seeds and not bug.survives_because] == []

@@ -1,16 +1,16 @@
-"""The runner, on a tiny project with one bug of each kind."""
+"""The runner on a tiny project with one bug of each kind."""
 
 import pytest
 
 from planted import run
 from planted.bug import Bug, load_bugs
 from planted.table import passes, percentage, render, to_plain
-from planted.trial import Plan, Trial
+from planted.trial import Plan, PlantedRun
 
 SUM = "def add(one, other):\n    return one + other\n"
 CHECK = "from dovetail.sum import add\n\n\ndef test_add():\n    assert add(1, 1) == 2\n"
 RED = "def test_fails_in_any_case():\n    assert False\n"
-STORIES = """\
+TRIALS = """\
 import json, sys
 from dovetail.sum import add
 for seed in [each for each in sys.argv[1:] if each != "--all"]:
@@ -26,7 +26,7 @@ def bug(name, before, after, tests=("tests/test_sum.py",)):
 
 
 CAUGHT = bug("caught", "one + other", "one - other")
-TOLD = bug("told", "one + other", "one + other - (one == 2)")
+BY_TORTURE = bug("by-torture", "one + other", "one + other - (one == 2)")
 SURVIVES = bug("survives", "one + other", "other + one")
 UNIMPORTABLE = bug("unimportable", "def add", "from dovetail import nothing\n\n\ndef add")
 UNNAMED = bug("unnamed", "one + other", "one + others")
@@ -44,7 +44,7 @@ def project(tmp_path_factory):
         "src/dovetail/sum.py": SUM,
         "tests/test_sum.py": CHECK,
         "tests/test_red.py": RED,
-        "tests/planted/torture.py": STORIES,
+        "tests/planted/torture.py": TRIALS,
         "tests/planted/reporting.py": (run.ROOT / "tests/planted/reporting.py").read_text(),
     }.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -52,24 +52,26 @@ def project(tmp_path_factory):
     return root
 
 
-def tried(root, place, *bugs, **options):
-    trial = Trial(Plan(root=root, bugs=bugs, jobs=1, **{"seeds": range(2), **options}), place, lambda _: None)
+def plant(root, place, *bugs, **options):
+    planted_run = PlantedRun(
+        Plan(root=root, bugs=bugs, jobs=1, **{"seeds": range(2), **options}), place, lambda _: None
+    )
     try:
-        baseline = trial.baseline()
-        return trial.results(baseline), baseline
+        baseline = planted_run.baseline()
+        return planted_run.results(baseline), baseline
     finally:
-        trial.close()
+        planted_run.close()
 
 
-def test_what_is_caught_what_survives_and_what_is_broken(project, tmp_path):
-    results, baseline = tried(project, tmp_path, CAUGHT, TOLD, SURVIVES, UNIMPORTABLE, UNNAMED, MISSING)
-    caught, told, survives, *broken = results
+def test_bugs_are_caught_survive_or_are_broken(project, tmp_path):
+    results, baseline = plant(project, tmp_path, CAUGHT, BY_TORTURE, SURVIVES, UNIMPORTABLE, UNNAMED, MISSING)
+    caught, by_torture, survives, *broken = results
     assert caught.caught
     assert caught.tests.failed == "tests/test_sum.py::test_add"
     assert caught.torture is None  # a test caught it already
-    assert told.caught
-    assert not told.tests.caught
-    assert told.torture.said == "two and two is not four"
+    assert by_torture.caught
+    assert not by_torture.tests.caught
+    assert by_torture.torture.said == "two and two is not four"
     assert not survives.caught
     assert not survives.broken
     assert all(each.broken and not each.caught for each in broken)
@@ -81,27 +83,27 @@ def test_what_is_caught_what_survives_and_what_is_broken(project, tmp_path):
     assert (project / "src/dovetail/sum.py").read_text() == SUM  # bugs are planted in a copy
     shown = render(results)
     assert max(map(len, shown.splitlines())) <= 80
-    assert "survives: survives: no reason is written down" in shown
+    assert "survives: survives: no reason given" in shown
     assert [each["caught"] for each in to_plain(results, baseline)["bugs"]] == [True, True, False, False, False, False]
 
 
-def test_a_test_that_fails_without_the_bug_catches_nothing(project, tmp_path):
-    (result,), baseline = tried(project, tmp_path, UNJUDGED)
+def test_a_test_that_fails_without_the_bug_makes_the_bug_broken(project, tmp_path):
+    (result,), baseline = plant(project, tmp_path, UNJUDGED)
     assert "fails without the bug" in result.broken
     assert not passes([result], baseline)
 
 
-def test_a_run_without_end_is_caught_and_says_so(project, tmp_path, monkeypatch):
+def test_a_run_that_hangs_counts_as_caught(project, tmp_path, monkeypatch):
     monkeypatch.setattr("planted.trial.SHORTEST_TIMEOUT", 5.0)
-    (result,), baseline = tried(project, tmp_path, HANGS)
+    (result,), baseline = plant(project, tmp_path, HANGS)
     assert result.caught
     assert result.tests.hangs
     assert " hangs " in render([result])
     assert passes([result], baseline)
 
 
-def test_stories_run_also_where_a_test_caught_it_if_asked_for(project, tmp_path):
-    (result,), _ = tried(project, tmp_path, CAUGHT, always_torture=True)
+def test_trials_run_after_a_test_caught_the_bug_on_request(project, tmp_path):
+    (result,), _ = plant(project, tmp_path, CAUGHT, always_torture=True)
     assert result.tests.caught
     assert result.torture.caught
 

@@ -1,7 +1,7 @@
-"""Torture stories in this process, up to the first that breaks an invariant: `python -m planted.torture 7 0 1 2`.
+"""Runs torture trials in this process up to the first violation: `python -m planted.torture 7 0 1 2`.
 
-Writes one line of JSON for each story. `dovetail torture` goes through all of them and shrinks what it finds; here one
-violation is enough.
+Prints one line of JSON for each trial. `dovetail torture` runs all trials and shrinks violations; here the first
+violation is enough, unless `--all` is given.
 """
 
 import json
@@ -9,31 +9,31 @@ import sys
 import time
 from typing import Any
 
-from dovetail.cli.torture import tell_seed
+from dovetail.cli.torture import run_seed
 from planted.reporting import error_names
 
 
-def live_through(seed: int) -> dict[str, Any]:
-    """One story: the first invariant it breaks, or the errors that ended it."""
+def run_timed(seed: int) -> dict[str, Any]:
+    """Run one trial: its first violation, or the errors that ended it."""
     began = time.perf_counter()
     try:
-        violations = [str(each) for each in tell_seed(seed).violations]
+        violations = [str(each) for each in run_seed(seed).violations]
         errors: list[str] = []
-    except Exception as error:  # noqa: BLE001 - whatever a bug leads to ends the story
-        violations, errors = [f"the story ended with {error!r}"], sorted(set(error_names(error)))
+    except Exception as error:  # noqa: BLE001 - a planted bug can raise anything
+        violations, errors = [f"the trial ended with {error!r}"], sorted(set(error_names(error)))
     said = violations[0] if violations else ""
     return {"seed": seed, "seconds": time.perf_counter() - began, "said": said, "errors": errors}
 
 
 def main() -> int:
-    """Tell the stories of the seeds given; 1 if one of them broke an invariant."""
-    keep_going = "--all" in sys.argv
+    """Run the trials of the given seeds; 1 if one of them violated an invariant."""
+    run_all = "--all" in sys.argv
     found = False
     for seed in (int(each) for each in sys.argv[1:] if each != "--all"):
-        told = live_through(seed)
-        print(json.dumps(told), flush=True)  # noqa: T201 - this is what it is run for
-        found = found or bool(told["said"])
-        if found and not keep_going:
+        result = run_timed(seed)
+        print(json.dumps(result), flush=True)  # noqa: T201 - the caller reads standard output
+        found = found or bool(result["said"])
+        if found and not run_all:
             break
     return int(found)
 

@@ -1,7 +1,7 @@
-"""Whether each bug is caught: first what the unmodified sources say, then one bug after the other, on several copies.
+"""Plants every bug in copies of the checkout and runs its tests and torture trials, after a baseline without bugs.
 
-A test that fails without any bug, or a story that breaks an invariant without one, proves nothing: bugs that name
-such a test are not judged, and such seeds are left out.
+A test that fails or a trial that violates an invariant without a bug proves nothing: a bug that names a failing test
+is reported as broken, and seeds of failing trials are skipped.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -16,32 +16,32 @@ from planted.workspace import Broken, Outcome, Workspace
 
 SEEDS = range(60)
 SHORTEST_TIMEOUT = 120.0
-PATIENCE = 10
-"""So many times as long as without the bug may tests take, and stories half of that, before they count as hanging."""
+TIMEOUT_FACTOR = 10
+"""Timeout of tests as a multiple of their time without the bug; trials get half of that. After it they hang."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Baseline:
-    """What the unmodified sources say."""
+    """The results without a bug."""
 
     seconds_by_test: dict[str, float]
     failed: dict[str, str]
-    """Tests that fail, with what they say."""
+    """Messages of failing tests, by test."""
     seconds_by_seed: dict[int, float]
     red_seeds: frozenset[int]
 
     def seconds(self, targets: Sequence[str]) -> float:
-        """How long the tests of some files and node ids take."""
+        """The seconds that the tests of these files and node ids take."""
         return sum(each for name, each in self.seconds_by_test.items() if _is_among(name, targets))
 
     def red(self, targets: Sequence[str]) -> str:
-        """A test among these that fails without any bug, or empty."""
+        """A test of these files and node ids that fails without a bug; empty if all pass."""
         return next((name for name in sorted(self.failed) if _is_among(name, targets)), "")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """What became of one bug."""
+    """The result of one bug."""
 
     bug: Bug
     tests: Outcome | None = None
@@ -50,33 +50,33 @@ class Result:
 
     @property
     def caught(self) -> bool:
-        """Whether tests or stories noticed it."""
+        """Whether a test or a trial detected it."""
         return not self.broken and any(each is not None and each.caught for each in (self.tests, self.torture))
 
     @property
     def seconds(self) -> float:
-        """How long that took."""
+        """The seconds that tests and trials took."""
         return sum(each.seconds for each in (self.tests, self.torture) if each is not None)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What to run: which bugs, on how many copies, with which stories."""
+    """The bugs to plant, the number of copies, and the seeds of the trials."""
 
     root: Path
     bugs: tuple[Bug, ...]
     jobs: int = 2
     seeds: Sequence[int] = SEEDS
     always_torture: bool = False
-    """Live through the stories also where tests caught a bug already."""
+    """Run the trials even if tests caught the bug."""
 
 
-class Trial:
-    """Copies of the checkout, and what is run in them."""
+class PlantedRun:
+    """Runs tests and trials in several copies of the checkout."""
 
-    def __init__(self, plan: Plan, place: Path, tell: Callable[[str], None]) -> None:
+    def __init__(self, plan: Plan, place: Path, show: Callable[[str], None]) -> None:
         self._plan = plan
-        self._tell = tell
+        self._show = show
         self._free: Queue[Workspace] = Queue()
         self._pool = ThreadPoolExecutor(plan.jobs)
         for each in self._pool.map(lambda job: Workspace(plan.root, place / str(job)), range(plan.jobs)):
@@ -84,21 +84,21 @@ class Trial:
 
     @contextmanager
     def _workspace(self) -> Iterator[Workspace]:
-        mine = self._free.get()
+        workspace = self._free.get()
         try:
-            yield mine
+            yield workspace
         finally:
-            self._free.put(mine)
+            self._free.put(workspace)
 
     def baseline(self) -> Baseline:
-        """Run every test that some bug names, and every story, without a bug."""
+        """Run all tests that bugs name, and all trials, without a bug."""
         targets = sorted({target for bug in self._plan.bugs for target in bug.tests})
         files = sorted({target.partition("::")[0] for target in targets})
         shares = [
             [each for each in targets if each.partition("::")[0] in files[job :: self._plan.jobs]] for job in self._jobs
         ]
         tests = list(self._pool.map(self._tests_without_bug, filter(None, shares)))
-        told = list(
+        trials = list(
             self._pool.map(
                 self._torture_without_bug, filter(None, (self._plan.seeds[j :: self._plan.jobs] for j in self._jobs))
             )
@@ -106,8 +106,8 @@ class Trial:
         return Baseline(
             seconds_by_test={name: seconds for times, _ in tests for name, seconds in times.items()},
             failed={name: said for _, failed in tests for name, said in failed.items()},
-            seconds_by_seed={int(seed): seconds for each in told for seed, seconds in each.seconds_by_name},
-            red_seeds=frozenset(int(seed) for each in told for seed, _ in each.failures),
+            seconds_by_seed={int(seed): seconds for each in trials for seed, seconds in each.seconds_by_name},
+            red_seeds=frozenset(int(seed) for each in trials for seed, _ in each.failures),
         )
 
     @property
@@ -117,23 +117,23 @@ class Trial:
     def _tests_without_bug(self, targets: Sequence[str]) -> tuple[dict[str, float], dict[str, str]]:
         with self._workspace() as workspace:
             outcome = workspace.run_tests(targets, first=False)
-        self._tell(f"without a bug: {len(outcome.seconds_by_name)} tests in {outcome.seconds:.0f} s")
+        self._show(f"without a bug: {len(outcome.seconds_by_name)} tests in {outcome.seconds:.0f} s")
         return dict(outcome.seconds_by_name), dict(outcome.failures)
 
     def _torture_without_bug(self, seeds: Sequence[int]) -> Outcome:
         with self._workspace() as workspace:
             outcome = workspace.run_torture(seeds, first=False)
-        self._tell(f"without a bug: {len(seeds)} stories in {outcome.seconds:.0f} s")
+        self._show(f"without a bug: {len(seeds)} trials in {outcome.seconds:.0f} s")
         return outcome
 
     def results(self, baseline: Baseline) -> list[Result]:
-        """Plant every bug."""
+        """Plant all bugs."""
         waiting = {self._pool.submit(self._judge, bug, baseline): bug for bug in self._plan.bugs}
         found: dict[str, Result] = {}
         for done, each in enumerate(as_completed(waiting), 1):
             result = each.result()
             found[result.bug.id] = result
-            self._tell(f"{done}/{len(waiting)} {result.bug.id}: {describe(result)} ({result.seconds:.0f} s)")
+            self._show(f"{done}/{len(waiting)} {result.bug.id}: {describe(result)} ({result.seconds:.0f} s)")
         return [found[bug.id] for bug in self._plan.bugs]
 
     def _judge(self, bug: Bug, baseline: Baseline) -> Result:
@@ -149,16 +149,16 @@ class Trial:
     def _run(self, bug: Bug, baseline: Baseline, workspace: Workspace) -> Result:
         tests = torture = None
         if bug.tests:
-            tests = workspace.run_tests(bug.tests, max(SHORTEST_TIMEOUT, PATIENCE * baseline.seconds(bug.tests)))
+            tests = workspace.run_tests(bug.tests, max(SHORTEST_TIMEOUT, TIMEOUT_FACTOR * baseline.seconds(bug.tests)))
         if tests is None or not tests.caught or self._plan.always_torture:
             seeds = [each for each in dict.fromkeys((*bug.seeds, *self._plan.seeds)) if each not in baseline.red_seeds]
             usual = sum(baseline.seconds_by_seed.values())
             if seeds:
-                torture = workspace.run_torture(seeds, max(SHORTEST_TIMEOUT, PATIENCE / 2 * usual))
+                torture = workspace.run_torture(seeds, max(SHORTEST_TIMEOUT, TIMEOUT_FACTOR / 2 * usual))
         return Result(bug=bug, tests=tests, torture=torture)
 
     def close(self) -> None:
-        """Let go of the threads."""
+        """Stop the threads."""
         self._pool.shutdown(cancel_futures=True)
 
 
@@ -167,7 +167,7 @@ def _is_among(test: str, targets: Sequence[str]) -> bool:
 
 
 def describe(result: Result) -> str:
-    """What caught a bug, in a few words."""
+    """The test or seed that caught a bug, in one line."""
     if result.broken:
         return f"BROKEN, {result.broken}"
     found = [

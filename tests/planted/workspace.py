@@ -1,7 +1,7 @@
-"""A copy of the checkout in which one bug after the other is planted, and tests and torture stories run.
+"""A copy of the checkout in which bugs are planted one at a time and tests and torture trials run.
 
-Bytecode is made once, checked by the hash of the source: two bugs of the same length within a second must not be taken
-for each other. Nothing else is shared between the copy and the checkout but the installed packages.
+Bytecode is compiled once and validated by the hash of the source: modification time and size do not distinguish two
+bugs of the same length planted within a second. Copy and checkout share only the installed packages.
 """
 
 import json
@@ -21,41 +21,41 @@ COPIED = ("pyproject.toml", "src", "tests", "deploy", "docs", "examples")
 IGNORED = shutil.ignore_patterns("__pycache__", ".hypothesis", "*.png", "*.gif")
 PYTEST = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "planted.reporting", "--tb=no")
 UNUSABLE = frozenset({"SyntaxError", "ImportError", "NameError"})
-"""Errors of the bug itself: it does not compile, or a name in it does not exist. Such a failure proves nothing."""
+"""Errors of the bug itself: it does not compile, or a name in it does not exist. It proves nothing."""
 
 
 class Broken(Exception):
-    """A run that says nothing about the bug: it ended for another reason than a test that failed."""
+    """The run is inconclusive: it ended for a reason other than a failed test."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run came to: the tests or seeds that failed, each with what it said."""
+    """The result of a run: the failed tests or seeds with their messages."""
 
     failures: tuple[tuple[str, str], ...] = ()
     hangs: bool = False
     seconds: float = 0.0
     seconds_by_name: tuple[tuple[str, float], ...] = ()
-    """How long each test or story took."""
+    """The seconds of each test or trial."""
 
     @property
     def caught(self) -> bool:
-        """Whether it found something."""
+        """Whether a test or trial failed."""
         return bool(self.failures)
 
     @property
     def failed(self) -> str:
-        """What failed first; empty if nothing did."""
+        """The first failed test or seed; empty if all passed."""
         return self.failures[0][0] if self.failures else ""
 
     @property
     def said(self) -> str:
-        """What that said."""
+        """The message of the first failure."""
         return self.failures[0][1] if self.failures else ""
 
 
 class Workspace:
-    """One copy."""
+    """One copy of the checkout."""
 
     def __init__(self, root: Path, place: Path) -> None:
         self._place = place
@@ -70,14 +70,14 @@ class Workspace:
             "PYTHONPATH": f"{place / 'src'}{os.pathsep}{place / 'tests'}",
             "PYTHONDONTWRITEBYTECODE": "1",
             "PLANTED_REPORT": str(place / "report.jsonl"),
-            "CI": "1",  # property tests try the same examples every time
+            "CI": "1",  # makes property tests deterministic
         }
         compiling = ("-m", "compileall", "-q", "--invalidation-mode", "checked-hash", "src", "tests")
         self._python(compiling, None)
 
     @contextmanager
     def planted(self, bug: Bug) -> Iterator[None]:
-        """The copy with a bug in it."""
+        """Apply a bug to the copy, and remove it at the end."""
         path = self._place / bug.path
         text = path.read_text()
         path.write_text(bug.plant(text))
@@ -87,7 +87,7 @@ class Workspace:
             path.write_text(text)
 
     def run_tests(self, targets: Sequence[str], timeout: float | None = None, *, first: bool = True) -> Outcome:
-        """Run tests, up to the first that fails or all. `Broken` where the first that fails is not a test."""
+        """Run tests, up to the first failure or all. Raises `Broken` if collection, setup or pytest itself fails."""
         report = self._place / "report.jsonl"
         report.unlink(missing_ok=True)
         began = perf_counter()
@@ -108,7 +108,7 @@ class Workspace:
         return Outcome(failures, seconds=seconds, seconds_by_name=times)
 
     def run_torture(self, seeds: Sequence[int], timeout: float | None = None, *, first: bool = True) -> Outcome:
-        """Live through stories, up to the first that breaks an invariant or all."""
+        """Run trials, up to the first violation or all."""
         began = perf_counter()
         ran = self._python(("-m", "planted.torture", *([] if first else ["--all"]), *map(str, seeds)), timeout)
         seconds = perf_counter() - began
@@ -126,7 +126,7 @@ class Workspace:
         return Outcome(failures, seconds=seconds, seconds_by_name=times)
 
     def _python(self, arguments: Sequence[str], timeout: float | None) -> "subprocess.CompletedProcess[str] | None":
-        """Run Python in the copy; None if it does not end in time."""
+        """Run Python in the copy; None on a timeout."""
         try:
             return subprocess.run(
                 [sys.executable, *arguments],

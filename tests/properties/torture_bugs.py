@@ -1,4 +1,4 @@
-"""Bugs that are planted by hand, each in the path of an invariant. `patch` is pytest's monkeypatch."""
+"""Bugs for `test_torture_mutations`, each of which violates an invariant. `patch` is the monkeypatch of pytest."""
 
 from dataclasses import replace
 
@@ -42,7 +42,7 @@ def budgets_are_ignored(patch):
     patch.setattr(pass_context, "allowance", lambda *_: BudgetAllowance(limit=None, disrupting=0))
 
 
-def a_marked_node_that_vanishes_is_forgotten(patch):
+def a_marked_node_that_vanishes_is_not_counted(patch):
     patch.setattr(ClusterNode, "counted", property(lambda found: found.initialized and not found.claim.deleting))
 
 
@@ -63,7 +63,7 @@ def pods_are_deleted_instead_of_evicted(patch):
     patch.setattr(eviction_queue.EvictionQueue, "_evict", evict)
 
 
-def nobody_waits_for_pods(patch):
+def drains_do_not_wait_for_pods(patch):
     patch.setattr(termination_steps, "plan_drain", lambda *_: drain.DrainPlan((), (), ()))
 
 
@@ -71,11 +71,11 @@ def limits_are_ignored(patch):
     patch.setattr(RemainingLimits, "of", classmethod(lambda cls, _snapshot: cls({})))
 
 
-def every_node_is_taken_for_a_dear_one(patch):
+def every_node_is_considered_expensive(patch):
     patch.setattr(candidates, "node_price", lambda *_: 100.0)
 
 
-def a_rollback_leaves_everything(patch):
+def a_rollback_removes_nothing(patch):
     async def nothing(*_):
         return None
 
@@ -86,23 +86,23 @@ def claims_that_never_register_are_kept(patch):
     patch.setattr(nodeclaim_lifecycle, "judge_liveness", lambda *_: Liveness())
 
 
-def lost_machines_are_never_noticed(patch):
+def lost_instances_are_never_detected(patch):
     patch.setattr(garbage_collection, "lost_claims", lambda _: ())
     patch.setattr(garbage_collection, "nodeless_claims", lambda _: ())
 
 
-def a_drain_goes_on_whatever_became_of_the_machine(patch):
+def drains_continue_after_their_instance_is_lost(patch):
     async def there(*_):
         return False
 
     patch.setattr(termination.TerminationController, "_instance_is_gone", there)
 
 
-def drained_nodes_are_never_let_go(patch):
+def finalizers_of_drained_nodes_are_never_removed(patch):
     patch.setattr(termination, "finalizer_removed", lambda *_: {})
 
 
-def nobody_launches_for_pods_that_were_displaced(patch):
+def nothing_is_launched_for_evicted_pods(patch):
     real = provisioner.plan_provisioning
 
     def forgetful(snapshot, **kept):
@@ -112,7 +112,7 @@ def nobody_launches_for_pods_that_were_displaced(patch):
     patch.setattr(provisioner, "plan_provisioning", forgetful)
 
 
-def nodes_go_before_their_replacements_are_ready(patch):
+def nodes_are_deleted_before_their_replacements_are_ready(patch):
     def hasty(state, **_):
         return command_progress.ProgressVerdict(
             command_progress.NextStep.DONE
@@ -129,7 +129,7 @@ def commands_never_end(patch):
     )
 
 
-def healthy_machines_are_taken_for_lost(patch):
+def healthy_instances_are_considered_lost(patch):
     async def gone(*_):
         return True
 
@@ -138,12 +138,12 @@ def healthy_machines_are_taken_for_lost(patch):
     patch.setattr(garbage_collection.GarbageCollection, "_instance_is_gone", gone)
 
 
-def nobody_notices_that_the_lease_ran_out(patch):
+def an_expired_lease_still_counts(patch):
     patch.setattr(LeaderElection, "holds", lambda election: election._held_until > float("-inf"))
     patch.setattr(LeaderElection, "remaining", property(lambda _: 1.0))
 
 
-def the_last_list_of_pods_comes_from_the_cache(patch):
+def the_last_list_of_pods_is_read_from_the_cache(patch):
     async def cached(found, node_name):
         pods = [pod for pod in found.state.pods.items.values() if pod.node_name == node_name]
         return Listing(tuple(pods), "")
@@ -151,14 +151,14 @@ def the_last_list_of_pods_comes_from_the_cache(patch):
     patch.setattr(ControllerContext, "read_pods", cached)
 
 
-def commands_are_not_checked_again(patch):
+def commands_are_not_validated_before_the_commit(patch):
     async def nothing(*_):
         return {}
 
     patch.setattr(command_steps.CommitCheck, "find_obstacles", nothing)
 
 
-def commands_that_are_taken_back_start_again_at_once(patch):
+def rolled_back_commands_restart_immediately(patch):
     async def always(_, state, *__):
         code = RefusalCode.DO_NOT_DISRUPT_NODE
         return {claim.name: Refusal(code, node_ref(claim.name), permanent=True) for claim in state.candidates}
@@ -167,7 +167,7 @@ def commands_that_are_taken_back_start_again_at_once(patch):
     patch.setattr(disruption_queue, "after_failure", lambda _, now: FailedCommands(1, now))
 
 
-def budget_percentages_are_read_as_all(patch):
+def budget_percentages_allow_all_nodes(patch):
     patch.setattr(Budget, "limit", lambda budget, total: total if budget.count is None else budget.count)
 
 
@@ -192,11 +192,11 @@ def disrupt_after_of_drift_is_ignored(patch):
     patch.setattr(drift, "drift_wait", lambda *_: OVER)
 
 
-def soft_expiration_comes_at_once(patch):
+def soft_expiration_is_immediate(patch):
     patch.setattr(expiration, "expiration_wait", lambda *_: OVER)
 
 
-def pools_that_never_consolidate_do(patch):
+def consolidate_after_never_is_ignored(patch):
     consolidate_after_is_ignored(patch)
     patch.setattr(consolidation, "disabled", lambda *_: None)
     patch.setattr(emptiness, "disabled", lambda *_: None)
@@ -239,19 +239,19 @@ def forced_pods_get_no_grace(patch):
     patch.setattr(eviction_queue, "grace_left", lambda *_: 0)
 
 
-def forced_pods_get_a_second(patch):
+def forced_pods_get_one_second(patch):
     patch.setattr(eviction_queue, "grace_left", lambda *_: 1)
 
 
-def drains_know_no_tiers(patch):
+def drains_ignore_tiers(patch):
     patch.setattr(drain, "tier_of", lambda _: drain.Tier.PODS)
 
 
-def volumes_are_torn_off(patch):
+def volumes_are_not_detached(patch):
     patch.setattr(termination_steps.NodeTermination, "_attached", lambda *_: ())
 
 
-def the_eviction_api_knows_no_budgets(patch):
+def the_eviction_api_ignores_budgets(patch):
     patch.setattr(pdb_controller, "budgets_of", lambda *_: [])
 
 
@@ -259,7 +259,7 @@ def toleration_of_repair_is_ignored(patch):
     patch.setattr(repair.UnhealthyCondition, "due_at", property(lambda unhealthy_condition: unhealthy_condition.since))
 
 
-def repair_knows_no_breaker(patch):
+def repair_ignores_the_share_of_unhealthy_nodes(patch):
     patch.setattr(repair.Breaker, "open", property(lambda _: False))
 
 
@@ -268,11 +268,11 @@ def pauses_are_ignored(patch):
     patch.setattr(disruption_queue, "read_pause", lambda *_: None)
 
 
-def the_pause_of_everything_is_ignored(patch):
+def the_pause_of_all_pools_is_ignored(patch):
     patch.setattr(ClusterState, "pause", property(lambda _: None))
 
 
-def a_pause_of_everything_is_not_read_before_the_commit(patch):
+def the_pause_of_all_pools_is_not_read_before_the_commit(patch):
     real = CommitCheck.find_obstacles
 
     async def cached(check, *arguments):
@@ -283,9 +283,9 @@ def a_pause_of_everything_is_not_read_before_the_commit(patch):
     patch.setattr(CommitCheck, "find_obstacles", cached)
 
 
-def a_dry_run_acts(patch):
-    real = torture.launch
-    patch.setattr(torture, "launch", lambda cluster, clock, **_: real(cluster, clock))
+def a_dry_run_writes(patch):
+    real = torture.start_controllers
+    patch.setattr(torture, "start_controllers", lambda cluster, clock, **_: real(cluster, clock))
 
 
 def nodes_are_patched_without_a_version(patch):
@@ -295,5 +295,5 @@ def nodes_are_patched_without_a_version(patch):
     patch.setattr(ControllerContext, "patch_node", careless)
 
 
-def a_repeated_launch_does_not_find_the_first(patch):
+def a_repeated_launch_creates_a_second_instance(patch):
     patch.setattr(SimulatedCloud, "find", lambda *_: None)

@@ -19,7 +19,7 @@ BUGS = (
     ),
     Bug(
         id="terminating-counts-as-gone",
-        says="An instance counts as gone when its end was asked for, while it still runs.",
+        says="An instance counts as gone when its termination was requested, while it still runs.",
         file="cloud/aws/instances.py",
         before="            gone |= {id_: id_ in over for id_ in left}\n",
         after="            gone |= dict.fromkeys(left, True) if over is not None else {}\n",
@@ -67,7 +67,7 @@ BUGS = (
     ),
     Bug(
         id="new-token-for-each-try",
-        says="Each try of a launch has a token of its own: a launch without an answer is made twice.",
+        says="Each retry of a launch has a new client token: a launch without a response is made twice.",
         file="cloud/aws/launch/launcher.py",
         before='        request = order.request(f"{order.claim.metadata.uid}-{tries.number}")\n',
         after="""\

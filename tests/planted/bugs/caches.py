@@ -1,4 +1,4 @@
-"""Bugs in what is remembered from one pass to the next: an input that is missing from a key, or a missing reset."""
+"""Bugs in caches: an input that is missing from a key, or a missing invalidation."""
 
 from planted.bug import Bug
 
@@ -7,7 +7,7 @@ REMEMBERED = ("tests/core/scheduling/test_removal_cache.py",)
 BUGS = (
     Bug(
         id="facts-old-pods",
-        says="What was found out about the pods of a node is kept when the node or its pods change.",
+        says="Cached facts about the pods of a node are kept when the node or its pods change.",
         file="core/disruption/candidates.py",
         before="        if known is None or (known.node is not node and known.node != node):\n",
         after="        if known is None:\n",
@@ -23,7 +23,7 @@ BUGS = (
     ),
     Bug(
         id="market-old-catalogue",
-        says="A NodePool is sold what an older catalogue had, at its prices.",
+        says="A NodePool uses the instance types and prices of an older catalog.",
         file="core/scheduling/instance_type_table.py",
         before="            self.types == snapshot.catalogs.get(pool.name, ())\n            and self.type_table",
         after="            self.type_table",
@@ -39,7 +39,7 @@ BUGS = (
     ),
     Bug(
         id="market-old-nodepool",
-        says="A NodePool whose requirements changed buys what it bought before.",
+        says="A NodePool whose requirements changed keeps its old instance types.",
         file="core/scheduling/instance_type_table.py",
         before="            and self.pool.equal_ignoring_counts(pool)\n",
         after="",
@@ -104,7 +104,7 @@ BUGS = (
     ),
     Bug(
         id="lodgings-old-pods",
-        says="What the pods of a node leave over is kept when other pods run there.",
+        says="The free capacity of a node is kept when other pods run there.",
         file="core/scheduling/pod_shapes.py",
         before="        if entry is None or (entry.node is not node and entry.node != node):\n",
         after="        if entry is None:\n",
@@ -178,7 +178,7 @@ BUGS = (
     ),
     Bug(
         id="bought-node-still-offered",
-        says="After a node is bought the NodePool offers the types its limit no longer allows.",
+        says="After a launch the NodePool offers instance types that its limit no longer allows.",
         file="core/scheduling/purchasable.py",
         before="            self._roots.pop(draft.options.type_table, None)\n",
         after="",
@@ -194,7 +194,7 @@ BUGS = (
     ),
     Bug(
         id="sweep-old-answers",
-        says="Answers about other nodes are kept when the pods of a node take other room.",
+        says="Answers about other nodes are kept when the pods of a node need other capacity.",
         file="core/scheduling/removal_simulation.py",
         before="        self._forget(row, everything=gone or before != after)\n",
         after="        self._forget(row, everything=gone)\n",

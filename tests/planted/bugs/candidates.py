@@ -1,11 +1,11 @@
-"""Bugs in which nodes may be disrupted at all."""
+"""Bugs in the selection of disruption candidates."""
 
 from planted.bug import Bug
 
 BUGS = (
     Bug(
         id="nominated-nodes-disrupted",
-        says="A node that pods were just sent to may be disrupted.",
+        says="A node that was just nominated for pods may be disrupted.",
         file="core/disruption/candidates.py",
         before=" and node.name not in snapshot.nominated\n",
         after="\n",
@@ -53,7 +53,7 @@ BUGS = (
     ),
     Bug(
         id="unreadable-pods-forgotten",
-        says="A node on which a pod runs that cannot be read is a candidate.",
+        says="A node with an unreadable pod is a candidate.",
         file="core/disruption/candidates.py",
         before="        free = free and (all_read or not (snapshot.unread.everywhere or snapshot.unread_on(node)))\n",
         after="        free = free and (all_read or not snapshot.unread.everywhere)\n",

@@ -1,4 +1,4 @@
-"""Bugs in how pods are asked to go."""
+"""Bugs in the eviction queue."""
 
 from planted.bug import Bug
 
@@ -13,7 +13,7 @@ BUGS = (
     ),
     Bug(
         id="protected-pods-evicted",
-        says="The eviction queue evicts pods that were protected after it was asked to.",
+        says="The eviction queue evicts pods that were protected after they were enqueued.",
         file="controllers/eviction_queue.py",
         before="protected = protection(pod, now).active and not request.evicts_protected",
         after="protected = False",
@@ -29,7 +29,7 @@ BUGS = (
     ),
     Bug(
         id="tiers-ignored",
-        says="Daemons and critical pods are evicted together with all others.",
+        says="DaemonSet pods and critical pods are evicted together with all others.",
         file="core/lifecycle/drain.py",
         before="        if tier_of(pod) == tier and not pod.deleting",
         after="        if tier is not None and not pod.deleting",
@@ -53,7 +53,7 @@ BUGS = (
     ),
     Bug(
         id="budget-opens-unnoticed",
-        says="A PodDisruptionBudget that opens wakes no pod that waits for it.",
+        says="A PodDisruptionBudget that allows disruptions again does not requeue the pods that wait for it.",
         file="controllers/eviction_queue.py",
         before="            if left > 0 and pod is not None and matching(pod, [budget]):\n",
         after="            if left < 0 and pod is not None and matching(pod, [budget]):\n",
@@ -61,7 +61,7 @@ BUGS = (
     ),
     Bug(
         id="stuck-pods-waited-for",
-        says="A drain waits for ever for a pod that should have been gone long ago.",
+        says="A drain waits forever for a pod that is long past its grace period.",
         file="core/lifecycle/drain.py",
         before="    if deleted_at is not None and now - deleted_at > STUCK_AFTER:\n",
         after="    if deleted_at is not None and deleted_at - now > STUCK_AFTER:\n",

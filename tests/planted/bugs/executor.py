@@ -1,4 +1,4 @@
-"""Bugs in how commands are carried out."""
+"""Bugs in the execution of disruption commands."""
 
 from planted.bug import Bug
 
@@ -24,7 +24,7 @@ BUGS = (
     ),
     Bug(
         id="commit-check-skipped",
-        says="What the API server says right before a command is committed is not asked for.",
+        says="A command is committed without reading its objects from the API server right before.",
         file="controllers/disruption_queue.py",
         before="obstacles = await self._commit_check.find_obstacles(state, self._planned_pods.get(state.record.id))",
         after="obstacles: dict[str, Refusal] = {}",
@@ -32,7 +32,7 @@ BUGS = (
     ),
     Bug(
         id="registered-is-ready",
-        says="Nodes go as soon as their replacements are registered, before these are initialized.",
+        says="Nodes are deleted as soon as their replacements are registered, before these are initialized.",
         file="core/disruption/command_progress.py",
         before="all(claim.has(INITIALIZED) for claim in alive)",
         after="all(claim.has(REGISTERED) for claim in alive)",
@@ -40,7 +40,7 @@ BUGS = (
     ),
     Bug(
         id="rollback-keeps-replacements",
-        says="A command that is taken back deletes the replacements that registered and keeps the others.",
+        says="A rolled-back command deletes the replacements that registered and keeps the others.",
         file="core/disruption/command_progress.py",
         before="if not claim.deleting and not claim.has(REGISTERED)]",
         after="if not claim.deleting and claim.has(REGISTERED)]",
@@ -56,7 +56,7 @@ BUGS = (
     ),
     Bug(
         id="pool-pause-ignored-by-commands",
-        says="A pause written on a NodePool does not stop a command that is under way.",
+        says="A pause of a NodePool does not stop a command in progress.",
         file="controllers/disruption_queue.py",
         before="""\
         written.extend((pool.metadata.annotations.get(PAUSE), f"NodePool {pool.name}") for pool in pools)
@@ -108,7 +108,7 @@ BUGS = (
     ),
     Bug(
         id="claims-from-the-watch-cache",
-        says="A NodeClaim whose create went unanswered is looked for in the API server's watch cache.",
+        says="A NodeClaim whose create had no response is read from the API server's watch cache.",
         file="controllers/context.py",
         before="                listing = await self.cluster.list(NODE_CLAIM)\n",
         after='                listing = await self.cluster.list(NODE_CLAIM, ListOptions(resource_version="0"))\n',

@@ -1,4 +1,4 @@
-"""Bugs in how leftovers are found and removed."""
+"""Bugs in garbage collection."""
 
 from planted.bug import Bug
 
@@ -56,7 +56,7 @@ BUGS = (
     ),
     Bug(
         id="failed-list-is-empty",
-        says="A list of instances that failed is taken for an empty one.",
+        says="A failed list of instances counts as an empty list.",
         file="controllers/garbage_collection.py",
         before="""\
         instances = await guarded("nodeclaim.garbagecollection", self._context.cloud.list)

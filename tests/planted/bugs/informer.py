@@ -1,4 +1,4 @@
-"""Bugs in the local copies of the cluster and in the work queues."""
+"""Bugs in informer caches and work queues."""
 
 from planted.bug import Bug
 
@@ -32,7 +32,7 @@ BUGS = (
     ),
     Bug(
         id="gone-version-kept",
-        says="A watch whose version is no longer kept is asked for again at the same version.",
+        says="A watch whose resource version has expired is restarted at the same version.",
         file="runtime/informer.py",
         before="""\
         if isinstance(error, Gone):
@@ -57,7 +57,7 @@ BUGS = (
     ),
     Bug(
         id="own-writes-lost-in-a-list",
-        says="What was written while a list was under way is overwritten by that list.",
+        says="Objects written during a list are overwritten by that list.",
         file="runtime/informer.py",
         before="newer = {key for key in self._own_writes if self._later_than(key, listing.resource_version)}",
         after="newer: set[Key] = set()",
@@ -65,7 +65,7 @@ BUGS = (
     ),
     Bug(
         id="successor-taken-for-an-update",
-        says="An object that was replaced by one of the same name is told as a change of the old one.",
+        says="An object that replaces a deleted one of the same name is delivered as a change of the old object.",
         file="runtime/informer.py",
         before="""\
         if before is not None and before.metadata.uid != value.metadata.uid:
@@ -77,7 +77,7 @@ BUGS = (
     ),
     Bug(
         id="news-during-work-lost",
-        says="A key that is added while it is being worked on is not looked at again.",
+        says="A key that is added while it is being processed is not processed again.",
         file="runtime/reconciler.py",
         before="""\
         if again is not None:
@@ -88,7 +88,7 @@ BUGS = (
     ),
     Bug(
         id="heartbeat-confirms-nothing",
-        says="Bookmarks do not confirm the cache: a quiet kind turns stale.",
+        says="Bookmarks do not refresh the cache: a kind without changes becomes stale.",
         file="runtime/informer.py",
         before="                    self._confirmed_at = loop.time()\n                    self._version",
         after="""\

@@ -1,11 +1,11 @@
-"""Bugs in how warnings of the cloud are handled."""
+"""Bugs in the handling of interruption warnings."""
 
 from planted.bug import Bug
 
 BUGS = (
     Bug(
         id="acknowledged-unhandled",
-        says="Messages are acknowledged although what they ask for has failed.",
+        says="Messages are acknowledged although handling them failed.",
         file="controllers/interruption.py",
         before="[delivery for delivery, ok in zip(deliveries, handled, strict=True) if ok]",
         after="[delivery for delivery, _ in zip(deliveries, handled, strict=True)]",
@@ -13,7 +13,7 @@ BUGS = (
     ),
     Bug(
         id="interruption-without-deadline",
-        says="The instant at which an instance is reclaimed does not become the deadline of its drain.",
+        says="The time at which an instance is reclaimed does not become the deadline of its drain.",
         file="core/lifecycle/interruption.py",
         before="    return at if at is not None and at > now else None\n",
         after="    return at if at is not None and at < now else None\n",
@@ -37,7 +37,7 @@ BUGS = (
     ),
     Bug(
         id="rebalance-always-drains",
-        says="A rebalance recommendation drains the node although the setting says to tell it only.",
+        says="A rebalance recommendation drains the node although the setting allows only an event.",
         file="core/lifecycle/interruption.py",
         before="if rebalance and response is _REBALANCE else response",
         after="if response is _REBALANCE else response",
@@ -45,7 +45,7 @@ BUGS = (
     ),
     Bug(
         id="one-failure-gives-up",
-        says="A failed call gives a warning up instead of trying again.",
+        says="A warning is dropped after a failed call instead of being retried.",
         file="controllers/interruption.py",
         before="""\
                 if attempt == ATTEMPTS:

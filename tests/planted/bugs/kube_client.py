@@ -29,7 +29,7 @@ BUGS = (
     ),
     Bug(
         id="expired-pages-kept",
-        says="Pages that expire while they are read are asked for again page by page, without end of the list.",
+        says="Pages that expire during a list are requested again page by page, and the list never ends.",
         file="kube/client.py",
         before="            gathered = await self._gather(kind, options, 0)\n",
         after="            gathered = await self._gather(kind, options, self._transport.limits.page_size)\n",

@@ -1,4 +1,4 @@
-"""Bugs in who of several replicas acts."""
+"""Bugs in leader election and the write gate."""
 
 from planted.bug import Bug
 
@@ -32,7 +32,7 @@ BUGS = (
     ),
     Bug(
         id="lease-released-before-the-work",
-        says="The Lease is given back before the work has stopped.",
+        says="The Lease is released before the controllers have stopped.",
         file="runtime/leader_term.py",
         before="""\
             await self._cancel_work(working)
@@ -52,7 +52,7 @@ BUGS = (
     ),
     Bug(
         id="gate-open-after-the-lease",
-        says="Writes pass the gate although the Lease has run out.",
+        says="Writes pass the gate although the Lease has expired.",
         file="runtime/leader_term.py",
         before="        self.gate.open(election.holds if election is not None else lambda: True)\n",
         after="        self.gate.open(lambda: True)\n",

@@ -1,4 +1,4 @@
-"""Bugs on the way from a NodeClaim to a working node."""
+"""Bugs in the lifecycle of NodeClaims: launch, registration, initialization."""
 
 from planted.bug import Bug
 
@@ -29,7 +29,7 @@ BUGS = (
     ),
     Bug(
         id="given-up-and-launched-again",
-        says="A NodeClaim that was given up is launched again before the watch tells of its deletion.",
+        says="A NodeClaim that timed out is launched again before the watch delivers its deletion.",
         file="controllers/nodeclaim_lifecycle.py",
         before="""\
         if claim.metadata.uid in self._given_up:
@@ -40,7 +40,7 @@ BUGS = (
     ),
     Bug(
         id="registration-never-times-out",
-        says="A NodeClaim that was launched and never registers is never given up.",
+        says="A NodeClaim that was launched and never registers is never deleted.",
         file="core/lifecycle/registration.py",
         before="""\
     if claim.has(REGISTERED_CONDITION):
@@ -62,7 +62,7 @@ BUGS = (
     ),
     Bug(
         id="devices-not-awaited",
-        says="A node is initialized before it has registered a resource its pods asked for.",
+        says="A node is initialized before it reports a resource that its pods request.",
         file="core/lifecycle/registration.py",
         before="        if amount and not node.status.allocatable.get(name, ZERO):\n",
         after="        if amount and name in node.status.allocatable and not node.status.allocatable[name]:\n",
@@ -102,7 +102,7 @@ BUGS = (
     ),
     Bug(
         id="hard-expiration-never",
-        says="A NodeClaim that is not due yet is not looked at again, so it never expires.",
+        says="A NodeClaim that has not expired yet is not requeued, so it never expires.",
         file="controllers/expiration.py",
         before="""\
         if left > timedelta():

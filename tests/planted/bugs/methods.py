@@ -1,4 +1,4 @@
-"""Bugs in the disruption methods and their clocks."""
+"""Bugs in the disruption methods and their delays."""
 
 from planted.bug import Bug
 
@@ -29,7 +29,7 @@ BUGS = (
     ),
     Bug(
         id="grace-period-ignored",
-        says="consolidationGracePeriod does not hold back nodes in which something happened.",
+        says="consolidationGracePeriod does not exclude nodes with recent pod events.",
         file="core/disruption/methods/consolidation.py",
         before="""\
     grace = settling(candidate, context)
@@ -49,7 +49,7 @@ BUGS = (
     ),
     Bug(
         id="cheapest-offering-decides",
-        says="A replacement counts as cheaper if its cheapest offering is, not if its dearest is.",
+        says="A replacement counts as cheaper if its cheapest offering is, not if its most expensive one is.",
         file="core/disruption/methods/consolidation.py",
         before="for each in left if draft.options.most_expensive(each) < ceiling)",
         after="for each in left if float(draft.options.prices[each]) < ceiling)",
@@ -97,7 +97,7 @@ BUGS = (
     ),
     Bug(
         id="expected-pods-ignored",
-        says="A node is emptied although pods that need a place will run on it.",
+        says="A node is consolidated although pending pods will run on it.",
         file="core/disruption/methods/base.py",
         before="    if method.gives_way and context.expects_pods(candidate.name):\n",
         after="    if not method.gives_way and context.expects_pods(candidate.name):\n",
@@ -113,7 +113,7 @@ BUGS = (
     ),
     Bug(
         id="second-look-skipped",
-        says="What consolidation proposed is started without a second look.",
+        says="A consolidation command is started without validation.",
         file="core/disruption/validation.py",
         before="    checked = _recheck(command, ahead)\n",
         after="    checked: Command | Refusal = command\n",

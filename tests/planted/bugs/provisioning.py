@@ -1,11 +1,11 @@
-"""Bugs in what is launched for pods that wait."""
+"""Bugs in provisioning for pending pods."""
 
 from planted.bug import Bug
 
 BUGS = (
     Bug(
         id="replaced-nodes-pods-forgotten",
-        says="Pods of nodes that a command is about to delete find no place in the plan.",
+        says="Pods of nodes that a command is about to delete are missing from the plan.",
         file="core/provisioning/eligible_pods.py",
         before="        if node.deleting or node.name in snapshot.replaced\n",
         after="        if node.deleting\n",
@@ -39,7 +39,7 @@ BUGS = (
     ),
     Bug(
         id="two-buyers-at-once",
-        says="Provisioning does not wait for a command that is buying: both spend the same room below a limit.",
+        says="Provisioning does not wait for the launches of a command: both use the same capacity below a limit.",
         file="controllers/provisioner.py",
         before="""\
         async with self._context.launch_lock:
@@ -50,7 +50,7 @@ BUGS = (
     ),
     Bug(
         id="unanswered-create-repeated",
-        says="After a create without an answer the NodeClaims are not listed again: another one is created.",
+        says="After a create without a response a second NodeClaim is created without checking for the first.",
         file="controllers/context.py",
         before="""\
             created = await self.cluster.create(NODE_CLAIM, claim)

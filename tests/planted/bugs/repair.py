@@ -23,7 +23,7 @@ BUGS = (
     ),
     Bug(
         id="repaired-by-a-stale-cache",
-        says="A node is repaired by what a stale cache says of it.",
+        says="A node is repaired based on a stale cache.",
         file="controllers/node_repair.py",
         before="""\
         if context.state.stale():

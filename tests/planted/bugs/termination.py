@@ -1,4 +1,4 @@
-"""Bugs in how nodes are drained and instances terminated."""
+"""Bugs in node drains and instance termination."""
 
 from planted.bug import Bug
 
@@ -13,7 +13,7 @@ BUGS = (
     ),
     Bug(
         id="claim-gone-before-instance",
-        says="A NodeClaim is let go as soon as the end of its instance was asked for.",
+        says="The finalizer of a NodeClaim is removed as soon as the termination of its instance is requested.",
         file="controllers/termination.py",
         before="""\
         wait = await self._steps.terminate_instance(claim) if claim.provider_id else None
@@ -44,7 +44,7 @@ BUGS = (
     ),
     Bug(
         id="two-claims-are-none",
-        says="A node with two NodeClaims for its instance is let go without a drain, as if it had none.",
+        says="The finalizer of a node with two NodeClaims for its instance is removed without a drain.",
         file="controllers/termination.py",
         before="        return not self._context.state.claims_of(node)\n",
         after="        return self._context.state.claim_of(node) is None\n",
@@ -52,7 +52,7 @@ BUGS = (
     ),
     Bug(
         id="ready-node-not-drained",
-        says="A node that reports Ready is let go without a drain when the provider does not know its instance.",
+        says="The finalizer of a Ready node is removed without a drain when the provider does not know its instance.",
         file="controllers/termination.py",
         before="        if node.ready or not node.provider_id:\n",
         after="        if not node.provider_id:\n",
@@ -76,7 +76,7 @@ BUGS = (
     ),
     Bug(
         id="pods-do-not-wake-the-drain",
-        says="A drain does not notice that a pod is gone before it looks again by itself.",
+        says="A drain does not react to the removal of a pod before its next periodic check.",
         file="controllers/termination.py",
         before="        if before is not None and before.node_name and before.node_name != name:\n",
         after="        if before is not None and after is not None and before.node_name != name:\n",

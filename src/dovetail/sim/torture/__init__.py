@@ -1,6 +1,6 @@
-"""Deterministic fault injection: from one number, a cluster with trouble in it, and the invariants it must keep.
+"""Deterministic fault injection: a seed generates a small cluster with user actions and faults, checked by invariants.
 
-The real controllers live on `World` on virtual time. A story drawn from a seed says what the cluster is, what people do
-to it and what fails; `trial` lives through it; `invariants` watch from outside; `shrinking` finds the shortest story
-that still breaks the same invariant. Acts on nothing but the world it made.
+The real controllers run on `World` in virtual time. `fault_generator` draws a `Trial` from a seed: the initial objects,
+the user actions and the faults. `runner` runs the trial, `invariants` check it from outside, and `runner.shrink`
+searches for a smaller trial that violates the same invariant. Equal trials produce equal event logs.
 """

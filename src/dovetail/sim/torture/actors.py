@@ -1,7 +1,8 @@
-"""What people and the cloud do to the cluster in a story. They reach the world directly: nothing of theirs fails.
+"""Carries out the user actions of a trial, and the faults of its instances and nodes.
 
-Which object a piece means is settled when it happens, by its place in the order of names, so that a story with pieces
-left out still makes sense.
+Actions change the simulated cluster directly, so injected faults of calls do not affect them. An action selects its
+object when it happens, by an index into the objects sorted by key, so a trial with pieces removed still makes sense.
+The observer learns which nodes were affected: invariants excuse what follows from that.
 """
 
 import asyncio
@@ -25,77 +26,82 @@ from dovetail.sim.kubernetes.kinds import (
 )
 from dovetail.sim.kubernetes.store import ObjectVersion
 from dovetail.sim.scenario.player import act_on_node
-from dovetail.sim.torture.cluster_generator import NODE_CLASS, PRIORITIES, PROTECTION, draw_job, pod_on
+from dovetail.sim.torture.cluster_generator import DO_NOT_DISRUPT, NODE_CLASS, PRIORITIES, draw_job, pod_on
 from dovetail.sim.torture.invariants.observer import PAUSE_CONFIG_MAP, Observer
-from dovetail.sim.torture.trial import Terms, TrialPiece
+from dovetail.sim.torture.trial import Parameters, TrialPiece
 from dovetail.sim.world import World
 
 T = TypeVar("T")
-PROTECTED_AT = "torture/protected-at"
+PROTECTED_AT = "torture/protected-at"  # an annotation
 PAUSE = "dovetail.sh/pause"
 _NO_EVICTION = {"maxUnavailable": 0, "minAvailable": None}
 
 
-def set_scene(world: World, pieces: Sequence[TrialPiece]) -> None:
-    """What is there from the start."""
+def apply_initial_objects(world: World, pieces: Sequence[TrialPiece]) -> None:
+    """Create the objects that exist from the start."""
     world.apply(NODE_CLASS)
     for name, value in PRIORITIES.items():
         meta = {"name": name}
         world.apply({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": meta, "value": value})
     for piece in pieces:
-        for manifest in piece.terms["manifests"] if "manifests" in piece.terms else [piece.terms["manifest"]]:
+        parameters = piece.parameters
+        for manifest in parameters["manifests"] if "manifests" in parameters else [parameters["manifest"]]:
             world.apply(manifest)
 
 
 class Actors:
-    """Whoever else has their hands on the cluster."""
+    """The users and the cloud of a trial. `actions` maps the name of a piece to the function that carries it out."""
 
-    def __init__(self, history: Observer, seed: int) -> None:
-        self._history = history
-        self._world = history.world
+    def __init__(self, observer: Observer, seed: int) -> None:
+        self._observer = observer
+        self._world = observer.world
         self._seed = seed
-        self._sick: list[tuple[Key, str]] = []
-        self.deeds: dict[str, Callable[[Terms], None]] = {
+        self._unhealthy: list[tuple[Key, str]] = []
+        self.actions: dict[str, Callable[[Parameters], None]] = {
             "scale": self._scale,
             "roll out": self._roll_out,
-            "run job": lambda terms: self._apply(draw_job(self._seed, terms["number"])),
+            "run job": lambda parameters: self._apply(draw_job(self._seed, parameters["number"])),
             "delete node": self._delete_node,
             "delete claim": self._delete_claim,
             "delete pool": self._delete_pool,
-            "delete pod": lambda terms: self._delete(POD, terms),
-            "cordon node": lambda terms: self._change(NODE, terms, {"spec": {"unschedulable": True}}),
-            "uncordon node": lambda terms: self._change(NODE, terms, {"spec": {"unschedulable": False}}),
+            "delete pod": lambda parameters: self._delete(POD, parameters),
+            "cordon node": lambda parameters: self._change(NODE, parameters, {"spec": {"unschedulable": True}}),
+            "uncordon node": lambda parameters: self._change(NODE, parameters, {"spec": {"unschedulable": False}}),
             "change template": self._change_template,
             "change budgets": self._change_budgets,
-            "change disruption terms": lambda terms: self._change(
-                NODE_POOL, terms, {"spec": {"disruption": terms["terms"]}}
+            "change disruption settings": lambda parameters: self._change(
+                NODE_POOL, parameters, {"spec": {"disruption": parameters["settings"]}}
             ),
-            "change limits": lambda terms: self._change(NODE_POOL, terms, {"spec": {"limits": terms["limits"]}}),
-            "protect pod": lambda terms: self._protect(POD, terms, terms["until"]),
-            "protect node": lambda terms: self._protect(NODE, terms, "true"),
-            "loosen disruption budget": lambda terms: self._loosen(self._pick(PDB, terms)),
-            "tighten disruption budget": lambda terms: self._change(PDB, terms, {"spec": _NO_EVICTION}),
-            "pause pool": lambda terms: self._change(NODE_POOL, terms, _annotation(PAUSE, terms["until"])),
-            "pause everything": lambda terms: self._pause_everything(terms["until"]),
+            "change limits": lambda parameters: self._change(
+                NODE_POOL, parameters, {"spec": {"limits": parameters["limits"]}}
+            ),
+            "protect pod": lambda parameters: self._protect(POD, parameters, parameters["until"]),
+            "protect node": lambda parameters: self._protect(NODE, parameters, "true"),
+            "loosen PodDisruptionBudget": lambda parameters: self._loosen_pdb(self._pick(PDB, parameters)),
+            "tighten PodDisruptionBudget": lambda parameters: self._change(PDB, parameters, {"spec": _NO_EVICTION}),
+            "pause pool": lambda parameters: self._change(
+                NODE_POOL, parameters, _annotation(PAUSE, parameters["until"])
+            ),
+            "pause all pools": lambda parameters: self._pause_all_pools(parameters["until"]),
             "revert template": self._revert_template,
             "run pod on node": self._run_pod,
-            "instance dies": partial(self._strike, "kill"),
-            "instance vanishes": partial(self._strike, "vanish"),
-            "instance is lost": self._lose,
-            "node is removed": partial(self._strike, "remove_node"),
-            "instance is reclaimed": partial(self._strike, "interrupt"),
-            "cloud warns": self._warn,
-            "node is sick": self._sicken,
+            "instance dies": partial(self._affect_instance, "kill"),
+            "instance vanishes": partial(self._affect_instance, "vanish"),
+            "instance is lost": self._lose_instance,
+            "node is force-deleted": partial(self._affect_instance, "remove_node"),
+            "instance is reclaimed": partial(self._affect_instance, "interrupt"),
+            "cloud warning": self._warn,
+            "node is unhealthy": self._make_unhealthy,
         }
 
-    def _pick(self, resource: Resource, terms: Terms) -> ObjectVersion | None:
-        there = sorted((each for each in self._world.store.all(resource) if not each.deleting), key=_by_key)
-        leaving = [each for each in there if self._leaving(each)] if terms.get("leaving") else []
-        there = leaving or there
-        return there[terms["which"] % len(there)] if there else None
+    def _pick(self, resource: Resource, parameters: Parameters) -> ObjectVersion | None:
+        candidates = sorted((each for each in self._world.store.all(resource) if not each.deleting), key=_by_key)
+        leaving = [each for each in candidates if self._is_leaving(each)] if parameters.get("leaving") else []
+        candidates = leaving or candidates
+        return candidates[parameters["which"] % len(candidates)] if candidates else None
 
-    def _leaving(self, record: ObjectVersion) -> bool:
-        """Whether a node, or the node of a pod, carries a taint of disruption or is deleted."""
+    def _is_leaving(self, record: ObjectVersion) -> bool:
+        """Whether a node, or the node of a pod, is being deleted or has a disruption taint."""
         node = record if record.resource == NODE else self._world.store.find(NODE, Key("", record.node))
         if node is None:
             return False
@@ -106,78 +112,79 @@ class Actors:
         if self._world.store.find(JOBS, Key("default", manifest["metadata"]["name"])) is None:
             self._world.apply(manifest)
 
-    def _change(self, resource: Resource, terms: Terms, body: dict[str, Any]) -> None:
-        picked = self._pick(resource, terms)
+    def _change(self, resource: Resource, parameters: Parameters, body: dict[str, Any]) -> None:
+        picked = self._pick(resource, parameters)
         if picked is not None:
             self._world.api.patch(resource, picked.key, Patch(body))
 
-    def _delete(self, resource: Resource, terms: Terms) -> None:
-        picked = self._pick(resource, terms)
+    def _delete(self, resource: Resource, parameters: Parameters) -> None:
+        picked = self._pick(resource, parameters)
         if picked is not None:
             self._world.api.delete(resource, picked.key)
 
-    def _delete_claim(self, terms: Terms) -> None:
-        newest = self._newest_node() if terms.get("newest") else None
+    def _delete_claim(self, parameters: Parameters) -> None:
+        newest = self._newest_node() if parameters.get("newest") else None
         owners = newest.owners if newest is not None else []
         claim = next((each for each in map(self._world.store.by_uid.get, owners) if each is not None), None)
-        claim = claim or self._pick(NODE_CLAIM, terms)
+        claim = claim or self._pick(NODE_CLAIM, parameters)
         if claim is not None:
             self._world.api.delete(NODE_CLAIM, claim.key)
 
     def _newest_node(self) -> ObjectVersion | None:
-        """The node that a pod was bound to last."""
-        bound, by_uid = self._history.since.bound, self._world.store.by_uid
+        """The node to which the most recently bound pod is bound."""
+        bound, by_uid = self._observer.since.bound, self._world.store.by_uid
         last = max(bound, key=lambda uid: (bound[uid], uid), default="")
         node = self._world.store.find(NODE, Key("", by_uid[last].node)) if last else None
         return node if node is not None and not node.deleting else None
 
-    def _delete_node(self, terms: Terms) -> None:
-        newest = self._newest_node() if terms.get("newest") else None
-        picked = newest or self._pick(NODE, terms)
+    def _delete_node(self, parameters: Parameters) -> None:
+        newest = self._newest_node() if parameters.get("newest") else None
+        picked = newest or self._pick(NODE, parameters)
         if picked is not None:
-            self._history.deleted_by_hand.add(picked.key.name)
+            self._observer.deleted_by_users.add(picked.key.name)
             act_on_node(self._world, "delete_nodes", picked.key.name)
 
-    def _run_pod(self, terms: Terms) -> None:
-        """Put a pod on a node by name, also on one that is leaving."""
-        there = sorted(self._world.store.all(NODE), key=_by_key)
-        leaving = [each for each in there if self._leaving(each)] if terms["leaving"] else []
-        nodes = leaving or there
-        if nodes and self._world.store.find(POD, Key("default", terms["name"])) is None:
-            node = nodes[terms["which"] % len(nodes)]
-            self._world.apply(pod_on(node.key.name, terms["name"], terms["tolerates"]))
+    def _run_pod(self, parameters: Parameters) -> None:
+        """Create a pod with `spec.nodeName`, possibly on a node that is being removed."""
+        candidates = sorted(self._world.store.all(NODE), key=_by_key)
+        leaving = [each for each in candidates if self._is_leaving(each)] if parameters["leaving"] else []
+        nodes = leaving or candidates
+        if nodes and self._world.store.find(POD, Key("default", parameters["name"])) is None:
+            node = nodes[parameters["which"] % len(nodes)]
+            self._world.apply(pod_on(node.key.name, parameters["name"], parameters["tolerates"]))
 
-    def _delete_pool(self, terms: Terms) -> None:
-        picked = self._pick(NODE_POOL, terms)
+    def _delete_pool(self, parameters: Parameters) -> None:
+        picked = self._pick(NODE_POOL, parameters)
         if picked is not None and picked.key.name != "pool-0":
             self._world.api.delete(NODE_POOL, picked.key)
 
-    def _scale(self, terms: Terms) -> None:
-        self._change(DEPLOYMENTS, terms, {"spec": {"replicas": terms["replicas"]}})
+    def _scale(self, parameters: Parameters) -> None:
+        self._change(DEPLOYMENTS, parameters, {"spec": {"replicas": parameters["replicas"]}})
 
-    def _roll_out(self, terms: Terms) -> None:
+    def _roll_out(self, parameters: Parameters) -> None:
         stamp = {"annotations": {"rolled-out": str(self._now)}}
-        self._change(DEPLOYMENTS, terms, {"spec": {"template": {"metadata": stamp}}})
+        self._change(DEPLOYMENTS, parameters, {"spec": {"template": {"metadata": stamp}}})
 
-    def _change_template(self, terms: Terms) -> None:
-        self._change(NODE_POOL, terms, {"spec": {"template": {"metadata": {"labels": {"turn": terms["label"]}}}}})
+    def _change_template(self, parameters: Parameters) -> None:
+        metadata = {"labels": {"turn": parameters["label"]}}
+        self._change(NODE_POOL, parameters, {"spec": {"template": {"metadata": metadata}}})
 
-    def _revert_template(self, terms: Terms) -> None:
-        """Change the template back to what it was before its last change."""
-        picked = self._pick(NODE_POOL, terms)
-        versions = self._history.pools.get(picked.key.name, []) if picked is not None else []
+    def _revert_template(self, parameters: Parameters) -> None:
+        """Revert the last change of the template."""
+        picked = self._pick(NODE_POOL, parameters)
+        versions = self._observer.pools.get(picked.key.name, []) if picked is not None else []
         templates = [version["spec"]["template"].get("metadata") or {} for _, version in versions]
         labels = [(each.get("labels") or {}).get("turn") for each in templates]
         before = [each for each in labels if each != labels[-1]]
         if before:
-            self._change_template({**terms, "label": before[-1]})
+            self._change_template({**parameters, "label": before[-1]})
 
-    def _pause_everything(self, until: str | None) -> None:
-        """Annotate the ConfigMap that pauses every NodePool; None deletes it. A number pauses for so many seconds."""
+    def _pause_all_pools(self, until: str | None) -> None:
+        """Annotate the ConfigMap that pauses all NodePools. None deletes it; a number pauses for so many seconds."""
         namespace, name = PAUSE_CONFIG_MAP
-        there = self._world.store.find(CONFIG_MAPS, Key(namespace, name)) is not None
+        exists = self._world.store.find(CONFIG_MAPS, Key(namespace, name)) is not None
         if until is None:
-            if there:
+            if exists:
                 self._world.api.delete(CONFIG_MAPS, Key(namespace, name))
             return
         if until.isdigit():
@@ -185,78 +192,79 @@ class Actors:
         meta = {"name": name, "namespace": namespace, "annotations": {PAUSE: until}}
         self._world.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta})
 
-    def _change_budgets(self, terms: Terms) -> None:
-        self._change(NODE_POOL, terms, {"spec": {"disruption": {"budgets": terms["budgets"]}}})
+    def _change_budgets(self, parameters: Parameters) -> None:
+        self._change(NODE_POOL, parameters, {"spec": {"disruption": {"budgets": parameters["budgets"]}}})
 
-    def _protect(self, resource: Resource, terms: Terms, until: str) -> None:
-        marks = {PROTECTION: until, PROTECTED_AT: str(self._now)}
-        self._change(resource, terms, {"metadata": {"annotations": marks}})
+    def _protect(self, resource: Resource, parameters: Parameters, until: str) -> None:
+        protection = {DO_NOT_DISRUPT: until, PROTECTED_AT: str(self._now)}
+        self._change(resource, parameters, {"metadata": {"annotations": protection}})
 
-    def _loosen(self, budget: ObjectVersion | None) -> None:
+    def _loosen_pdb(self, budget: ObjectVersion | None) -> None:
         if budget is not None:
             spec = {"maxUnavailable": 1, "minAvailable": None}
             self._world.api.patch(PDB, budget.key, Patch({"spec": spec}))
 
-    def _strike(self, action: str, terms: Terms) -> None:
-        """Something happens to the instance of a node; what follows from it is no fault of the controllers."""
-        picked = self._pick(NODE, terms)
+    def _affect_instance(self, action: str, parameters: Parameters) -> None:
+        """Kill, delete or interrupt the instance of a node. Invariants excuse the consequences."""
+        picked = self._pick(NODE, parameters)
         if picked is not None:
-            self._history.excused_nodes.add(picked.key.name)
+            self._observer.excused_nodes.add(picked.key.name)
             if action == "interrupt":
                 self._note_warning(picked)
             act_on_node(self._world, action, picked.key.name)
 
-    def _lose(self, terms: Terms) -> None:
-        """The machine is gone, its provider knows, and its node stays; one that is drained, if there is one."""
-        lost = self._history.lost_nodes
-        there = sorted((each for each in self._world.store.all(NODE) if each.key.name not in lost), key=_by_key)
-        drained = [each for each in there if each.deleting] if terms["draining"] else []
-        if there:
-            picked = (drained or there)[terms["which"] % len(drained or there)]
+    def _lose_instance(self, parameters: Parameters) -> None:
+        """End an instance, as the cloud knows, while its Node remains; `draining` prefers a node in a drain."""
+        lost = self._observer.lost_nodes
+        candidates = sorted((each for each in self._world.store.all(NODE) if each.key.name not in lost), key=_by_key)
+        drained = [each for each in candidates if each.deleting] if parameters["draining"] else []
+        if candidates:
+            picked = (drained or candidates)[parameters["which"] % len(drained or candidates)]
             lost[picked.key.name] = self._now
-            self._history.excused_nodes.add(picked.key.name)
+            self._observer.excused_nodes.add(picked.key.name)
             act_on_node(self._world, "fail", picked.key.name)
 
-    def _warn(self, terms: Terms) -> None:
-        picked = self._pick(NODE, terms)
+    def _warn(self, parameters: Parameters) -> None:
+        picked = self._pick(NODE, parameters)
         if picked is not None:
             self._note_warning(picked)
-            self._world.instance_failures.warn(picked.key.name, terms["kind"])
+            self._world.instance_failures.warn(picked.key.name, parameters["kind"])
 
     def _note_warning(self, node: ObjectVersion) -> None:
-        self._history.warned.add(node.plain["spec"].get("providerID", ""))
+        self._observer.warned.add(node.plain["spec"].get("providerID", ""))
 
-    def _sicken(self, terms: Terms) -> None:
-        picked = self._pick(NODE, terms)
+    def _make_unhealthy(self, parameters: Parameters) -> None:
+        picked = self._pick(NODE, parameters)
         if picked is not None:
-            self._sick.append((picked.key, terms["condition"]))
-            self._world.instance_failures.turn(picked.key.name, terms["condition"], terms["status"])
+            self._unhealthy.append((picked.key, parameters["condition"]))
+            self._world.instance_failures.turn(picked.key.name, parameters["condition"], parameters["status"])
 
     @property
     def _now(self) -> float:
         return round(asyncio.get_running_loop().time(), 1)
 
-    def make_peace(self) -> None:
-        """Take away everything that may rightly keep a cluster from coming to rest."""
+    def remove_obstacles(self) -> None:
+        """Remove limits, budgets, pauses and protections: they may legitimately keep the cluster from settling."""
         world = self._world
-        self._pause_everything(None)
+        self._pause_all_pools(None)
         for pool in world.store.all(NODE_POOL):
-            calm = {"budgets": [{"nodes": "100%"}], "expireAfter": "Never"}
-            body = {**_annotation(PAUSE, None), "spec": {"limits": None, "disruption": calm}}
+            unrestricted = {"budgets": [{"nodes": "100%"}], "expireAfter": "Never"}
+            body = {**_annotation(PAUSE, None), "spec": {"limits": None, "disruption": unrestricted}}
             world.api.patch(NODE_POOL, pool.key, Patch(body))
         for budget in world.store.all(PDB):
-            self._loosen(budget)
-        free = {"metadata": {"annotations": {PROTECTION: None, PROTECTED_AT: None}}}
+            self._loosen_pdb(budget)
+        unprotected = {"metadata": {"annotations": {DO_NOT_DISRUPT: None, PROTECTED_AT: None}}}
         for deployment in world.store.all(DEPLOYMENTS):
-            world.api.patch(DEPLOYMENTS, deployment.key, Patch({"spec": {"template": free}}))
+            world.api.patch(DEPLOYMENTS, deployment.key, Patch({"spec": {"template": unprotected}}))
         for resource in (POD, NODE, NODE_CLAIM):
             for each in world.store.all(resource):
-                world.api.patch(resource, each.key, Patch(free))
-        for key, condition in self._sick:
-            if world.store.find(NODE, key) is not None and key.name not in self._history.excused_nodes:
+                world.api.patch(resource, each.key, Patch(unprotected))
+        for key, condition in self._unhealthy:
+            if world.store.find(NODE, key) is not None and key.name not in self._observer.excused_nodes:
                 world.instance_failures.turn(key.name, condition, "True" if condition == "Ready" else "False")
-        helped = self._history.excused_nodes - self._history.lost_nodes.keys()  # nobody helps with what is lost
-        for name in sorted(helped):
+        # The controllers must handle lost instances without help.
+        removable = self._observer.excused_nodes - self._observer.lost_nodes.keys()
+        for name in sorted(removable):
             if world.store.find(NODE, Key("", name)) is not None:
                 world.instance_failures.vanish(name)
 

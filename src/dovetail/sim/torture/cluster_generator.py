@@ -1,12 +1,13 @@
-"""What a cluster of a story consists of: NodePools of every temper and the workloads they serve, drawn from the seed.
+"""Draws the initial objects of a trial from its seed: NodePools with varied settings, and workloads.
 
-Clusters are small, so that a seed costs about a second: trouble comes from what happens at once, not from size.
+Clusters are small, so that a trial takes about a second: bugs show when many things happen at once, not in large
+clusters. Every object has a separate random generator, so a change to one draw leaves the other objects unchanged.
 """
 
 import random
 from typing import Any
 
-from dovetail.sim.torture.special_cases import add_pool_terms, add_workload_terms
+from dovetail.sim.torture.special_cases import add_rare_pool_settings, add_rare_workload_settings
 from dovetail.sim.torture.trial import TrialPiece
 
 Plain = dict[str, Any]
@@ -20,73 +21,72 @@ NODE_CLASS: Plain = {
     "spec": {},
 }
 PRIORITIES = {"low": -10, "high": 1000}
-PROTECTION = "karpenter.sh/do-not-disrupt"
-STOPPING = "pod-delete.stage.kwok.x-k8s.io/delay"
-STARTING = "node-ready.stage.kwok.x-k8s.io/delay"
+DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
+POD_STOP_DELAY = "pod-delete.stage.kwok.x-k8s.io/delay"
+NODE_READY_DELAY = "node-ready.stage.kwok.x-k8s.io/delay"
 TOLERATES_ALL = [{"operator": "Exists"}]
 
 
-def draw_scene(seed: int) -> list[TrialPiece]:
-    """Pools and workloads."""
-    dice = _dice(seed, "scene")
+def draw_initial_objects(seed: int) -> list[TrialPiece]:
+    """Draw NodePools and workloads."""
+    rng = _rng(seed, "scene")
     pieces = [TrialPiece("p0", 0, "NodePool", {"manifest": draw_pool(seed, 0)}, needed=True)]
     pieces += [
-        TrialPiece(f"p{n}", 0, "NodePool", {"manifest": draw_pool(seed, n)})
-        for n in range(1, dice.choice((1, 2, 2, 3)))
+        TrialPiece(f"p{n}", 0, "NodePool", {"manifest": draw_pool(seed, n)}) for n in range(1, rng.choice((1, 2, 2, 3)))
     ]
-    for number in range(dice.randint(2, 4)):
+    for number in range(rng.randint(2, 4)):
         pieces.append(TrialPiece(f"w{number}", 0, "Deployment", {"manifests": _deployment(seed, number)}))
-    if dice.random() < 0.4:
+    if rng.random() < 0.4:
         pieces.append(TrialPiece("d0", 0, "DaemonSet", {"manifests": [_daemon_set(seed)]}))
-    if dice.random() < 0.5:
+    if rng.random() < 0.5:
         pieces.append(TrialPiece("j0", 0, "Job", {"manifests": [draw_job(seed, 0)]}))
     return pieces
 
 
-def _dice(seed: int, name: str) -> random.Random:
+def _rng(seed: int, name: str) -> random.Random:
     return random.Random(f"{seed}/{name}")  # noqa: S311 - reproducible, not secret
 
 
 def draw_pool(seed: int, number: int) -> Plain:
-    """A NodePool. Pool 0 takes every pod, so that a story can always end well."""
-    dice = _dice(seed, f"pool/{number}")
-    cpus = dice.choice((["2"], ["2", "4"], ["2", "4", "8"], ["4"]))
+    """Draw a NodePool. Every pod can run on pool 0, so that every trial can settle."""
+    rng = _rng(seed, f"pool/{number}")
+    cpus = rng.choice((["2"], ["2", "4"], ["2", "4", "8"], ["4"]))
     requirements: list[Plain] = [
         {"key": "karpenter.kwok.sh/instance-cpu", "operator": "In", "values": cpus},
         {"key": "kubernetes.io/os", "operator": "In", "values": ["linux"]},
         {"key": "kubernetes.io/arch", "operator": "In", "values": ["amd64"]},
-        {"key": "karpenter.sh/capacity-type", "operator": "In", "values": _capacity_types(dice)},
+        {"key": "karpenter.sh/capacity-type", "operator": "In", "values": _capacity_types(rng)},
     ]
     template: Plain = {"nodeClassRef": CLASS_REF, "requirements": requirements}
-    if dice.random() < 0.35:
-        template["terminationGracePeriod"] = dice.choice(("90s", "5m", "15m"))
-    template["expireAfter"] = dice.choice(("Never", "Never", "25m", "50m", "100m"))
+    if rng.random() < 0.35:
+        template["terminationGracePeriod"] = rng.choice(("90s", "5m", "15m"))
+    template["expireAfter"] = rng.choice(("Never", "Never", "25m", "50m", "100m"))
     spec: Plain = {"template": {"metadata": _slow_start(seed, number), "spec": template}}
-    spec["disruption"] = _disruption(dice)
+    spec["disruption"] = _disruption(rng)
     if number:
-        spec["weight"] = dice.choice((1, 10, 50))
-    if dice.random() < 0.4:
-        spec["limits"] = dice.choice(({"cpu": "8"}, {"cpu": "16"}, {"nodes": "3"}, {"cpu": "24", "memory": "64Gi"}))
-    if dice.random() < 0.35:
-        spec["repair"] = dice.choice(({}, {"defaultTolerationDuration": "5m"}))
-    add_pool_terms(seed, number, spec)
+        spec["weight"] = rng.choice((1, 10, 50))
+    if rng.random() < 0.4:
+        spec["limits"] = rng.choice(({"cpu": "8"}, {"cpu": "16"}, {"nodes": "3"}, {"cpu": "24", "memory": "64Gi"}))
+    if rng.random() < 0.35:
+        spec["repair"] = rng.choice(({}, {"defaultTolerationDuration": "5m"}))
+    add_rare_pool_settings(seed, number, spec)
     return {"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": f"pool-{number}"}, "spec": spec}
 
 
 def _slow_start(seed: int, number: int) -> Plain:
-    """The metadata of a template whose nodes may take minutes to become ready: replacements come late."""
-    dice = _dice(seed, f"slow/{number}")
-    delay = dice.choice(("", "", "40s", "100s", "200s"))
-    return {"annotations": {STARTING: delay}} if delay else {}
+    """Metadata of a template whose nodes may take minutes to become ready, which delays replacements."""
+    rng = _rng(seed, f"slow/{number}")
+    delay = rng.choice(("", "", "40s", "100s", "200s"))
+    return {"annotations": {NODE_READY_DELAY: delay}} if delay else {}
 
 
-def _capacity_types(dice: random.Random) -> list[str]:
-    return dice.choice((["on-demand"], ["spot"], ["on-demand", "spot"], ["on-demand"]))
+def _capacity_types(rng: random.Random) -> list[str]:
+    return rng.choice((["on-demand"], ["spot"], ["on-demand", "spot"], ["on-demand"]))
 
 
-def _disruption(dice: random.Random) -> Plain:
+def _disruption(rng: random.Random) -> Plain:
     disruption: Plain = {
-        "consolidationPolicy": dice.choice(
+        "consolidationPolicy": rng.choice(
             (
                 "WhenEmptyOrUnderutilized",
                 "WhenEmptyOrUnderutilized",
@@ -95,18 +95,18 @@ def _disruption(dice: random.Random) -> Plain:
                 "Balanced",
             )
         ),
-        "consolidateAfter": dice.choice(("0s", "0s", "30s", "5m", "Never")),
-        "budgets": draw_budgets(dice),
+        "consolidateAfter": rng.choice(("0s", "0s", "30s", "5m", "Never")),
+        "budgets": draw_budgets(rng),
     }
-    if dice.random() < 0.25:
-        disruption["consolidationGracePeriod"] = dice.choice(("1m", "5m"))
-    if dice.random() < 0.3:
-        disruption["expireAfter"] = dice.choice(("20m", "45m", "90m"))
+    if rng.random() < 0.25:
+        disruption["consolidationGracePeriod"] = rng.choice(("1m", "5m"))
+    if rng.random() < 0.3:
+        disruption["expireAfter"] = rng.choice(("20m", "45m", "90m"))
     return disruption
 
 
-def draw_budgets(dice: random.Random) -> list[Plain]:
-    """Budgets: loose, tight, by reason, by the hour."""
+def draw_budgets(rng: random.Random) -> list[Plain]:
+    """Draw budgets: permissive, strict, by reason, or with a schedule."""
     choices: tuple[list[Plain], ...] = (
         [{"nodes": "100%"}],
         [{"nodes": "1"}],
@@ -119,25 +119,25 @@ def draw_budgets(dice: random.Random) -> list[Plain]:
         [{"nodes": "2"}, {"nodes": "0", "schedule": "*/20 * * * *", "duration": "8m"}],
         [{"nodes": "1", "reasons": ["Underutilized"]}, {"nodes": "2", "reasons": ["Empty", "Expired"]}],
     )
-    return dice.choice(choices)
+    return rng.choice(choices)
 
 
 def _deployment(seed: int, number: int) -> list[Plain]:
-    dice = _dice(seed, f"workload/{number}")
+    rng = _rng(seed, f"workload/{number}")
     name = f"app-{number}"
     pod: Plain = {
-        "containers": [_container(dice.choice(("250m", "500m", "900m", "1500m")))],
-        "terminationGracePeriodSeconds": dice.choice((5, 30, 60)),
+        "containers": [_container(rng.choice(("250m", "500m", "900m", "1500m")))],
+        "terminationGracePeriodSeconds": rng.choice((5, 30, 60)),
     }
     annotations: dict[str, str] = {}
-    if dice.random() < 0.3:
-        annotations[PROTECTION] = dice.choice(("true", "4m", "15m", "25m"))
-    if dice.random() < 0.25:
-        annotations[STOPPING] = dice.choice(("20s", "45s", "75s"))
-    if dice.random() < 0.2:
-        pod["priorityClassName"] = dice.choice(tuple(PRIORITIES))
-    _place(dice, name, pod)
-    if _dice(seed, f"tolerations/{number}").random() < 0.08:
+    if rng.random() < 0.3:
+        annotations[DO_NOT_DISRUPT] = rng.choice(("true", "4m", "15m", "25m"))
+    if rng.random() < 0.25:
+        annotations[POD_STOP_DELAY] = rng.choice(("20s", "45s", "75s"))
+    if rng.random() < 0.2:
+        pod["priorityClassName"] = rng.choice(tuple(PRIORITIES))
+    _place(rng, name, pod)
+    if _rng(seed, f"tolerations/{number}").random() < 0.08:
         pod["tolerations"] = TOLERATES_ALL
     manifests: list[Plain] = [
         {
@@ -145,15 +145,15 @@ def _deployment(seed: int, number: int) -> list[Plain]:
             "kind": "Deployment",
             "metadata": {"name": name, "namespace": "default"},
             "spec": {
-                "replicas": dice.randint(1, 8),
+                "replicas": rng.randint(1, 8),
                 "selector": {"matchLabels": {"app": name}},
                 "template": {"metadata": {"labels": {"app": name}, "annotations": annotations}, "spec": pod},
             },
         }
     ]
-    add_workload_terms(seed, number, manifests[0])
-    if dice.random() < 0.6:
-        manifests.append(_pdb(dice, name))
+    add_rare_workload_settings(seed, number, manifests[0])
+    if rng.random() < 0.6:
+        manifests.append(_pdb(rng, name))
     return manifests
 
 
@@ -161,26 +161,26 @@ def _container(cpu: str) -> Plain:
     return {"name": "main", "image": "app", "resources": {"requests": {"cpu": cpu, "memory": "256Mi"}}}
 
 
-def _place(dice: random.Random, name: str, pod: Plain) -> None:
-    """Where the pods want to be."""
+def _place(rng: random.Random, name: str, pod: Plain) -> None:
+    """Add topology spread, anti-affinity or a node selector."""
     selector = {"matchLabels": {"app": name}}
-    wish = dice.random()
-    if wish < 0.15:
+    draw = rng.random()
+    if draw < 0.15:
         spread = {"topologyKey": "topology.kubernetes.io/zone", "maxSkew": 1, "labelSelector": selector}
         pod["topologySpreadConstraints"] = [{**spread, "whenUnsatisfiable": "DoNotSchedule"}]
-    elif wish < 0.3:
+    elif draw < 0.3:
         spread = {"topologyKey": "kubernetes.io/hostname", "maxSkew": 2, "labelSelector": selector}
-        how = dice.choice(("DoNotSchedule", "ScheduleAnyway"))
-        pod["topologySpreadConstraints"] = [{**spread, "whenUnsatisfiable": how}]
-    elif wish < 0.4:
+        when_unsatisfiable = rng.choice(("DoNotSchedule", "ScheduleAnyway"))
+        pod["topologySpreadConstraints"] = [{**spread, "whenUnsatisfiable": when_unsatisfiable}]
+    elif draw < 0.4:
         term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": selector}
         pod["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
-    elif wish < 0.5:
-        pod["nodeSelector"] = {"topology.kubernetes.io/zone": dice.choice(ZONES)}
+    elif draw < 0.5:
+        pod["nodeSelector"] = {"topology.kubernetes.io/zone": rng.choice(ZONES)}
 
 
-def _pdb(dice: random.Random, name: str) -> Plain:
-    spec = dice.choice(({"maxUnavailable": 1}, {"maxUnavailable": "34%"}, {"minAvailable": 1}, {"maxUnavailable": 0}))
+def _pdb(rng: random.Random, name: str) -> Plain:
+    spec = rng.choice(({"maxUnavailable": 1}, {"maxUnavailable": "34%"}, {"minAvailable": 1}, {"maxUnavailable": 0}))
     return {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
@@ -190,9 +190,9 @@ def _pdb(dice: random.Random, name: str) -> Plain:
 
 
 def _daemon_set(seed: int) -> Plain:
-    """A pod on every node; one that tolerates every taint comes to nodes that are leaving, and stays."""
+    """A pod on every node. If it tolerates every taint it also runs on nodes that are being drained."""
     pod: Plain = {"containers": [_container("100m")]}
-    if _dice(seed, "daemons").random() < 0.4:
+    if _rng(seed, "daemons").random() < 0.4:
         pod["tolerations"] = TOLERATES_ALL
     return {
         "apiVersion": "apps/v1",
@@ -206,10 +206,10 @@ def _daemon_set(seed: int) -> Plain:
 
 
 def pod_on(node: str, name: str, tolerates: str) -> Plain:
-    """A pod that names its node, and tolerates nothing, what other people's taints forbid, or everything."""
+    """A pod with `spec.nodeName` that tolerates nothing, the taint `dedicated`, or everything."""
     tolerations: dict[str, list[Plain]] = {
         "nothing": [],
-        "NoSchedule of others": [{"key": "dedicated", "operator": "Exists", "effect": "NoSchedule"}],
+        "dedicated taint": [{"key": "dedicated", "operator": "Exists", "effect": "NoSchedule"}],
         "everything": TOLERATES_ALL,
     }
     spec = {"nodeName": node, "containers": [_container("50m")], "tolerations": tolerations[tolerates]}
@@ -218,14 +218,14 @@ def pod_on(node: str, name: str, tolerates: str) -> Plain:
 
 
 def draw_job(seed: int, number: int) -> Plain:
-    """A Job of a few pods."""
-    dice = _dice(seed, f"job/{number}")
+    """Draw a Job with a few pods."""
+    rng = _rng(seed, f"job/{number}")
     template: Plain = {"spec": {"restartPolicy": "Never", "containers": [_container("500m")]}}
-    if dice.random() < 0.4:
-        template["metadata"] = {"annotations": {PROTECTION: "true", "sim.dovetail/run-seconds": "400"}}
+    if rng.random() < 0.4:
+        template["metadata"] = {"annotations": {DO_NOT_DISRUPT: "true", "sim.dovetail/run-seconds": "400"}}
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
         "metadata": {"name": f"job-{number}", "namespace": "default"},
-        "spec": {"parallelism": dice.randint(1, 3), "completions": 4, "template": template},
+        "spec": {"parallelism": rng.randint(1, 3), "completions": 4, "template": template},
     }

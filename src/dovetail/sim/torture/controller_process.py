@@ -1,6 +1,7 @@
-"""The controller process as a story knows it: what runs, what it costs, and the clock of the machine it runs on.
+"""The controller process of a trial: a protocol for the controllers, their start function, and their adjustable clock.
 
-What runs is handed in, so that this package knows no provider.
+The caller of `runner.run_trial` passes the function that starts the controllers, so this package depends on no cloud
+provider.
 """
 
 from collections.abc import Mapping
@@ -16,11 +17,11 @@ Offering = tuple[str, str, str]
 
 
 class ControllerProcess(Protocol):
-    """The controllers over one connection."""
+    """The controllers of one process, connected to one cluster."""
 
     @property
     def gate(self) -> WriteGate:
-        """What all its writes pass."""
+        """The gate that every write of the process passes."""
         ...
 
     async def run(self) -> None:
@@ -28,48 +29,48 @@ class ControllerProcess(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Let go of what it holds."""
+        """Release connections and other resources."""
         ...
 
     @property
     def prices(self) -> Mapping[Offering, float]:
-        """What everything costs an hour."""
+        """The hourly price of every offering."""
         ...
 
 
 class StartController(Protocol):
-    """Starts the controllers over a connection."""
+    """Starts the controllers on a connection to the cluster."""
 
     def __call__(self, cluster: Cluster, clock: Clock, *, dry_run: bool = False) -> ControllerProcess:
-        """The process; one in a dry run must write nothing."""
+        """Return the process. A process in dry run must not write."""
         ...
 
 
-class WrongClock:
-    """The machine's clock of the controllers, which may be off."""
+class SkewedClock:
+    """The wall clock of the controllers: the simulated time plus an adjustable offset."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self.off_by = timedelta()
-        self._right_at = clock.now() - timedelta(days=1)
-        self._was_off_by = timedelta()
+        self.offset = timedelta()
+        self._corrected_at = clock.now() - timedelta(days=1)
+        self._last_offset = timedelta()
 
     def now(self) -> datetime:
-        """What the controllers take for now."""
-        return self._clock.now() + self.off_by
+        """The time that the controllers read."""
+        return self._clock.now() + self.offset
 
-    def jump(self, off_by: timedelta) -> None:
-        """The clock is wrong, or right again, from now on."""
-        if self.off_by:
-            self._right_at, self._was_off_by = self._clock.now(), self.off_by
-        self.off_by = off_by
+    def set_offset(self, offset: timedelta) -> None:
+        """Skew the clock by `offset` from now on; zero corrects it."""
+        if self.offset:
+            self._corrected_at, self._last_offset = self._clock.now(), self.offset
+        self.offset = offset
 
     @property
-    def right_since(self) -> datetime:
-        """Since when it has been right; now if it is not."""
-        return self._clock.now() if self.off_by else self._right_at
+    def correct_since(self) -> datetime:
+        """Since when the clock has been correct; the current time while it is skewed."""
+        return self._clock.now() if self.offset else self._corrected_at
 
-    def recent(self, seconds: float) -> tuple[timedelta, ...]:
-        """By how much the clock is, or was within the last seconds, off; being right comes first."""
-        lately = self._clock.now() - self._right_at <= timedelta(seconds=seconds)
-        return tuple(dict.fromkeys((timedelta(), self.off_by, *((self._was_off_by,) if lately else ()))))
+    def recent_offsets(self, seconds: float) -> tuple[timedelta, ...]:
+        """Zero, the current offset, and the previous offset if it ended within the last `seconds`; no duplicates."""
+        ended_recently = self._clock.now() - self._corrected_at <= timedelta(seconds=seconds)
+        return tuple(dict.fromkeys((timedelta(), self.offset, *((self._last_offset,) if ended_recently else ()))))

@@ -1,14 +1,14 @@
-"""What fails between the controllers and the world: errors before and after the effect, slow calls, and death.
+"""Injects faults into calls to the API server and the cloud, and generates and carries out faults of the cloud.
 
-Sits at the one gate every call of the port passes. Each fault is armed by a piece of the story and strikes the next
-calls that match it, whoever makes them. A process that died has no effect any more, whatever its tasks still try.
+Calls: every call of a controller process passes `FaultInjector`. An armed fault applies to the next calls that match
+its operation and kind, from any process: an error before the effect, a timeout after the effect, a delay, or a crash of
+the process. Calls to the cloud have the kind `Instance`. A crashed process has no further effect: each of its tasks is
+cancelled at its next call.
 
-What goes wrong in the cloud of a story: drawn from the seed, carried out on the simulated cloud, and looked for.
-
-Calls of the cloud fail as calls of the API server do, through pieces that name the kind `Instance`. The rest happens to
-instances: they register late, the list of instances lags behind, and somebody deletes a Node past its finalizer while
-its instance runs on. How long instances take to boot and to shut down, and whether the cluster has a cloud controller
-that deletes the Nodes of ended instances, is drawn once for a story.
+Cloud: `draw_cloud_options` draws, once for each trial, how long instances take to boot and to shut down, and whether a
+cloud controller deletes the Nodes of terminated instances. `draw_cloud_faults` draws faults of calls to the cloud and
+of instances: late registration, a stale list of instances, and Nodes that are deleted past their finalizers while their
+instance continues.
 """
 
 import asyncio
@@ -24,7 +24,8 @@ from dovetail.sim.torture.trial import TrialPiece
 from dovetail.sim.world import ApiCall, World
 
 WRITES = frozenset({"create", "patch", "delete", "evict", "launch", "terminate"})
-_BEFORE: dict[str, Callable[[], ApiError]] = {
+_NEVER_CRASHES_AT = frozenset({"Event", "Lease"})  # kinds
+_ERRORS_BEFORE_EFFECT: dict[str, Callable[[], ApiError]] = {
     "conflict": lambda: Conflict("the object has been modified"),
     "unavailable": lambda: Unavailable("the server is currently unable to handle the request"),
     "throttled": lambda: Throttled("too many requests", 1.0),
@@ -33,226 +34,222 @@ _BEFORE: dict[str, Callable[[], ApiError]] = {
 
 
 @dataclass
-class Armed:
-    """A fault that waits for its calls."""
+class ArmedFault:
+    """A fault that applies to the next matching calls."""
 
     piece: TrialPiece
-    left: int
+    calls_left: int
 
     def matches(self, call: ApiCall) -> bool:
-        """Whether it strikes this call."""
-        terms = self.piece.terms
-        if terms["kind"] not in ("", call.kind):
+        """Whether the fault applies to this call."""
+        parameters = self.piece.parameters
+        if parameters["kind"] not in ("", call.kind):
             return False
-        wanted = terms["calls"]
-        return wanted in ("any", call.operation) or (wanted == "write" and call.operation in WRITES)
+        calls = parameters["calls"]
+        return calls in ("any", call.operation) or (calls == "write" and call.operation in WRITES)
 
 
 @dataclass
-class Lifeline:
-    """What befalls one process alone: whether it is still alive, and until when the Lease is out of its reach."""
+class ProcessState:
+    """Faults of a single process: whether it crashed, and until when it cannot reach the Lease."""
 
     identity: str
-    died: Callable[[float], None]  # told for how many seconds it stays dead
+    on_death: Callable[[float], None]  # called with the seconds until a restart
     dead: bool = False
-    cut_off_until: float = 0.0
-    crashes: bool = True  # False: crashes strike others
+    lease_blocked_until: float = 0.0
+    crashes: bool = True  # False: faults of the kind "crash" skip this process
 
     def die(self, down: float) -> None:
-        """Have no effect from here on."""
+        """Crash, and stay down for so many seconds."""
         self.dead = True
-        self.died(down)
+        self.on_death(down)
 
     def check(self) -> None:
-        """Go no further if dead."""
+        """Cancel the calling task if the process crashed."""
         if self.dead:
             raise asyncio.CancelledError
 
 
 @dataclass
 class FaultInjector:
-    """The faults that are armed now, and what they did so far."""
+    """The armed faults, and when faults were injected."""
 
-    witness: Callable[[str, ApiCall], None]  # called right before a call of somebody takes effect
-    armed: list[Armed] = field(default_factory=list)
+    on_call: Callable[[str, ApiCall], None]  # called with the identity of the process right before the effect
+    armed: list[ArmedFault] = field(default_factory=list)
     injected: int = 0
-    struck_at: float = 0.0  # when a call was last made to fail or to take long
-    strikes: list[float] = field(default_factory=list)  # all such instants
-    pods_listed_at: dict[str, float] = field(default_factory=dict)  # by node: when its pods were last listed
+    last_fault_at: float = 0.0  # when a call last failed or was delayed
+    fault_times: list[float] = field(default_factory=list)  # of all failed or delayed calls and crashes, ascending
+    pods_listed_at: dict[str, float] = field(default_factory=dict)  # by node name: the last list of its pods
     _crash: TrialPiece | None = None
-    _calls_to_live: int = 0
+    _calls_until_crash: int = 0
 
     def arm(self, piece: TrialPiece) -> None:
-        """Let a fault wait for the calls it strikes."""
+        """Apply the fault to the next calls that match it."""
         if piece.what == "crash":
-            self._crash, self._calls_to_live = piece, int(piece.terms["call"])
+            self._crash, self._calls_until_crash = piece, int(piece.parameters["call"])
         else:
-            self.armed.append(Armed(piece, int(piece.terms["times"])))
+            self.armed.append(ArmedFault(piece, int(piece.parameters["times"])))
 
-    def calm(self) -> None:
-        """Nothing fails any more."""
+    def clear_faults(self) -> None:
+        """Disarm all faults."""
         self.armed.clear()
         self._crash = None
 
-    async def before(self, call: ApiCall, life: Lifeline) -> None:
-        """Fail, delay or let pass."""
-        life.check()
-        if life.crashes and call.operation not in {"list", "watch"} and call.kind not in {"Event", "Lease"}:
-            self._calls_to_live -= 1
-            waits_for_effect = self._crash is not None and self._crash.terms["after"] and call.operation in WRITES
-            if self._crash is not None and self._calls_to_live <= 0 and not waits_for_effect:
-                self._kill(self._crash, life)
-        await self._strike(call)
-        await self._hang(call, life)
-        life.check()
-        self.witness(life.identity, call)
+    async def before(self, call: ApiCall, process_state: ProcessState) -> None:
+        """Fail or delay a call before its effect, or crash its process."""
+        process_state.check()
+        if process_state.crashes and call.operation not in {"list", "watch"} and call.kind not in _NEVER_CRASHES_AT:
+            self._calls_until_crash -= 1
+            waits_for_effect = self._crash is not None and self._crash.parameters["after"] and call.operation in WRITES
+            if self._crash is not None and self._calls_until_crash <= 0 and not waits_for_effect:
+                self._kill(self._crash, process_state)
+        await self._fail_or_delay(call)
+        await self._block_lease_calls(call, process_state)
+        process_state.check()
+        self.on_call(process_state.identity, call)
 
-    async def _strike(self, call: ApiCall) -> None:
-        if not self.armed:
-            return
-        struck = next((each for each in self.armed if each.matches(call) and each.piece.what in _BEFORE), None)
-        if struck is not None:
-            self._spend(struck)
-            failure = _BEFORE[struck.piece.what]
-            raise failure()
-        slow = next((each for each in self.armed if each.matches(call) and each.piece.what == "slow call"), None)
+    async def _fail_or_delay(self, call: ApiCall) -> None:
+        matching = [each for each in self.armed if each.matches(call)]
+        failing = next((each for each in matching if each.piece.what in _ERRORS_BEFORE_EFFECT), None)
+        if failing is not None:
+            self._count_injection(failing)
+            make_error = _ERRORS_BEFORE_EFFECT[failing.piece.what]
+            raise make_error()
+        slow = next((each for each in matching if each.piece.what == "slow call"), None)
         if slow is not None:
-            self._spend(slow)
-            await asyncio.sleep(slow.piece.terms["seconds"])
+            self._count_injection(slow)
+            await asyncio.sleep(slow.piece.parameters["seconds"])
 
-    async def _hang(self, call: ApiCall, life: Lifeline) -> None:
-        """One process alone does not get through to the Lease; everything else it does goes on."""
-        left = life.cut_off_until - asyncio.get_running_loop().time()
-        if call.kind == "Lease" and left > 0:
+    async def _block_lease_calls(self, call: ApiCall, process_state: ProcessState) -> None:
+        """Let Lease calls of a process that cannot reach the Lease hang and fail; its other calls are unaffected."""
+        remaining = process_state.lease_blocked_until - asyncio.get_running_loop().time()
+        if call.kind == "Lease" and remaining > 0:
             self.injected += 1
-            await asyncio.sleep(left)
+            await asyncio.sleep(remaining)
             raise Unavailable("the connection was reset")
 
-    async def after(self, call: ApiCall, life: Lifeline) -> None:
-        """Hide an effect, or die right after it."""
-        spares = not life.crashes or call.kind in {"Event", "Lease"}
-        if self._crash is not None and self._calls_to_live <= 0 and not spares:
-            self._kill(self._crash, life)
+    async def after(self, call: ApiCall, process_state: ProcessState) -> None:
+        """Crash the process or time out after the effect of a call."""
+        may_crash = process_state.crashes and call.kind not in _NEVER_CRASHES_AT
+        if self._crash is not None and self._calls_until_crash <= 0 and may_crash:
+            self._kill(self._crash, process_state)
         for each in self.armed:
             if each.piece.what == "timeout after effect" and each.matches(call):
-                self._spend(each)
+                self._count_injection(each)
                 raise OutcomeUnknown("no answer in time")
 
-    def _spend(self, armed: Armed) -> None:
+    def _count_injection(self, armed: ArmedFault) -> None:
         self.injected += 1
-        self.struck_at = asyncio.get_running_loop().time()
-        self.strikes.append(self.struck_at)
-        armed.left -= 1
-        if armed.left <= 0:
+        self.last_fault_at = asyncio.get_running_loop().time()
+        self.fault_times.append(self.last_fault_at)
+        armed.calls_left -= 1
+        if armed.calls_left <= 0:
             self.armed.remove(armed)
 
-    def _kill(self, crash: TrialPiece, life: Lifeline) -> None:
+    def _kill(self, crash: TrialPiece, process_state: ProcessState) -> None:
         self.injected += 1
-        self.strikes.append(asyncio.get_running_loop().time())
+        self.fault_times.append(asyncio.get_running_loop().time())
         self._crash = None
-        life.die(float(crash.terms["down"]))
+        process_state.die(float(crash.parameters["down"]))
         raise asyncio.CancelledError
 
 
-class Line:
-    """Where the faults get at the calls of one process."""
+class CallHooks:
+    """Passes the calls of one process to the fault injector."""
 
-    def __init__(self, trouble: FaultInjector, life: Lifeline) -> None:
-        self._trouble = trouble
-        self._life = life
+    def __init__(self, fault_injector: FaultInjector, process_state: ProcessState) -> None:
+        self._fault_injector = fault_injector
+        self._process_state = process_state
 
     async def before(self, call: ApiCall) -> None:
-        """Before the call has any effect."""
-        await self._trouble.before(call, self._life)
+        """Called before the effect."""
+        await self._fault_injector.before(call, self._process_state)
 
     async def after(self, call: ApiCall) -> None:
-        """After its effect, before its answer."""
-        await self._trouble.after(call, self._life)
+        """Called after the effect, before the response."""
+        await self._fault_injector.after(call, self._process_state)
 
 
-Terms = dict[str, Any]
+Parameters = dict[str, Any]
 LEAKS = "no instance leaks"
-_FIRST_AT = 60.0  # seconds that a cluster is given to come up
+_WARM_UP = 60.0  # seconds without faults at the start
 _INSTANCE_CALLS = ("launch", "launch", "terminate", "list", "get", "any")
 
 
-def _calls(dice: random.Random) -> Terms:
-    return {"kind": "Instance", "calls": dice.choice(_INSTANCE_CALLS), "times": dice.choice((1, 2, 5, 20))}
+def _cloud_call(rng: random.Random) -> Parameters:
+    return {"kind": "Instance", "calls": rng.choice(_INSTANCE_CALLS), "times": rng.choice((1, 2, 5, 20))}
 
 
-def _writes(dice: random.Random) -> Terms:
+def _cloud_write(rng: random.Random) -> Parameters:
     return {
         "kind": "Instance",
-        "calls": dice.choice(("launch", "launch", "terminate")),
-        "times": dice.choice((1, 2, 4)),
+        "calls": rng.choice(("launch", "launch", "terminate")),
+        "times": rng.choice((1, 2, 4)),
     }
 
 
-_FAULTS: tuple[tuple[str, int, Callable[[random.Random], Terms]], ...] = (
-    ("unavailable", 2, _calls),
-    ("throttled", 2, _calls),
-    ("timeout before effect", 1, _writes),
-    ("timeout after effect", 4, _writes),
-    ("slow call", 2, lambda dice: {**_calls(dice), "times": 2, "seconds": dice.choice((2, 15, 45))}),
-    ("instance list lags", 3, lambda dice: {"seconds": dice.choice((5, 45, 200))}),
-    ("instance joins late", 2, lambda dice: {"seconds": dice.choice((20, 120, 600, 1200))}),
+_FAULTS: tuple[tuple[str, int, Callable[[random.Random], Parameters]], ...] = (
+    ("unavailable", 2, _cloud_call),
+    ("throttled", 2, _cloud_call),
+    ("timeout before effect", 1, _cloud_write),
+    ("timeout after effect", 4, _cloud_write),
+    ("slow call", 2, lambda rng: {**_cloud_call(rng), "times": 2, "seconds": rng.choice((2, 15, 45))}),
+    ("instance list lags", 3, lambda rng: {"seconds": rng.choice((5, 45, 200))}),
+    ("instance joins late", 2, lambda rng: {"seconds": rng.choice((20, 120, 600, 1200))}),
     ("instance never joins", 1, lambda _: {}),
-    ("node is removed", 2, lambda dice: {"which": dice.randrange(1000)}),
+    ("node is force-deleted", 2, lambda rng: {"which": rng.randrange(1000)}),
 )
 
 
 def draw_cloud_options(seed: int) -> CloudOptions:
-    """How the cloud of a story behaves."""
-    dice = random.Random(f"{seed}/cloud")  # noqa: S311 - reproducible, not secret
-    boot = dice.choice(((0.0, 0.0), (0.5, 3.0), (10.0, 60.0)))
-    shutdown = dice.choice(((0.0, 0.0), (2.0, 20.0), (20.0, 120.0)))
-    return CloudOptions(boot=boot, shutdown=shutdown, deletes_nodes=dice.random() < 0.5)
+    """Draw the boot and shutdown times of instances, and whether a cloud controller deletes Nodes."""
+    rng = random.Random(f"{seed}/cloud")  # noqa: S311 - reproducible, not secret
+    boot = rng.choice(((0.0, 0.0), (0.5, 3.0), (10.0, 60.0)))
+    shutdown = rng.choice(((0.0, 0.0), (2.0, 20.0), (20.0, 120.0)))
+    return CloudOptions(boot=boot, shutdown=shutdown, deletes_nodes=rng.random() < 0.5)
 
 
-def draw_cloud_faults(seed: int, peace_at: float) -> list[TrialPiece]:
-    """What goes wrong in the cloud. Drawn apart from everything else."""
-    dice = random.Random(f"{seed}/cloud faults")  # noqa: S311 - reproducible, not secret
+def draw_cloud_faults(seed: int, faults_end_at: float) -> list[TrialPiece]:
+    """Draw faults of the cloud, with a random generator that no other part of the trial uses."""
+    rng = random.Random(f"{seed}/cloud faults")  # noqa: S311 - reproducible, not secret
     found = []
-    for number in range(dice.choice((0, 1, 3, 8))):
-        at = dice.uniform(_FIRST_AT, peace_at)
-        what, _, draw = dice.choices(_FAULTS, weights=[weight for _, weight, _ in _FAULTS])[0]
-        found.append(TrialPiece(f"c{number}", round(at, 1), what, draw(dice)))
+    for number in range(rng.choice((0, 1, 3, 8))):
+        at = rng.uniform(_WARM_UP, faults_end_at)
+        what, _, draw = rng.choices(_FAULTS, weights=[weight for _, weight, _ in _FAULTS])[0]
+        found.append(TrialPiece(f"c{number}", round(at, 1), what, draw(rng)))
     return found
 
 
-def carried_out_by(world: World) -> dict[str, Callable[[TrialPiece], None]]:
-    """What happens to the cloud itself, by the name of the piece."""
+def cloud_fault_handlers(world: World) -> dict[str, Callable[[TrialPiece], None]]:
+    """The functions that carry out faults of the cloud, by the name of the fault."""
     cloud = world.cloud
     return {
-        "shortage": lambda piece: _run_short(world, piece.terms),
-        "instance never joins": lambda _: _never_join(cloud),
-        "instance joins late": lambda piece: cloud.joining_late.append(piece.terms["seconds"]),
-        "instance list lags": lambda piece: cloud.freeze_list(piece.terms["seconds"]),
+        "shortage": lambda piece: _start_shortage(world, piece.parameters),
+        "instance never joins": lambda _: _block_join(cloud),
+        "instance joins late": lambda piece: cloud.joining_late.append(piece.parameters["seconds"]),
+        "instance list lags": lambda piece: cloud.freeze_list(piece.parameters["seconds"]),
     }
 
 
-def _never_join(cloud: SimulatedCloud) -> None:
+def _block_join(cloud: SimulatedCloud) -> None:
     cloud.joining_never += 1
 
 
-def _run_short(world: World, terms: Terms) -> None:
+def _start_shortage(world: World, parameters: Parameters) -> None:
     shortages = world.cloud.shortages
-    shortage = CapacityShortage(zone=terms["zone"], capacity_type=terms["capacity_type"])
+    shortage = CapacityShortage(zone=parameters["zone"], capacity_type=parameters["capacity_type"])
     shortages.append(shortage)
 
     def end() -> None:
         if shortage in shortages:
             shortages.remove(shortage)
 
-    world.store.loop.call_later(terms["seconds"], end)
+    world.store.loop.call_later(parameters["seconds"], end)
 
 
 def leaked_instances(world: World) -> Iterator[tuple[str, str]]:
-    """Instances that nobody needs and that are still paid for, and claims that have two, as law and message."""
-    claims = {claim.uid: claim for claim in world.store.all(NODE_CLAIM)}
-    owned = {(claim.plain.get("status") or {}).get("providerID") for claim in claims.values()}
+    """Instances that exist and belong to no NodeClaim, as pairs of invariant and message."""
+    owned = {(claim.plain.get("status") or {}).get("providerID") for claim in world.store.all(NODE_CLAIM)}
     for record in world.cloud.instances.values():
-        if not record.exists:
-            continue
-        if record.provider_id not in owned:
-            yield LEAKS, f"instance {record.provider_id} of {record.claim or 'no claim'} is {record.state}"
+        if record.exists and record.provider_id not in owned:
+            yield LEAKS, f"instance {record.provider_id} of {record.claim or 'no NodeClaim'} is {record.state}"

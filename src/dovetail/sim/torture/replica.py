@@ -1,9 +1,8 @@
-"""One replica of the controllers in a story: it stands for the office, works while it holds it, and may die any time.
+"""The controller replicas of a trial: two processes that compete for the Lease, and optionally one in dry run.
 
-Whoever starts again is a new process with nothing but the API objects, and a new name in the election. A dead one has
-no effect any more.
-
-Keeps two replicas of the controllers alive, and lets befall them what the story says.
+A `Replica` runs one process after another. Each start is a new process with a new identity in the leader election; it
+knows nothing but the API objects. A process ends by a crash, an orderly stop or the loss of the Lease, and the next one
+starts after a delay. A crashed process has no further effect on the cluster.
 """
 
 import asyncio
@@ -15,201 +14,205 @@ from typing import NoReturn
 from dovetail.model.kube_object import Key
 from dovetail.runtime.leader_election import LeaderElection, LeaseDurations, LeaseHolder
 from dovetail.runtime.leader_term import LeaderTerm, TermEnd
-from dovetail.sim.torture.controller_process import ControllerProcess, Offering, StartController, WrongClock
-from dovetail.sim.torture.fault_injector import FaultInjector, Lifeline
+from dovetail.sim.torture.controller_process import ControllerProcess, Offering, SkewedClock, StartController
+from dovetail.sim.torture.fault_injector import FaultInjector, ProcessState
 from dovetail.sim.torture.flaky_connection import FlakyConnection, WatchFaults
 from dovetail.sim.world import ApiCall, World
 
-OFFICE = Key("default", "dovetail")
-TERMS = LeaseDurations(duration=30.0, renew_deadline=20.0, retry=5.0, stop=6.0)
-"""Longer than in earnest, in proportion: most of what a quiet hour costs would be renewals."""
-RESTART = 1.0  # seconds from the end of a process to the next, unless the story says otherwise
+LEASE_KEY = Key("default", "dovetail")
+LEASE_DURATIONS = LeaseDurations(duration=30.0, renew_deadline=20.0, retry=5.0, stop=6.0)
+"""Longer than the defaults, in the same proportions: fewer renewals make a trial faster."""
+RESTART_SECONDS = 1.0  # from the end of a process to the next start, unless the fault says otherwise
 
 
-class Stuck(RuntimeError):
-    """The work did not stop when its time was over; a real process would have been ended by force."""
+class ControllersDidNotStop(RuntimeError):
+    """The controllers still run after their time to stop. A real process would exit immediately."""
 
 
 class ReplicaEnvironment:
-    """What every replica meets: the world, what fails on the way there, and a clock that may be wrong."""
+    """What all replicas share: the cluster, the faults and the clock."""
 
-    def __init__(self, world: World, launch: StartController, trouble: FaultInjector) -> None:
+    def __init__(self, world: World, start_controllers: StartController, fault_injector: FaultInjector) -> None:
         self.world = world
-        self.launch = launch
-        self.trouble = trouble
+        self.start_controllers = start_controllers
+        self.fault_injector = fault_injector
         self.watches = WatchFaults()
-        self.clock = WrongClock(world.clock)
+        self.clock = SkewedClock(world.clock)
+
+    def connect(self, process_state: ProcessState) -> FlakyConnection:
+        """A connection to the cluster for one process."""
+        return FlakyConnection(self.world, self.fault_injector, self.watches, process_state)
 
 
 class Replica:
-    """One process after the other, never two at once."""
+    """Runs one process after another, never two at once."""
 
-    def __init__(self, name: str, around: ReplicaEnvironment) -> None:
+    def __init__(self, name: str, environment: ReplicaEnvironment) -> None:
         self.process: ControllerProcess | None = None
         self.crashes = 0
         self._name = name
-        self._around = around
-        self._lives = 0
-        self._life = Lifeline(name, self._fall)
+        self._environment = environment
+        self._start_count = 0
+        self._process_state = ProcessState(name, self._on_crash)
         self._election: LeaderElection | None = None
-        self._asleep = 0.0
-        self._pause = RESTART
-        self._fell = asyncio.Event()
+        self._suspended_seconds = 0.0
+        self._restart_delay = RESTART_SECONDS
+        self._crashed = asyncio.Event()
         self._stopped = asyncio.Event()
 
     @property
     def leads(self) -> bool:
-        """Whether it may act."""
+        """Whether its process holds the Lease."""
         return self._election is not None and self._election.holds()
 
-    # -- what befalls it
-
     def kill(self, down: float) -> None:
-        """Die, wherever it is."""
-        if self.process is not None and not self._life.dead:
-            self._life.die(down)
+        """Crash the process, and start the next one after `down` seconds."""
+        if self.process is not None and not self._process_state.dead:
+            self._process_state.die(down)
 
     def stop(self, down: float) -> None:
-        """End in good order."""
-        self._pause = down
+        """Stop the process in an orderly way, and start the next one after `down` seconds."""
+        self._restart_delay = down
         self._stopped.set()
 
-    def cut_off(self, seconds: float) -> None:
-        """The Lease is out of reach."""
-        self._life.cut_off_until = asyncio.get_running_loop().time() + seconds
+    def block_lease(self, seconds: float) -> None:
+        """Make the Lease unreachable for the process."""
+        self._process_state.lease_blocked_until = asyncio.get_running_loop().time() + seconds
 
-    def sleep(self, seconds: float) -> None:
-        """The machine was suspended: its own clock says that more time has passed than it noticed."""
-        self._asleep += seconds
+    def suspend(self, seconds: float) -> None:
+        """Advance the monotonic clock of the process, as after a suspended virtual machine resumes."""
+        self._suspended_seconds += seconds
 
-    def calm(self) -> None:
-        """Nothing befalls it any more."""
-        self._life.cut_off_until = 0.0
+    def clear_faults(self) -> None:
+        """Make the Lease reachable again."""
+        self._process_state.lease_blocked_until = 0.0
 
-    def _fall(self, down: float) -> None:
+    def _on_crash(self, down: float) -> None:
         self.crashes += 1
-        self._pause = down
-        self._fell.set()
-
-    # -- its lives
+        self._restart_delay = down
+        self._crashed.set()
 
     async def run(self) -> None:
-        """One process after the other until cancelled. What a process cannot handle is raised."""
+        """Run one process after another until cancelled. Raises what a process does not handle."""
         while True:
-            await self._live()
-            await asyncio.sleep(self._pause)
+            await self._run_process()
+            await asyncio.sleep(self._restart_delay)
 
-    async def _live(self) -> None:
-        around = self._around
-        self._lives += 1
-        self._pause = RESTART
-        self._fell.clear()
+    async def _run_process(self) -> None:
+        self._start_count += 1
+        self._restart_delay = RESTART_SECONDS
+        self._crashed.clear()
         self._stopped.clear()
-        self._life = Lifeline(f"{self._name}-{self._lives}", self._fall)
-        connection = FlakyConnection(around.world, around.trouble, around.watches, self._life)
-        self._election = self._stand(connection)
-        self.process = around.launch(connection, around.clock)
-        shift = LeaderTerm(self.process.gate, self.process.run, self._stopped, _stuck, self._election)
+        self._process_state = ProcessState(f"{self._name}-{self._start_count}", self._on_crash)
+        connection = self._environment.connect(self._process_state)
+        self._election = self._create_election(connection)
+        self.process = self._environment.start_controllers(connection, self._environment.clock)
+        term = LeaderTerm(self.process.gate, self.process.run, self._stopped, _raise_not_stopped, self._election)
         try:
-            await self._work(shift)
+            await self._run_until_crash(term)
         finally:
             process, self.process, self._election = self.process, None, None
             await process.aclose()
 
-    def _stand(self, connection: FlakyConnection) -> LeaderElection:
-        loop = asyncio.get_running_loop()
-        dice = Random(self._life.identity)  # noqa: S311 - reproducible, not secret
-        lease_holder = LeaseHolder(OFFICE, self._life.identity, TERMS)
-        return LeaderElection(connection, lease_holder, self._around.clock, dice, lambda: loop.time() + self._asleep)
+    def _create_election(self, connection: FlakyConnection) -> LeaderElection:
+        loop, identity = asyncio.get_running_loop(), self._process_state.identity
+        rng = Random(identity)  # noqa: S311 - reproducible, not secret
+        lease_holder = LeaseHolder(LEASE_KEY, identity, LEASE_DURATIONS)
+        clock = self._environment.clock
+        return LeaderElection(connection, lease_holder, clock, rng, lambda: loop.time() + self._suspended_seconds)
 
-    async def _work(self, shift: LeaderTerm) -> None:
+    async def _run_until_crash(self, term: LeaderTerm) -> None:
         loop = asyncio.get_running_loop()
-        running = loop.create_task(shift.run(), name="shift")
-        falling = loop.create_task(self._fell.wait(), name="fall")
+        running = loop.create_task(term.run(), name="leader term")
+        crashing = loop.create_task(self._crashed.wait(), name="crash")
         try:
-            await asyncio.wait([running, falling], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([running, crashing], return_when=asyncio.FIRST_COMPLETED)
         finally:
-            falling.cancel()
+            crashing.cancel()
             running.cancel()
-            await asyncio.wait([running, falling])
-        if self._fell.is_set() or running.cancelled():
+            await asyncio.wait([running, crashing])
+        if self._crashed.is_set() or running.cancelled():
             return
         if running.result() is TermEnd.STOPPED and not self._stopped.is_set():
-            raise RuntimeError("the controllers came to an end")
+            raise RuntimeError("the controllers stopped without a request to stop")
 
 
 class DryRunReplica:
-    """A process that stands for nothing and must write nothing; nothing befalls it but what befalls every call."""
+    """A process in dry run: takes no part in the election and must not write. It never crashes."""
 
-    def __init__(self, around: ReplicaEnvironment) -> None:
-        self._around = around
+    def __init__(self, environment: ReplicaEnvironment) -> None:
+        self._environment = environment
 
     async def run(self) -> None:
         """Run until cancelled."""
-        around = self._around
-        life = Lifeline("dry-run", lambda _: None, crashes=False)
-        connection = FlakyConnection(around.world, around.trouble, around.watches, life)
-        process = around.launch(connection, around.clock, dry_run=True)
+        environment = self._environment
+        connection = environment.connect(ProcessState("dry-run", lambda _: None, crashes=False))
+        process = environment.start_controllers(connection, environment.clock, dry_run=True)
         try:
             await process.run()
         finally:
             await process.aclose()
 
 
-def _stuck() -> NoReturn:
-    raise Stuck("the controllers do not stop when their time is over")
+def _raise_not_stopped() -> NoReturn:
+    raise ControllersDidNotStop("the controllers did not stop in time after losing the Lease")
 
 
-NAMES = ("left", "right")
+REPLICA_NAMES = ("left", "right")
 
 
 class Supervisor:
-    """Both replicas, what goes wrong around them, and perhaps a third process that only says what it would do."""
+    """Runs both replicas, and optionally a third process in dry run, and holds the faults around them."""
 
     def __init__(
-        self, world: World, launch: StartController, witness: Callable[[str, ApiCall], None], *, dry_run: bool = False
+        self,
+        world: World,
+        start_controllers: StartController,
+        on_call: Callable[[str, ApiCall], None],
+        *,
+        dry_run: bool = False,
     ) -> None:
-        self.trouble = FaultInjector(witness)
-        self.around = ReplicaEnvironment(world, launch, self.trouble)
-        self.watches = self.around.watches
-        self.clock = self.around.clock
-        self.replicas = tuple(Replica(name, self.around) for name in NAMES)
-        self._dry_run = DryRunReplica(self.around) if dry_run else None
-        self.broken: BaseException | None = None
+        self.fault_injector = FaultInjector(on_call)
+        self.environment = ReplicaEnvironment(world, start_controllers, self.fault_injector)
+        self.watches = self.environment.watches
+        self.clock = self.environment.clock
+        self.replicas = tuple(Replica(name, self.environment) for name in REPLICA_NAMES)
+        self._dry_run = DryRunReplica(self.environment) if dry_run else None
+        self.failure: BaseException | None = None
         self._prices: Mapping[Offering, float] = {}
 
     @property
     def crashes(self) -> int:
-        """How often one of them died."""
+        """The number of crashes of all replicas."""
         return sum(each.crashes for each in self.replicas)
 
     @property
     def prices(self) -> Mapping[Offering, float]:
-        """What everything costs an hour."""
+        """The hourly price of every offering; empty until a process has started."""
         if not self._prices:
             self._prices = next((each.process.prices for each in self.replicas if each.process is not None), {})
         return self._prices
 
-    def picked(self, *, leads: bool) -> Replica | None:
-        """The replica that leads, or one that does not, if there is one."""
+    def find_replica(self, *, leads: bool) -> Replica | None:
+        """The leader, or a replica that does not lead."""
         return next((each for each in self.replicas if each.leads is leads), None)
 
-    def calm(self) -> None:
-        """Nothing goes wrong any more."""
-        self.trouble.calm()
-        self.watches.calm()
-        self.clock.jump(timedelta())
-        self.around.world.cloud.calm()
+    def clear_faults(self) -> None:
+        """End all faults."""
+        self.fault_injector.clear_faults()
+        self.watches.clear_faults()
+        self.clock.set_offset(timedelta())
+        self.environment.world.cloud.calm()
         for each in self.replicas:
-            each.calm()
+            each.clear_faults()
 
     async def run(self) -> None:
-        """Run until cancelled. What a process cannot handle is kept, and ends the story."""
+        """Run until cancelled. An exception that a process does not handle becomes `failure`."""
         try:
             async with asyncio.TaskGroup() as tasks:
-                for name, each in zip(NAMES, self.replicas, strict=True):
+                for name, each in zip(REPLICA_NAMES, self.replicas, strict=True):
                     tasks.create_task(each.run(), name=name)
                 if self._dry_run is not None:
                     tasks.create_task(self._dry_run.run(), name="dry run")
-        except* Exception as failed:  # noqa: BLE001 - whatever it is, the story tells it
-            self.broken = failed.exceptions[0]
+        except* Exception as failed:  # noqa: BLE001 - the runner reports it as a violation
+            self.failure = failed.exceptions[0]

@@ -1,9 +1,9 @@
-"""What stories have now and then beyond the ordinary, so that every invariant is put to the test.
+"""Draws rare settings and events, so that every invariant is exercised by some trials.
 
-Pools: waits of minutes, action controls, windows, repair policies, a protected template. Workloads: critical pods,
-values of do-not-disrupt that cannot be read, a volume that detaches late, a critical DaemonSet. People: changes of the
-disruption terms, several sick nodes at once, a pause of every NodePool by the ConfigMap. And a replica in a dry run.
-Each has its own dice, so that it changes nothing else in a story.
+NodePools: delays of minutes, `actionControls`, budgets with a schedule, repair policies, a protected template.
+Workloads: critical pods, unreadable do-not-disrupt values, a volume that detaches slowly, a critical DaemonSet.
+Events: changes of disruption settings, several unhealthy nodes at once, a pause of all NodePools by the ConfigMap. Some
+trials also run a replica in dry run. Each group has a separate random generator, so it changes no other piece.
 """
 
 import random
@@ -12,18 +12,18 @@ from typing import Any
 from dovetail.sim.torture.trial import TrialPiece
 
 Plain = dict[str, Any]
-PROTECTION = "karpenter.sh/do-not-disrupt"
+DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
 UNREADABLE = ("soon", "0s", "-5m", "4 hours", "yes", "")
 CRITICAL = "system-cluster-critical"
-DETACHING = "volume-detach.stage.kwok.x-k8s.io/delay"
-NIGHT = {"nodes": "0", "schedule": "10,40 * * * *", "duration": "12m"}
+DETACH_DELAY = "volume-detach.stage.kwok.x-k8s.io/delay"
+CLOSED_WINDOW = {"nodes": "0", "schedule": "10,40 * * * *", "duration": "12m"}
 
 ACTION_CONTROLS: tuple[Plain, ...] = (
     {"Drift": {"disruptAfter": "4m"}},
     {"Emptiness": {"disruptAfter": "4m"}, "Consolidation": {"disruptAfter": "7m"}},
     {"Consolidation": {"disruptAfter": "5m", "budgets": [{"nodes": "1"}]}},
     {"All": {"budgets": [{"nodes": "1"}]}, "Drift": {"budgets": [{"nodes": "50%"}]}},
-    {"Expiration": {"disruptAfter": "25m"}, "Drift": {"budgets": [{"nodes": "2"}, NIGHT]}},
+    {"Expiration": {"disruptAfter": "25m"}, "Drift": {"budgets": [{"nodes": "2"}, CLOSED_WINDOW]}},
     {"All": {"disruptAfter": "3m"}, "Emptiness": {"budgets": []}},
 )
 REPAIR: tuple[Plain, ...] = (
@@ -32,59 +32,59 @@ REPAIR: tuple[Plain, ...] = (
 )
 
 
-def _dice(seed: int, name: str) -> random.Random:
+def _rng(seed: int, name: str) -> random.Random:
     return random.Random(f"{seed}/special/{name}")  # noqa: S311 - reproducible, not secret
 
 
-def add_pool_terms(seed: int, number: int, spec: Plain) -> None:
-    """Terms that few pools have."""
-    dice = _dice(seed, f"pool/{number}")
+def add_rare_pool_settings(seed: int, number: int, spec: Plain) -> None:
+    """Add settings that few NodePools have."""
+    rng = _rng(seed, f"pool/{number}")
     disruption = spec["disruption"]
-    if dice.random() < 0.25:
-        disruption["consolidateAfter"] = dice.choice(("3m", "5m", "8m"))
-    if dice.random() < 0.2:
-        disruption["actionControls"] = dice.choice(ACTION_CONTROLS)
-    if dice.random() < 0.15:
-        disruption["budgets"] = [*disruption["budgets"], NIGHT]
-    if dice.random() < 0.2:
-        spec["repair"] = dice.choice(REPAIR)
-    if dice.random() < 0.04:
+    if rng.random() < 0.25:
+        disruption["consolidateAfter"] = rng.choice(("3m", "5m", "8m"))
+    if rng.random() < 0.2:
+        disruption["actionControls"] = rng.choice(ACTION_CONTROLS)
+    if rng.random() < 0.15:
+        disruption["budgets"] = [*disruption["budgets"], CLOSED_WINDOW]
+    if rng.random() < 0.2:
+        spec["repair"] = rng.choice(REPAIR)
+    if rng.random() < 0.04:
         metadata = spec["template"]["metadata"]
-        metadata["annotations"] = {**metadata.get("annotations", {}), PROTECTION: "true"}
+        metadata["annotations"] = {**metadata.get("annotations", {}), DO_NOT_DISRUPT: "true"}
 
 
-def add_workload_terms(seed: int, number: int, deployment: Plain) -> None:
-    """Terms that few workloads have."""
-    dice = _dice(seed, f"workload/{number}")
+def add_rare_workload_settings(seed: int, number: int, deployment: Plain) -> None:
+    """Add settings that few workloads have."""
+    rng = _rng(seed, f"workload/{number}")
     template = deployment["spec"]["template"]
-    if dice.random() < 0.12:
+    if rng.random() < 0.12:
         template["spec"]["priorityClassName"] = CRITICAL
-    if dice.random() < 0.06:
-        template["metadata"]["annotations"][PROTECTION] = dice.choice(UNREADABLE)
+    if rng.random() < 0.06:
+        template["metadata"]["annotations"][DO_NOT_DISRUPT] = rng.choice(UNREADABLE)
 
 
-def draw_special_pieces(seed: int, peace_at: float) -> list[TrialPiece]:
-    """What is there, or happens, in few stories."""
+def draw_special_pieces(seed: int, faults_end_at: float) -> list[TrialPiece]:
+    """Draw the objects and events that few trials have."""
     pieces: list[TrialPiece] = []
-    dice = _dice(seed, "scene")
-    if dice.random() < 0.15:
+    rng = _rng(seed, "scene")
+    if rng.random() < 0.15:
         pieces.append(
-            TrialPiece("s0", 0, "Volume", {"manifests": deployment_with_volume(dice.choice(("20s", "45s", "100s")))})
+            TrialPiece("s0", 0, "Volume", {"manifests": deployment_with_volume(rng.choice(("20s", "45s", "100s")))})
         )
-    if dice.random() < 0.15:
+    if rng.random() < 0.15:
         pieces.append(TrialPiece("s1", 0, "DaemonSet", {"manifests": [_critical_daemon_set()]}))
-    if dice.random() < 0.06:
+    if rng.random() < 0.06:
         pieces.append(TrialPiece("s2", 0, "dry run", {"manifests": []}))
     return [
         *pieces,
-        *_changes_of_terms(seed, peace_at),
-        *_illnesses(seed, peace_at),
-        *_pauses_of_everything(seed, peace_at),
+        *_settings_changes(seed, faults_end_at),
+        *_unhealthy_nodes(seed, faults_end_at),
+        *_pauses_of_all_pools(seed, faults_end_at),
     ]
 
 
-def _changes_of_terms(seed: int, peace_at: float) -> list[TrialPiece]:
-    dice = _dice(seed, "terms")
+def _settings_changes(seed: int, faults_end_at: float) -> list[TrialPiece]:
+    rng = _rng(seed, "terms")
     choices: tuple[Plain, ...] = (
         {"consolidationPolicy": "WhenEmpty"},
         {"consolidationPolicy": "WhenEmptyOrUnderutilized", "consolidateAfter": "0s"},
@@ -93,49 +93,49 @@ def _changes_of_terms(seed: int, peace_at: float) -> list[TrialPiece]:
         {"consolidationGracePeriod": "4m"},
     )
     found = []
-    for number in range(dice.choice((0, 0, 1, 2))):
-        at, terms = dice.uniform(60, peace_at), {"which": dice.randrange(1000), "terms": dice.choice(choices)}
-        found.append(TrialPiece(f"t{number}", round(at, 1), "change disruption terms", terms))
+    for number in range(rng.choice((0, 0, 1, 2))):
+        at, parameters = rng.uniform(60, faults_end_at), {"which": rng.randrange(1000), "settings": rng.choice(choices)}
+        found.append(TrialPiece(f"t{number}", round(at, 1), "change disruption settings", parameters))
     return found
 
 
-def _illnesses(seed: int, peace_at: float) -> list[TrialPiece]:
-    """One node, or several at once, for as long as it takes."""
-    dice = _dice(seed, "illnesses")
-    if dice.random() >= 0.3:
+def _unhealthy_nodes(seed: int, faults_end_at: float) -> list[TrialPiece]:
+    """Make one or several nodes unhealthy until they are repaired or the faults end."""
+    rng = _rng(seed, "illnesses")
+    if rng.random() >= 0.3:
         return []
-    at, first, number = dice.uniform(120, peace_at * 0.7), dice.randrange(1000), dice.choice((1, 1, 2, 3))
-    condition, status = dice.choice((("Ready", "False"), ("NetworkUnavailable", "True"), ("MemoryPressure", "True")))
-    terms = {"condition": condition, "status": status}
+    at, first, number = rng.uniform(120, faults_end_at * 0.7), rng.randrange(1000), rng.choice((1, 1, 2, 3))
+    condition, status = rng.choice((("Ready", "False"), ("NetworkUnavailable", "True"), ("MemoryPressure", "True")))
+    parameters = {"condition": condition, "status": status}
     return [
-        TrialPiece(f"i{n}", round(at + n, 1), "node is sick", {"which": first + n, **terms})
+        TrialPiece(f"i{n}", round(at + n, 1), "node is unhealthy", {"which": first + n, **parameters})
         for n in range(number)
-        if at + n < peace_at
+        if at + n < faults_end_at
     ]
 
 
-def _pauses_of_everything(seed: int, peace_at: float) -> list[TrialPiece]:
-    """Everything is paused by the ConfigMap and resumed minutes later; often its watch is behind just then."""
-    dice = _dice(seed, "pauses")
+def _pauses_of_all_pools(seed: int, faults_end_at: float) -> list[TrialPiece]:
+    """Pause all NodePools by the ConfigMap and resume minutes later; often the ConfigMap watch is silent then."""
+    rng = _rng(seed, "pauses")
     found: list[TrialPiece] = []
-    for number in range(dice.choice((0, 0, 0, 1, 2))):
-        at, until = dice.uniform(60, peace_at), dice.choice(("true", "true", "soon", "600"))
-        resumed_at, resumed = at + dice.uniform(90, 900), dice.choice(("false", None))
-        behind_at, seconds = at + dice.uniform(-30, 10), dice.choice((25, 120, 240))
-        found.append(TrialPiece(f"g{number}", round(at, 1), "pause everything", {"until": until}))
-        found.append(TrialPiece(f"g{number}u", round(resumed_at, 1), "pause everything", {"until": resumed}))
-        if dice.random() < 0.4:
-            terms = {"kind": "ConfigMap", "seconds": seconds}
-            found.append(TrialPiece(f"g{number}w", round(behind_at, 1), "watch is silent", terms))
-    return [each for each in found if each.at < peace_at]
+    for number in range(rng.choice((0, 0, 0, 1, 2))):
+        at, until = rng.uniform(60, faults_end_at), rng.choice(("true", "true", "soon", "600"))
+        resumed_at, resumed = at + rng.uniform(90, 900), rng.choice(("false", None))
+        watch_silent_at, seconds = at + rng.uniform(-30, 10), rng.choice((25, 120, 240))
+        found.append(TrialPiece(f"g{number}", round(at, 1), "pause all pools", {"until": until}))
+        found.append(TrialPiece(f"g{number}u", round(resumed_at, 1), "pause all pools", {"until": resumed}))
+        if rng.random() < 0.4:
+            parameters = {"kind": "ConfigMap", "seconds": seconds}
+            found.append(TrialPiece(f"g{number}w", round(watch_silent_at, 1), "watch is silent", parameters))
+    return [each for each in found if each.at < faults_end_at]
 
 
-def deployment_with_volume(detaching: str) -> list[Plain]:
-    """One pod with a disk that takes its time to detach."""
+def deployment_with_volume(detach_delay: str) -> list[Plain]:
+    """A Deployment with one pod and a volume that takes this long to detach."""
     volume = {
         "apiVersion": "v1",
         "kind": "PersistentVolume",
-        "metadata": {"name": "disk", "annotations": {DETACHING: detaching}},
+        "metadata": {"name": "disk", "annotations": {DETACH_DELAY: detach_delay}},
         "spec": {
             "capacity": {"storage": "1Gi"},
             "accessModes": ["ReadWriteOnce"],

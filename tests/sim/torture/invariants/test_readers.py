@@ -1,4 +1,4 @@
-"""The invariants' own readers, against tables written by hand: they must be right without any help of the product."""
+"""The readers of the invariants against hand-text tables, independent of the parsers of the product."""
 
 import math
 from datetime import UTC, datetime
@@ -7,15 +7,23 @@ from decimal import Decimal
 import pytest
 
 from dovetail.sim.torture.invariants.disruption_settings import (
-    allowed,
+    allowed_disruptions,
     consolidation_window,
+    disruption_delay,
     is_open,
     only_when_empty,
-    parse,
-    wait_for,
+    parse_schedule,
 )
-from dovetail.sim.torture.invariants.readers import command_of, duration, is_paused, quantity, selects, share, tolerates
-from dovetail.sim.torture.invariants.repair_policies import most_unhealthy, toleration
+from dovetail.sim.torture.invariants.readers import (
+    command_of,
+    duration,
+    is_paused,
+    quantity,
+    scaled_value,
+    selector_matches,
+    tolerates,
+)
+from dovetail.sim.torture.invariants.repair_policies import max_unhealthy, toleration
 
 MONDAY = datetime(2026, 1, 5, 9, 30, 20, tzinfo=UTC)
 
@@ -25,7 +33,7 @@ def pool(repair=None, **disruption):
 
 
 @pytest.mark.parametrize(
-    ("written", "seconds"),
+    ("text", "seconds"),
     [
         ("0s", 0),
         ("0", 0),
@@ -38,32 +46,32 @@ def pool(repair=None, **disruption):
         ("Never", math.inf),
     ],
 )
-def test_durations(written, seconds):
-    assert duration(written) == pytest.approx(seconds)
+def test_durations(text, seconds):
+    assert duration(text) == pytest.approx(seconds)
 
 
-@pytest.mark.parametrize("written", ["", "soon", "5", "5 m", "m", "1h30", "never", "1d", "true"])
-def test_what_is_no_duration_is_refused(written):
-    with pytest.raises(ValueError, match="no duration"):
-        duration(written)
+@pytest.mark.parametrize("text", ["", "soon", "5", "5 m", "m", "1h30", "never", "1d", "true"])
+def test_unreadable_durations_are_rejected(text):
+    with pytest.raises(ValueError, match="not a duration"):
+        duration(text)
 
 
 @pytest.mark.parametrize(
-    ("written", "amount"),
+    ("text", "amount"),
     [("2", 2), ("1500m", "1.5"), ("2Gi", 2 * 2**30), ("64Mi", 64 * 2**20), ("3k", 3000), ("1e3", 1000), (4, 4)],
 )
-def test_quantities(written, amount):
-    assert quantity(written) == Decimal(amount)
+def test_quantities(text, amount):
+    assert quantity(text) == Decimal(amount)
 
 
-@pytest.mark.parametrize("written", ["", "cpu", "1Xi", "1.2.3"])
-def test_what_is_no_quantity_is_refused(written):
-    with pytest.raises(ValueError, match="no quantity"):
-        quantity(written)
+@pytest.mark.parametrize("text", ["", "cpu", "1Xi", "1.2.3"])
+def test_unreadable_quantities_are_rejected(text):
+    with pytest.raises(ValueError, match="not a quantity"):
+        quantity(text)
 
 
 @pytest.mark.parametrize(
-    ("written", "total", "nodes"),
+    ("text", "total", "nodes"),
     [
         ("10%", 1, 1),
         ("10%", 10, 1),
@@ -75,14 +83,14 @@ def test_what_is_no_quantity_is_refused(written):
         (2, 9, 2),
     ],
 )
-def test_percentages_round_up(written, total, nodes):
-    assert share(written, total) == nodes
+def test_percentages_round_up(text, total, nodes):
+    assert scaled_value(text, total) == nodes
 
 
-@pytest.mark.parametrize("written", ["-1", "ten", "10 %", "1.5"])
-def test_what_is_no_share_is_refused(written):
+@pytest.mark.parametrize("text", ["-1", "ten", "10 %", "1.5"])
+def test_unreadable_counts_and_percentages_are_rejected(text):
     with pytest.raises(ValueError, match="neither"):
-        share(written, 10)
+        scaled_value(text, 10)
 
 
 @pytest.mark.parametrize(
@@ -116,9 +124,9 @@ def test_windows(schedule, minutes, open_now):
 @pytest.mark.parametrize(
     "schedule", ["", "* * * *", "* * * * * *", "60 * * * *", "* * * * 7", "@dailyx", "5-2 * * * *"]
 )
-def test_schedules_that_cannot_be_read(schedule):
-    with pytest.raises(ValueError):  # noqa: PT011 - what is wrong differs
-        parse(schedule)
+def test_unreadable_schedules_are_rejected(schedule):
+    with pytest.raises(ValueError):  # noqa: PT011 - the message differs
+        parse_schedule(schedule)
 
 
 WEEKDAYS = {"nodes": "0", "schedule": "0 9 * * mon-fri", "duration": "8h"}
@@ -154,7 +162,7 @@ NIGHTS = {"nodes": "0", "schedule": "0 20 * * *", "duration": "8h"}
     ],
 )
 def test_budgets(disruption, by_reason):
-    found = {reason: allowed(pool(**disruption), reason, 10, MONDAY) for reason in by_reason}
+    found = {reason: allowed_disruptions(pool(**disruption), reason, 10, MONDAY) for reason in by_reason}
     assert found == by_reason
 
 
@@ -182,8 +190,8 @@ def test_budgets(disruption, by_reason):
         ({"expireAfter": "20m", "actionControls": {"Expiration": {"disruptAfter": "1h"}}}, "Expired", 3600),
     ],
 )
-def test_waits(disruption, reason, seconds):
-    assert wait_for(pool(**disruption), reason) == seconds
+def test_disruption_delays(disruption, reason, seconds):
+    assert disruption_delay(pool(**disruption), reason) == seconds
 
 
 @pytest.mark.parametrize(
@@ -197,11 +205,11 @@ def test_waits(disruption, reason, seconds):
         ({"actionControls": {"Consolidation": {"disruptAfter": "5m"}, "Emptiness": {"disruptAfter": "9m"}}}, 300),
     ],
 )
-def test_windows_of_destinations(disruption, seconds):
+def test_quiet_periods_of_destinations(disruption, seconds):
     assert consolidation_window(pool(**disruption)) == seconds
 
 
-def test_policies():
+def test_consolidation_policies():
     assert only_when_empty(pool(consolidationPolicy="WhenEmpty"))
     assert not only_when_empty(pool(consolidationPolicy="WhenEmptyOrUnderutilized"))
     assert not only_when_empty(pool())
@@ -224,13 +232,13 @@ def test_policies():
         ),
     ],
 )
-def test_repair_terms(repair, condition, status, seconds):
+def test_repair_tolerations(repair, condition, status, seconds):
     assert toleration(pool(repair), condition, status) == seconds
 
 
-@pytest.mark.parametrize(("nodes", "most"), [(0, 0), (1, 1), (5, 1), (6, 2), (10, 2), (11, 3)])
-def test_the_breaker_rounds_up(nodes, most):
-    assert most_unhealthy(nodes) == most
+@pytest.mark.parametrize(("nodes", "limit"), [(0, 0), (1, 1), (5, 1), (6, 2), (10, 2), (11, 3)])
+def test_the_share_of_unhealthy_nodes_rounds_up(nodes, limit):
+    assert max_unhealthy(nodes) == limit
 
 
 @pytest.mark.parametrize(
@@ -247,7 +255,7 @@ def test_the_breaker_rounds_up(nodes, most):
     ],
 )
 def test_selectors(selector, labels, matches):
-    assert selects(selector, labels) is matches
+    assert selector_matches(selector, labels) is matches
 
 
 @pytest.mark.parametrize(
@@ -267,14 +275,14 @@ def test_tolerations(toleration, tolerated):
 
 
 @pytest.mark.parametrize(
-    ("written", "paused"),
+    ("text", "paused"),
     [(None, False), ("false", False), ("true", True), ("2026-01-05T12:00:00Z", True), ("2026-01-05T09:00:00Z", False)],
 )
-def test_pauses(written, paused):
-    found = {"metadata": {"annotations": {} if written is None else {"dovetail.sh/pause": written}}}
+def test_pauses(text, paused):
+    found = {"metadata": {"annotations": {} if text is None else {"dovetail.sh/pause": text}}}
     assert is_paused(found, MONDAY) is paused
 
 
-@pytest.mark.parametrize("written", ["", "null", "[]", "{not json"])
-def test_a_record_that_cannot_be_read_is_none(written):
-    assert command_of({"metadata": {"annotations": {"dovetail.sh/command": written}}}) == {}
+@pytest.mark.parametrize("text", ["", "null", "[]", "{not json"])
+def test_an_unreadable_command_record_is_ignored(text):
+    assert command_of({"metadata": {"annotations": {"dovetail.sh/command": text}}}) == {}

@@ -1,9 +1,8 @@
-"""The invariants every story must keep, judged from outside: from API objects, calls, and the cloud's own records.
+"""The invariants of a trial, checked from outside: API objects, calls, and the records of the simulated cloud.
 
-They are written from the documentation and share no code with the controllers they judge; an import-linter contract
-keeps it so. What the plain objects mean is read in `readers`, `windows`, `disruption_terms`, `repair_terms` and `pods`;
-`history` remembers what was true since when. Each invariant hears every change after it happened, and every call of the
-controllers right before it takes effect (`base`).
+They are written from the documentation and share no code with the controllers; an import-linter contract enforces this.
+`readers`, `disruption_settings`, `repair_policies` and `objects` interpret plain objects, `observer` records their
+history, and `base` notifies each invariant of every change and of every call right before it takes effect.
 """
 
 from dovetail.sim.torture.invariants.base import Invariant
@@ -13,7 +12,7 @@ from dovetail.sim.torture.invariants.consolidation import ConsolidationSaves, De
 from dovetail.sim.torture.invariants.deletions import (
     CommandsAreNotRepeated,
     DeletionsHaveACause,
-    RepairKeepsItsTerms,
+    RepairFollowsPolicy,
     ReplacementsComeFirst,
 )
 from dovetail.sim.torture.invariants.disruption_delays import DelaysAreKept
@@ -49,7 +48,7 @@ INVARIANTS: tuple[type[Invariant], ...] = (
     VolumesAreDetached,
     DeletionsHaveACause,
     ReplacementsComeFirst,
-    RepairKeepsItsTerms,
+    RepairFollowsPolicy,
     CommandsStillHold,
     CommandsAreNotRepeated,
     OneInstanceForAClaim,
@@ -62,6 +61,6 @@ INVARIANTS: tuple[type[Invariant], ...] = (
 )
 
 
-def every_invariant(history: Observer) -> tuple[Invariant, ...]:
-    """All of them, over one history."""
-    return tuple(each(history) for each in INVARIANTS)
+def every_invariant(observer: Observer) -> tuple[Invariant, ...]:
+    """Create all invariants for one observer."""
+    return tuple(each(observer) for each in INVARIANTS)

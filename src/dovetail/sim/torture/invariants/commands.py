@@ -1,113 +1,115 @@
-"""A voluntary command deletes a NodeClaim only while what it was decided on still holds, by what the API server says.
+"""Invariant: a voluntary command deletes a NodeClaim only while the conditions for the command still hold.
 
-Judged when the controllers delete the claim. The decision is final once the command is recorded as committed, so what
-changed after that does not count; nor does what changed less than `GRACE` before it, or after a call was made to fail
-or to take long right before it. A command must not go on when, for longer than that:
+Checked when the controllers delete the NodeClaim, against the objects of the API server. A command is final once it is
+recorded as committed, so later changes do not count. Nor do changes less than `REACTION_SECONDS` before the commit, or
+before a failed or delayed call shortly before the commit. For longer than that, none of these may be true:
 
-- a pod on the node is protected by do-not-disrupt, or the node itself is;
-- a budget that is always in force allows no node of the pool to be disrupted for this reason;
-- the pool is paused, by its annotation or by the ConfigMap, or its policy does not take this node any more;
-- the command is for drift, and the template is again the one the claim was made from;
-- a PodDisruptionBudget allows no eviction of a pod on the node, and the claim has no terminationGracePeriod.
+- do-not-disrupt protects the node or a pod on it;
+- a budget without a schedule allows no disruption of the pool for this reason;
+- the pool is paused by its annotation or by the ConfigMap, or its policy no longer covers the node;
+- the command is for drift, and the template is again the one that the NodeClaim was created from;
+- a PodDisruptionBudget allows no eviction of a pod on the node, and the NodeClaim has no terminationGracePeriod.
 
-Claims that go for a reason that needs no command are excused, and so are claims of a pool that is gone.
+NodeClaims that are deleted for a reason that needs no command, and those of a deleted pool, are not checked.
 """
 
 from collections.abc import Callable, Iterator
 
-from dovetail.sim.kubernetes.kinds import PDB
 from dovetail.sim.torture.invariants.base import Invariant
 from dovetail.sim.torture.invariants.deletions import needs_no_command
-from dovetail.sim.torture.invariants.disruption_settings import VOLUNTARY, allowed, disruption_of, only_when_empty
+from dovetail.sim.torture.invariants.disruption_settings import (
+    VOLUNTARY,
+    allowed_disruptions,
+    disruption_of,
+    only_when_empty,
+)
 from dovetail.sim.torture.invariants.objects import ClaimView, is_protected, is_static, tolerates_disruption
-from dovetail.sim.torture.invariants.readers import Plain, is_paused, selects
+from dovetail.sim.torture.invariants.readers import Plain, is_paused
 from dovetail.sim.world import ApiCall
 
-TEMPLATE_LABEL = "turn"  # the only part of a template that stories change
-GRACE = 5.0
-SLOWED = 20.0  # seconds by which a call that was made to fail or to take long delays what follows
-Fact = tuple[str, float]
-"""What stands against a command, and since when."""
+TEMPLATE_LABEL = "turn"  # the only part of a template that trials change
+REACTION_SECONDS = 5.0
+FAULT_DELAY_SECONDS = 20.0  # how long a failed or delayed call may hold up the following steps
+Obstacle = tuple[str, float]
+"""Why a command must not continue, and since when."""
 
 
 class CommandsStillHold(Invariant):
-    """What changed since a command began is respected until it is committed."""
+    """A command respects changes until it is committed."""
 
     name = "commands that no longer hold are not carried out"
 
-    def about_to(self, call: ApiCall) -> None:
-        """The controllers delete a claim."""
-        if call.operation != "delete" or call.kind != "NodeClaim" or call.key is None:
+    def before_call(self, call: ApiCall) -> None:
+        """Check the obstacles of a command that deletes a NodeClaim."""
+        claim = self.deleted_claim(call)
+        if claim is None or claim.command.get("reason") not in VOLUNTARY or needs_no_command(claim, self.observer):
             return
-        story = self.history.claims.get(call.key.name)
-        if story is None or story.value.deleting or story.value.command.get("reason") not in VOLUNTARY:
-            return
-        claim = story.value
-        if needs_no_command(claim, self.history):
-            return
-        committed_at = self.history.commands[claim.command["id"]].committed_at
-        decided_at = self.history.now if committed_at is None else committed_at
-        strikes = [each for each in self.history.supervisor.trouble.strikes if 0 <= decided_at - each <= SLOWED]
-        for what, since in self._against(claim, claim.command["reason"]):
-            if since < min([decided_at, *strikes]) - GRACE:
-                ago = decided_at - since
-                self.broken(f"{claim.name} is deleted as {claim.command['reason']}, and for {ago:.0f} s {what}")
+        reason = claim.command["reason"]
+        committed_at = self.observer.commands[claim.command["id"]].committed_at
+        decided_at = self.observer.now if committed_at is None else committed_at
+        fault_times = self.observer.supervisor.fault_injector.fault_times
+        delayed_since = min(
+            (each for each in fault_times if 0 <= decided_at - each <= FAULT_DELAY_SECONDS), default=decided_at
+        )
+        for obstacle, since in self._obstacles(claim, reason):
+            if since < delayed_since - REACTION_SECONDS:
+                self.report(f"{claim.name} is deleted as {reason}, but for {decided_at - since:.0f} s {obstacle}")
 
-    def _against(self, claim: ClaimView, reason: str) -> Iterator[Fact]:
-        yield from self._pool_facts(claim, reason)
-        node = self.history.node_of(claim)
+    def _obstacles(self, claim: ClaimView, reason: str) -> Iterator[Obstacle]:
+        yield from self._pool_obstacles(claim, reason)
+        node = self.observer.node_of(claim)
         if node is not None:
-            since = self.history.since.guarded_nodes.get(node.value.uid)
+            since = self.observer.since.protected_nodes.get(node.value.uid)
             if since is not None:
                 yield f"{node.value.name} is annotated do-not-disrupt", since
-            yield from self._pod_facts(claim, node.value.name)
+            yield from self._pod_obstacles(claim, node.value.name)
 
-    def _pool_facts(self, claim: ClaimView, reason: str) -> Iterator[Fact]:
-        pool, made_from = claim.pool, claim.labels.get(TEMPLATE_LABEL)
-        now, instants = self.history.world.clock.now(), self.history.instants()
+    def _pool_obstacles(self, claim: ClaimView, reason: str) -> Iterator[Obstacle]:
+        pool, created_from = claim.pool, claim.labels.get(TEMPLATE_LABEL)
+        now, clock_readings = self.observer.world.clock.now(), self.observer.clock_readings()
 
-        def reverted(version: Plain) -> bool:
+        def is_reverted(version: Plain) -> bool:
             labels = version["spec"]["template"].get("metadata", {}).get("labels") or {}
-            return bool(labels.get(TEMPLATE_LABEL) == made_from)
+            return bool(labels.get(TEMPLATE_LABEL) == created_from)
 
         def forbids(version: Plain) -> bool:
-            return not _has_window(disruption_of(version)) and allowed(version, reason, 1, now) == 0
+            return not _has_window(disruption_of(version)) and allowed_disruptions(version, reason, 1, now) == 0
 
         def pauses(version: Plain) -> bool:
-            return all(is_paused(version, each) for each in instants)
+            return all(is_paused(version, each) for each in clock_readings)
 
         checks: list[tuple[str, Callable[[Plain], bool]]] = [
             (f"{pool} has a budget of 0", forbids),
             (f"{pool} is paused", pauses),
         ]
         if reason == "Drifted":
-            checks.append((f"the template of {pool} is the one it was made from", reverted))
+            checks.append((f"the template of {pool} is the one that the NodeClaim was created from", is_reverted))
         if reason == "Underutilized":
-            checks.append((f"{pool} takes empty nodes alone", only_when_empty))
-        pool_versions = self.history.pools.get(pool, [])
-        facts = [(what, _since(pool_versions, check)) for what, check in checks]
-        facts.append(("the ConfigMap pauses every NodePool", _since(self.history.pause_config_maps, pauses)))
-        yield from ((what, since) for what, since in facts if since is not None)
+            checks.append((f"{pool} consolidates empty nodes only", only_when_empty))
+        pool_versions = self.observer.pools.get(pool, [])
+        obstacles = [(what, _holds_since(pool_versions, check)) for what, check in checks]
+        obstacles.append(("the ConfigMap pauses every NodePool", _holds_since(self.observer.pause_config_maps, pauses)))
+        yield from ((what, since) for what, since in obstacles if since is not None)
 
-    def _pod_facts(self, claim: ClaimView, node: str) -> Iterator[Fact]:
-        history = self.history
-        for pod in history.pods_on(node):
-            guarded = history.since.guarded.get(pod.uid)
-            if guarded is not None and is_protected(pod, history.instants()):
-                bounded = ", though its drain is bounded" if claim.bounded else ""
-                yield f"{pod.key} on it is protected{bounded}", guarded
-            counted = pod.ready and pod.active and not is_static(pod) and not tolerates_disruption(pod)
-            if not counted or claim.bounded:
+    def _pod_obstacles(self, claim: ClaimView, node: str) -> Iterator[Obstacle]:
+        observer = self.observer
+        bounded = claim.has_termination_grace_period
+        for pod in observer.pods_on(node):
+            protected_since = observer.since.protected.get(pod.uid)
+            if protected_since is not None and is_protected(pod, observer.clock_readings()):
+                note = ", though the NodeClaim has a terminationGracePeriod" if bounded else ""
+                yield f"{pod.key} on it is protected{note}", protected_since
+            evictable = pod.ready and pod.active and not is_static(pod) and not tolerates_disruption(pod)
+            if not evictable or bounded:
                 continue
-            for budget in history.world.store.all(PDB):
-                since = history.since.exhausted.get(budget.uid)
-                same = budget.key.namespace == pod.key.namespace
-                if since is not None and same and selects(budget.plain["spec"].get("selector"), pod.meta.get("labels")):
-                    bound_at = history.since.bound[pod.uid]
+            for budget in observer.pdbs_of(pod):
+                since = observer.since.exhausted.get(budget.uid)
+                if since is not None:
+                    bound_at = observer.since.bound[pod.uid]
                     yield f"{budget.key} allows no eviction of {pod.key} on it", max(since, bound_at)
 
 
-def _since(versions: list[tuple[float, Plain]], check: Callable[[Plain], bool]) -> float | None:
+def _holds_since(versions: list[tuple[float, Plain]], check: Callable[[Plain], bool]) -> float | None:
     """Since when every version of an object passes the check; None if the last one does not."""
     since: float | None = None
     for at, version in reversed(versions):
@@ -118,7 +120,7 @@ def _since(versions: list[tuple[float, Plain]], check: Callable[[Plain], bool]) 
 
 
 def _has_window(disruption: Plain) -> bool:
-    """Whether a budget holds at some times only: then it is not told here since when one of 0 was in force."""
+    """Whether a budget has a schedule: versions of the pool do not show since when its limit applies."""
     controls = (disruption.get("actionControls") or {}).values()
     lists = [disruption.get("budgets"), *(each.get("budgets") for each in controls)]
     return any("schedule" in budget for budgets in lists for budget in budgets or ())

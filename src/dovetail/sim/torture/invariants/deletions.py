@@ -1,177 +1,177 @@
-"""Reasons for which a NodeClaim is deleted without a command: they need no budget, no protection and no replacement.
+"""Invariants on deletions: they have a cause, follow replacements, keep repair policies and are not retried forever.
 
-Every claim the controllers delete has a cause that can be seen, and no node goes before its replacement is there.
+Causes for which the controllers may delete a NodeClaim:
 
-Causes: marked by a command; deleted by somebody, itself, its node or its pool; expired for good; never became a node;
-its instance is gone; unhealthy for longer than its pool tolerates; warned of by the cloud; a replacement whose
-command was taken back, and that no pod came to.
+- a command marks it;
+- without a command (`needs_no_command`): it never registered, its Node is missing or being deleted, the cloud warned of
+  its instance, its instance is lost and its node not ready, it expired (`expireAfter` of the NodeClaim), or it has been
+  unhealthy for longer than its pool tolerates;
+- it is a replacement of a rolled-back command, and no pod on it would have to be rescheduled.
 
-No node is chosen over and over: a command that is taken back is not simply started again, without end.
-
-A decision and the check before its deletion must come to agree, or the next attempt has to wait longer and longer.
-Otherwise nodes are tainted and released, and replacements launched and terminated, every few seconds for ever.
+A rolled-back command must not restart immediately and without end: nodes would be tainted and released, and
+replacements launched and terminated, every few seconds.
 """
 
 from collections import defaultdict
 from datetime import timedelta
 
 from dovetail.sim.torture.invariants.base import Invariant
+from dovetail.sim.torture.invariants.disruption_settings import VOLUNTARY
 from dovetail.sim.torture.invariants.instances import bound_before
-from dovetail.sim.torture.invariants.objects import ClaimView, NodeView, needs_a_place
+from dovetail.sim.torture.invariants.objects import ClaimView, NodeView, must_be_rescheduled
 from dovetail.sim.torture.invariants.observer import Observer
-from dovetail.sim.torture.invariants.readers import NEVER, duration, instant
-from dovetail.sim.torture.invariants.repair_policies import PROVIDER_TERMS, is_due, is_unhealthy, most_unhealthy
+from dovetail.sim.torture.invariants.readers import NEVER, duration, parse_time
+from dovetail.sim.torture.invariants.repair_policies import (
+    PROVIDER_POLICIES,
+    is_unhealthy,
+    max_unhealthy,
+    repair_is_due,
+)
 from dovetail.sim.world import ApiCall
 
 
-def needs_no_command(claim: ClaimView, history: Observer) -> bool:
-    """Whether it goes for such a reason: never a node, deleted with its node, warned of, lost, expired or unhealthy."""
-    return is_forced_otherwise(claim, history) or is_due(claim, history)
+def needs_no_command(claim: ClaimView, observer: Observer) -> bool:
+    """Whether the controllers may delete the claim without a command: no budget, protection or replacement applies."""
+    return is_forced_apart_from_repair(claim, observer) or repair_is_due(claim, observer)
 
 
-def is_forced_otherwise(claim: ClaimView, history: Observer) -> bool:
-    """Whether it goes for one of these reasons, repair left aside."""
-    node = history.node_of(claim)
+def is_forced_apart_from_repair(claim: ClaimView, observer: Observer) -> bool:
+    """Whether the claim may be deleted without a command for a reason other than repair."""
+    node = observer.node_of(claim)
     if not claim.has("Registered") or node is None or node.value.deleting:
         return True
-    if node.value.provider_id in history.warned:
+    if node.value.provider_id in observer.warned:
         return True
-    unready_lately = not node.value.ready or history.now - node.last_unready <= history.stale
-    if node.value.name in history.lost_nodes and unready_lately:
+    recently_unready = not node.value.ready or observer.now - node.last_unready <= observer.max_staleness
+    if node.value.name in observer.lost_nodes and recently_unready:
         return True
-    return _expired(claim, history)
+    return _is_expired(claim, observer)
 
 
-def _expired(claim: ClaimView, history: Observer) -> bool:
+def _is_expired(claim: ClaimView, observer: Observer) -> bool:
     seconds = duration(claim.plain["spec"].get("expireAfter") or "Never")
     if seconds == NEVER:
         return False
-    ends_at = claim.created_at + timedelta(seconds=seconds)
-    return any(now >= ends_at for now in history.instants())
+    expires_at = claim.created_at + timedelta(seconds=seconds)
+    return any(now >= expires_at for now in observer.clock_readings())
 
 
 class DeletionsHaveACause(Invariant):
-    """No node is taken away for nothing."""
+    """No NodeClaim and no Node is deleted without a cause."""
 
     name = "every deletion has a cause"
 
-    def about_to(self, call: ApiCall) -> None:
-        """A claim, or a node, may be deleted."""
-        if call.operation != "delete" or call.key is None:
-            return
-        if call.kind == "NodeClaim":
-            story = self.history.claims.get(call.key.name)
-            if story is not None and not story.value.deleting:
-                self._judge(story.value)
-        elif call.kind == "Node":
-            self._judge_node(call.key.name)
+    def before_call(self, call: ApiCall) -> None:
+        """Check the deletion of a NodeClaim or Node."""
+        claim = self.deleted_claim(call)
+        if claim is not None:
+            self._check_claim(claim)
+        elif call.operation == "delete" and call.kind == "Node" and call.key is not None:
+            self._check_node(call.key.name)
 
-    def _judge(self, claim: ClaimView) -> None:
-        if needs_no_command(claim, self.history) or claim.reason or self._unused_replacement(claim):
+    def _check_claim(self, claim: ClaimView) -> None:
+        if needs_no_command(claim, self.observer) or claim.reason or self._is_unused_replacement(claim):
             return
-        self.broken(f"{claim.name} is deleted, and nothing says why")
+        self.report(f"{claim.name} is deleted without a cause")
 
-    def _unused_replacement(self, claim: ClaimView) -> bool:
-        """Whether it was launched for a command that takes no node away, and no pod would have to move."""
-        node = self.history.node_of(claim)
+    def _is_unused_replacement(self, claim: ClaimView) -> bool:
+        """Whether it replaces nodes of a command that is not committed, and no pod on it must be rescheduled."""
+        node = self.observer.node_of(claim)
         if not claim.replaces or node is None:
             return False
-        commands = (each.value.command for each in self.history.claims.values())
+        commands = (each.value.command for each in self.observer.claims.values())
         if any(each.get("id") == claim.replaces and each.get("committed") for each in commands):
             return False
-        known_at = bound_before(node.value.name, self.history)
-        pods = self.history.pods_on(node.value.name)
-        return not any(needs_a_place(pod) and self.history.since.bound[pod.uid] < known_at for pod in pods)
+        known_at = bound_before(node.value.name, self.observer)
+        pods = self.observer.pods_on(node.value.name)
+        return not any(must_be_rescheduled(pod) and self.observer.since.bound[pod.uid] < known_at for pod in pods)
 
-    def _judge_node(self, name: str) -> None:
-        node = self.history.node_named(name)
+    def _check_node(self, name: str) -> None:
+        node = self.observer.find_node(name)
         if node is None or node.value.deleting:
             return
-        owners = [e.value for e in self.history.claims.values() if e.value.provider_id == node.value.provider_id]
+        owners = [e.value for e in self.observer.claims.values() if e.value.provider_id == node.value.provider_id]
         if any(not claim.deleting and claim.has("Initialized") for claim in owners):
-            self.broken(f"node {name} is deleted, and its claim stays")
+            self.report(f"node {name} is deleted, but its NodeClaim is not")
 
 
 class ReplacementsComeFirst(Invariant):
-    """A node that is replaced goes after its replacements are initialized."""
+    """A node is deleted only after its replacements are initialized."""
 
     name = "replacements come first"
 
-    def about_to(self, call: ApiCall) -> None:
-        """A claim may be deleted."""
-        if call.operation != "delete" or call.kind != "NodeClaim" or call.key is None:
+    def before_call(self, call: ApiCall) -> None:
+        """Check the replacements of a command that deletes a NodeClaim."""
+        claim = self.deleted_claim(call)
+        command = self.observer.commands.get(claim.command.get("id", "")) if claim is not None else None
+        if claim is None or command is None or needs_no_command(claim, self.observer):
             return
-        story = self.history.claims.get(call.key.name)
-        command = self.history.commands.get(story.value.command.get("id", "")) if story is not None else None
-        if story is None or command is None or story.value.deleting or needs_no_command(story.value, self.history):
-            return
-        wanted = int(command.record.get("replacements", 0))
-        ready = [name for name in command.replacements if name in self.history.initialized]
-        if len(ready) < wanted:
-            self.broken(f"{story.value.name} goes with {len(ready)} of its {wanted} replacements ready")
+        required = int(command.record.get("replacements", 0))
+        ready = sum(name in self.observer.initialized for name in command.replacements)
+        if ready < required:
+            self.report(f"{claim.name} is deleted with {ready} of its {required} replacements initialized")
 
 
-class RepairKeepsItsTerms(Invariant):
-    """A node is repaired after the toleration of its pool, and while few nodes of the pool are unhealthy."""
+class RepairFollowsPolicy(Invariant):
+    """Repair waits for the toleration of the pool, and stops while too many nodes of the pool are unhealthy."""
 
-    name = "repair keeps its terms"
+    name = "repair follows its policy"
 
-    def about_to(self, call: ApiCall) -> None:
-        """A claim may be deleted for its health."""
-        if call.operation != "delete" or call.kind != "NodeClaim" or call.key is None:
+    def before_call(self, call: ApiCall) -> None:
+        """Check the deletion of an unhealthy node."""
+        claim = self.deleted_claim(call)
+        if claim is None or claim.reason in VOLUNTARY:
             return
-        story = self.history.claims.get(call.key.name)
-        claim = story.value if story is not None else None
-        if claim is None or claim.deleting or claim.reason in ("Empty", "Underutilized", "Drifted", "Expired"):
+        node = self.observer.node_of(claim)
+        if node is None or is_forced_apart_from_repair(claim, self.observer) or not is_unhealthy(node.value):
             return
-        node = self.history.node_of(claim)
-        if node is None or is_forced_otherwise(claim, self.history) or not is_unhealthy(node.value):
-            return
-        if not is_due(claim, self.history):
-            if not claim.replaces:
-                self.broken(f"{claim.name} is unhealthy and deleted before {claim.pool} says it should be")
-            return
-        self._judge_breaker(claim)
+        if repair_is_due(claim, self.observer):
+            self._check_unhealthy_share(claim)
+        elif not claim.replaces:
+            self.report(f"{claim.name} is unhealthy and deleted before the toleration of {claim.pool} ends")
 
-    def _judge_breaker(self, claim: ClaimView) -> None:
-        """Count the nodes that have been unhealthy for so long that this was known, against the most there were."""
-        history = self.history
-        nodes = [node for each in history.of_pool(claim.pool) if (node := history.node_of(each.value)) is not None]
-        known = history.now - history.stale
-        bad = sum(1 for node in nodes if is_unhealthy(node.value) and self._unhealthy_since(node.value) <= known)
-        most = most_unhealthy(max(history.most_nodes(claim.pool), len(nodes)))
-        if bad > most:
-            self.broken(f"{claim.name} is repaired with {bad} unhealthy nodes in {claim.pool}, and {most} may be")
+    def _check_unhealthy_share(self, claim: ClaimView) -> None:
+        """Compare the nodes that are known to be unhealthy with the most nodes the pool had recently."""
+        observer = self.observer
+        claims = observer.claims_of_pool(claim.pool)
+        nodes = [node for each in claims if (node := observer.node_of(each.value)) is not None]
+        known_before = observer.now - observer.max_staleness
+        unhealthy = sum(
+            is_unhealthy(node.value) and self._unhealthy_since(node.value) <= known_before for node in nodes
+        )
+        limit = max_unhealthy(max(observer.max_nodes(claim.pool), len(nodes)))
+        if unhealthy > limit:
+            found = f"{unhealthy} unhealthy nodes in {claim.pool}"
+            self.report(f"{claim.name} is repaired with {found}; repair stops above {limit}")
 
     def _unhealthy_since(self, node: NodeView) -> float:
-        times = (
-            self.history.at(instant(said["lastTransitionTime"]))
-            for kind, said in node.conditions.items()
-            if (kind, said["status"]) in PROVIDER_TERMS
+        return min(
+            self.observer.seconds_at(parse_time(condition["lastTransitionTime"]))
+            for kind, condition in node.conditions.items()
+            if (kind, condition["status"]) in PROVIDER_POLICIES
         )
-        return min(times)
 
 
-MOST = 12
-WITHIN = 900.0
+MAX_COMMANDS = 12
+WINDOW_SECONDS = 900.0
 
 
 class CommandsAreNotRepeated(Invariant):
-    """Failed commands are tried again at a sensible pace."""
+    """Failed commands back off before they are retried."""
 
-    name = "no node is chosen over and over"
+    name = "no node is selected over and over"
 
-    def __init__(self, history: Observer) -> None:
-        super().__init__(history)
-        self._chosen: defaultdict[str, dict[str, float]] = defaultdict(dict)  # by uid: when, by command
+    def __init__(self, observer: Observer) -> None:
+        super().__init__(observer)
+        self._selected_at: defaultdict[str, dict[str, float]] = defaultdict(dict)  # by claim uid and command id
 
     def claim_changed(self, before: ClaimView | None, after: ClaimView) -> None:
-        """A command may have chosen the node."""
+        """Count the commands that recently selected the node."""
         command = after.command.get("id")
         if command is None or (before is not None and before.command.get("id") == command):
             return
-        chosen = self._chosen[after.uid]
-        chosen.setdefault(command, self.history.now)
-        lately = sum(self.history.now - at <= WITHIN for at in chosen.values())
-        if lately > MOST:
-            self.broken(f"{after.name} was chosen by more than {MOST} commands in {WITHIN:.0f} s")
+        selected_at = self._selected_at[after.uid]
+        selected_at.setdefault(command, self.observer.now)
+        recent = sum(self.observer.now - at <= WINDOW_SECONDS for at in selected_at.values())
+        if recent > MAX_COMMANDS:
+            self.report(f"{after.name} was selected by more than {MAX_COMMANDS} commands in {WINDOW_SECONDS:.0f} s")

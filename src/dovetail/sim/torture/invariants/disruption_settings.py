@@ -1,21 +1,20 @@
-"""Whether the window of a disruption budget is open: cron schedules, evaluated minute by minute.
+"""Reads `spec.disruption` of a NodePool: budgets, their cron schedules, delays and the consolidation policy.
 
-Minute, hour, day of month, month, day of week, in UTC; `*`, `?`, lists, ranges, steps and names; macros such as
-`@daily`. A window is open at `now` if the schedule fires at a minute `m` with `now - duration < m <= now`. Stepping
-through the minutes is slow and hard to get wrong, which is what the check of a budget needs.
+Which budgets apply to a reason: those of the `actionControls` entry of the most specific action that has a list of
+budgets, and those of `spec.disruption.budgets`. The default list, one budget of 10 %, applies only to reasons without
+such an entry. The limit is the minimum of the budgets in force. A pool with an unreadable budget allows no disruption.
 
-What `spec.disruption` of a NodePool permits: how many nodes, for which reason, when, and after which wait.
-
-Which budgets govern a reason: the `actionControls` entry of the most specific action that has a list of budgets, and
-`spec.disruption.budgets`. The default list, one budget of 10 %, governs only reasons that no entry governs. The limit
-is the minimum over the budgets in force. A pool with a budget that cannot be read allows nothing.
+Schedules have five fields in UTC (minute, hour, day of month, month, day of week) with `*`, `?`, lists, ranges, steps
+and names, or are macros such as `@daily`. The window of a budget is open at `now` if the schedule fires at a minute `m`
+with `now - duration < m <= now`. Stepping back minute by minute is slow, but simple enough to be a reference for the
+implementation under test.
 """
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from functools import lru_cache
 
-from dovetail.sim.torture.invariants.readers import NEVER, Plain, duration, share
+from dovetail.sim.torture.invariants.readers import NEVER, Plain, duration, scaled_value
 
 _MACROS = {
     "@yearly": "0 0 1 1 *",
@@ -32,32 +31,32 @@ _MONTHS = {name: number for number, name in enumerate(_MONTH_NAMES, 1)}
 _DAYS = {name: number for number, name in enumerate(("sun", "mon", "tue", "wed", "thu", "fri", "sat"))}
 _NAMES: tuple[dict[str, int], ...] = ({}, {}, {}, _MONTHS, _DAYS)
 _MINUTE = timedelta(minutes=1)
-_DAYS_AND_MORE = 14 * 24 * 60  # minutes that are stepped through at most
+_MAX_STEPS = 14 * 24 * 60  # minutes
 
 Fields = tuple[frozenset[int], ...]
 
 
 def is_open(schedule: str, seconds: float, now: datetime) -> bool:
-    """Whether a window of that many seconds, which opens by the schedule, is open. ValueError if it cannot be read."""
-    fields, days_are_either = parse(schedule)
+    """Whether the window that opens by the schedule and lasts so many seconds is open. ValueError if unreadable."""
+    fields, either_day = parse_schedule(schedule)
     minute = now.replace(second=0, microsecond=0)
-    for _ in range(_DAYS_AND_MORE):
+    for _ in range(_MAX_STEPS):
         if (now - minute).total_seconds() >= seconds:
             return False
-        if _fires(fields, minute, days_are_either=days_are_either):
+        if _fires(fields, minute, either_day=either_day):
             return True
         minute -= _MINUTE
     return False
 
 
 @lru_cache(maxsize=256)
-def parse(schedule: str) -> tuple[Fields, bool]:
-    """The values of each field, and whether a day may match either of the two fields for days."""
-    written = _MACROS.get(schedule, schedule).split()
-    if len(written) != len(_RANGES):
+def parse_schedule(schedule: str) -> tuple[Fields, bool]:
+    """The values of each field, and whether matching either of the two day fields is enough (both are restricted)."""
+    texts = _MACROS.get(schedule, schedule).split()
+    if len(texts) != len(_RANGES):
         raise ValueError(f"{schedule!r} does not have five fields")
-    fields = tuple(_field(text, number) for number, text in enumerate(written))
-    restricted = [text.split("/")[0] not in ("*", "?") or "/" in text for text in (written[2], written[4])]
+    fields = tuple(_field(text, number) for number, text in enumerate(texts))
+    restricted = [text.split("/")[0] not in ("*", "?") or "/" in text for text in (texts[2], texts[4])]
     return fields, all(restricted)
 
 
@@ -85,12 +84,12 @@ def _value(text: str, number: int) -> int:
     return known if known is not None else int(text)
 
 
-def _fires(fields: Fields, at: datetime, *, days_are_either: bool) -> bool:
+def _fires(fields: Fields, at: datetime, *, either_day: bool) -> bool:
     minutes, hours, days, months, weekdays = fields
     if at.minute not in minutes or at.hour not in hours or at.month not in months:
         return False
     by_day, by_weekday = at.day in days, at.isoweekday() % 7 in weekdays
-    return by_day or by_weekday if days_are_either else by_day and by_weekday
+    return by_day or by_weekday if either_day else by_day and by_weekday
 
 
 VOLUNTARY = frozenset({"Empty", "Underutilized", "Drifted", "Expired"})
@@ -107,7 +106,7 @@ _ACTIONS = {
     "Drifted": ("Drift", "All"),
     "Expired": ("Expiration", "All"),
 }
-_DEFAULT = [{"nodes": "10%"}]
+_DEFAULT_BUDGETS = [{"nodes": "10%"}]
 
 
 def disruption_of(pool: Plain) -> Plain:
@@ -116,89 +115,90 @@ def disruption_of(pool: Plain) -> Plain:
     return found
 
 
-def allowed(pool: Plain, reason: str, total: int, now: datetime) -> int | None:
-    """How many of that many nodes may be disrupted for a reason; None if there is no limit."""
+def allowed_disruptions(pool: Plain, reason: str, total: int, now: datetime) -> int | None:
+    """How many of `total` nodes may be disrupted for a reason; None for no limit."""
     try:
-        limits = [share(budget.get("nodes", "10%"), total) for budget in _in_force(pool, reason, now)]
+        limits = [scaled_value(budget.get("nodes", "10%"), total) for budget in _active_budgets(pool, reason, now)]
     except ValueError:
         return 0
     return min(limits, default=None)
 
 
-def _in_force(pool: Plain, reason: str, now: datetime) -> Iterator[Plain]:
+def _active_budgets(pool: Plain, reason: str, now: datetime) -> Iterator[Plain]:
     for budget, reasons in _budgets(pool):
-        schedule, lasting = budget.get("schedule"), budget.get("duration")
-        if (schedule is None) != (lasting is None):
-            raise ValueError("a schedule needs a duration, and a duration a schedule")
-        closed = schedule is not None and not is_open(schedule, duration(str(lasting)), now)
+        schedule, window = budget.get("schedule"), budget.get("duration")
+        if (schedule is None) != (window is None):
+            raise ValueError("a budget needs both schedule and duration, or neither")
+        closed = schedule is not None and not is_open(schedule, duration(str(window)), now)
         if reason in reasons and not closed:
             yield budget
-        share(budget.get("nodes", "10%"), 0)  # one that cannot be read blocks every reason
+        scaled_value(budget.get("nodes", "10%"), 0)  # ValueError: an unreadable budget blocks every reason
 
 
 def _budgets(pool: Plain) -> Iterator[tuple[Plain, frozenset[str]]]:
-    """Each budget, with the reasons it governs."""
-    entries = _entries(pool)
-    governed = {reason: _entry_for(entries, reason, "budgets") for reason in VOLUNTARY}
-    written = disruption_of(pool).get("budgets", _DEFAULT)
-    left = {reason for reason, action in governed.items() if action is None} if written == _DEFAULT else VOLUNTARY
-    for budget in written or ():
-        yield budget, frozenset(_named(budget) & left)
-    for action, entry in entries.items():
+    """Each budget with the reasons it applies to."""
+    controls = _action_controls(pool)
+    action_by_reason = {reason: _most_specific_action(controls, reason, "budgets") for reason in VOLUNTARY}
+    configured = disruption_of(pool).get("budgets", _DEFAULT_BUDGETS)
+    is_default = configured == _DEFAULT_BUDGETS
+    reasons = {reason for reason in VOLUNTARY if not is_default or action_by_reason[reason] is None}
+    for budget in configured or ():
+        yield budget, frozenset(_reasons_of(budget) & reasons)
+    for action, entry in controls.items():
         for budget in entry.get("budgets") or ():
-            yield budget, frozenset(reason for reason, by in governed.items() if by == action)
+            yield budget, frozenset(reason for reason, applied in action_by_reason.items() if applied == action)
 
 
-def _named(budget: Plain) -> frozenset[str]:
-    """The reasons that a budget names; all of them if it names none."""
+def _reasons_of(budget: Plain) -> frozenset[str]:
+    """The reasons that a budget lists; all of them if it lists none."""
     if budget.get("reasons") is not None:
         return frozenset(budget["reasons"])
     action = budget.get("action") or "All"
     if action not in _REASONS:
-        raise ValueError(f"{action!r} is no action")
+        raise ValueError(f"{action!r} is not an action")
     return frozenset(_REASONS[action])
 
 
-def _entries(pool: Plain) -> Plain:
+def _action_controls(pool: Plain) -> Plain:
     disruption = disruption_of(pool)
     found: Plain = disruption.get("actionControls") or disruption.get("genericPerActionControls") or {}
     return found
 
 
-def _entry_for(entries: Plain, reason: str, field: str) -> str | None:
+def _most_specific_action(controls: Plain, reason: str, field: str) -> str | None:
     """The most specific action for a reason whose entry has the field."""
-    return next((each for each in _ACTIONS[reason] if (entries.get(each) or {}).get(field) is not None), None)
+    return next((each for each in _ACTIONS[reason] if (controls.get(each) or {}).get(field) is not None), None)
 
 
-def wait_for(pool: Plain, reason: str) -> float:
-    """Seconds that a node has to wait before it may go for this reason; infinite for never.
+def disruption_delay(pool: Plain, reason: str) -> float:
+    """Seconds before a node may be disrupted for this reason; infinite for never.
 
     Counted from the last event of its pods (Empty, Underutilized), from the condition Drifted, or from its creation.
     """
-    entries, disruption = _entries(pool), disruption_of(pool)
-    action = _entry_for(entries, reason, "disruptAfter")
-    waits = [duration(entries[action]["disruptAfter"])] if action is not None else []
+    controls, disruption = _action_controls(pool), disruption_of(pool)
+    action = _most_specific_action(controls, reason, "disruptAfter")
+    delays = [duration(controls[action]["disruptAfter"])] if action is not None else []
     if reason in ("Empty", "Underutilized"):
-        waits.append(duration(disruption.get("consolidateAfter") or "0s"))
+        delays.append(duration(disruption.get("consolidateAfter") or "0s"))
         grace = disruption.get("consolidationGracePeriod") or "Never"
-        waits.append(0.0 if grace == "Never" else duration(grace))
+        delays.append(0.0 if grace == "Never" else duration(grace))
     if reason == "Expired":
         if "expireAfter" not in disruption and action != "Expiration":
             return NEVER
-        waits.append(duration(disruption.get("expireAfter", "0s")))
-    return max(waits, default=0.0)
+        delays.append(duration(disruption.get("expireAfter", "0s")))
+    return max(delays, default=0.0)
 
 
 def consolidation_window(pool: Plain) -> float:
-    """Seconds for which a node takes no pods of consolidation after a pod event. `Never` closes no destination."""
-    entries, disruption = _entries(pool), disruption_of(pool)
-    action = _entry_for(entries, "Underutilized", "disruptAfter")
-    controlled = entries[action]["disruptAfter"] if action is not None else "0s"
+    """Seconds after a pod event in which consolidation moves no pods to the node. `Never` excludes no destination."""
+    controls, disruption = _action_controls(pool), disruption_of(pool)
+    action = _most_specific_action(controls, "Underutilized", "disruptAfter")
+    controlled = controls[action]["disruptAfter"] if action is not None else "0s"
     quiet = max(duration(disruption.get("consolidateAfter") or "0s"), duration(controlled))
     grace = duration(disruption.get("consolidationGracePeriod") or "Never")
     return max((each for each in (quiet, grace) if each != NEVER), default=0.0)
 
 
 def only_when_empty(pool: Plain) -> bool:
-    """Whether the policy of the pool takes empty nodes alone."""
+    """Whether the pool consolidates empty nodes only."""
     return disruption_of(pool).get("consolidationPolicy") == "WhenEmpty"

@@ -1,25 +1,21 @@
-"""The cloud never has two instances for one NodeClaim, by the cloud's own records.
+"""Invariants on instances: one for each NodeClaim, no termination under running pods, and lost ones are removed.
 
-That none is left over in the end is judged once nothing fails any more (`rest`).
+The records of the simulated cloud show whether a NodeClaim has two instances. That no instance remains in the end is
+checked in `quiescence`.
 
-No instance ends while a pod runs on its node that a drain has to wait for, or while a volume is attached to it.
+No instance terminates while its node runs a pod that the drain has to wait for, or while a volume is attached. Checked
+with the objects of the API server at that time: a stale cache is no excuse, because the controllers must list the
+pods of a node right before its instance terminates. Not checked are:
 
-Judged when the node goes, by what the API server has at that instant. That the controllers had not heard of the pod is
-no excuse: they have to list the pods of a node right before its instance ends. Excused are:
-
-- nodes whose instance was lost, killed or reclaimed, and claims past the deadline of their terminationGracePeriod or
-  repaired by force;
+- nodes whose instance was lost, killed or reclaimed by the trial, and NodeClaims past their drain deadline;
 - nodes that never registered, or whose NodeClaim is gone: nothing is drained there;
-- pods that a drain leaves: finished, static, tolerating the disruption taint, or more than a minute overdue. A pod of a
-  DaemonSet is drained like any other, unless it tolerates the taint;
-- the race between the list and the end: a pod bound after the pods of the node were last listed, or within `RACE`;
-- volumes attached within the last seconds, and those of pods that the drain leaves.
+- pods that a drain ignores: finished, static, tolerating the disruption taint, or overdue by more than a minute. A
+  DaemonSet pod is drained like any other unless it tolerates the taint;
+- pods bound after the last list of the pods of the node, or within `RACE_SECONDS` of the termination;
+- recently attached volumes, and volumes of pods that remain on the node.
 
-A node whose instance is lost is let go: silent, and unknown to its provider, it holds nothing up for long.
-
-An instance that is lost during a drain ends it; one that is lost at any other time is noticed by comparing. Neither
-waits for a budget, a protection or a grace: there is nothing left to protect. After a fault all the time is granted
-once more: a fault waits for its calls, however late they come.
+A node whose instance is lost is removed soon: a drain of it ends, and otherwise garbage collection finds it. Neither
+waits for budgets, protections or grace periods. The time starts again after each injected fault of a call.
 """
 
 from collections.abc import Iterator
@@ -27,120 +23,120 @@ from collections.abc import Iterator
 from dovetail.sim.cloud.service import InstanceRecord
 from dovetail.sim.kubernetes.store import ObjectVersion
 from dovetail.sim.torture.invariants.base import Invariant
-from dovetail.sim.torture.invariants.objects import ClaimView, NodeView, holds_up_a_drain
+from dovetail.sim.torture.invariants.objects import ClaimView, NodeView, blocks_drain
 from dovetail.sim.torture.invariants.observer import ClaimHistory, Observer
 
 
 class OneInstanceForAClaim(Invariant):
-    """A launch that is repeated finds its instance."""
+    """A repeated launch returns the instance of the first one."""
 
-    name = "one instance for a claim"
+    name = "one instance for each NodeClaim"
 
     def instance_changed(self, before: InstanceRecord | None, after: InstanceRecord) -> None:
-        """An instance may be new."""
+        """Count the instances of the NodeClaim of a new instance."""
         if before is not None or not after.claim_uid:
             return
-        same = [each for each in self.history.world.cloud.instances.values() if each.claim_uid == after.claim_uid]
+        same = [each for each in self.observer.world.cloud.instances.values() if each.claim_uid == after.claim_uid]
         if sum(each.exists for each in same) > 1:
-            self.broken(f"{after.claim} has {len(same)} instances: {', '.join(each.provider_id for each in same)}")
+            self.report(f"{after.claim} has {len(same)} instances: {', '.join(each.provider_id for each in same)}")
 
 
-RACE = 2.0
-LISTED_WITHIN = 60.0
-"""Seconds for which a list counts: the call that ends the instance takes up to 45 in a story, and others precede it."""
+RACE_SECONDS = 2.0
+LIST_VALID_SECONDS = 60.0  # the call that terminates the instance takes up to 45 s, and others precede it
 ATTACHMENTS = ("storage.k8s.io", "VolumeAttachment")
 VOLUME_CLAIMS = ("", "PersistentVolumeClaim")
 
 
 class NoInstanceEndsUnderPods(Invariant):
-    """What still runs is evicted first."""
+    """Pods are evicted before their instance terminates."""
 
-    name = "no instance ends under a running pod"
+    name = "no instance terminates under a running pod"
 
-    def node_gone(self, node: NodeView) -> None:
-        """The instance of a node ended."""
-        history = self.history
-        claim = drained_claim(node, history)
-        if claim is None or self.forced(claim, 0.0):
+    def instance_terminating(self, node: NodeView) -> None:
+        """Check the node whose instance terminates."""
+        observer = self.observer
+        claim = drained_claim(node, observer)
+        if claim is None or self.force_allowed(claim, 0.0):
             return
-        known_at = bound_before(node.name, history)
-        for pod in history.pods_on(node.name):
-            bound_at = history.since.bound[pod.uid]
-            if bound_at < known_at and holds_up_a_drain(pod, history.instants()):
-                self.broken(f"{pod.key}, bound {history.now - bound_at:.0f} s before, ran on {node.name} when it ended")
+        known_at = bound_before(node.name, observer)
+        for pod in observer.pods_on(node.name):
+            bound_at = observer.since.bound[pod.uid]
+            if bound_at < known_at and blocks_drain(pod, observer.clock_readings()):
+                bound = f"bound {observer.now - bound_at:.0f} s before"
+                self.report(f"{pod.key}, {bound}, ran on {node.name} when its instance terminated")
 
 
 class VolumesAreDetached(Invariant):
-    """A volume is not torn off: it is detached before its instance ends."""
+    """Volumes are detached before their instance terminates."""
 
-    name = "volumes are detached before the instance ends"
+    name = "volumes are detached before the instance terminates"
 
-    def node_gone(self, node: NodeView) -> None:
-        """The instance of a node ended."""
-        history = self.history
-        claim = drained_claim(node, history)
-        if claim is None or self.forced(claim, 0.0):
+    def instance_terminating(self, node: NodeView) -> None:
+        """Check the node whose instance terminates."""
+        observer = self.observer
+        claim = drained_claim(node, observer)
+        if claim is None or self.force_allowed(claim, 0.0):
             return
-        left = {volume for pod in history.pods_on(node.name) for volume in self._volumes(pod)}
-        known = history.now - history.stale
-        for attached in history.world.store.all(ATTACHMENTS):
+        used = {volume for pod in observer.pods_on(node.name) for volume in self._volumes(pod)}
+        known_before = observer.now - observer.max_staleness
+        for attached in observer.world.store.all(ATTACHMENTS):
             spec = attached.plain["spec"]
             volume = spec["source"].get("persistentVolumeName")
-            made_at = history.at_creation(attached)
-            if spec["nodeName"] == node.name and volume not in left and made_at <= known:
-                self.broken(f"volume {volume} was attached to {node.name} when its instance ended")
+            made_at = observer.creation_time(attached)
+            if spec["nodeName"] == node.name and volume not in used and made_at <= known_before:
+                self.report(f"volume {volume} was attached to {node.name} when its instance terminated")
 
     def _volumes(self, pod: ObjectVersion) -> Iterator[str]:
-        """The volumes that a pod which is still there uses."""
+        """The persistent volumes of a pod."""
         names = [
             (each.get("persistentVolumeClaim") or {}).get("claimName")
             for each in pod.plain["spec"].get("volumes") or ()
         ]
-        for claim in self.history.world.store.all(VOLUME_CLAIMS) if names else ():
+        for claim in self.observer.world.store.all(VOLUME_CLAIMS) if names else ():
             if claim.key.namespace == pod.key.namespace and claim.key.name in names:
                 yield claim.plain["spec"].get("volumeName", "")
 
 
-def drained_claim(node: NodeView, history: Observer) -> ClaimView | None:
-    """The claim of a node that has to be drained before its instance ends; None if nothing has to be."""
-    claim = next((each.value for each in history.claims.values() if each.value.provider_id == node.provider_id), None)
-    if node.name in history.excused_nodes or claim is None or not claim.has("Registered"):
+def drained_claim(node: NodeView, observer: Observer) -> ClaimView | None:
+    """The claim of a node that must be drained before its instance terminates; None if there is nothing to drain."""
+    claim = next((each.value for each in observer.claims.values() if each.value.provider_id == node.provider_id), None)
+    if node.name in observer.excused_nodes or claim is None or not claim.has("Registered"):
         return None
     return claim
 
 
-def bound_before(node: str, history: Observer) -> float:
-    """Pods bound to the node before this instant have to be known now."""
-    now = history.now
-    listed_at = history.supervisor.trouble.pods_listed_at.get(node, now)
-    return min(now - RACE, listed_at) if now - listed_at <= LISTED_WITHIN else now - RACE
+def bound_before(node: str, observer: Observer) -> float:
+    """The controllers must know the pods that were bound to the node before this second."""
+    now = observer.now
+    listed_at = observer.supervisor.fault_injector.pods_listed_at.get(node, now)
+    return min(now - RACE_SECONDS, listed_at) if now - listed_at <= LIST_VALID_SECONDS else now - RACE_SECONDS
 
 
-DRAINED_WITHIN = 300.0  # seconds in which a leader, or the next one, must have ended the drain
-NOTICED_WITHIN = 600.0  # and compared, which is done every two minutes
+DRAIN_END_SECONDS = 300.0  # in which a leader, or the next one, must end a drain
+GARBAGE_COLLECTION_SECONDS = 600.0  # garbage collection runs every two minutes
 
 
 class LostInstancesAreNoticed(Invariant):
-    """Nothing waits for an instance that is gone."""
+    """Nodes of lost instances are removed."""
 
-    name = "lost instances are let go"
+    name = "lost instances are removed"
 
-    def look(self) -> None:
-        """Time has passed."""
-        for each in self.history.claims.values() if self.history.lost_nodes else ():
-            since = self._silent_since(each)
+    def on_tick(self) -> None:
+        """Report claims of lost instances that still exist after their time."""
+        for each in self.observer.claims.values() if self.observer.lost_nodes else ():
+            since = self._lost_since(each)
             if since is None:
                 continue
-            began, patience = since, NOTICED_WITHIN
+            limit = GARBAGE_COLLECTION_SECONDS
             if each.deleting_since is not None:
-                began, patience = max(since, each.deleting_since), DRAINED_WITHIN
-            if self.history.now - began > patience:
-                self.broken(f"{each.value.name} is still there, {patience:.0f} s after its lost instance fell silent")
+                since, limit = max(since, each.deleting_since), DRAIN_END_SECONDS
+            if self.observer.now - since > limit:
+                self.report(f"{each.value.name} still exists {limit:.0f} s after its instance was lost")
 
-    def _silent_since(self, story: ClaimHistory) -> float | None:
-        """Since when its instance is lost and its node says so, if that is how it is."""
-        node = self.history.node_of(story.value)
-        lost_at = self.history.lost_nodes.get(node.value.name) if node is not None else None
-        if node is None or lost_at is None or node.unready_since is None or not story.value.has("Registered"):
+    def _lost_since(self, claim_history: ClaimHistory) -> float | None:
+        """Since when its instance is lost, its node not ready and no call failed; None if the instance is not lost."""
+        node = self.observer.node_of(claim_history.value)
+        lost_at = self.observer.lost_nodes.get(node.value.name) if node is not None else None
+        if node is None or lost_at is None or node.unready_since is None or not claim_history.value.has("Registered"):
             return None
-        return max(lost_at, node.unready_since, self.history.supervisor.trouble.struck_at)
+        return max(lost_at, node.unready_since, self.observer.supervisor.fault_injector.last_fault_at)

@@ -1,8 +1,8 @@
-"""The limits of a NodePool hold for all its nodes together, those on their way out left aside.
+"""Invariant: the nodes of a NodePool stay within its limits. Nodes that are being deleted do not count.
 
-Judged when an instance is launched, by the loosest limits written since its claim was made. What a command buys comes
-in exchange for what it removes: the two count once, as the larger. A pool that was above a lowered limit already may
-exchange its nodes, as long as that makes it no larger.
+Checked when an instance is launched, with the highest limits of the pool since its NodeClaim was created. A command
+replaces candidates by replacements, so the two count once, as the larger of them. A pool that already exceeds a lowered
+limit may replace nodes as long as that does not make it larger.
 """
 
 from collections.abc import Iterable
@@ -12,55 +12,57 @@ from dovetail.sim.torture.invariants.base import Invariant
 from dovetail.sim.torture.invariants.objects import ClaimView
 from dovetail.sim.torture.invariants.readers import quantity
 
-Sizes = dict[str, Decimal]
+Capacity = dict[str, Decimal]
 
 
 class LimitsHold(Invariant):
-    """No pool grows beyond its limits."""
+    """No launch makes a pool exceed its limits."""
 
-    name = "limits of NodePools are kept"
+    name = "limits of NodePools are never exceeded"
 
     def claim_changed(self, before: ClaimView | None, after: ClaimView) -> None:
-        """An instance may have been launched."""
+        """Check the limits when the NodeClaim first has a capacity."""
         launched = bool(after.capacity) and (before is None or not before.capacity)
         if not launched or after.deleting:
             return
-        born_at = self.history.claims[after.name].born_at
-        versions = self.history.versions(after.pool, born_at - self.history.stale)
+        created_at = self.observer.claims[after.name].created_at
+        versions = self.observer.versions(after.pool, created_at - self.observer.max_staleness)
         limits = [version["spec"].get("limits") or {} for version in versions]
-        everywhere = set.intersection(*map(set, limits)) if limits else set[str]()
-        if not everywhere:
+        limited = set.intersection(*map(set, limits)) if limits else set[str]()
+        if not limited:
             return
         used, before_launch = self._used(after.pool), self._used(after.pool, without=after.name)
-        for resource in sorted(everywhere):
+        for resource in sorted(limited):
             limit = max(quantity(each[resource]) for each in limits)
             if used.get(resource, Decimal()) > max(limit, before_launch.get(resource, Decimal())):
-                made = f"{after.name} makes it {used[resource]} of {resource}"
-                self.broken(f"{after.pool}: {made}, and {limit} is the limit")
+                total = f"{after.name} makes it {used[resource]} of {resource}"
+                self.report(f"{after.pool}: {total}, and the limit is {limit}")
 
-    def _used(self, pool: str, without: str = "") -> Sizes:
-        """What the claims of a pool have that stay, less what they have twice because a command exchanges it."""
-        size_by_claim = {
-            each.value.name: _size(each.value)
-            for each in self.history.of_pool(pool)
+    def _used(self, pool: str, without: str = "") -> Capacity:
+        """The capacity of the claims of a pool that are not being deleted; candidates and replacements count once."""
+        capacity_by_claim = {
+            each.value.name: _capacity(each.value)
+            for each in self.observer.claims_of_pool(pool)
             if not each.value.deleting and each.value.name != without
         }
-        used = _sum(size_by_claim.values())
-        for command in self.history.commands.values():
-            removed = _sum(size_by_claim[name] for name in command.candidates if name in size_by_claim)
-            bought = _sum(size_by_claim[name] for name in command.replacements if name in size_by_claim)
-            for name in removed.keys() & bought.keys():
-                used[name] -= min(removed[name], bought[name])
+        used = _sum(capacity_by_claim.values())
+        for command in self.observer.commands.values():
+            removed, launched = (
+                _sum(capacity_by_claim[name] for name in names if name in capacity_by_claim)
+                for names in (command.candidates, command.replacements)
+            )
+            for name in removed.keys() & launched.keys():
+                used[name] -= min(removed[name], launched[name])
         return used
 
 
-def _size(claim: ClaimView) -> Sizes:
+def _capacity(claim: ClaimView) -> Capacity:
     return {**{name: quantity(amount) for name, amount in claim.capacity.items()}, "nodes": Decimal(1)}
 
 
-def _sum(sizes: Iterable[Sizes]) -> Sizes:
-    total: Sizes = {}
-    for size in sizes:
-        for name, amount in size.items():
+def _sum(capacities: Iterable[Capacity]) -> Capacity:
+    total: Capacity = {}
+    for capacity in capacities:
+        for name, amount in capacity.items():
             total[name] = total.get(name, Decimal()) + amount
     return total

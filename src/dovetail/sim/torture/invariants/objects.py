@@ -1,8 +1,8 @@
-"""NodeClaims and Nodes as the invariants see them: a few fields of one version of the plain object.
+"""Views of NodeClaims and Nodes for the invariants, and predicates on pods, all over plain objects of the API server.
 
-What a pod means for the node it runs on, by its plain object: who owns it, how long it needs, when its turn comes.
-
-Where a rule leaves room, these take the reading under which less is forbidden.
+A view holds a few fields of one version of an object. The predicates answer what a pod means for its node: which
+controller owns it, its drain tier and grace period, whether a drain waits for it and whether do-not-disrupt protects
+it. Where a rule is ambiguous they choose the reading that forbids less.
 """
 
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ from dovetail.sim.torture.invariants.readers import (
     command_of,
     conditions,
     duration,
-    instant,
+    parse_time,
 )
 from dovetail.sim.torture.invariants.readers import tolerates as _tolerates
 
@@ -41,18 +41,18 @@ class ClaimView:
 
     @property
     def provider_id(self) -> str:
-        """The id of its instance, empty before it is launched."""
+        """The provider id of its instance; empty before the launch."""
         return str((self.plain.get("status") or {}).get("providerID", ""))
 
     @property
     def capacity(self) -> Plain:
-        """What its instance has."""
+        """The capacity of its instance."""
         found: Plain = (self.plain.get("status") or {}).get("capacity") or {}
         return found
 
     @property
     def replaces(self) -> str:
-        """The id of the command that launched it as a replacement, or empty."""
+        """The id of the command that launched it as a replacement; empty if it is not one."""
         return str(self.annotations.get(REPLACES, ""))
 
     def has(self, condition: str) -> bool:
@@ -61,42 +61,42 @@ class ClaimView:
 
     @property
     def reason(self) -> str:
-        """The reason it is marked with by a command or by its condition, or empty."""
+        """The disruption reason in its command record or its condition DisruptionReason; empty without one."""
         if self.command.get("reason"):
             return str(self.command["reason"])
-        said = self.conditions.get("DisruptionReason", {})
-        return str(said.get("reason", "")) if said.get("status") == "True" else ""
+        condition = self.conditions.get("DisruptionReason", {})
+        return str(condition.get("reason", "")) if condition.get("status") == "True" else ""
 
     @property
-    def voluntary(self) -> str:
-        """The reason, if it is one that budgets govern."""
+    def voluntary_reason(self) -> str:
+        """The disruption reason if budgets apply to it, else empty."""
         return self.reason if self.reason in VOLUNTARY else ""
 
     @property
-    def counted(self) -> bool:
-        """Whether budgets count it among the nodes of its pool."""
+    def counts_toward_budgets(self) -> bool:
+        """Whether budgets count it as a node of its pool."""
         return self.has("Initialized") and not self.has("InstanceTerminating")
 
     @property
-    def bounded(self) -> bool:
+    def has_termination_grace_period(self) -> bool:
         """Whether it has a terminationGracePeriod."""
         return self.plain["spec"].get("terminationGracePeriod") is not None
 
     @property
     def created_at(self) -> datetime:
         """When it was created."""
-        return instant(self.plain["metadata"]["creationTimestamp"])
+        return parse_time(self.plain["metadata"]["creationTimestamp"])
 
     @property
     def deadline(self) -> datetime | None:
-        """When its drain has to end, if it is deleted and bounded."""
+        """When its drain must end: the annotated time, or its deletion plus its terminationGracePeriod."""
         deleted = self.plain["metadata"].get("deletionTimestamp")
         written, period = self.annotations.get(DEADLINE), self.plain["spec"].get("terminationGracePeriod")
         if deleted is None:
             return None
         if written:
-            return instant(written)
-        return instant(deleted) + timedelta(seconds=duration(period)) if period is not None else None
+            return parse_time(written)
+        return parse_time(deleted) + timedelta(seconds=duration(period)) if period is not None else None
 
 
 class NodeView:
@@ -113,25 +113,25 @@ class NodeView:
         self.provider_id = str((record.plain.get("spec") or {}).get("providerID", ""))
 
     @property
-    def marked(self) -> bool:
-        """Whether it carries a taint of disruption."""
+    def has_disruption_taint(self) -> bool:
+        """Whether it has a disruption taint."""
         taints = self.plain["spec"].get("taints") or ()
         return any(each["key"].startswith("karpenter.sh/disrupt") for each in taints)
 
 
-STUCK = timedelta(seconds=60)
-"""A pod that should have been gone this long ago is no longer waited for."""
+STUCK_AFTER = timedelta(seconds=60)
+"""A drain no longer waits for a pod that is overdue by this much."""
 CRITICAL = ("system-cluster-critical", "system-node-critical")
 
 
 def tolerates_disruption(pod: ObjectVersion) -> bool:
-    """Whether the drain leaves the pod alone because it tolerates one of the disruption taints."""
+    """Whether the pod tolerates a disruption taint; a drain ignores it then."""
     tolerations = pod.plain["spec"].get("tolerations") or ()
     return any(_tolerates(tolerations, key, value) for key, value in DISRUPTION_TAINTS)
 
 
 def is_static(pod: ObjectVersion) -> bool:
-    """Whether the kubelet runs it from a file: it ends with its node."""
+    """Whether it is a static (mirror) pod of the kubelet."""
     owned = any(owner["kind"] == "Node" for owner in pod.meta.get("ownerReferences") or ())
     return owned or "kubernetes.io/config.mirror" in annotations(pod.plain)
 
@@ -142,38 +142,38 @@ def is_daemon(pod: ObjectVersion) -> bool:
 
 
 def is_finished(pod: ObjectVersion) -> bool:
-    """Whether all its containers have ended for good."""
+    """Whether it has the phase Succeeded or Failed."""
     return (pod.plain.get("status") or {}).get("phase") in ("Succeeded", "Failed")
 
 
 def tier(pod: ObjectVersion) -> int:
-    """When its turn in a drain comes: pods, DaemonSets, critical pods, critical DaemonSets."""
+    """Its drain tier: 0 for pods, 1 for DaemonSet pods, 2 for critical pods, 3 for critical DaemonSet pods."""
     critical = pod.plain["spec"].get("priorityClassName") in CRITICAL
     return 2 * critical + is_daemon(pod)
 
 
-def own_grace(pod: ObjectVersion) -> float:
-    """Seconds that the pod may take to stop."""
+def grace_period(pod: ObjectVersion) -> float:
+    """The terminationGracePeriodSeconds of the pod."""
     return float(pod.plain["spec"].get("terminationGracePeriodSeconds", 30))
 
 
-def needs_a_place(pod: ObjectVersion) -> bool:
-    """Whether the pod would have to run elsewhere if its node went: active, and of no DaemonSet."""
+def must_be_rescheduled(pod: ObjectVersion) -> bool:
+    """Whether the pod would have to run on another node if its node were removed."""
     return pod.active and not is_daemon(pod) and not is_static(pod)
 
 
-def holds_up_a_drain(pod: ObjectVersion, instants: Iterable[datetime]) -> bool:
-    """Whether a drain has to wait for the pod: not finished, static or tolerating, and not stuck in its own end."""
+def blocks_drain(pod: ObjectVersion, clock_readings: Iterable[datetime]) -> bool:
+    """Whether a drain has to wait for the pod: not finished, static, tolerating a disruption taint or overdue."""
     if is_finished(pod) or is_static(pod) or tolerates_disruption(pod):
         return False
     ends = pod.meta.get("deletionTimestamp")
-    return ends is None or all(now - instant(ends) <= STUCK for now in instants)
+    return ends is None or all(now - parse_time(ends) <= STUCK_AFTER for now in clock_readings)
 
 
-def is_protected(pod: ObjectVersion, instants: Iterable[datetime]) -> bool:
-    """Whether do-not-disrupt protects an active pod, whichever of these instants is taken for now.
+def is_protected(pod: ObjectVersion, clock_readings: Iterable[datetime]) -> bool:
+    """Whether do-not-disrupt protects an active pod at all of these clock readings.
 
-    A positive duration counts from the creation of the pod; any other value but `false` protects for ever.
+    A positive duration counts from the creation of the pod; any other value except `false` has no end.
     """
     written = annotations(pod.plain).get(DO_NOT_DISRUPT, "false")
     if written == "false" or not pod.active:
@@ -184,5 +184,5 @@ def is_protected(pod: ObjectVersion, instants: Iterable[datetime]) -> bool:
         return True
     if seconds <= 0:
         return True
-    ends_at = instant(pod.meta["creationTimestamp"]) + timedelta(seconds=seconds)
-    return all(now < ends_at for now in instants)
+    ends_at = parse_time(pod.meta["creationTimestamp"]) + timedelta(seconds=seconds)
+    return all(now < ends_at for now in clock_readings)

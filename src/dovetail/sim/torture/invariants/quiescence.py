@@ -1,9 +1,10 @@
-"""No taint, condition or record of a disruption stays on a node that nothing is taking away.
+"""Invariants on what remains: no leftover disruption marks, and a settled cluster once faults have ended.
 
-A mark belongs to a command that is written on the claim, or to a deletion. One that belongs to neither is left over;
-crashes leave some, and the next leader has to remove them.
+A mark is a disruption taint, the condition DisruptionReason or a command record. It belongs to the command recorded on
+the NodeClaim, or to a deletion. A crash can leave other marks, and the next leader has to remove them.
 
-Whether a cluster has come to rest, and if not, what is left: pods that do not run, leaks, marks, unfinished work.
+After the end of all faults the runner waits until the cluster is settled: every pod runs, every NodeClaim has a ready
+node, no instance, NodeClaim or mark is left over, and no deletion is in progress.
 """
 
 from collections.abc import Iterator
@@ -16,41 +17,43 @@ from dovetail.sim.torture.invariants.observer import Observer, Violation
 from dovetail.sim.torture.invariants.readers import COMMAND
 from dovetail.sim.world import World
 
-PATIENCE = 300.0  # seconds in which a leader, or the next one, must have noticed
+CLEANUP_SECONDS = 300.0  # in which a leader, or the next one, must remove leftover marks
 
 
 class NoLeftoverTaints(Invariant):
-    """What a command that was taken back has marked is unmarked."""
+    """Marks of rolled-back commands are removed."""
 
     name = "no mark is left behind"
 
-    def __init__(self, history: Observer) -> None:
-        super().__init__(history)
-        self._left_since: dict[str, float] = {}
+    def __init__(self, observer: Observer) -> None:
+        super().__init__(observer)
+        self._left_over_since: dict[str, float] = {}
 
-    def look(self) -> None:
-        """Time has passed."""
-        left = {each.value.name for each in self.history.claims.values() if self._is_left(each.value)}
-        self._left_since = {name: self._left_since.get(name, self.history.now) for name in left}
-        for name, since in self._left_since.items():
-            if self.history.now - since > PATIENCE:
-                self.broken(f"{name} or its node carries a mark of no command for {PATIENCE:.0f} s")
+    def on_tick(self) -> None:
+        """Report marks that have belonged to no command for too long."""
+        leftover = {each.value.name for each in self.observer.claims.values() if self._is_left_over(each.value)}
+        self._left_over_since = {name: self._left_over_since.get(name, self.observer.now) for name in leftover}
+        for name, since in self._left_over_since.items():
+            if self.observer.now - since > CLEANUP_SECONDS:
+                self.report(
+                    f"{name} or its node has had a disruption mark without a command for {CLEANUP_SECONDS:.0f} s"
+                )
 
-    def _is_left(self, claim: ClaimView) -> bool:
-        node = self.history.node_of(claim)
+    def _is_left_over(self, claim: ClaimView) -> bool:
+        node = self.observer.node_of(claim)
         if claim.deleting or node is None or node.value.deleting or COMMAND in claim.annotations:
             return False
-        return node.value.marked or "DisruptionReason" in claim.conditions
+        return node.value.has_disruption_taint or "DisruptionReason" in claim.conditions
 
 
 PODS = "every pod runs in the end"
-LEAKS = "no instance and no claim leaks"
+LEAKS = "no instance and no NodeClaim leaks"
 MARKS = "no mark is left behind"
-SETTLES = "the cluster comes to rest"
+SETTLES = "the cluster settles"
 
 
-def unrest(world: World) -> list[tuple[str, str]]:
-    """What keeps the cluster from being at rest, as invariant and message."""
+def unsettled(world: World) -> list[tuple[str, str]]:
+    """Why the cluster is not settled, as pairs of invariant and message; empty if it is settled."""
     claims = [ClaimView(record) for record in world.store.all(NODE_CLAIM)]
     nodes = [NodeView(record) for record in world.store.all(NODE)]
     return [*_waiting_pods(world), *_leaks(claims, nodes), *leaked_instances(world), *_marks(claims, nodes)]
@@ -63,13 +66,13 @@ def _waiting_pods(world: World) -> Iterator[tuple[str, str]]:
         if owner is not None and not pod.deleting and pod.ready:
             ready[owner["uid"]] = ready.get(owner["uid"], 0) + 1
     for deployment in world.store.all(DEPLOYMENTS):
-        wanted = int(deployment.plain["spec"].get("replicas", 1))
+        replicas = int(deployment.plain["spec"].get("replicas", 1))
         running = sum(ready.get(each.uid, 0) for each in world.store.owned_by(deployment.uid))
-        if running < wanted:
-            yield PODS, f"{running} of {wanted} pods of {deployment.key} run"
-    for job in world.store.all(JOBS):  # one that runs is well: a simulated Job forgets pods that ended on lost nodes
+        if running < replicas:
+            yield PODS, f"{running} of {replicas} pods of {deployment.key} run"
+    for job in world.store.all(JOBS):  # a running one is fine: a simulated Job does not count pods on lost nodes
         if not (job.plain.get("status") or {}).get("completionTime") and not ready.get(job.uid):
-            yield PODS, f"{job.key} is not complete, and no pod of it runs"
+            yield PODS, f"{job.key} is not complete, and none of its pods runs"
 
 
 def _leaks(claims: list[ClaimView], nodes: list[NodeView]) -> Iterator[tuple[str, str]]:
@@ -77,33 +80,33 @@ def _leaks(claims: list[ClaimView], nodes: list[NodeView]) -> Iterator[tuple[str
     owned = {claim.provider_id for claim in claims}
     for node in nodes:
         if node.provider_id not in owned:
-            yield LEAKS, f"node {node.name} belongs to no claim"
+            yield LEAKS, f"node {node.name} has no NodeClaim"
         elif node.deleting:
-            yield SETTLES, f"node {node.name} is still on its way out"
+            yield SETTLES, f"node {node.name} is still being deleted"
     for claim in claims:
         if claim.deleting:
-            yield SETTLES, f"{claim.name} is still on its way out"
+            yield SETTLES, f"{claim.name} is still being deleted"
         elif not claim.provider_id or claim.provider_id not in node_by_id:
             yield LEAKS, f"{claim.name} has no node"
         elif not claim.has("Ready") or not node_by_id[claim.provider_id].ready:
             yield SETTLES, f"{claim.name} is not ready"
     if len(owned) < len(claims):
-        yield LEAKS, "two claims share an instance"
+        yield LEAKS, "two NodeClaims have the same instance"
 
 
 def _marks(claims: list[ClaimView], nodes: list[NodeView]) -> Iterator[tuple[str, str]]:
     for claim in claims:
         if COMMAND in claim.annotations and not claim.deleting:
-            yield MARKS, f"{claim.name} still carries the record of a command"
+            yield MARKS, f"{claim.name} still has a command record"
         if "DisruptionReason" in claim.conditions and not claim.deleting:
             yield MARKS, f"{claim.name} still has DisruptionReason"
     for node in nodes:
-        if node.marked and not node.deleting:
-            yield MARKS, f"node {node.name} still has a taint of disruption"
+        if node.has_disruption_taint and not node.deleting:
+            yield MARKS, f"node {node.name} still has a disruption taint"
 
 
-def verdicts(world: World, at: float) -> list[Violation]:
-    """Whatever is left when the time for coming to rest is over."""
-    left = unrest(world)
-    by_name = {name: [message for each, message in left if each == name] for name, _ in left}
+def unsettled_violations(world: World, at: float) -> list[Violation]:
+    """The violations of a cluster that did not settle in time, one for each invariant."""
+    reasons = unsettled(world)
+    by_name = {name: [message for each, message in reasons if each == name] for name, _ in reasons}
     return [Violation(name, at, "; ".join(messages[:6])) for name, messages in by_name.items()]

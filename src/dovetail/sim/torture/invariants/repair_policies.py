@@ -1,60 +1,74 @@
-"""On which terms an unhealthy node is repaired: what counts, how long it is tolerated, and how many may be unhealthy.
+"""Repair policies of unhealthy nodes: which conditions count, how long they are tolerated, and the circuit breaker.
 
-A pool without `spec.repair` repairs nothing. The toleration of a condition is that of the first policy that names it,
-then `defaultTolerationDuration`, then the provider's. The provider here is kwok; its terms are written down once more,
-from the documentation.
+A pool without `spec.repair` repairs nothing. The toleration of a condition comes from the first policy of the pool that
+names it, then from `defaultTolerationDuration`, then from the provider. The provider is kwok; its policies are copied
+from the documentation, not imported. Repair stops while more than 20 % of the nodes of a pool are unhealthy.
 """
 
 from datetime import timedelta
 
 from dovetail.sim.torture.invariants.objects import ClaimView, NodeView
 from dovetail.sim.torture.invariants.observer import Observer
-from dovetail.sim.torture.invariants.readers import NEVER, Plain, duration, instant
+from dovetail.sim.torture.invariants.readers import NEVER, Plain, duration, parse_time
 
-_SOON = ("NetworkUnavailable", "KernelDeadlock", "ReadonlyFilesystem", "CorruptDockerOverlay2", "KubeletUnhealthy")
-_LATER = ("DiskPressure", "MemoryPressure", "FrequentKubeletRestart", "FrequentDockerRestart")
-PROVIDER_TERMS: dict[tuple[str, str], float] = {
+_TOLERATED_10_MINUTES = (
+    "NetworkUnavailable",
+    "KernelDeadlock",
+    "ReadonlyFilesystem",
+    "CorruptDockerOverlay2",
+    "KubeletUnhealthy",
+    "ContainerRuntimeUnhealthy",
+)
+_TOLERATED_30_MINUTES = (
+    "DiskPressure",
+    "MemoryPressure",
+    "FrequentKubeletRestart",
+    "FrequentDockerRestart",
+    "FrequentContainerdRestart",
+    "FrequentUnregisterNetDevice",
+)
+PROVIDER_POLICIES: dict[tuple[str, str], float] = {
     ("Ready", "False"): 600.0,
     ("Ready", "Unknown"): 600.0,
-    **{(name, "True"): 600.0 for name in (*_SOON, "ContainerRuntimeUnhealthy")},
-    **{(name, "True"): 1800.0 for name in (*_LATER, "FrequentContainerdRestart", "FrequentUnregisterNetDevice")},
+    **{(name, "True"): 600.0 for name in _TOLERATED_10_MINUTES},
+    **{(name, "True"): 1800.0 for name in _TOLERATED_30_MINUTES},
 }
-"""Condition and status, and the seconds for which they are tolerated unless the pool says otherwise."""
-MOST_UNHEALTHY = 20  # percent of a pool's nodes, rounded up
+"""Seconds for which a condition with a status is tolerated, unless the pool sets a toleration."""
+MAX_UNHEALTHY_PERCENT = 20  # of the nodes of a pool, rounded up
 
 
 def toleration(pool: Plain, condition: str, status: str) -> float:
-    """Seconds for which a pool tolerates a condition; infinite if it is not repaired for it."""
-    terms, provided = pool["spec"].get("repair"), PROVIDER_TERMS.get((condition, status))
-    if terms is None or provided is None:
+    """Seconds for which a pool tolerates a condition; infinite if the condition is not repaired."""
+    repair, default_seconds = pool["spec"].get("repair"), PROVIDER_POLICIES.get((condition, status))
+    if repair is None or default_seconds is None:
         return NEVER
-    named = [each for each in terms.get("policies") or () if each["conditionType"] == condition]
+    named = [each for each in repair.get("policies") or () if each["conditionType"] == condition]
     if named:
         return duration(named[0]["toleration"])
-    default = terms.get("defaultTolerationDuration")
-    return duration(default) if default is not None else provided
+    default = repair.get("defaultTolerationDuration")
+    return duration(default) if default is not None else default_seconds
 
 
 def is_unhealthy(node: NodeView) -> bool:
-    """Whether a condition of the node is one that repair acts on, tolerated or not."""
-    return any((kind, said["status"]) in PROVIDER_TERMS for kind, said in node.conditions.items())
+    """Whether the node has a condition that repair acts on, tolerated or not."""
+    return any((kind, condition["status"]) in PROVIDER_POLICIES for kind, condition in node.conditions.items())
 
 
-def is_due(claim: ClaimView, history: Observer) -> bool:
-    """Whether a condition of the claim's node has been bad for longer than its pool tolerates, by any reading."""
-    node = history.node_of(claim)
-    pools = history.versions(claim.pool, history.now - history.stale)
+def repair_is_due(claim: ClaimView, observer: Observer) -> bool:
+    """Whether the node is unhealthy beyond the toleration of any version of its pool, by any clock reading."""
+    node = observer.node_of(claim)
+    pools = observer.versions(claim.pool, observer.now - observer.max_staleness)
     if node is None or not pools:
         return False
-    for kind, said in node.value.conditions.items():
-        seconds = min(toleration(pool, kind, said["status"]) for pool in pools)
+    for kind, condition in node.value.conditions.items():
+        seconds = min(toleration(pool, kind, condition["status"]) for pool in pools)
         if seconds != NEVER:
-            due_at = instant(said["lastTransitionTime"]) + timedelta(seconds=seconds - 1)
-            if any(now >= due_at for now in history.instants()):
+            due_at = parse_time(condition["lastTransitionTime"]) + timedelta(seconds=seconds - 1)
+            if any(now >= due_at for now in observer.clock_readings()):
                 return True
     return False
 
 
-def most_unhealthy(nodes: int) -> int:
-    """How many of a pool's nodes may be unhealthy for repair to go on."""
-    return -(-nodes * MOST_UNHEALTHY // 100)
+def max_unhealthy(nodes: int) -> int:
+    """How many of the nodes of a pool may be unhealthy without stopping repair."""
+    return -(-nodes * MAX_UNHEALTHY_PERCENT // 100)

@@ -1,18 +1,13 @@
-"""Patches that replace a list of a Node name the version they were computed from.
+"""Invariants on writes: only the leader writes, dry runs do not write, pauses hold, and Node lists are patched safely.
 
-A merge patch replaces lists as a whole: one that was computed from an older version takes away the taints and
-finalizers that others have added since.
+Leader: checked when a write takes effect, against the Lease in the API server. A renewal is valid for the duration that
+the Lease states; no other replica can have acquired it before then, whatever its clock says.
 
-One writer: a replica that writes holds the Lease in that instant, and could not have lost it unknowingly.
+Pause: the annotation `dovetail.sh/pause` on a NodePool, or on the ConfigMap that pauses all NodePools. No node is
+marked for a voluntary reason once the controllers must know of the pause. `commands` checks commands in progress.
 
-Judged in the instant a write takes effect, by the Lease as the API server has it. How long a renewal lasts is what the
-Lease says; no other replica may have taken it by then, whatever clock it reads.
-
-A paused pool is left alone, and a replica in a dry run writes nothing at all.
-
-A pause is the annotation `dovetail.sh/pause` on the NodePool, or on the ConfigMap that pauses all of them. Nothing is
-marked for a voluntary reason once the pause could be known; commands that had begun are taken back, which `commands`
-judges.
+Node lists: a merge patch replaces a list as a whole, so a patch that was computed from an older version removes taints
+and finalizers that others have added since. It must name the resourceVersion it was computed from.
 """
 
 from dovetail.sim.torture.invariants.base import Invariant
@@ -22,12 +17,12 @@ from dovetail.sim.world import ApiCall
 
 
 class NodePatchesNameAVersion(Invariant):
-    """Nobody's taints and finalizers are overwritten."""
+    """Patches do not overwrite taints, finalizers and owner references of others."""
 
     name = "patches of node lists carry a resourceVersion"
 
-    def about_to(self, call: ApiCall) -> None:
-        """A Node may be patched."""
+    def before_call(self, call: ApiCall) -> None:
+        """Check patches of Nodes."""
         if call.kind != "Node" or call.patch is None or call.patch.resource_version:
             return
         body = call.patch.body
@@ -37,59 +32,60 @@ class NodePatchesNameAVersion(Invariant):
             if (body.get(part) or {}).get(name) is not None
         ]
         if lists and "resourceVersion" not in (body.get("metadata") or {}):
-            self.broken(f"the {' and '.join(lists)} of node {call.key} are patched without a resourceVersion")
+            self.report(f"the {' and '.join(lists)} of node {call.key} are patched without a resourceVersion")
 
 
 class SingleLeader(Invariant):
-    """There is one leader, or none."""
+    """Only the holder of an unexpired Lease writes."""
 
     name = "only the holder of the Lease writes"
 
-    def __init__(self, history: Observer) -> None:
-        super().__init__(history)
+    def __init__(self, observer: Observer) -> None:
+        super().__init__(observer)
         self._holder = ""
-        self._ends = 0.0
+        self._expires_at = 0.0
 
     def lease_changed(self, holder: str, seconds: float) -> None:
-        """It was taken, renewed or given back."""
-        self._holder, self._ends = holder, self.history.now + seconds
+        """Record the holder and the expiry."""
+        self._holder, self._expires_at = holder, self.observer.now + seconds
 
-    def acts(self, who: str, call: ApiCall) -> None:
-        """Somebody writes."""
-        if who.startswith(DRY_RUN):
+    def before_write(self, identity: str, call: ApiCall) -> None:
+        """Check the identity of the writer."""
+        if identity.startswith(DRY_RUN):
             return
-        if self._holder != who:
-            self.broken(f"{who} wants to {call.operation} {call.kind} {call.key}, and {self._holder or 'nobody'} leads")
-        elif self.history.now > self._ends:
-            self.broken(f"{who} wants to {call.operation} {call.kind} {call.key}, and its lease has run out")
+        write = f"{identity} is about to {call.operation} {call.kind} {call.key}"
+        if self._holder != identity:
+            self.report(f"{write}, but {self._holder or 'no replica'} holds the Lease")
+        elif self.observer.now > self._expires_at:
+            self.report(f"{write}, but its Lease has expired")
 
 
 DRY_RUN = "dry-run"
-"""How the name of a replica begins that must not write."""
+"""The prefix of the identity of a replica in dry run."""
 
 
 class PausedPoolsAreLeftAlone(Invariant):
-    """A pause stops voluntary disruption."""
+    """A pause prevents voluntary disruption."""
 
-    name = "paused pools are left alone"
+    name = "paused NodePools are not disrupted"
 
-    def claim_marked(self, story: ClaimHistory, reason: str) -> None:
-        """A node was chosen."""
-        history, pool = self.history, story.value.pool
-        since = history.now - history.stale
-        written = {f"{pool} is paused": history.versions(pool, since)}
-        written["the ConfigMap pauses every NodePool"] = history.pause_versions(since)
-        for what, versions in written.items():
-            if versions and all(is_paused(each, now) for each in versions for now in history.instants()):
-                self.broken(f"{story.value.name} is marked {reason}, and {what}")
+    def claim_marked(self, claim_history: ClaimHistory, reason: str) -> None:
+        """Check that neither the pool nor all pools are paused."""
+        observer, pool = self.observer, claim_history.value.pool
+        since = observer.now - observer.max_staleness
+        versions_by_pause = {f"{pool} is paused": observer.versions(pool, since)}
+        versions_by_pause["the ConfigMap pauses every NodePool"] = observer.pause_versions(since)
+        for what, versions in versions_by_pause.items():
+            if versions and all(is_paused(each, now) for each in versions for now in observer.clock_readings()):
+                self.report(f"{claim_history.value.name} is marked {reason}, but {what}")
 
 
 class DryRunsWriteNothing(Invariant):
-    """A dry run decides and tells, and changes nothing."""
+    """A replica in dry run does not write."""
 
     name = "a dry run writes nothing"
 
-    def acts(self, who: str, call: ApiCall) -> None:
-        """Somebody writes."""
-        if who.startswith(DRY_RUN):
-            self.broken(f"{who} wants to {call.operation} {call.kind} {call.key}")
+    def before_write(self, identity: str, call: ApiCall) -> None:
+        """Check the identity of the writer."""
+        if identity.startswith(DRY_RUN):
+            self.report(f"{identity} is about to {call.operation} {call.kind} {call.key}")
