@@ -121,38 +121,38 @@ def judged(work):
 
 def test_a_right_that_is_taken_away_is_lost_within_half_a_minute():
     async def work(registry, authenticator, now):
-        session = await authenticator.greet(request(DANA))
+        session = await authenticator.create_session(request(DANA))
         registry.standings[DANA] = TokenIdentity("dana", ("list nodes",))
         now[0] = ADMITTED_SECONDS - 1
-        assert (await authenticator.judge(request(cookie=session.value))).admitted
+        assert (await authenticator.authorize(request(cookie=session.value))).admitted
         now[0] = ADMITTED_SECONDS
-        assert (await authenticator.judge(request(cookie=session.value))).status == 403
+        assert (await authenticator.authorize(request(cookie=session.value))).status == 403
         registry.standings.pop(DANA)
         now[0] += REFUSED_SECONDS
-        assert (await authenticator.judge(request(cookie=session.value))).status == 401
+        assert (await authenticator.authorize(request(cookie=session.value))).status == 401
 
     judged(work)
 
 
 def test_a_yes_does_not_outlive_its_time_when_the_api_server_goes():
     async def work(registry, authenticator, now):
-        assert (await authenticator.judge(request(DANA))).admitted
+        assert (await authenticator.authorize(request(DANA))).admitted
         registry.down = True
         now[0] = ADMITTED_SECONDS
-        assert (await authenticator.judge(request(DANA))).status == 503
+        assert (await authenticator.authorize(request(DANA))).status == 503
         registry.down = False
         now[0] += REFUSED_SECONDS
-        assert (await authenticator.judge(request(DANA))).admitted
+        assert (await authenticator.authorize(request(DANA))).admitted
 
     judged(work)
 
 
 def test_many_questions_at_once_are_one_question_to_the_api_server():
     async def work(registry, authenticator, _now):
-        verdicts = await asyncio.gather(*(authenticator.judge(request(DANA)) for _ in range(50)))
+        verdicts = await asyncio.gather(*(authenticator.authorize(request(DANA)) for _ in range(50)))
         assert all(each.admitted for each in verdicts)
         for _ in range(50):
-            assert (await authenticator.judge(request(EVE))).status == 403
+            assert (await authenticator.authorize(request(EVE))).status == 403
         return registry.asked
 
     assert judged(work) == [DANA, EVE]
@@ -160,7 +160,7 @@ def test_many_questions_at_once_are_one_question_to_the_api_server():
 
 def test_somebody_who_goes_away_while_it_is_asked_spoils_it_for_nobody():
     async def work(registry, authenticator, _now):
-        first, second = (asyncio.create_task(authenticator.judge(request(DANA))) for _ in range(2))
+        first, second = (asyncio.create_task(authenticator.authorize(request(DANA))) for _ in range(2))
         await asyncio.sleep(0)
         first.cancel()
         assert (await second).admitted
@@ -172,9 +172,9 @@ def test_somebody_who_goes_away_while_it_is_asked_spoils_it_for_nobody():
 def test_what_is_remembered_is_bounded_and_long_tokens_are_not_even_asked_about():
     async def work(registry, authenticator, _now):
         for number in range(MOST + 50):
-            await authenticator.judge(request(f"guess-{number}"))
+            await authenticator.authorize(request(f"guess-{number}"))
         assert len(authenticator._known) == MOST
-        assert (await authenticator.judge(request("x" * (doors.LONGEST + 1)))).status == 401
+        assert (await authenticator.authorize(request("x" * (doors.LONGEST + 1)))).status == 401
         return len(registry.asked)
 
     assert judged(work) == MOST + 50

@@ -58,11 +58,11 @@ class Authenticator(Protocol):
 
     form: str  # the page that asks for what is missing
 
-    async def judge(self, request: web.Request) -> AccessVerdict:
+    async def authorize(self, request: web.Request) -> AccessVerdict:
         """Whether whoever asks may look."""
         ...
 
-    async def greet(self, request: web.Request) -> Session | None:
+    async def create_session(self, request: web.Request) -> Session | None:
         """A session for somebody who showed a token and was let in; None for anybody else."""
         ...
 
@@ -79,7 +79,7 @@ class TokenAuthenticator:
     def _session(self) -> str:
         return hmac.new(self._token.encode(), b"dovetail dashboard", hashlib.sha256).hexdigest()
 
-    async def judge(self, request: web.Request) -> AccessVerdict:
+    async def authorize(self, request: web.Request) -> AccessVerdict:
         """Whether the token, or the cookie that is made from it, was shown."""
         if not self._token or self._knows(request) or _same(request.cookies.get(COOKIE, ""), self._session):
             return AccessVerdict()
@@ -87,7 +87,7 @@ class TokenAuthenticator:
             return AccessVerdict(401, "that is not the token")
         return AccessVerdict(401, "show the token of this page: Authorization: Bearer TOKEN", wrong=False)
 
-    async def greet(self, request: web.Request) -> Session | None:
+    async def create_session(self, request: web.Request) -> Session | None:
         """The cookie that stands for the token."""
         return Session(self._session, YEAR_SECONDS) if self._token and self._knows(request) else None
 
@@ -107,7 +107,7 @@ class TokenReviewAuthenticator:
         self._known: OrderedDict[str, tuple[AccessVerdict, float]] = OrderedDict()  # and end, by the token's digest
         self._asking: dict[str, asyncio.Task[AccessVerdict]] = {}
 
-    async def judge(self, request: web.Request) -> AccessVerdict:
+    async def authorize(self, request: web.Request) -> AccessVerdict:
         """Whether the token that was shown, or that the cookie stands for, opens the door."""
         token = _bearer(request) or self._token_of(request.cookies.get(COOKIE, ""))
         if not token:
@@ -122,10 +122,10 @@ class TokenReviewAuthenticator:
             self._asking[digest] = asyncio.create_task(self._review(token, digest))
         return await asyncio.shield(self._asking[digest])
 
-    async def greet(self, request: web.Request) -> Session | None:
+    async def create_session(self, request: web.Request) -> Session | None:
         """A cookie of random letters."""
         token = _bearer(request)
-        if not token or not (await self.judge(request)).admitted:
+        if not token or not (await self.authorize(request)).admitted:
             return None
         value = secrets.token_urlsafe(24)
         _remember(self._sessions, value, (token, self._clock() + DAY_SECONDS))

@@ -124,7 +124,7 @@ class Routes:
         if not self._access.trusts_host(request):
             raise web.HTTPMisdirectedRequest(reason="ask for localhost; other names need a token")
         if request.path not in OPEN:
-            verdict = await self._door.judge(request)
+            verdict = await self._door.authorize(request)
             if not verdict.admitted and request.path in {"/", "/index.html"}:
                 return self._answer_form(verdict)
             if not verdict.admitted:
@@ -158,7 +158,7 @@ class Routes:
     async def _session(self, request: web.Request) -> web.StreamResponse:
         """A cookie for whoever showed a token."""
         response = _json(b'{"admitted":true}')
-        session = await self._door.greet(request)
+        session = await self._door.create_session(request)
         if session is not None:
             secure = request.secure or request.headers.get("X-Forwarded-Proto") == "https"
             response.set_cookie(
@@ -200,7 +200,7 @@ class Routes:
         self._streams += 1
         try:
             await response.write(b"retry: 1000\n\n")
-            while not self.feed.ended and (await self._door.judge(request)).admitted:
+            while not self.feed.ended and (await self._door.authorize(request)).admitted:
                 self._published_state.ask()  # whoever follows the stream still looks
                 mark = await self._catch_up(response, mark)
                 if not await self.feed.news(BREATH_SECONDS):

@@ -30,11 +30,11 @@ class LogEntry:
         return f"{self.at:.6f} {self.verb} {kind} {self.key} v{self.version} {self.checksum:08x} {self.summary}"
 
 
-def entry_of(step: "StoreChange") -> LogEntry:
+def entry_of(change: "StoreChange") -> LogEntry:
     """What the log says of a change."""
-    record = step.after
+    record = change.after
     checksum = zlib.crc32(msgspec.json.encode(record.plain, order="deterministic"))
-    return LogEntry(step.at, step.type, record.resource, record.key, record.version, checksum, _summary(record))
+    return LogEntry(change.at, change.type, record.resource, record.key, record.version, checksum, _summary(record))
 
 
 def _summary(record: "ObjectVersion") -> str:

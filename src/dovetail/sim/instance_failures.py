@@ -30,7 +30,7 @@ class InstanceFailures(SimulatedController[Key]):
         self._kubelet = kubelet
         self._node_lifecycle = node_lifecycle
 
-    def hear(self, step: StoreChange) -> None:
+    def on_change(self, change: StoreChange) -> None:
         """Nothing is heard."""
 
     def reconcile(self, key: Key) -> None:

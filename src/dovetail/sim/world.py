@@ -26,7 +26,7 @@ from dovetail.sim.event_log import LogEntry
 from dovetail.sim.instance_failures import InstanceFailures
 from dovetail.sim.kubernetes.api_server import ApiServer, Validator
 from dovetail.sim.kubernetes.attach_detach import AttachDetachController
-from dovetail.sim.kubernetes.controller import SimulatedController, Span
+from dovetail.sim.kubernetes.controller import DelayRange, SimulatedController
 from dovetail.sim.kubernetes.garbage_collector import OwnerCollector, PodCollector
 from dovetail.sim.kubernetes.kinds import resource_of, resource_of_plain
 from dovetail.sim.kubernetes.kubelet import Kubelet, KubeletTiming
@@ -70,16 +70,16 @@ class WorldOptions:
     """How the world behaves; times in seconds."""
 
     seed: int = 0
-    call_time: Span = (0.002, 0.01)
+    call_time: DelayRange = (0.002, 0.01)
     watch_delay: float = 0.01
     cache_lag: float = 0.0  # how old a list at resource version 0 may be
     bookmark_every: float = 60.0
-    watch_lifetime: Span = (300.0, 600.0)
+    watch_lifetime: DelayRange = (300.0, 600.0)
     history_limit: int = 10_000
     epoch: datetime = EPOCH
     keeps_log: bool = True  # a long life does without
     kubelet: KubeletTiming = field(default_factory=KubeletTiming)
-    volume_detach: Span = (1.0, 4.0)
+    volume_detach: DelayRange = (1.0, 4.0)
     cloud: CloudOptions = field(default_factory=CloudOptions)
 
 
@@ -154,7 +154,7 @@ class World:
         if options != _EVERYTHING:
             items, unreadable = self._look_up(kind, _selects(options), self._indexed(kind, options))
             return Listing(items, str(self.store.version), unreadable)
-        steps = self.store.table(resource_of(kind)).steps
+        steps = self.store.table(resource_of(kind)).change_count
         if self._listed.get(kind.model, (-1,))[0] != steps:
             self._listed[kind.model] = steps, *self._look_up(kind, _all)
         _, items, unreadable = self._listed[kind.model]

@@ -7,28 +7,28 @@ import pytest
 from builders import TYPES, nodepool
 from dovetail.model.labels import CAPACITY_TYPE
 from dovetail.model.resources import Quantity
-from dovetail.sim.scenario.document import Blend, Generate
+from dovetail.sim.scenario.document import Generate, PodSize
 from dovetail.sim.scenario.generate import generate
 from dovetail.sim.scenario.parsing import Percent, ScenarioInvalid
 
 ON_DEMAND = {"requirements": [{"key": CAPACITY_TYPE, "operator": "In", "values": ["on-demand"]}]}
 
 
-def blend(cpu="500m", memory="1Gi", weight=1.0):
-    return Blend(cpu=Quantity.of(cpu), memory=Quantity.of(memory), weight=weight)
+def size(cpu="500m", memory="1Gi", weight=1.0):
+    return PodSize(cpu=Quantity.of(cpu), memory=Quantity.of(memory), weight=weight)
 
 
 def made(seed=0, pools=None, **wanted):
     pools = pools or [nodepool(template=ON_DEMAND)]
-    asked = Generate(**{"nodes": 10, "pods": 60, "mix": (blend(), blend("1", "4Gi")), **wanted})
+    asked = Generate(**{"nodes": 10, "pods": 60, "mix": (size(), size("1", "4Gi")), **wanted})
     return generate(asked, seed, pools, {pool.name: TYPES for pool in pools})
 
 
 def test_there_are_as_many_nodes_pods_and_workloads_as_were_asked_for():
     machines = made(nodes=13, pods=90, workloads=9)
     assert len(machines) == len({each.name for each in machines}) == 13
-    assert sum(len(each.crews) for each in machines) == 90
-    assert len({generated_workload.name for each in machines for generated_workload in each.crews}) == 9
+    assert sum(len(each.workloads) for each in machines) == 90
+    assert len({workload.name for each in machines for workload in each.workloads}) == 9
 
 
 @pytest.mark.parametrize("filled", ["40%", "100%"])
@@ -36,8 +36,8 @@ def test_every_machine_can_be_bought_by_its_pool_and_holds_its_pods(filled):
     for machine in made(filled=Percent(filled)):
         assert machine.offering in machine.type.offerings
         assert machine.offering.capacity_type == "on-demand"
-        cpu = sum(generated_workload.blend.cpu.milli for generated_workload in machine.crews)
-        memory = sum(generated_workload.blend.memory.units for generated_workload in machine.crews)
+        cpu = sum(workload.size.cpu.milli for workload in machine.workloads)
+        memory = sum(workload.size.memory.units for workload in machine.workloads)
         part = Percent(filled).number / 100
         assert cpu <= machine.type.allocatable["cpu"].milli * part
         assert memory <= machine.type.allocatable["memory"].units * part
@@ -48,14 +48,13 @@ def test_pools_get_their_share_and_the_pods_of_a_workload_stay_in_its_pool():
     machines = made(pools=pools, nodes=8, pods=80, nodepools={"a": 3, "b": 1})
     assert Counter(each.pool.name for each in machines) == {"a": 6, "b": 2}
     for machine in machines:
-        assert {generated_workload.pool.name for generated_workload in machine.crews} <= {machine.pool.name}
+        assert {workload.pool.name for workload in machine.workloads} <= {machine.pool.name}
 
 
 def test_the_seed_decides_the_rest():
     def told(machines):
         return [
-            (each.name, each.age, each.type.name, [generated_workload.name for generated_workload in each.crews])
-            for each in machines
+            (each.name, each.age, each.type.name, [workload.name for workload in each.workloads]) for each in machines
         ]
 
     assert told(made(1)) == told(made(1))
@@ -70,13 +69,13 @@ def test_a_cluster_with_a_seed_of_its_own_is_the_same_for_every_seed_of_the_stor
 
 
 def test_the_mix_is_kept_by_weight():
-    machines = made(nodes=60, pods=800, workloads=400, mix=(blend(weight=9), blend("2", "2Gi", 1)))
-    small = sum(generated_workload.blend.cpu.milli == 500 for each in machines for generated_workload in each.crews)
+    machines = made(nodes=60, pods=800, workloads=400, mix=(size(weight=9), size("2", "2Gi", 1)))
+    small = sum(workload.size.cpu.milli == 500 for each in machines for workload in each.workloads)
     assert 0.8 < small / 800 < 0.97
 
 
 def test_nodes_may_be_empty():
-    assert sum(len(each.crews) for each in made(pods=0)) == 0
+    assert sum(len(each.workloads) for each in made(pods=0)) == 0
     assert all(each.type.name == "m.small" for each in made(pods=0))
 
 

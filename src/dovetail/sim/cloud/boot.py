@@ -38,7 +38,7 @@ _OWN_LABELS = (OS, ARCH, INSTANCE_TYPE, ZONE, NODEPOOL, CAPACITY_TYPE, _NODE_CLA
 class InstanceBoot(SimulatedController[str]):
     """Every instance of the cloud, from its boot to its shutdown."""
 
-    hears = (NODE, NODE_CLAIM)
+    watches = (NODE, NODE_CLAIM)
 
     def __init__(
         self, api: ApiServer, seed: str, cloud: SimulatedCloud, kubelet: Kubelet, node_lifecycle: NodeLifecycle
@@ -55,18 +55,18 @@ class InstanceBoot(SimulatedController[str]):
 
     def stop(self) -> None:
         """Hear nothing and do nothing any more."""
-        self._cloud.deafen(self._changed)
+        self._cloud.stop_listening(self._changed)
         super().stop()
 
-    def hear(self, step: StoreChange) -> None:
+    def on_change(self, change: StoreChange) -> None:
         """A Node or a NodeClaim appeared that may stand for an instance launched before."""
-        if step.type != "ADDED":
+        if change.type != "ADDED":
             return
-        if step.after.resource == NODE_CLAIM:
-            if (step.after.plain.get("status") or {}).get("providerID"):
-                self.touch(step.after.key.name)  # its Node may be written next
-        elif self._is_unknown(provider_id := step.after.plain["spec"].get("providerID", "")):
-            self._cloud.adopt(self._record_of(step.after, provider_id))
+        if change.after.resource == NODE_CLAIM:
+            if (change.after.plain.get("status") or {}).get("providerID"):
+                self.enqueue(change.after.key.name)  # its Node may be written next
+        elif self._is_unknown(provider_id := change.after.plain["spec"].get("providerID", "")):
+            self._cloud.adopt(self._record_of(change.after, provider_id))
 
     def reconcile(self, key: str) -> None:
         """Adopt the instance of a NodeClaim that was launched before and has not registered yet."""
@@ -146,8 +146,8 @@ class InstanceBoot(SimulatedController[str]):
 class CloudNodeController(SimulatedController[Key]):
     """Deletes the Nodes of instances that are gone, once they are not ready: the cloud controller a cluster has."""
 
-    hears = (NODE,)
-    pause = (0.5, 5.0)
+    watches = (NODE,)
+    reaction_delay = (0.5, 5.0)
 
     def __init__(self, api: ApiServer, seed: str, cloud: SimulatedCloud) -> None:
         super().__init__(api, seed)
@@ -160,17 +160,17 @@ class CloudNodeController(SimulatedController[Key]):
 
     def stop(self) -> None:
         """Hear nothing and do nothing any more."""
-        self._cloud.deafen(self._changed)
+        self._cloud.stop_listening(self._changed)
         super().stop()
 
-    def hear(self, step: StoreChange) -> None:
+    def on_change(self, change: StoreChange) -> None:
         """A Node may have become unready."""
-        if step.type != "DELETED" and not step.after.ready and step.before is not None and step.before.ready:
-            self.touch(step.after.key)
+        if change.type != "DELETED" and not change.after.ready and change.before is not None and change.before.ready:
+            self.enqueue(change.after.key)
 
     def _changed(self, before: InstanceRecord | None, after: InstanceRecord) -> None:
         if after.node_name and before is not None and before.exists and not after.exists:
-            self.touch(Key("", after.node_name))
+            self.enqueue(Key("", after.node_name))
 
     def reconcile(self, key: Key) -> None:
         """Delete the Node if it is not ready and its instance is gone."""

@@ -30,7 +30,7 @@ from typing import Any, Literal
 from dovetail.model.resources import Resources
 from dovetail.ports.clock import Clock
 from dovetail.ports.errors import InstanceNotFound, InsufficientCapacity
-from dovetail.sim.kubernetes.controller import Span
+from dovetail.sim.kubernetes.controller import DelayRange
 
 State = Literal["pending", "running", "shutting-down", "terminated"]
 EndedBy = Literal["", "terminate", "reclaimed", "lost"]
@@ -132,8 +132,8 @@ RecordListener = Callable[[InstanceRecord | None, InstanceRecord], None]
 class CloudOptions:
     """How the cloud behaves; times in seconds."""
 
-    boot: Span = (0.0, 0.0)  # from the launch to the start of the kubelet
-    shutdown: Span = (0.0, 0.0)  # from the call of terminate to the end
+    boot: DelayRange = (0.0, 0.0)  # from the launch to the start of the kubelet
+    shutdown: DelayRange = (0.0, 0.0)  # from the call of terminate to the end
     deletes_nodes: bool = False  # whether a cloud controller deletes the Nodes of instances that are gone
     ended_limit: int = 10_000  # records of ended instances that are kept
 
@@ -186,7 +186,7 @@ class SimulatedCloud:
         """Call back on every change of a record with what it was (None for a launch) and what it is."""
         self._listeners.append(callback)
 
-    def deafen(self, callback: RecordListener) -> None:
+    def stop_listening(self, callback: RecordListener) -> None:
         """Call back no more."""
         self._listeners.remove(callback)
 

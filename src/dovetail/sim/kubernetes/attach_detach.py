@@ -11,7 +11,7 @@ from dovetail.model.duration import Duration
 from dovetail.model.kinds import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, VOLUME_ATTACHMENT
 from dovetail.model.kube_object import Key
 from dovetail.sim.kubernetes.api_server import ApiServer
-from dovetail.sim.kubernetes.controller import SimulatedController, Span
+from dovetail.sim.kubernetes.controller import DelayRange, SimulatedController
 from dovetail.sim.kubernetes.kinds import NODE, POD, resource_of
 from dovetail.sim.kubernetes.store import ObjectVersion, StoreChange
 
@@ -24,26 +24,26 @@ _ATTACHMENTS = resource_of(VOLUME_ATTACHMENT)
 class AttachDetachController(SimulatedController[tuple[str, str]]):
     """Keeps one VolumeAttachment for each volume in use on each node."""
 
-    hears = (POD, NODE)
+    watches = (POD, NODE)
 
-    def __init__(self, api: ApiServer, seed: str, detach: Span) -> None:
+    def __init__(self, api: ApiServer, seed: str, detach: DelayRange) -> None:
         super().__init__(api, seed)
         self._detach = detach
         self._leaving: set[tuple[str, str]] = set()
 
-    def hear(self, step: StoreChange) -> None:
+    def on_change(self, change: StoreChange) -> None:
         """A pod with volumes came to a node or left it, or a node went with what hung on it."""
-        record = step.after
+        record = change.after
         if record.resource == NODE:
-            if step.type == "DELETED":
+            if change.type == "DELETED":
                 for held in self.store.all(_ATTACHMENTS):
                     if held.plain["spec"]["nodeName"] == record.key.name:
-                        self.touch((record.key.name, held.plain["spec"]["source"]["persistentVolumeName"]))
+                        self.enqueue((record.key.name, held.plain["spec"]["source"]["persistentVolumeName"]))
             return
         node = record.node
         if node and record.plain["spec"].get("volumes"):
             for volume in self._volumes(record):
-                self.touch((node, volume))
+                self.enqueue((node, volume))
 
     def reconcile(self, key: tuple[str, str]) -> None:
         """Attach what is in use; begin to detach what is not any more."""

@@ -18,7 +18,7 @@ from dovetail.sim.kubernetes.store import StoreChange
 K = TypeVar("K")
 Ts = TypeVarTuple("Ts")
 
-Span = tuple[float, float]
+DelayRange = tuple[float, float]
 """Shortest and longest delay in seconds; each one is drawn from between."""
 RETRY_SECONDS = 60.0
 
@@ -26,8 +26,8 @@ RETRY_SECONDS = 60.0
 class SimulatedController(Generic[K]):
     """Base of the simulated controllers."""
 
-    hears: tuple[Resource, ...] = ()
-    pause: Span = (0.01, 0.05)  # between hearing of a change and acting on it
+    watches: tuple[Resource, ...] = ()
+    reaction_delay: DelayRange = (0.01, 0.05)  # between hearing of a change and acting on it
     rest = 1.0  # between two times that one key is reconciled without need for haste
 
     def __init__(self, api: ApiServer, seed: str) -> None:
@@ -43,24 +43,24 @@ class SimulatedController(Generic[K]):
         """Begin to listen, and look at what is there already."""
         self.listen()
         now = self.store.loop.time()
-        for resource in self.hears:
+        for resource in self.watches:
             for record in self.store.all(resource):
-                self.hear(StoreChange("ADDED", None, record, now))
+                self.on_change(StoreChange("ADDED", None, record, now))
 
     def listen(self) -> None:
         """Ask the store for the changes this agent wants."""
-        self.store.listen(self.hears, self.hear)
+        self.store.listen(self.watches, self.on_change)
 
     def stop(self) -> None:
         """Hear nothing and do nothing any more."""
-        self.store.deafen(self.hear)
+        self.store.stop_listening(self.on_change)
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
         self._planned.clear()
         self._resting.clear()
 
-    def hear(self, step: StoreChange) -> None:
+    def on_change(self, change: StoreChange) -> None:
         """A change of one of the kinds this agent hears."""
         raise NotImplementedError
 
@@ -68,24 +68,24 @@ class SimulatedController(Generic[K]):
         """Do what is to be done for one key."""
         raise NotImplementedError
 
-    def touch(self, key: K) -> None:
+    def enqueue(self, key: K) -> None:
         """Reconcile the key soon."""
         if key not in self._planned:
             self._planned.add(key)
-            self.later(self.rng.uniform(*self.pause), self._due, key)
+            self.later(self.rng.uniform(*self.reaction_delay), self._due, key)
 
-    def nudge(self, key: K) -> None:
+    def enqueue_rate_limited(self, key: K) -> None:
         """Reconcile the key as soon as that has not been asked for in this way for a moment."""
         if key in self._resting:
             self._resting[key] = True
         else:
             self._resting[key] = False
             self.later(self.rest, self._rested, key)
-            self.touch(key)
+            self.enqueue(key)
 
     def _rested(self, key: K) -> None:
         if self._resting.pop(key):
-            self.nudge(key)
+            self.enqueue_rate_limited(key)
 
     def later(self, delay: float, callback: Callable[[Unpack[Ts]], object], *args: *Ts) -> None:
         """Call back after a delay, unless the agent is stopped before."""
@@ -104,4 +104,4 @@ class SimulatedController(Generic[K]):
         try:
             self.reconcile(key)
         except (Denied, Invalid):  # a template that admission refuses: tried again, as the controllers of a cluster do
-            self.later(RETRY_SECONDS, self.touch, key)
+            self.later(RETRY_SECONDS, self.enqueue, key)

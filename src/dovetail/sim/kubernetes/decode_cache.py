@@ -1,7 +1,7 @@
 """Records as values of the model: what a version shares with the one before it is read once.
 
 A write leaves most of an object as it was, and plain data is never changed in place. So a part that is the same object
-as in the version before means the same value as before. What comes out is equal to reading the whole anew.
+as in the version before means the same value as before. What comes out is equal to decode_cache the whole anew.
 """
 
 from functools import cache
@@ -19,7 +19,7 @@ from dovetail.sim.kubernetes.merge_patch import Plain
 T = TypeVar("T", bound=KubeObject)
 
 
-class Earlier(NamedTuple):
+class PreviousVersion(NamedTuple):
     """A version of an object from before, with what was read out of it, by model."""
 
     plain: Plain
@@ -34,21 +34,21 @@ class DecodeCache:
     def __init__(self) -> None:
         self._sharing = Interner()
 
-    def read(self, kind: Kind[T], plain: Plain, earlier: Earlier | None) -> T | UnreadableObject:
+    def read(self, kind: Kind[T], plain: Plain, previous: PreviousVersion | None) -> T | UnreadableObject:
         """The object as a value."""
-        known: T | UnreadableObject | None = earlier.values.get(kind.model) if earlier is not None else None
-        if earlier is None or known is None or isinstance(known, UnreadableObject):
+        known: T | UnreadableObject | None = previous.values.get(kind.model) if previous is not None else None
+        if previous is None or known is None or isinstance(known, UnreadableObject):
             value = codec.from_plain(kind, plain)
             if not isinstance(value, UnreadableObject):
                 self._sharing.apply(value)
             return value
         try:
-            return self._renewed(kind.model, plain, earlier, known)
+            return self._renewed(kind.model, plain, previous, known)
         except (msgspec.ValidationError, ValueError):
             return codec.from_plain(kind, plain)  # which says where
 
-    def _renewed(self, model: type[T], plain: Plain, earlier: Earlier, known: T) -> T:
-        before = earlier.plain
+    def _renewed(self, model: type[T], plain: Plain, previous: PreviousVersion, known: T) -> T:
+        before = previous.plain
         parts: dict[str, Any] = {}
         decoded = False
         for name, wire, wanted in _parts(model):
@@ -60,7 +60,7 @@ class DecodeCache:
             elif wanted is ObjectMeta:
                 parts[name] = (
                     _replaced(known.metadata, resource_version=part["resourceVersion"])
-                    if earlier.same_meta
+                    if previous.same_meta
                     else _metadata(part, before["metadata"], known.metadata)
                 )
             elif wanted is PodSpec and _bound(part, past):

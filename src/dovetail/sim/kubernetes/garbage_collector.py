@@ -17,19 +17,19 @@ _ORPHAN_PATIENCE = 60.0
 class OwnerCollector(SimulatedController[str]):
     """Deletes what no living object owns any more."""
 
-    pause = (0.05, 0.15)
+    reaction_delay = (0.05, 0.15)
 
     def listen(self) -> None:
         """Owners and dependents can be of any kind."""
-        self.store.listen_to_all(self.hear)
+        self.store.listen_to_all(self.on_change)
 
-    def hear(self, step: StoreChange) -> None:
+    def on_change(self, change: StoreChange) -> None:
         """An owner went, or an object names owners that are not there."""
-        if step.type == "DELETED":
-            for dependent in self.store.owned_by(step.after.uid):
-                self.touch(dependent.uid)
-        elif (step.before is None or step.before.owners != step.after.owners) and self._orphaned(step.after):
-            self.touch(step.after.uid)
+        if change.type == "DELETED":
+            for dependent in self.store.owned_by(change.after.uid):
+                self.enqueue(dependent.uid)
+        elif (change.before is None or change.before.owners != change.after.owners) and self._orphaned(change.after):
+            self.enqueue(change.after.uid)
 
     def _orphaned(self, record: ObjectVersion) -> bool:
         return any(owner not in self.store.by_uid for owner in record.owners)
@@ -50,15 +50,15 @@ class OwnerCollector(SimulatedController[str]):
 class PodCollector(SimulatedController[str]):
     """Deletes pods that are bound to a node which does not exist."""
 
-    hears = (NODE, POD)
+    watches = (NODE, POD)
 
-    def hear(self, step: StoreChange) -> None:
+    def on_change(self, change: StoreChange) -> None:
         """A node went, or a pod names a node that is not there."""
-        record = step.after
+        record = change.after
         if record.resource == NODE:
-            if step.type == "DELETED":
+            if change.type == "DELETED":
                 self.later(_ORPHAN_PATIENCE, self._collect, record.key.name)
-        elif step.before is None and (node := record.node) and self._gone(node):
+        elif change.before is None and (node := record.node) and self._gone(node):
             self.later(_ORPHAN_PATIENCE, self._collect, node)
 
     def _gone(self, node: str) -> bool:

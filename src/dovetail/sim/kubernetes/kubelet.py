@@ -12,7 +12,7 @@ from dovetail.model.duration import Duration
 from dovetail.model.kube_object import Key
 from dovetail.ports.cluster import Deletion
 from dovetail.sim.kubernetes.api_server import ApiServer, with_condition
-from dovetail.sim.kubernetes.controller import SimulatedController, Span
+from dovetail.sim.kubernetes.controller import DelayRange, SimulatedController
 from dovetail.sim.kubernetes.kinds import LEASE, NODE, POD
 from dovetail.sim.kubernetes.merge_patch import Plain
 from dovetail.sim.kubernetes.store import ObjectVersion, StoreChange
@@ -33,17 +33,17 @@ _HEALTHY = (
 class KubeletTiming:
     """How long things take, in seconds."""
 
-    node_ready: Span = (2.0, 6.0)
-    pod_start: Span = (1.0, 4.0)
-    pod_stop: Span = (0.5, 3.0)
-    job_run: Span = (20.0, 60.0)
+    node_ready: DelayRange = (2.0, 6.0)
+    pod_start: DelayRange = (1.0, 4.0)
+    pod_stop: DelayRange = (0.5, 3.0)
+    job_run: DelayRange = (20.0, 60.0)
     heartbeat: float = 300.0  # a real kubelet beats every 10 s; nobody here times leases, and weeks must stay cheap
 
 
 class Kubelet(SimulatedController[Key]):
     """All kubelets of the cluster."""
 
-    hears = (NODE, POD)
+    watches = (NODE, POD)
 
     def __init__(self, api: ApiServer, seed: str, timing: KubeletTiming) -> None:
         super().__init__(api, seed)
@@ -55,27 +55,27 @@ class Kubelet(SimulatedController[Key]):
         """The instance behind the node is gone: nothing on it happens any more."""
         self._dead.add(node.uid)
 
-    def hear(self, step: StoreChange) -> None:
+    def on_change(self, change: StoreChange) -> None:
         """A node came or became ready, or a pod moved on."""
-        if step.after.resource == NODE:
-            self._hear_node(step)
-        elif step.type == "DELETED":
-            self._begun.difference_update({(step.after.uid, stage) for stage in ("start", "complete", "stop")})
+        if change.after.resource == NODE:
+            self._on_node_change(change)
+        elif change.type == "DELETED":
+            self._begun.difference_update({(change.after.uid, stage) for stage in ("start", "complete", "stop")})
         else:
-            self._hear_pod(step.after)
-            self._hasten(step)
+            self._on_pod_change(change.after)
+            self._hasten(change)
 
-    def _hear_node(self, step: StoreChange) -> None:
-        node = step.after
-        if step.type == "DELETED":
+    def _on_node_change(self, change: StoreChange) -> None:
+        node = change.after
+        if change.type == "DELETED":
             self._dead.discard(node.uid)
         elif not _is_fake(node):
             return
-        elif step.type == "ADDED":
+        elif change.type == "ADDED":
             self._register(node)
-        elif node.ready and step.before is not None and not step.before.ready:
+        elif node.ready and change.before is not None and not change.before.ready:
             for pod in self.store.pods_on(node.key.name):
-                self._hear_pod(pod)
+                self._on_pod_change(pod)
 
     def _register(self, node: ObjectVersion) -> None:
         self._beat(node.key, node.uid)
@@ -112,7 +112,7 @@ class Kubelet(SimulatedController[Key]):
             self.store.put(LEASE, {**lease.plain, "spec": spec})
         self.later(self.timing.heartbeat, self._beat, key, uid)
 
-    def _hear_pod(self, pod: ObjectVersion) -> None:
+    def _on_pod_change(self, pod: ObjectVersion) -> None:
         if not pod.node:
             return
         phase = pod.plain["status"].get("phase")
@@ -123,9 +123,9 @@ class Kubelet(SimulatedController[Key]):
         elif phase == "Running" and (seconds := self._run_seconds(pod)) is not None:
             self._begin(pod, "complete", seconds)
 
-    def _hasten(self, step: StoreChange) -> None:
+    def _hasten(self, change: StoreChange) -> None:
         """A second delete with less grace cuts a stop short that is under way."""
-        before, after = step.before, step.after
+        before, after = change.before, change.after
         if before is None or not before.deleting:
             return
         granted = after.meta.get("deletionGracePeriodSeconds", 0)
@@ -175,7 +175,7 @@ class Kubelet(SimulatedController[Key]):
         told = "pod-delete.stage.kwok.x-k8s.io/delay" in (pod.meta.get("annotations") or {})
         return drawn if told else min(drawn + _pre_stop(pod), pod.meta.get("deletionGracePeriodSeconds", 0))
 
-    def _delay(self, record: ObjectVersion, stage: str, span: Span) -> float:
+    def _delay(self, record: ObjectVersion, stage: str, span: DelayRange) -> float:
         drawn = self.rng.uniform(*span)
         told = (record.meta.get("annotations") or {}).get(f"{stage}.stage.kwok.x-k8s.io/delay")
         return drawn if told is None else Duration.parse(told).span.total_seconds()

@@ -25,16 +25,16 @@ _MONITOR_GRACE = (40.0, 50.0)
 
 
 class NodeLifecycle(SimulatedController[tuple[Key, str]]):
-    """Keeps the taints of every node in step with its readiness."""
+    """Keeps the taints of every node in change with its readiness."""
 
-    hears = (NODE,)
-    pause = (0.1, 0.3)
+    watches = (NODE,)
+    reaction_delay = (0.1, 0.3)
 
-    def hear(self, step: StoreChange) -> None:
+    def on_change(self, change: StoreChange) -> None:
         """A node changed."""
-        if step.type != "DELETED" and _taints_due(step.after):
-            self.touch((step.after.key, NO_SCHEDULE))
-            self._next_pass(step.after.key)
+        if change.type != "DELETED" and _taints_due(change.after):
+            self.enqueue((change.after.key, NO_SCHEDULE))
+            self._next_pass(change.after.key)
 
     def _next_pass(self, key: Key) -> None:
         """NoExecute taints are looked at in passes."""
@@ -104,20 +104,20 @@ def _taints_due(node: ObjectVersion) -> bool:
 class TaintEviction(SimulatedController[Key]):
     """Deletes pods from nodes whose NoExecute taints they do not, or no longer, tolerate."""
 
-    hears = (NODE, POD)
+    watches = (NODE, POD)
 
-    def hear(self, step: StoreChange) -> None:
+    def on_change(self, change: StoreChange) -> None:
         """A node's taints changed, or a pod was bound."""
-        if step.type == "DELETED":
+        if change.type == "DELETED":
             return
-        record = step.after
+        record = change.after
         if record.resource == NODE:
-            before = _no_execute(step.before) if step.before is not None else []
+            before = _no_execute(change.before) if change.before is not None else []
             if before != _no_execute(record):
                 for pod in self.store.pods_on(record.key.name):
-                    self.touch(pod.key)
-        elif (name := _newly_bound(step)) and (node := self.store.find(NODE, Key("", name))) and _no_execute(node):
-            self.touch(record.key)
+                    self.enqueue(pod.key)
+        elif (name := _newly_bound(change)) and (node := self.store.find(NODE, Key("", name))) and _no_execute(node):
+            self.enqueue(record.key)
 
     def reconcile(self, key: Key) -> None:
         """Delete the pod if its time on the node is over, or look again when it will be."""
@@ -133,7 +133,7 @@ class TaintEviction(SimulatedController[Key]):
         if min(limits) <= 0:
             self.api.delete(POD, record.key, Deletion(uid=record.uid))
         else:
-            self.later(min(limits), self.touch, record.key)
+            self.later(min(limits), self.enqueue, record.key)
 
     def _patience(self, pod: Pod, taint: Plain) -> float | None:
         """Seconds the pod may still stay with this taint; None for ever."""
@@ -149,10 +149,10 @@ class TaintEviction(SimulatedController[Key]):
         return max(0.0, min(seconds) - age)
 
 
-def _newly_bound(step: StoreChange) -> str:
-    """The node a pod was bound to by this step, or empty."""
-    node = step.after.node
-    return "" if step.before is not None and step.before.node == node else node
+def _newly_bound(change: StoreChange) -> str:
+    """The node a pod was bound to by this change, or empty."""
+    node = change.after.node
+    return "" if change.before is not None and change.before.node == node else node
 
 
 def _no_execute(node: ObjectVersion) -> list[Plain]:

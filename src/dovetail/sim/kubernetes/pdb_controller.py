@@ -199,56 +199,59 @@ def is_healthy(pod: ObjectVersion) -> bool:
 class PdbController(SimulatedController[Key]):
     """Keeps the status of every PodDisruptionBudget."""
 
-    hears = (PDB, POD, REPLICAS, DEPLOYMENTS)
-    pause = (0.02, 0.1)
+    watches = (PDB, POD, REPLICAS, DEPLOYMENTS)
+    reaction_delay = (0.02, 0.1)
 
     def __init__(self, api: ApiServer, seed: str) -> None:
         super().__init__(api, seed)
         self._members: defaultdict[Key, Members] = defaultdict(Members)
 
-    def hear(self, step: StoreChange) -> None:
+    def on_change(self, change: StoreChange) -> None:
         """A budget, a pod it selects, or what the owners ask for changed."""
-        record = step.after
+        record = change.after
         if record.resource == PDB:
-            self._hear_budget(step)
+            self._on_budget_change(change)
         elif record.resource == POD:
-            self._hear_pod(step)
-        elif not step.only_status:
+            self._on_pod_change(change)
+        elif not change.only_status:
             for budget in self.store.all(PDB):
                 if budget.key.namespace == record.key.namespace:
-                    self.touch(budget.key)
+                    self.enqueue(budget.key)
 
-    def _hear_budget(self, step: StoreChange) -> None:
-        record = step.after
-        if step.type == "DELETED":
+    def _on_budget_change(self, change: StoreChange) -> None:
+        record = change.after
+        if change.type == "DELETED":
             self._members.pop(record.key, None)
-        elif not step.only_status:
+        elif not change.only_status:
             members = self._members[record.key] = Members()
             for pod in self.store.all(POD):
                 if _selects(record, pod):
                     members.take(pod)
-            self.touch(record.key)
+            self.enqueue(record.key)
 
-    def _hear_pod(self, step: StoreChange) -> None:
-        pod = step.after
-        if step.type == "MODIFIED" and step.before is not None and _counts_alike(step.before, pod):
+    def _on_pod_change(self, change: StoreChange) -> None:
+        pod = change.after
+        if change.type == "MODIFIED" and change.before is not None and _counts_alike(change.before, pod):
             return
         for budget in self.store.all(PDB):
             members = self._members[budget.key]
             known = members.pods.get(pod.key)
             healthy, owners = members.healthy, len(members.owners)
-            if step.type != "DELETED" and (members.has_alike(pod) or _selects(budget, pod)):
+            if change.type != "DELETED" and (members.has_alike(pod) or _selects(budget, pod)):
                 members.take(pod)
             elif known is not None:
                 members.drop(pod.key)
             else:
                 continue
             if members.healthy < healthy or len(members.owners) > owners:
-                self.touch(budget.key)
+                self.enqueue(budget.key)
             elif (
-                members.healthy > healthy or step.type != "MODIFIED" or known is None or known.deleting != pod.deleting
+                members.healthy > healthy
+                or change.type != "MODIFIED"
+                or known is None
+                or known.deleting != pod.deleting
             ):
-                self.nudge(budget.key)
+                self.enqueue_rate_limited(budget.key)
 
     def reconcile(self, key: Key) -> None:
         """Count, and write what changed."""
@@ -269,7 +272,7 @@ class PdbController(SimulatedController[Key]):
             "observedGeneration": record.meta["generation"],
         }
         if disrupted:
-            self.later(_EVICTION_PATIENCE.total_seconds(), self.touch, key)
+            self.later(_EVICTION_PATIENCE.total_seconds(), self.enqueue, key)
         gone = {name: None for name in _disrupted_pods(record) if name not in disrupted}
         said = {"type": "DisruptionAllowed", "observedGeneration": record.meta["generation"], "message": ""}
         said |= _ALLOWED if counted.allowed > 0 else _DENIED

@@ -34,8 +34,8 @@ _NO_DIGITS = str.maketrans("", "", digits)
 class SimulatedScheduler(SimulatedController[str]):
     """The scheduler."""
 
-    hears = (NAMESPACE, NODE, POD)
-    pause = (0.02, 0.1)
+    watches = (NAMESPACE, NODE, POD)
+    reaction_delay = (0.02, 0.1)
 
     def __init__(self, api: ApiServer, seed: str) -> None:
         super().__init__(api, seed)
@@ -45,10 +45,10 @@ class SimulatedScheduler(SimulatedController[str]):
         self._news: dict[str, None] = {}  # nodes that changed since the last cycle and may take a pod they did not
         self._open: dict[str, tuple[list[SchedulerNode], list[list[str]]]] = {}  # by shape: for one cycle
 
-    def hear(self, step: StoreChange) -> None:
+    def on_change(self, change: StoreChange) -> None:
         """Keep the picture of nodes and bound pods; a change that may help wakes waiting pods."""
-        record = step.after
-        gone = step.type == "DELETED"
+        record = change.after
+        gone = change.type == "DELETED"
         if record.resource == NAMESPACE:
             self.scheduler_nodes.namespace_labels[record.key.name] = record.meta.get("labels") or {}
             return
@@ -61,18 +61,18 @@ class SimulatedScheduler(SimulatedController[str]):
             return
         pod = record.value(kinds.POD)
         if isinstance(pod, Pod):
-            self._hear_pod(pod, step)
+            self._on_pod_change(pod, change)
 
-    def _hear_pod(self, pod: Pod, step: StoreChange) -> None:
-        gone = step.type == "DELETED"
+    def _on_pod_change(self, pod: Pod, change: StoreChange) -> None:
+        gone = change.type == "DELETED"
         if self.scheduler_nodes.note_pod(pod, gone=gone):
             self._retry(pod.node_name, everyone=_repels(pod))
         key = pod.key
         if gone or pod.node_name or not pod.active:
             self._waiting.pop(key, None)
-        elif (key not in self._waiting or _asks_anew(step)) and _wants_binding(pod):
+        elif (key not in self._waiting or _asks_anew(change)) and _wants_binding(pod):
             self._waiting[key] = True
-            self.touch(_CYCLE)
+            self.enqueue(_CYCLE)
 
     def _retry(self, node: str, *, everyone: bool) -> None:
         """Look again at whom the node takes now; at everyone, if more than this node may have opened."""
@@ -81,7 +81,7 @@ class SimulatedScheduler(SimulatedController[str]):
         self._news[node] = None
         if everyone:
             self._waiting = dict.fromkeys(self._waiting, True)
-        self.touch(_CYCLE)
+        self.enqueue(_CYCLE)
 
     def reconcile(self, key: str) -> None:  # noqa: ARG002 - there is one key
         """One cycle over every waiting pod worth a try."""
@@ -108,7 +108,7 @@ class SimulatedScheduler(SimulatedController[str]):
             pod = record.value(kinds.POD) if record is not None else None
             if isinstance(pod, Pod) and _depends_on_others(pod):
                 self._waiting[key] = True
-                self.touch(_CYCLE)
+                self.enqueue(_CYCLE)
 
     def _queue(self) -> list[tuple[ObjectVersion, Pod]]:
         """Every waiting pod, the most important and then the oldest first."""
@@ -184,9 +184,9 @@ class SimulatedScheduler(SimulatedController[str]):
             self.api.update(record, {**record.plain, "status": marked}, "status")
 
 
-def _asks_anew(step: StoreChange) -> bool:
+def _asks_anew(change: StoreChange) -> bool:
     """Whether a pod came, or something about it changed that decides where it can run."""
-    before, after = step.before, step.after
+    before, after = change.before, change.after
     if before is None:
         return True
     return before.plain["spec"] is not after.plain["spec"] or before.meta.get("labels") != after.meta.get("labels")

@@ -17,13 +17,13 @@ from dovetail.model.kube_object import Key, KubeObject, UnreadableObject
 from dovetail.ports.clock import Clock
 from dovetail.ports.errors import Gone
 from dovetail.sim.event_log import LogEntry, entry_of
-from dovetail.sim.kubernetes.decode_cache import DecodeCache, Earlier
+from dovetail.sim.kubernetes.decode_cache import DecodeCache, PreviousVersion
 from dovetail.sim.kubernetes.kinds import POD, Resource
 from dovetail.sim.kubernetes.merge_patch import Plain
 
 T = TypeVar("T", bound=KubeObject)
 
-Standing = tuple[tuple[bool, bool, bool, int], str]
+DeletionRank = tuple[tuple[bool, bool, bool, int], str]
 """Whether a pod is unbound, not running, unready, and how little its deletion costs; and when it was made, as text."""
 
 _DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
@@ -34,11 +34,11 @@ class ObjectVersion:
 
     __slots__ = (
         "_active",
-        "_earlier",
+        "_decode_cache",
+        "_deletion_rank",
         "_node",
-        "_reading",
+        "_previous",
         "_ready",
-        "_standing",
         "_values",
         "controller",
         "deleting",
@@ -65,7 +65,7 @@ class ObjectVersion:
         resource: Resource,
         plain: Plain,
         version: int,
-        reading: DecodeCache,
+        decode_cache: DecodeCache,
         before: "ObjectVersion | None" = None,
     ) -> None:
         asked: Plain = plain["metadata"]
@@ -83,10 +83,10 @@ class ObjectVersion:
         self._active: bool | None = None  # not looked for yet
         self._ready: bool | None = None  # nor these
         self._node: str | None = None
-        self._standing: Standing | None = None
+        self._deletion_rank: DeletionRank | None = None
         self._values: dict[type, Any] = {}
-        self._reading = reading
-        self._earlier = before.heritage(same_meta=same_meta) if before is not None else None
+        self._decode_cache = decode_cache
+        self._previous = before.previous_version(same_meta=same_meta) if before is not None else None
 
     def _identify(self, meta: Plain) -> None:
         self.key = Key(meta.get("namespace", ""), meta["name"])
@@ -96,13 +96,13 @@ class ObjectVersion:
         self.owners = [owner["uid"] for owner in references]
         self.controller = next((each for each in references if each.get("controller")), None)
 
-    def heritage(self, *, same_meta: bool) -> Earlier | None:
+    def previous_version(self, *, same_meta: bool) -> PreviousVersion | None:
         """What has been read of it, or of a version before it, for the next version."""
         if self._values:
-            return Earlier(self.plain, self._values, same_meta)
-        if same_meta or self._earlier is None:
-            return self._earlier
-        return self._earlier._replace(same_meta=False)
+            return PreviousVersion(self.plain, self._values, same_meta)
+        if same_meta or self._previous is None:
+            return self._previous
+        return self._previous._replace(same_meta=False)
 
     @property
     def active(self) -> bool:
@@ -130,20 +130,20 @@ class ObjectVersion:
         return self._node
 
     @property
-    def standing(self) -> Standing:
+    def deletion_rank(self) -> DeletionRank:
         """As a pod: how readily its workload gives it up."""
-        if self._standing is None:
+        if self._deletion_rank is None:
             idle = (self.plain.get("status") or {}).get("phase") != "Running"
             cost = int((self.meta.get("annotations") or {}).get(_DELETION_COST, 0))
-            self._standing = (not self.node, idle, not self.ready, -cost), self.meta["creationTimestamp"]
-        return self._standing
+            self._deletion_rank = (not self.node, idle, not self.ready, -cost), self.meta["creationTimestamp"]
+        return self._deletion_rank
 
     def value(self, kind: Kind[T]) -> T | UnreadableObject:
         """The record as a value of the model."""
         known: T | UnreadableObject | None = self._values.get(kind.model)
         if known is None:
-            known = self._values[kind.model] = self._reading.read(kind, self.plain, self._earlier)
-            self._earlier = None
+            known = self._values[kind.model] = self._decode_cache.read(kind, self.plain, self._previous)
+            self._previous = None
         return known
 
 
@@ -179,24 +179,24 @@ class Table:
     objects: dict[Key, ObjectVersion] = field(default_factory=dict)
     history: list[StoreChange] = field(default_factory=list)
     forgotten: int = 0  # steps dropped from the front of the history
-    horizon: int = 0  # version of the last step dropped
+    horizon: int = 0  # version of the last change dropped
     waiting: list[Listener] = field(default_factory=list)
-    """Called with the next step, once."""
+    """Called with the next change, once."""
     listeners: tuple[Listener, ...] = ()
 
     @property
-    def steps(self) -> int:
+    def change_count(self) -> int:
         """How many changes there have ever been."""
         return self.forgotten + len(self.history)
 
-    def append(self, step: StoreChange, limit: int) -> None:
-        """Remember a step and wake those who wait for it."""
-        self.history.append(step)
+    def append(self, change: StoreChange, limit: int) -> None:
+        """Remember a change and wake those who wait for it."""
+        self.history.append(change)
         if len(self.history) > 2 * limit:
             self.forget(len(self.history) - limit)
         waiting, self.waiting = self.waiting, []
         for waiter in waiting:
-            waiter(step)
+            waiter(change)
 
     def forget(self, count: int) -> None:
         """Drop the oldest steps."""
@@ -209,10 +209,10 @@ class Table:
         """Where a watch from that version starts, counted over all steps ever; `Gone` if it is too late for that."""
         if since < self.horizon:
             raise Gone(f"too old resource version: {since} ({self.horizon})")
-        return self.forgotten + bisect_right(self.history, since, key=lambda step: step.version)
+        return self.forgotten + bisect_right(self.history, since, key=lambda change: change.version)
 
-    def step(self, position: int) -> StoreChange | None:
-        """The step at a position, None if it has not happened yet; `Gone` if it is no longer kept."""
+    def change_at(self, position: int) -> StoreChange | None:
+        """The change at a position, None if it has not happened yet; `Gone` if it is no longer kept."""
         index = position - self.forgotten
         if index < 0:
             raise Gone("the watch fell too far behind")
@@ -229,7 +229,7 @@ class Store:
         self.by_uid: dict[str, ObjectVersion] = {}
         self._history_limit = history_limit
         self._keeps_log = keeps_log
-        self._reading = DecodeCache()
+        self._decode_cache = DecodeCache()
         self._tables: dict[Resource, Table] = {}
         self._listeners: tuple[Listener, ...] = ()  # of every kind
         self._dependents: dict[str, dict[str, None]] = {}  # owner uid -> uids of what it owns
@@ -282,7 +282,7 @@ class Store:
         """Hear of every change of any kind."""
         self._listeners += (listener,)
 
-    def deafen(self, listener: Listener) -> None:
+    def stop_listening(self, listener: Listener) -> None:
         """Hear of nothing any more."""
         for holder in self._tables.values():
             holder.listeners = _without(listener, holder.listeners)
@@ -315,7 +315,7 @@ class Store:
 
     def _next(self, resource: Resource, plain: Plain, before: ObjectVersion | None) -> ObjectVersion:
         self.version += 1
-        return ObjectVersion(resource, plain, self.version, self._reading, before)
+        return ObjectVersion(resource, plain, self.version, self._decode_cache, before)
 
     def _index(self, before: ObjectVersion | None, after: ObjectVersion | None) -> None:
         if before is not None:
@@ -366,22 +366,22 @@ class Store:
             if not counts[0]:
                 del self._counts[owner]
 
-    def _tell(self, table: Table, step: StoreChange) -> None:
+    def _tell(self, table: Table, change: StoreChange) -> None:
         if self._keeps_log:
-            self.log.append(entry_of(step))
-        table.append(step, self._history_limit)
-        self.loop.call_soon(_spread, table.listeners, self._listeners, step)
+            self.log.append(entry_of(change))
+        table.append(change, self._history_limit)
+        self.loop.call_soon(_spread, table.listeners, self._listeners, change)
 
     def log_bytes(self) -> bytes:
         """The whole event log: equal for equal seeds."""
         return "".join(f"{entry}\n" for entry in self.log).encode()
 
 
-def _spread(listeners: Iterable[Listener], others: Iterable[Listener], step: StoreChange) -> None:
+def _spread(listeners: Iterable[Listener], others: Iterable[Listener], change: StoreChange) -> None:
     for listener in listeners:
-        listener(step)
+        listener(change)
     for listener in others:
-        listener(step)
+        listener(change)
 
 
 def _without(listener: Listener, listeners: tuple[Listener, ...]) -> tuple[Listener, ...]:

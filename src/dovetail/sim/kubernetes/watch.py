@@ -129,17 +129,17 @@ class WatchStream(AsyncIterator[WatchEvent[T]], Generic[T]):
         while True:
             if self._initial:
                 return self._change("ADDED", self._initial.pop(0))
-            step = self._table.step(self._position)
-            if step is None:
+            change = self._table.change_at(self._position)
+            if change is None:
                 if (bookmark := await self._wait()) is not None:
                     return bookmark
                 continue
             loop = self._store.loop
-            if (late := step.at + self._terms.delay - loop.time()) > 0:
+            if (late := change.at + self._terms.delay - loop.time()) > 0:
                 await pause(loop, late)
             self._position += 1
-            if (change := self._seen(step)) is not None:
-                return change
+            if (event := self._seen(change)) is not None:
+                return event
 
     async def _open(self) -> None:
         self._terms = await self._opened()
@@ -155,7 +155,7 @@ class WatchStream(AsyncIterator[WatchEvent[T]], Generic[T]):
             self._position = self._table.position(int(self._since))
 
     async def _wait(self) -> WatchEvent[T] | None:
-        """Wait for a step to come, at most until a bookmark is due. The server ends a watch when its time is over."""
+        """Wait for a change to come, at most until a bookmark is due. The server ends a watch when its time is over."""
         loop = self._store.loop
         if loop.time() >= self._ends_at:
             raise StopAsyncIteration
@@ -163,7 +163,7 @@ class WatchStream(AsyncIterator[WatchEvent[T]], Generic[T]):
             self._bookmark_at = loop.time() + self._terms.bookmark_every
             return WatchEvent("BOOKMARK", str(self._store.version))
         self._waiter = loop.create_future()
-        self._table.waiting.append(self._hear)
+        self._table.waiting.append(self._on_change)
         if self._alarm is None:
             self._alarm = loop.call_at(min(self._ends_at, self._bookmark_at), self._ring)
         try:
@@ -174,8 +174,8 @@ class WatchStream(AsyncIterator[WatchEvent[T]], Generic[T]):
                 self._alarm = None
             raise
         finally:
-            if self._hear in self._table.waiting:
-                self._table.waiting.remove(self._hear)
+            if self._on_change in self._table.waiting:
+                self._table.waiting.remove(self._on_change)
         return None
 
     def _ring(self) -> None:
@@ -184,25 +184,25 @@ class WatchStream(AsyncIterator[WatchEvent[T]], Generic[T]):
         if self._waiter is not None:
             _wake(self._waiter)
 
-    def _hear(self, step: StoreChange) -> None:
-        """The step that was waited for has come; a method, since a closure that names itself is never freed alone."""
+    def _on_change(self, change: StoreChange) -> None:
+        """The change that was waited for has come; a method, since a closure that names itself is never freed alone."""
         assert self._waiter is not None, "heard only while waiting"
-        if self._matches(step):
-            self._store.loop.call_at(step.at + self._terms.delay, _wake, self._waiter)
+        if self._matches(change):
+            self._store.loop.call_at(change.at + self._terms.delay, _wake, self._waiter)
         else:  # nothing to wake up for
             self._position += 1
-            self._table.waiting.append(self._hear)
+            self._table.waiting.append(self._on_change)
 
-    def _matches(self, step: StoreChange) -> bool:
-        before = step.before is not None and self._selects(step.before.plain)
-        return before or self._selects(step.after.plain)
+    def _matches(self, change: StoreChange) -> bool:
+        before = change.before is not None and self._selects(change.before.plain)
+        return before or self._selects(change.after.plain)
 
-    def _seen(self, step: StoreChange) -> WatchEvent[T] | None:
-        before = step.before is not None and self._selects(step.before.plain)
-        after = step.type != "DELETED" and self._selects(step.after.plain)
+    def _seen(self, change: StoreChange) -> WatchEvent[T] | None:
+        before = change.before is not None and self._selects(change.before.plain)
+        after = change.type != "DELETED" and self._selects(change.after.plain)
         if before:
-            return self._change("MODIFIED" if after else "DELETED", step.after)
-        return self._change("ADDED", step.after) if after else None
+            return self._change("MODIFIED" if after else "DELETED", change.after)
+        return self._change("ADDED", change.after) if after else None
 
     def _change(self, kind: ChangeType, record: ObjectVersion) -> WatchEvent[T]:
         return WatchEvent(kind, record.meta["resourceVersion"], record.value(self._kind))
@@ -231,9 +231,9 @@ def view(store: Store, table: Table, options: ListOptions, lag: float) -> Listed
     if options.exact:
         if wanted < table.horizon:
             raise Gone(f"The resourceVersion for the provided list is too old: {wanted}")
-        return _taken_back(now, table, lambda step: step.version > wanted)._replace(version=wanted)
+        return _taken_back(now, table, lambda change: change.version > wanted)._replace(version=wanted)
     cut = store.loop.time() - lag
-    cached = _taken_back(now, table, lambda step: step.at > cut)
+    cached = _taken_back(now, table, lambda change: change.at > cut)
     return cached if cached.version >= wanted else now
 
 
@@ -253,13 +253,13 @@ def _wanted(options: ListOptions) -> int | None:
 def _taken_back(now: ListedVersion, table: Table, undone: Callable[[StoreChange], bool]) -> ListedVersion:
     records: dict[Key, ObjectVersion] | None = None
     version = now.version
-    for step in reversed(table.history):
-        if not undone(step):
+    for change in reversed(table.history):
+        if not undone(change):
             break
         records = dict(table.objects) if records is None else records
-        version = step.version - 1
-        if step.before is None:
-            del records[step.after.key]
+        version = change.version - 1
+        if change.before is None:
+            del records[change.after.key]
         else:
-            records[step.after.key] = step.before
+            records[change.after.key] = change.before
     return now if records is None else ListedVersion(records.values(), version)

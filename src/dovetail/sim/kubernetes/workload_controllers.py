@@ -65,23 +65,23 @@ def pod_from(owner: ObjectVersion, template: Plain) -> Plain:
 class ReplicaSets(SimulatedController[Key]):
     """Keeps as many pods as each ReplicaSet asks for."""
 
-    hears = (REPLICAS, POD)
+    watches = (REPLICAS, POD)
 
-    def hear(self, step: StoreChange) -> None:
+    def on_change(self, change: StoreChange) -> None:
         """A ReplicaSet asks for something else, or one of its pods came, went, became ready or ceased to be."""
-        if step.after.resource == REPLICAS:
-            if not step.only_status:
-                self.touch(step.after.key)
-        elif (owner := step.after.controller) is not None and owner["kind"] == "ReplicaSet":
-            self._hear_pod(Key(step.after.key.namespace, owner["name"]), step)
+        if change.after.resource == REPLICAS:
+            if not change.only_status:
+                self.enqueue(change.after.key)
+        elif (owner := change.after.controller) is not None and owner["kind"] == "ReplicaSet":
+            self._on_pod_change(Key(change.after.key.namespace, owner["name"]), change)
 
-    def _hear_pod(self, key: Key, step: StoreChange) -> None:
-        before, pod = step.before, step.after
-        active = pod.active and step.type != "DELETED"
+    def _on_pod_change(self, key: Key, change: StoreChange) -> None:
+        before, pod = change.before, change.after
+        active = pod.active and change.type != "DELETED"
         if before is None or before.active != active or before.owners != pod.owners:
-            self.touch(key)
+            self.enqueue(key)
         elif before.ready != pod.ready:
-            self.nudge(key)
+            self.enqueue_rate_limited(key)
 
     def reconcile(self, key: Key) -> None:
         """Make or take away pods, then report."""
@@ -116,8 +116,8 @@ class ReplicaSets(SimulatedController[Key]):
         together = Counter([pod.node for pod in pods])
 
         def rank(pod: ObjectVersion) -> tuple[tuple[bool, bool, bool, int], int, str]:
-            standing, born_at = pod.standing  # as text it orders like the instant itself
-            return standing, together[pod.node], born_at
+            deletion_rank, born_at = pod.deletion_rank  # as text it orders like the instant itself
+            return deletion_rank, together[pod.node], born_at
 
         return sorted(pods, key=rank, reverse=True)
 
@@ -125,19 +125,19 @@ class ReplicaSets(SimulatedController[Key]):
 class Deployments(SimulatedController[Key]):
     """Keeps one ReplicaSet for each template, and moves replicas from old ones to the new one."""
 
-    hears = (DEPLOYMENTS, REPLICAS)
+    watches = (DEPLOYMENTS, REPLICAS)
 
     def __init__(self, api: ApiServer, seed: str) -> None:
         super().__init__(api, seed)
         self._hashes: dict[Key, tuple[Plain, str]] = {}  # the template last seen of each, with its hash
 
-    def hear(self, step: StoreChange) -> None:
+    def on_change(self, change: StoreChange) -> None:
         """A Deployment changed, or one of its ReplicaSets did."""
-        if step.after.resource == DEPLOYMENTS:
-            if not step.only_status:
-                self.touch(step.after.key)
-        elif (owner := step.after.controller) is not None and owner["kind"] == "Deployment":
-            self.touch(Key(step.after.key.namespace, owner["name"]))
+        if change.after.resource == DEPLOYMENTS:
+            if not change.only_status:
+                self.enqueue(change.after.key)
+        elif (owner := change.after.controller) is not None and owner["kind"] == "Deployment":
+            self.enqueue(Key(change.after.key.namespace, owner["name"]))
 
     def reconcile(self, key: Key) -> None:
         """Bring the ReplicaSets towards what the Deployment asks for."""
@@ -222,14 +222,14 @@ def _template_hash(template: Plain) -> str:
 class Jobs(SimulatedController[Key]):
     """Keeps the pods of each Job going until it is complete."""
 
-    hears = (JOBS, POD)
+    watches = (JOBS, POD)
 
-    def hear(self, step: StoreChange) -> None:
+    def on_change(self, change: StoreChange) -> None:
         """A Job changed, or one of its pods did."""
-        if step.after.resource == JOBS:
-            self.touch(step.after.key)
-        elif (owner := step.after.controller) is not None and owner["kind"] == "Job":
-            self.touch(Key(step.after.key.namespace, owner["name"]))
+        if change.after.resource == JOBS:
+            self.enqueue(change.after.key)
+        elif (owner := change.after.controller) is not None and owner["kind"] == "Job":
+            self.enqueue(Key(change.after.key.namespace, owner["name"]))
 
     def reconcile(self, key: Key) -> None:
         """Start what is missing, then report."""
@@ -273,19 +273,19 @@ _DAEMON_TOLERATIONS = (
 class DaemonSets(SimulatedController[Key]):
     """Keeps one pod of each DaemonSet on every node it wants."""
 
-    hears = (DAEMONS, NODE, POD)
+    watches = (DAEMONS, NODE, POD)
 
-    def hear(self, step: StoreChange) -> None:
+    def on_change(self, change: StoreChange) -> None:
         """A DaemonSet, one of its pods, or a node changed in a way that matters."""
-        record = step.after
+        record = change.after
         if record.resource == DAEMONS:
-            self.touch(record.key)
+            self.enqueue(record.key)
         elif record.resource == NODE:
-            if step.type != "MODIFIED" or step.before is None or _place(step.before) != _place(record):
+            if change.type != "MODIFIED" or change.before is None or _place(change.before) != _place(record):
                 for daemon_set in self.store.all(DAEMONS):
-                    self.touch(daemon_set.key)
+                    self.enqueue(daemon_set.key)
         elif (owner := record.controller) is not None and owner["kind"] == "DaemonSet":
-            self.touch(Key(record.key.namespace, owner["name"]))
+            self.enqueue(Key(record.key.namespace, owner["name"]))
 
     def reconcile(self, key: Key) -> None:
         """Add pods to nodes without, take them from nodes that do not want them any more."""

@@ -59,7 +59,7 @@ class Daily(Part, frozen=True):
     weekend: Amount = 1.0
     noise: Amount = 0.0
 
-    def sense(self) -> Iterable[tuple[str, str]]:
+    def check(self) -> Iterable[tuple[str, str]]:
         """Low is low, and the peak is a time of day."""
         if self.low > self.high:
             yield "", f"low {self.low} is above high {self.high}; swap them"
@@ -93,7 +93,7 @@ class Workload(Part, frozen=True):
     pod: dict[str, Any] = {}
     max_unavailable: int | str | None = None
 
-    def sense(self) -> Iterable[tuple[str, str]]:
+    def check(self) -> Iterable[tuple[str, str]]:
         """It can be called that in a cluster, and its budget is one."""
         for field, text in (("name", self.name), ("namespace", self.namespace)):
             if not NAME.fullmatch(text):
@@ -108,7 +108,7 @@ def _allowed(unavailable: int | str | None) -> Iterable[tuple[str, str]]:
         yield "maxUnavailable", f"must be a number or a share from 0% to 100%, got {unavailable!r}"
 
 
-class Patched(Part, frozen=True):
+class ObjectPatch(Part, frozen=True):
     """A merge patch of one object by kind and name, or of every object of the kind when no name is given.
 
     `$(round)` in a text of the patch is the number of the time an event happens: 1 at first, then 2.
@@ -129,7 +129,7 @@ def numbered(written: Any, round_number: int) -> Any:
     return written.replace(ROUND, str(round_number)) if isinstance(written, str) else written
 
 
-class Struck(Part, frozen=True):
+class NodeSelection(Part, frozen=True):
     """Nodes something happens to: a number of them, or a share such as `10%`, at random by the seed, or the busiest.
 
     They are ready and stay, unless `draining` asks for those that are on their way out.
@@ -141,7 +141,7 @@ class Struck(Part, frozen=True):
     draining: bool = False
     choose: str = "random"
 
-    def sense(self) -> Iterable[tuple[str, str]]:
+    def check(self) -> Iterable[tuple[str, str]]:
         """A number or a share."""
         number = share(self.nodes, 100)
         over = isinstance(self.nodes, str) and self.nodes.endswith("%") and (number or 0) > 100
@@ -153,16 +153,16 @@ class Struck(Part, frozen=True):
             yield "choose", f"must be one of {', '.join(CHOICES)}, got {self.choose!r}"
 
 
-class NodeCondition(Struck, kw_only=True, frozen=True):
+class NodeCondition(NodeSelection, kw_only=True, frozen=True):
     """Nodes whose condition of this type gets a new status, as an agent on the node would report it."""
 
     type: str
     status: str = "True"
     reason: str = "Staged"
 
-    def sense(self) -> Iterable[tuple[str, str]]:
+    def check(self) -> Iterable[tuple[str, str]]:
         """The status is one that Kubernetes knows."""
-        yield from super().sense()
+        yield from super().check()
         if self.status not in {"True", "False", "Unknown"}:
             yield "status", f"must be one of True, False, Unknown, got {self.status!r}"
 
@@ -177,18 +177,18 @@ class ScenarioEvent(Part, frozen=True):
     at: Span
     every: Stretch | None = None
     title: str = ""
-    interrupt: Struck | None = None
-    fail: Struck | None = None
-    vanish: Struck | None = None
-    delete_nodes: Struck | None = None
+    interrupt: NodeSelection | None = None
+    fail: NodeSelection | None = None
+    vanish: NodeSelection | None = None
+    delete_nodes: NodeSelection | None = None
     set_condition: NodeCondition | None = None
-    patch: Patched | None = None
+    patch: ObjectPatch | None = None
     apply: dict[str, Any] | None = None
     scale: dict[str, Count] | None = None  # replicas by the name of a Deployment, or namespace/name
     noise: Share = 0.0  # by which share replicas vary with the seed
     run_job: dict[str, Any] | None = None
 
-    def sense(self) -> Iterable[tuple[str, str]]:
+    def check(self) -> Iterable[tuple[str, str]]:
         """What is applied says what it is, and what is run is a Job."""
         if self.apply is not None and not named(self.apply):
             yield "apply", "needs apiVersion, kind and metadata.name"
@@ -198,7 +198,7 @@ class ScenarioEvent(Part, frozen=True):
             yield "noise", "is for scale only; leave it out"
 
 
-class Blend(Part, frozen=True):
+class PodSize(Part, frozen=True):
     """Pods of one size among those of a generated cluster; `weight` says how many workloads have it."""
 
     cpu: Quantity
@@ -207,15 +207,15 @@ class Blend(Part, frozen=True):
     annotations: dict[str, str] = {}
     max_unavailable: int | str | None = None
 
-    def sense(self) -> Iterable[tuple[str, str]]:
+    def check(self) -> Iterable[tuple[str, str]]:
         """Its budget is one."""
         return _allowed(self.max_unavailable)
 
 
-def _usual() -> tuple[Blend, ...]:
+def _usual() -> tuple[PodSize, ...]:
     sizes = (("100m", "256Mi", 4), ("250m", "512Mi", 4), ("500m", "2Gi", 3), ("1", "2Gi", 2), ("2", "8Gi", 1))
     return tuple(
-        Blend(cpu=Quantity.of(cpu), memory=Quantity.of(memory), weight=weight) for cpu, memory, weight in sizes
+        PodSize(cpu=Quantity.of(cpu), memory=Quantity.of(memory), weight=weight) for cpu, memory, weight in sizes
     )
 
 
@@ -229,9 +229,9 @@ class Generate(Part, frozen=True):
     filled: Percent = Percent("70%")
     age: Span = msgspec.field(default_factory=lambda: Span("7d"))
     nodepools: dict[str, Weight] = {}
-    mix: tuple[Blend, ...] = msgspec.field(default_factory=_usual)
+    mix: tuple[PodSize, ...] = msgspec.field(default_factory=_usual)
 
-    def sense(self) -> Iterable[tuple[str, str]]:
+    def check(self) -> Iterable[tuple[str, str]]:
         """Nodes are filled with something."""
         if not self.mix:
             yield "mix", "must have at least one size; leave it out for the usual ones"

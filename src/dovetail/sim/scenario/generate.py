@@ -13,7 +13,7 @@ from dovetail.model.catalog import InstanceType, Offering
 from dovetail.model.kube_object import Fault
 from dovetail.model.nodepool import NodePool
 from dovetail.model.resources import CPU, MEMORY, PODS, Quantity, Resources
-from dovetail.sim.scenario.document import Blend, Generate
+from dovetail.sim.scenario.document import Generate, PodSize
 from dovetail.sim.scenario.parsing import ScenarioInvalid
 
 PODS_A_WORKLOAD = 15
@@ -27,7 +27,7 @@ class GeneratedWorkload:
     """Equal pods of one workload, at home in one pool."""
 
     name: str
-    blend: Blend
+    size: PodSize
     pool: NodePool
 
 
@@ -38,20 +38,20 @@ class GeneratedNode:
     name: str
     pool: NodePool
     age: float  # seconds before the start
-    crews: list[GeneratedWorkload] = field(default_factory=list)  # one entry a pod
+    workloads: list[GeneratedWorkload] = field(default_factory=list)  # one entry a pod
     type: InstanceType | None = None
     offering: Offering | None = None
     taken: Amounts = (0, 0, 0)
 
-    def with_one_more(self, generated_workload: GeneratedWorkload) -> Amounts:
+    def with_one_more(self, workload: GeneratedWorkload) -> Amounts:
         """What its pods would take with one more."""
         cpu, memory, pods = self.taken
-        return cpu + generated_workload.blend.cpu.milli, memory + generated_workload.blend.memory.units, pods + 1
+        return cpu + workload.size.cpu.milli, memory + workload.size.memory.units, pods + 1
 
-    def take(self, generated_workload: GeneratedWorkload) -> None:
+    def take(self, workload: GeneratedWorkload) -> None:
         """One more pod runs here."""
-        self.taken = self.with_one_more(generated_workload)
-        self.crews.append(generated_workload)
+        self.taken = self.with_one_more(workload)
+        self.workloads.append(workload)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +70,8 @@ def generate(wanted: Generate, seed: int, pools: Sequence[NodePool], catalogs: C
     machines = [*_machines(wanted, chosen, random)]
     shop = _Catalog(catalogs, wanted.filled.number)
     faults: list[Fault] = []
-    for crews, home in _staffing(wanted, chosen, machines, random):
-        left = _deal(crews, home, shop, random)
+    for workloads, home in _staffing(wanted, chosen, machines, random):
+        left = _deal(workloads, home, shop, random)
         if left:
             faults.append(_too_much(home[0].pool, len(home), left, str(wanted.filled)))
     if faults:
@@ -125,29 +125,27 @@ def _staffing(
     shares = [share / whole for _, share in staffed.values()]
     number = max(wanted.workloads or wanted.pods // PODS_A_WORKLOAD, len(staffed))
     parts = zip(staffed.items(), _counts(wanted.pods, shares), _counts(number, shares), strict=True)
-    for (name, (pool, _)), pods, crews in parts:
-        blends = random.choices(wanted.mix, [each.weight for each in wanted.mix], k=max(1, crews))
-        made = [GeneratedWorkload(f"{name}-w{at:03}", blend, pool) for at, blend in enumerate(blends)]
+    for (name, (pool, _)), pods, workloads in parts:
+        sizes = random.choices(wanted.mix, [each.weight for each in wanted.mix], k=max(1, workloads))
+        made = [GeneratedWorkload(f"{name}-w{at:03}", size, pool) for at, size in enumerate(sizes)]
         liked = [random.uniform(0.3, 1.7) for _ in made]
         first = made[:pods]  # each has at least one, as far as there are enough
         yield [*first, *random.choices(made, liked, k=pods - len(first))], by_pool[name]
 
 
 def _deal(
-    crews: Sequence[GeneratedWorkload], machines: Sequence[GeneratedNode], shop: "_Catalog", random: Random
+    workloads: Sequence[GeneratedWorkload], machines: Sequence[GeneratedNode], shop: "_Catalog", random: Random
 ) -> int:
     """Give machines their pods, some more than others; says how many pods no machine could take."""
     liked = [random.uniform(0.5, 1.5) for _ in machines]
     left = 0
-    for generated_workload, likely in zip(crews, random.choices(machines, liked, k=len(crews)), strict=True):
-        others = (
-            sorted(machines, key=lambda each: len(each.crews)) if not shop.holds(likely, generated_workload) else ()
-        )
-        taker = next((each for each in (likely, *others) if shop.holds(each, generated_workload)), None)
+    for workload, likely in zip(workloads, random.choices(machines, liked, k=len(workloads)), strict=True):
+        others = sorted(machines, key=lambda each: len(each.workloads)) if not shop.holds(likely, workload) else ()
+        taker = next((each for each in (likely, *others) if shop.holds(each, workload)), None)
         if taker is None:
             left += 1
         else:
-            taker.take(generated_workload)
+            taker.take(workload)
     return left
 
 
@@ -160,9 +158,9 @@ class _Catalog:
         self._wares: dict[str, dict[str, list[GeneratedOffering]]] = {}
         self._sizes: dict[str, list[Amounts]] = {}
 
-    def holds(self, machine: GeneratedNode, generated_workload: GeneratedWorkload) -> bool:
+    def holds(self, machine: GeneratedNode, workload: GeneratedWorkload) -> bool:
         """Whether its pool could buy a machine for its pods and one more."""
-        needed = self._full(machine.with_one_more(generated_workload))
+        needed = self._full(machine.with_one_more(workload))
         return any(_within(needed, room) for room in self._largest(machine.pool))
 
     def buy(self, machine: GeneratedNode, random: Random) -> None:

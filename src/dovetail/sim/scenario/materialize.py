@@ -25,7 +25,7 @@ from dovetail.sim.scenario.generate import GeneratedNode, GeneratedWorkload
 from dovetail.sim.world import World
 
 Plain = dict[str, Any]
-CREW = "generated-workload"
+WORKLOAD_LABEL = "generated-workload"
 _PASSED = ("Launched", "Registered", "Initialized", "Ready")
 _USUAL = {OS: "linux", ARCH: "amd64"}
 
@@ -38,20 +38,20 @@ def stand(world: World, machines: Iterable[GeneratedNode], start: datetime) -> N
 
 
 def _owners(machines: Iterable[GeneratedNode], start: datetime) -> Iterator[Plain]:
-    crews: dict[str, list[GeneratedNode]] = {}
+    workloads: dict[str, list[GeneratedNode]] = {}
     known: dict[str, GeneratedWorkload] = {}
     for machine in machines:
-        for generated_workload in machine.crews:
-            known[generated_workload.name] = generated_workload
-            crews.setdefault(generated_workload.name, []).append(machine)
-    for name, on in crews.items():
-        generated_workload = known[name]
-        selector = {"matchLabels": {CREW: name}}
+        for workload in machine.workloads:
+            known[workload.name] = workload
+            workloads.setdefault(workload.name, []).append(machine)
+    for name, on in workloads.items():
+        workload = known[name]
+        selector = {"matchLabels": {WORKLOAD_LABEL: name}}
         born = _stamp(start, max(machine.age for machine in on))
-        spec = {"replicas": len(on), "selector": selector, "template": _template(generated_workload)}
+        spec = {"replicas": len(on), "selector": selector, "template": _template(workload)}
         yield {"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": _meta("ReplicaSet", name, born), "spec": spec}
-        if generated_workload.blend.max_unavailable is not None:
-            guard = {"maxUnavailable": generated_workload.blend.max_unavailable, "selector": selector}
+        if workload.size.max_unavailable is not None:
+            guard = {"maxUnavailable": workload.size.max_unavailable, "selector": selector}
             kind = "PodDisruptionBudget"
             yield {"apiVersion": "policy/v1", "kind": kind, "metadata": _meta(kind, name, born), "spec": guard}
 
@@ -62,8 +62,8 @@ def _nodes(machines: Iterable[GeneratedNode], start: datetime) -> Iterator[Plain
         labels = _labels(machine)
         yield _claim(machine, labels, born)
         yield _node(machine, labels, born)
-        for number, generated_workload in enumerate(machine.crews):
-            yield _pod(generated_workload, machine, f"{generated_workload.name}-{machine.name}-{number}", born)
+        for number, workload in enumerate(machine.workloads):
+            yield _pod(workload, machine, f"{workload.name}-{machine.name}-{number}", born)
 
 
 def _claim(machine: GeneratedNode, labels: dict[str, str], born: str) -> Plain:
@@ -119,9 +119,9 @@ def _node(machine: GeneratedNode, labels: dict[str, str], born: str) -> Plain:
     }
 
 
-def _pod(generated_workload: GeneratedWorkload, machine: GeneratedNode, name: str, born: str) -> Plain:
-    owner = _meta("ReplicaSet", generated_workload.name, born)
-    template = _template(generated_workload)
+def _pod(workload: GeneratedWorkload, machine: GeneratedNode, name: str, born: str) -> Plain:
+    owner = _meta("ReplicaSet", workload.name, born)
+    template = _template(workload)
     conditions = [{"type": each, "status": "True", "lastTransitionTime": born} for each in ("PodScheduled", "Ready")]
     return {
         "apiVersion": "v1",
@@ -129,27 +129,25 @@ def _pod(generated_workload: GeneratedWorkload, machine: GeneratedNode, name: st
         "metadata": {
             **_meta("Pod", name, born),
             **template["metadata"],
-            "ownerReferences": [
-                _owner("apps/v1", "ReplicaSet", generated_workload.name, owner["uid"]) | {"controller": True}
-            ],
+            "ownerReferences": [_owner("apps/v1", "ReplicaSet", workload.name, owner["uid"]) | {"controller": True}],
         },
         "spec": {**template["spec"], "nodeName": machine.name},
         "status": {"phase": "Running", "conditions": conditions, "startTime": born},
     }
 
 
-def _template(generated_workload: GeneratedWorkload) -> Plain:
+def _template(workload: GeneratedWorkload) -> Plain:
     """Its pods tolerate what their own pool puts on its nodes."""
-    requests = {"cpu": str(generated_workload.blend.cpu), "memory": str(generated_workload.blend.memory)}
+    requests = {"cpu": str(workload.size.cpu), "memory": str(workload.size.memory)}
     tolerations = [
         {"key": each.key, "operator": "Equal", "value": each.value, "effect": each.effect}
-        for each in generated_workload.pool.spec.template.spec.taints
+        for each in workload.pool.spec.template.spec.taints
     ]
-    container = {"name": "main", "image": generated_workload.name, "resources": {"requests": requests}}
+    container = {"name": "main", "image": workload.name, "resources": {"requests": requests}}
     return {
         "metadata": {
-            "labels": {CREW: generated_workload.name},
-            "annotations": dict(generated_workload.blend.annotations),
+            "labels": {WORKLOAD_LABEL: workload.name},
+            "annotations": dict(workload.size.annotations),
         },
         "spec": {"containers": [container], "tolerations": tolerations},
     }

@@ -55,7 +55,7 @@ class PoolFigures:
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class TimelineEntry:
     """Something that happened to a node."""
 
     at: float
@@ -66,7 +66,7 @@ class Moment:
 
 
 @dataclass(slots=True)
-class Crowd:
+class PeakCounts:
     """The most of each that there were at once."""
 
     nodes: int = 0
@@ -90,13 +90,13 @@ class Meter:
     gone_by_day: Counter[int] = field(default_factory=Counter)
     pending_by_day: defaultdict[int, float] = field(default_factory=lambda: defaultdict(float))
     running: dict[str, BilledInstance] = field(default_factory=dict)  # by provider id
-    timeline: list[Moment] = field(default_factory=list)
+    timeline: list[TimelineEntry] = field(default_factory=list)
     pending_since: dict[str, float] = field(default_factory=dict)  # by pod uid
     most_nodes: int = 0
     occupancy: Occupancy = field(default_factory=Occupancy)
     _over: list[BilledInstance] = field(default_factory=list)  # instances that ended since the last look
     _here: set[str] = field(default_factory=set)  # uids of pods that are there and not over
-    _most: Crowd = field(default_factory=Crowd)
+    _most: PeakCounts = field(default_factory=PeakCounts)
     _claims: dict[str, NodeClaim] = field(default_factory=dict)  # by the name of the node
     _warned: set[str] = field(default_factory=set)  # nodes that the cloud wants back
     _drained: set[tuple[str, str]] = field(default_factory=set)  # claims, and what was told of them
@@ -108,7 +108,7 @@ class Meter:
     def watch(self, world: World, now: Callable[[], float]) -> None:
         """Hear of every change from now on, and count the calls of the controllers."""
         self._now = now
-        world.store.listen((NODE, NODE_CLAIM, POD), self.hear)
+        world.store.listen((NODE, NODE_CLAIM, POD), self.on_change)
         world.interference = self
 
     def begin_with(self, claims: Iterable[NodeClaim]) -> None:
@@ -155,21 +155,21 @@ class Meter:
         """What everything that is over has cost; `close` first to have it all."""
         return sum(self.cost_by_day.values())
 
-    def hear(self, step: StoreChange) -> None:
+    def on_change(self, change: StoreChange) -> None:
         """A node, a claim or a pod changed."""
-        record = step.after
+        record = change.after
         if record.resource == POD:
             pod = record.value(kinds.POD)
             if isinstance(pod, Pod) and not pod.daemon:
-                self._hear_pod(step, pod)
+                self._on_pod_change(change, pod)
         elif record.resource == NODE:
             node = record.value(kinds.NODE)
             if isinstance(node, Node):
-                self._hear_node(step, node)
+                self._on_node_change(change, node)
         else:
             claim = record.value(kinds.NODE_CLAIM)
             if isinstance(claim, NodeClaim):
-                self._hear_claim(step, claim)
+                self._on_claim_change(change, claim)
 
     def spent(self, now: float) -> float:
         """What everything has cost until now."""
@@ -181,10 +181,10 @@ class Meter:
         self._over = []
         return ran
 
-    def most_since(self) -> Crowd:
+    def most_since(self) -> PeakCounts:
         """The most there were at once since this was last asked."""
         most = self._most
-        self._most = Crowd(len(self.running), len(self._here), len(self.pending_since))
+        self._most = PeakCounts(len(self.running), len(self._here), len(self.pending_since))
         return most
 
     def close(self, now: float) -> None:
@@ -196,25 +196,25 @@ class Meter:
             _spread(self.pending_by_day, since, now, 1.0)
         self.pending_since = dict.fromkeys(self.pending_since, now)
 
-    def _hear_node(self, step: StoreChange, node: Node) -> None:
+    def _on_node_change(self, change: StoreChange, node: Node) -> None:
         if INTERRUPT in node.metadata.labels:
             self._warned.add(node.name)
-        if step.type == "DELETED" and node.provider_id:
-            self._end(node.provider_id, node.name, step.at)
+        if change.type == "DELETED" and node.provider_id:
+            self._end(node.provider_id, node.name, change.at)
 
-    def _hear_claim(self, step: StoreChange, claim: NodeClaim) -> None:
-        if step.type != "DELETED" and claim.provider_id:
-            self._begin(claim, step.at)
+    def _on_claim_change(self, change: StoreChange, claim: NodeClaim) -> None:
+        if change.type != "DELETED" and claim.provider_id:
+            self._begin(claim, change.at)
         if claim.status.node_name:
             self._claims[claim.status.node_name] = claim
         pool = self.pools[claim.nodepool_name]
-        if step.type == "DELETED":
+        if change.type == "DELETED":
             self._leaving.pop(claim.name, None)
-            self.timeline.append(Moment(step.at, "gone", claim.name, claim.nodepool_name))
+            self.timeline.append(TimelineEntry(change.at, "gone", claim.name, claim.nodepool_name))
             self._drained -= {(claim.name, "draining"), (claim.name, "forced")}
             self._claims.pop(claim.status.node_name, None)
             if claim.provider_id:
-                self._end(claim.provider_id, claim.status.node_name, step.at)
+                self._end(claim.provider_id, claim.status.node_name, change.at)
         elif claim.deleting and claim.name not in self._leaving:
             self._leaving[claim.name] = (
                 claim.nodepool_name,
@@ -222,7 +222,7 @@ class Meter:
             )
             why = self._why(claim)
             pool.disrupted[why] += 1
-            self.timeline.append(Moment(step.at, "disrupted", claim.name, claim.nodepool_name, why))
+            self.timeline.append(TimelineEntry(change.at, "disrupted", claim.name, claim.nodepool_name, why))
             leaving = [budgeted for name, budgeted in self._leaving.values() if name == claim.nodepool_name]
             pool.most_leaving = max(pool.most_leaving, len(leaving))
             if sum(leaving) > pool.most_budgeted:
@@ -241,14 +241,14 @@ class Meter:
         claim = self._claims.get(self.occupancy.node_of(key)) if key is not None else None
         if claim is not None and (claim.name, what) not in self._drained:
             self._drained.add((claim.name, what))
-            self.timeline.append(Moment(self._now(), what, claim.name, claim.nodepool_name))
+            self.timeline.append(TimelineEntry(self._now(), what, claim.name, claim.nodepool_name))
         return claim
 
     def _begin(self, claim: NodeClaim, at: float) -> None:
         instance = claim.provider_id
         if instance in self.running or instance in self._ended:
             return
-        self.timeline.append(Moment(at, "launched", claim.name, claim.nodepool_name))
+        self.timeline.append(TimelineEntry(at, "launched", claim.name, claim.nodepool_name))
         self.running[instance] = BilledInstance(claim.nodepool_name, _price(claim), at, claim)
         pool = self.pools[claim.nodepool_name]
         pool.launched += 1
@@ -262,7 +262,7 @@ class Meter:
 
     def _end(self, instance: str, node: str, at: float) -> None:
         """A machine is gone, and with it whatever was on it."""
-        self.occupancy.strand(node, at)
+        self.occupancy.remove_node(node, at)
         billed = self.running.pop(instance, None)
         if billed is None:
             return
@@ -281,34 +281,34 @@ class Meter:
         _spread(self.cost_by_day, billed.since, until, billed.price / HOUR)
         self.pools[billed.pool].cost += billed.price * (until - billed.since) / HOUR
 
-    def _hear_pod(self, step: StoreChange, pod: Pod) -> None:
-        key, uid, phase = step.after.key, step.after.uid, pod.status.phase
-        gone = step.type == "DELETED" or pod.terminal
+    def _on_pod_change(self, change: StoreChange, pod: Pod) -> None:
+        key, uid, phase = change.after.key, change.after.uid, pod.status.phase
+        gone = change.type == "DELETED" or pod.terminal
         if key in self.occupancy:
             if gone:
-                self.occupancy.leave(key, step.at)
+                self.occupancy.remove(key, change.at)
         elif not gone and self._stands(pod.node_name):
-            self.occupancy.enter(key, pod, step.at)
+            self.occupancy.add(key, pod, change.at)
         if gone:
             self._here.discard(uid)
         elif uid not in self._here:
             self._here.add(uid)
             self._most.pods = max(self._most.pods, len(self._here))
-        if step.type == "ADDED" and phase in {"", "Pending"}:
-            self.pending_since[uid] = step.at
+        if change.type == "ADDED" and phase in {"", "Pending"}:
+            self.pending_since[uid] = change.at
             self._most.pending = max(self._most.pending, len(self.pending_since))
-        elif uid in self.pending_since and (step.type == "DELETED" or phase != "Pending"):
-            self._end_of_wait(step, pod)
+        elif uid in self.pending_since and (change.type == "DELETED" or phase != "Pending"):
+            self._end_of_wait(change, pod)
 
-    def _end_of_wait(self, step: StoreChange, pod: Pod) -> None:
-        since = self.pending_since.pop(step.after.uid)
-        _spread(self.pending_by_day, since, step.at, 1.0)
-        if step.type != "DELETED":
-            self.waits.append(step.at - since)
+    def _end_of_wait(self, change: StoreChange, pod: Pod) -> None:
+        since = self.pending_since.pop(change.after.uid)
+        _spread(self.pending_by_day, since, change.at, 1.0)
+        if change.type != "DELETED":
+            self.waits.append(change.at - since)
             claim = self._claims.get(pod.node_name)
             if claim is not None:
-                self.pools[claim.nodepool_name].waited += step.at - since
-            self._started.append(step.at - since)
+                self.pools[claim.nodepool_name].waited += change.at - since
+            self._started.append(change.at - since)
         if self._started and not self.pending_since:
             self.settled(len(self._started), max(self._started))
             self._started.clear()

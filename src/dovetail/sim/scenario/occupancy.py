@@ -11,7 +11,7 @@ from dovetail.model.pod import Pod
 
 
 @dataclass(slots=True)
-class Alike:
+class PodGroup:
     """Pods that ask for the same."""
 
     pod: Pod  # one of them
@@ -23,8 +23,8 @@ class Occupancy:
     """The pods that have a node."""
 
     def __init__(self) -> None:
-        self._alike: dict[Hashable, Alike] = {}
-        self._home: dict[Key, tuple[str, Alike]] = {}
+        self._alike: dict[Hashable, PodGroup] = {}
+        self._home: dict[Key, tuple[str, PodGroup]] = {}
         self._on: dict[str, set[Key]] = {}  # by node
         self._looked_at = 0.0
 
@@ -36,18 +36,18 @@ class Occupancy:
         home = self._home.get(key)
         return "" if home is None else home[0]
 
-    def enter(self, key: Key, pod: Pod, at: float) -> None:
+    def add(self, key: Key, pod: Pod, at: float) -> None:
         """A pod has got its node."""
         quick = _what_it_asks(pod)
         group = self._alike.get(quick)
         if group is None:
-            group = self._alike[quick] = Alike(pod)  # with the pod, so that what it is found by means nothing else
+            group = self._alike[quick] = PodGroup(pod)  # with the pod, so that what it is found by means nothing else
         group.number += 1
         group.seconds -= at - self._looked_at
         self._home[key] = (pod.node_name, group)
         self._on.setdefault(pod.node_name, set()).add(key)
 
-    def leave(self, key: Key, at: float) -> None:
+    def remove(self, key: Key, at: float) -> None:
         """A pod is over or gone."""
         node, group = self._home.pop(key)
         group.number -= 1
@@ -57,10 +57,10 @@ class Occupancy:
         if not others:
             del self._on[node]
 
-    def strand(self, node: str, at: float) -> None:
+    def remove_node(self, node: str, at: float) -> None:
         """A machine is gone: what is still said to be on it runs nowhere."""
         for key in [*self._on.get(node, ())]:
-            self.leave(key, at)
+            self.remove(key, at)
 
     def pod_seconds(self, now: float) -> list[tuple[Pod, float]]:
         """Pods that had a node since this was last asked, one for all that are alike, and their seconds together."""

@@ -94,7 +94,7 @@ class Part(msgspec.Struct, forbid_unknown_fields=True, rename="camel", kw_only=T
     one_of: ClassVar[tuple[str, ...]] = ()
     """Fields, as written, of which exactly one is given."""
 
-    def sense(self) -> Iterable[tuple[str, str]]:
+    def check(self) -> Iterable[tuple[str, str]]:
         """What is wrong with fields that can be read: which one (empty: the whole), and why."""
         return ()
 
@@ -124,7 +124,7 @@ def read_part(written: object, model: type[P], path: str, faults: list[Fault]) -
     if len(faults) > before:
         return None
     part = model(**values)
-    faults.extend(Fault(f"{path}.{name}" if name else path, why) for name, why in part.sense())
+    faults.extend(Fault(f"{path}.{name}" if name else path, why) for name, why in part.check())
     return part if len(faults) == before else None
 
 

@@ -23,7 +23,15 @@ from dovetail.ports.cluster import Patch
 from dovetail.ports.errors import NotFound
 from dovetail.sim.kubernetes.kinds import DEPLOYMENTS, JOBS, NODE, REPLICAS, Resource
 from dovetail.sim.scenario import manifests
-from dovetail.sim.scenario.document import NodeCondition, Patched, Scenario, ScenarioEvent, Struck, Workload, numbered
+from dovetail.sim.scenario.document import (
+    NodeCondition,
+    NodeSelection,
+    ObjectPatch,
+    Scenario,
+    ScenarioEvent,
+    Workload,
+    numbered,
+)
 from dovetail.sim.scenario.parsing import Plain, share
 from dovetail.sim.scenario.trace import Arrival
 from dovetail.sim.world import World
@@ -202,7 +210,7 @@ class Player:
         self._show(NodeAction("event", event.title, details=(f"{meta['name']}: {pods} pods, {at_once} at a time",)))
         return True
 
-    def _patch(self, wanted: Patched, round_number: int) -> bool:
+    def _patch(self, wanted: ObjectPatch, round_number: int) -> bool:
         resource = _resource(wanted.kind)
         keys = [Key(wanted.namespace, wanted.name)]
         if not wanted.name:
@@ -219,7 +227,7 @@ class Player:
     def _strike(self, event: ScenarioEvent, random: Random) -> bool:
         """Whatever happens to nodes; the one of its fields that is given says what."""
         what = next(field for field in (*_STRIKING, "set_condition") if getattr(event, field) is not None)
-        struck: Struck = getattr(event, what)
+        struck: NodeSelection = getattr(event, what)
         told = (f"{struck.type} is {struck.status}",) if isinstance(struck, NodeCondition) else ()
         nodes = self._struck(struck, random)
         for node in nodes:
@@ -230,7 +238,7 @@ class Player:
                 act_on_node(self._world, what, node.name)
         return bool(nodes)
 
-    def _struck(self, struck: Struck, random: Random) -> list[Node]:
+    def _struck(self, struck: NodeSelection, random: Random) -> list[Node]:
         labels = {CAPACITY_TYPE: struck.capacity_type, NODEPOOL: struck.nodepool}
         wanted = {key: value for key, value in labels.items() if value}
         nodes = [

@@ -36,7 +36,7 @@ def taint_faults(spec: Plain) -> Iterator[Fault]:
             yield Fault(f"{path}.value", "is not a label value", taint["value"])
         yield from choice_faults(effect or "", EFFECTS, f"{path}.effect")
         if (key, effect) in seen:
-            yield Fault(path, "has key and effect of an earlier taint", f"{key}:{effect}")
+            yield Fault(path, "has key and effect of an previous taint", f"{key}:{effect}")
         seen.add((key, effect))
 
 
