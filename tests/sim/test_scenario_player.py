@@ -75,7 +75,7 @@ def test_noise_varies_replicas_with_the_seed_within_its_share():
 def test_scaling_what_is_not_there_is_missed():
     missed = []
     played({"at": "1m", "scale": {"other": 4}}, look=lambda _, player: missed.extend(player.missed))
-    assert missed == ["events[0] found nothing it could happen to at 0:01:00"]
+    assert missed == ["events[0] found nothing to act on at 0:01:00"]
 
 
 def test_a_job_runs_under_a_new_name_each_round_and_the_one_before_goes():

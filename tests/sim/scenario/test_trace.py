@@ -53,8 +53,8 @@ def test_a_mapping_is_not_taken_apart_and_a_list_of_tolerations_is():
 @pytest.mark.parametrize(
     ("text", "name", "why"),
     [
-        ("name,arrive,cpu,memory,arrive\na,0,1,1Gi,5\n", "t.csv", "column arrive is there twice"),
-        ('[{"name": "a", "name": "b", "arrive": 0, "cpu": 1, "memory": 1}]', "t.json", "'name' is there twice"),
+        ("name,arrive,cpu,memory,arrive\na,0,1,1Gi,5\n", "t.csv", "column arrive occurs twice"),
+        ('[{"name": "a", "name": "b", "arrive": 0, "cpu": 1, "memory": 1}]', "t.json", "'name' occurs twice"),
         ('{"arrivals": [], "arivals": []}', "t.json", "arivals: is not known"),
         ('[{"name": "a", "arrive": 0, "cpu": [1], "memory": 1}]', "t.json", "cpu: must be one value, got [1]"),
         ('[{"name": "a", "arrive": 0, "cpu": 1, "memory": 1, "tolerations": "=x"}]', "t.json", "must be of the form"),
@@ -71,7 +71,7 @@ def test_what_could_mean_two_things_is_refused(text, name, why):
         ("a,0,1,1Gi,1.5,,,,", "pods: must be a whole number, got '1.5'"),
         ("a,0,1,1Gi,,high,,,", "priority: must be a whole number, got 'high'"),
         ("a,0,-1,1Gi,,,,,", "cpu: '-1' is negative"),
-        ("a b,0,1,1Gi,,,,,", "name: 'a b' is no name of an object"),
+        ("a b,0,1,1Gi,,,,,", "name: 'a b' is not a valid name"),
         ("a,0,1,1Gi,,,arch,,", "node_selector: must be of the form key=value;key=value, got 'arch'"),
         ("a,0,1,1Gi,,,,,,more", "has more values than there are columns"),
     ],

@@ -1,11 +1,11 @@
-"""What runs on the instances of the simulated cloud: they boot, their kubelets join, and fall silent when they end.
+"""Boot, node registration and shutdown of simulated instances.
 
-A Node registers as one on EC2 does: with the labels its kubelet and its boot data set, the taint
-`karpenter.sh/unregistered`, and its provider id. Everything else comes with registration. The Node stays when its
-instance ends, until it is deleted; a cluster may have a cloud controller that does.
+A Node registers as on EC2: with the labels that its kubelet and its user data set, the taint
+`karpenter.sh/unregistered`, and its provider id; the controller adds the rest on registration. The Node stays when its
+instance ends, until it is deleted, for example by the optional `CloudNodeController`.
 
-A Node or a NodeClaim that appears with a provider id the cloud does not know, as tests and scenarios write them by
-hand, stands for an instance that was launched before: the cloud adopts it.
+A Node or NodeClaim with a provider id that the cloud does not know, as tests and scenarios write them, stands for an
+instance that was launched earlier: the cloud adopts it.
 """
 
 from collections.abc import Mapping
@@ -36,7 +36,7 @@ _OWN_LABELS = (OS, ARCH, INSTANCE_TYPE, ZONE, NODEPOOL, CAPACITY_TYPE, _NODE_CLA
 
 
 class InstanceBoot(SimulatedController[str]):
-    """Every instance of the cloud, from its boot to its shutdown."""
+    """Boots, registers and shuts down the instances of the cloud. Keys are NodeClaim names."""
 
     watches = (NODE, NODE_CLAIM)
 
@@ -49,37 +49,37 @@ class InstanceBoot(SimulatedController[str]):
         self._node_lifecycle = node_lifecycle
 
     def start(self) -> None:
-        """Begin to listen, and adopt what is there already."""
+        """Listen to the cloud and the store, and adopt the instances of existing Nodes and NodeClaims."""
         self._cloud.listen(self._changed)
         super().start()
 
     def stop(self) -> None:
-        """Hear nothing and do nothing any more."""
+        """Unsubscribe from the cloud and the store, and cancel all timers."""
         self._cloud.stop_listening(self._changed)
         super().stop()
 
     def on_change(self, change: StoreChange) -> None:
-        """A Node or a NodeClaim appeared that may stand for an instance launched before."""
+        """Adopt the instance of a new Node, and enqueue a new NodeClaim that has a provider id."""
         if change.type != "ADDED":
             return
         if change.after.resource == NODE_CLAIM:
             if (change.after.plain.get("status") or {}).get("providerID"):
-                self.enqueue(change.after.key.name)  # its Node may be written next
+                self.enqueue(change.after.key.name)  # later, because its Node may be written next and has more details
         elif self._is_unknown(provider_id := change.after.plain["spec"].get("providerID", "")):
             self._cloud.adopt(self._record_of(change.after, provider_id))
 
     def reconcile(self, key: str) -> None:
-        """Adopt the instance of a NodeClaim that was launched before and has not registered yet."""
+        """Adopt the instance of a NodeClaim that was launched and has not registered yet."""
         record = self.store.find(NODE_CLAIM, Key("", key))
         claim = record.value(kinds.NODE_CLAIM) if record is not None else None
         if not isinstance(claim, NodeClaim) or claim.has(REGISTERED) or not self._is_unknown(claim.provider_id):
             return
         name = claim.provider_id.removeprefix(PROVIDER_PREFIX)
-        bought = _request(name, claim.metadata.labels, claim.status.capacity, claim.status.allocatable)
+        launched = _request(name, claim.metadata.labels, claim.status.capacity, claim.status.allocatable)
         self._cloud.adopt(
             InstanceRecord(
                 provider_id=claim.provider_id,
-                launched=bought,
+                launched=launched,
                 launched_at=self.store.loop.time(),
                 launched_on=self.store.clock.now(),
             )
@@ -109,7 +109,7 @@ class InstanceBoot(SimulatedController[str]):
             if after.state == "pending":
                 self.later(self.rng.uniform(*self._cloud.options.boot), self._boot, after.provider_id)
         elif before.runs and not after.runs:
-            self._fall_silent(after)
+            self._stop_kubelet(after)
             if after.exists:
                 seconds = self.rng.uniform(*self._cloud.options.shutdown)
                 self.later(seconds, self._cloud.end, after.provider_id, "terminate")
@@ -125,7 +125,7 @@ class InstanceBoot(SimulatedController[str]):
             self._join(provider_id)
 
     def _join(self, provider_id: str) -> None:
-        """Register the Node. One the API server refuses never joins, as a kubelet that is refused."""
+        """Register the Node. If the API server refuses it, the instance never joins."""
         record = self._cloud.instances.get(provider_id)
         if record is None or not record.runs:
             return
@@ -135,8 +135,8 @@ class InstanceBoot(SimulatedController[str]):
             return
         self._cloud.join(provider_id, record.launched.name)
 
-    def _fall_silent(self, record: InstanceRecord) -> None:
-        """Nothing on the instance happens any more; the Node is left as it is."""
+    def _stop_kubelet(self, record: InstanceRecord) -> None:
+        """Stop the kubelet of an ended instance; its Node stays."""
         node = self.store.find(NODE, Key("", record.node_name or ""))
         if node is not None and node.plain["spec"].get("providerID") == record.provider_id:
             self._kubelet.kill(node)
@@ -144,7 +144,7 @@ class InstanceBoot(SimulatedController[str]):
 
 
 class CloudNodeController(SimulatedController[Key]):
-    """Deletes the Nodes of instances that are gone, once they are not ready: the cloud controller a cluster has."""
+    """Deletes unready Nodes whose instances are gone, as the node lifecycle part of a cloud controller manager does."""
 
     watches = (NODE,)
     reaction_delay = (0.5, 5.0)
@@ -154,17 +154,17 @@ class CloudNodeController(SimulatedController[Key]):
         self._cloud = cloud
 
     def start(self) -> None:
-        """Begin to listen."""
+        """Listen to the cloud and the store."""
         self._cloud.listen(self._changed)
         super().start()
 
     def stop(self) -> None:
-        """Hear nothing and do nothing any more."""
+        """Unsubscribe from the cloud and the store, and cancel all timers."""
         self._cloud.stop_listening(self._changed)
         super().stop()
 
     def on_change(self, change: StoreChange) -> None:
-        """A Node may have become unready."""
+        """Enqueue a Node that became unready."""
         if change.type != "DELETED" and not change.after.ready and change.before is not None and change.before.ready:
             self.enqueue(change.after.key)
 
@@ -203,7 +203,7 @@ def node_of(record: InstanceRecord) -> Node:
 
 
 def _request(name: str, labels: Mapping[str, str], capacity: Resources, allocatable: Resources) -> LaunchRequest:
-    """What an instance with these labels must have been launched with."""
+    """The launch request that an adopted instance with these labels must have had."""
     return LaunchRequest(
         token="",
         name=name,

@@ -55,7 +55,7 @@ _LONGEST_GENERATED_BASE = 58
 _KEPT_STATUS = {POD, NODE, KWOK_NODE_CLASS}  # pods are reset by admission, the class gets the default of its schema
 _META_WITH_STATUS = {POD, NODE, PDB}  # kinds whose status subresource writes labels and annotations too
 _IGNORED_ON_CREATE = frozenset({"deletionTimestamp", "deletionGracePeriodSeconds", "generation", "resourceVersion"})
-_PLAINLY = Deletion()
+_DEFAULT_DELETION = Deletion()
 _MOST_ACCEPTED = 256
 _NEVER = datetime.min.replace(tzinfo=UTC)
 _SECOND = timedelta(seconds=1)
@@ -218,7 +218,7 @@ class ApiServer:
         spec = {**pod.plain["spec"], "nodeName": node}
         return self.store.put(POD, {**pod.plain, "spec": spec, "status": status})
 
-    def delete(self, resource: Resource, key: Key, deletion: Deletion = _PLAINLY) -> None:
+    def delete(self, resource: Resource, key: Key, deletion: Deletion = _DEFAULT_DELETION) -> None:
         """Delete an object: at once, or after its grace period and finalizers."""
         record = self.get(resource, key)
         if deletion.uid and deletion.uid != record.uid:

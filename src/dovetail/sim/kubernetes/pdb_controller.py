@@ -1,7 +1,7 @@
 """PodDisruptionBudgets: the eviction API and the disruption controller.
 
 `evict` follows the rules of the eviction subresource: pods that are not running skip the budgets; a pod with two
-budgets cannot be evicted; an allowed eviction decrements `disruptionsAllowed` at once, before the controller counts the pod.
+budgets cannot be evicted; an allowed eviction decrements `disruptionsAllowed` before the controller counts the pod.
 
 `PdbController` keeps the status of each budget with the arithmetic of the disruption controller: percentages round up
 and refer to the replicas that the pods' owners specify, not to the existing pods; pods that are being deleted, or were
