@@ -51,7 +51,7 @@ def story(tmp_path, more):
             "events[0].patch.patch.spec.weight: ",
         ),
         ("events: [{at: 1m, fail: {capacityType: sport}}]", "fail.capacityType: must be one of"),
-        ("events: [{at: 1m, fail: {nodes: 200%}}]", "fail.nodes: must be a number or a share"),
+        ("events: [{at: 1m, fail: {nodes: 200%}}]", "fail.nodes: must be a number or a percentage"),
         (
             "events: [{at: 1m, apply: {apiVersion: karpenter.sh/v1, kind: NodePool, metadata: {name: y}}}]",
             "events[0].apply.spec",

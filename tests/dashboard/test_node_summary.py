@@ -8,7 +8,7 @@ from acceptance.fleet import cluster, running, worker
 from builders import NOON, nodepool
 from dovetail.cli.view.plan import plan_document
 from dovetail.core.disruption.planner import plan_disruption
-from dovetail.dashboard.nodes import NodeSummaries, known, node_details, state_of, summary_of
+from dovetail.dashboard.nodes import NodeSummaries, is_shown, node_details, state_of, summary_of
 from dovetail.dashboard.waiting_for import said_in
 from dovetail.model.snapshot import ClusterNode
 
@@ -79,7 +79,7 @@ def test_a_node_that_did_not_change_is_not_looked_at_again_but_its_plan_is():
     ],
 )
 def test_only_labels_and_annotations_of_known_domains_are_shown(key, shown):
-    assert known(key) is shown
+    assert is_shown(key) is shown
 
 
 def test_details_hold_nothing_of_other_domains():

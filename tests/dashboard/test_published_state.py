@@ -64,7 +64,7 @@ def test_without_a_change_it_is_looked_at_now_and_then(published_state):
     assert run(living(published_state, Source(), story))[0] == 4
 
 
-def test_while_nobody_looks_nothing_is_taken_but_once_and_at_the_end(published_state, monkeypatch):
+def test_without_viewers_snapshots_are_taken_only_at_start_and_end(published_state, monkeypatch):
     source = Source()
     monkeypatch.setattr(module, "INTEREST_SECONDS", -1.0)
 
@@ -79,7 +79,7 @@ def test_while_nobody_looks_nothing_is_taken_but_once_and_at_the_end(published_s
     assert published_state.still
 
 
-def test_what_is_missing_is_told_instead(published_state):
+def test_without_a_snapshot_the_missing_parts_are_published(published_state):
     source = Source()
     source.missing = ("pods are not listed yet",)
 
@@ -91,7 +91,7 @@ def test_what_is_missing_is_told_instead(published_state):
     assert published_state.latest.snapshot is None
 
 
-def test_a_look_that_fails_does_not_end_the_looking(published_state, caplog):
+def test_a_failed_snapshot_does_not_stop_the_publishing(published_state, caplog):
     source, looks = Source(), []
 
     async def take():
@@ -110,16 +110,16 @@ def test_a_look_that_fails_does_not_end_the_looking(published_state, caplog):
 
     run(life())
     assert published_state.latest.snapshot is not None
-    assert "not looked at" in caplog.text
+    assert "no snapshot for the page" in caplog.text
 
 
-def test_whoever_follows_the_stream_looks_for_as_long_as_they_do(monkeypatch):
-    """The page asks for nothing more while it shows the cluster: the stream alone must keep it up to date."""
-    monkeypatch.setattr(sites, "BREATH_SECONDS", 0.05)
+def test_an_open_stream_counts_as_a_viewer(monkeypatch):
+    """A page that shows the cluster sends no further requests, so its stream must keep the snapshots coming."""
+    monkeypatch.setattr(sites, "HEARTBEAT_SECONDS", 0.05)
     with page_served(cluster(worker("a"))) as page, page.stream("/api/events?since=nothing") as events:
         next(events)
         page.published_state._asked_at = float("-inf")
-        while next(events)["event"] != "breath":
+        while next(events)["event"] != "heartbeat":
             pass
         next(events)
         assert page.published_state.wanted

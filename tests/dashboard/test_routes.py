@@ -136,14 +136,14 @@ def planned(page):
 
 
 @pytest.mark.parametrize("mark", ["", "another-1", "nonsense", "{run}-999999", "{run}-x"])
-def test_whoever_knows_nothing_of_this_run_begins_anew(mark, served):
+def test_a_mark_of_another_run_resets_the_client(mark, served):
     whole = served.ask("/api/cluster").json
     run = whole["mark"].rpartition("-")[0]
     with served.stream("/api/events", Last_Event_ID=mark.format(run=run)) as events:
-        assert next(events)["event"] == "anew"
+        assert next(events)["event"] == "reset"
 
 
-def test_whoever_missed_too_much_begins_anew():
+def test_a_client_that_missed_too_many_frames_is_reset():
     feed = EventStream()
     feed.show({}, {"at": 0})
     start = feed.mark

@@ -38,7 +38,7 @@ function draw(facts, told, past, tile) {
     h("section", { "aria-labelledby": "why" }, h("h2", { id: "why" }, "What stands in the way"),
       h("div", { class: "methods" }, told.methods.map((each) => method(each, now)))),
     h("section", { "aria-labelledby": "pods" }, h("h2", { id: "pods" }, counted(facts.pods.length, "pod")), pods(facts.pods, now)),
-    h("section", { "aria-labelledby": "past" }, h("h2", { id: "past" }, "What happened to it"),
+    h("section", { "aria-labelledby": "past" }, h("h2", { id: "past" }, "History"),
       timeline(past, now, milestones(facts, now))),
     h("section", { "aria-labelledby": "conditions" }, h("h2", { id: "conditions" }, "Conditions"),
       table("Conditions", ["Of", "Condition", "Status", "Since", "Reason", "Message"],
@@ -74,7 +74,7 @@ function gone(name, past, now) {
   return [
     h("nav", { class: "crumbs", "aria-label": "Where this is" }, h("a", { href: "#/cluster" }, "Cluster")),
     h("div", { class: "headline" }, h("h1", { class: "mono" }, name), badge("state-gone", "not there")),
-    h("section", { "aria-labelledby": "past" }, h("h2", { id: "past" }, "What happened to it"), timeline(past, now)),
+    h("section", { "aria-labelledby": "past" }, h("h2", { id: "past" }, "History"), timeline(past, now)),
   ];
 }
 
@@ -101,8 +101,8 @@ function repair(told, now) {
 }
 
 function pods(list, now) {
-  if (!list.length) return h("p", { class: "quiet" }, "No pod is on it.");
+  if (!list.length) return h("p", { class: "quiet" }, "No pods on this node.");
   return table("Pods on this node", ["Pod", "Phase", "CPU", "Memory", "Age", "Protected"], list.map((each) => [
     h("span", { class: "mono" }, each.pod), each.deleting ? "leaving" : each.daemon ? `${each.phase}, daemon` : each.phase, cores(each.cpu), bytes(each.memory),
-    each.createdAt && age(each.createdAt, now), each.protected ? (each.protectedUntil ? ["until ", time(each.protectedUntil, now)] : "for ever") : ""]), { numeric: [2, 3, 4] });
+    each.createdAt && age(each.createdAt, now), each.protected ? (each.protectedUntil ? ["until ", time(each.protectedUntil, now)] : "always") : ""]), { numeric: [2, 3, 4] });
 }

@@ -83,7 +83,7 @@ const amount = (each) => each === null ? "no ceiling" : String(each);
 
 function shade(each, total) {
   if (each.least === null) return "free";
-  if (!total) return "none"; // a share of no nodes is none, which shuts nobody in
+  if (!total) return "none"; // a percentage of no nodes is zero, but blocks nothing
   const share = each.least / Math.max(total, each.least);
   return share <= 0 ? "shut" : share <= 0.1 ? "little" : share <= 0.34 ? "some" : share <= 0.99 ? "much" : "free";
 }

@@ -18,17 +18,17 @@ export function open({ put, store, at, setQuery }) {
     put(h("h1", { class: "unseen" }, "Savings"),
       h("div", { class: "figures" },
         figure("cost", "Cost an hour", money(cost), `${monthly(cost)} a month`),
-        figure("bound", "Least possible", bound === null ? "…" : money(bound), bound === null ? (told.lowerBoundAt ? "the solver found none" : "being worked out") : `${monthly(bound)} a month, by linear programme`),
+        figure("bound", "Least possible", bound === null ? "…" : money(bound), bound === null ? (told.lowerBoundAt ? "the solver found none" : "being computed") : `${monthly(bound)} a month, by linear program`),
         figure("gap", "Above the least", bound ? `${Math.round((cost / bound - 1) * 100)}%` : "–", bound === null ? "" : `${money(Math.max(0, cost - bound))} an hour`),
         figure("saved", "Saved by decisions", `${money(told.savingPerHour)}/h`, `${monthly(told.savingPerHour)} a month`)),
-      h("p", { class: "quiet" }, "No set of nodes on sale could hold these pods for less than the least possible: it allows fractions of nodes, so even a perfect cluster is above it."),
+      h("p", { class: "quiet" }, "The least possible cost is a lower bound for these pods at current prices. It allows fractions of nodes, so even an optimal cluster costs more."),
       h("div", { class: "bar" }, select("Decisions since", [["", "the beginning"], ["24h", "a day ago"], ["7d", "a week ago"], ["30d", "a month ago"]], since, (value) => {
         since = value;
         setQuery({ since });
         load().then((again) => again());
       })),
       told.missing && h("p", { class: "notice" }, told.missing),
-      told.steps.length > 0 && h("section", { "aria-labelledby": "steps" }, h("h2", { id: "steps" }, "Saved, as decisions came"), chart(told.steps, told.at)),
+      told.steps.length > 0 && h("section", { "aria-labelledby": "steps" }, h("h2", { id: "steps" }, "Savings over time"), chart(told.steps, told.at)),
       h("div", { class: "columns" },
         h("section", { "aria-labelledby": "reasons" }, h("h2", { id: "reasons" }, "By reason"),
           told.byReason.length ? table("Savings by reason", ["Reason", "Commands", "Nodes", "Pods moved", "$/hour", "$/month", "Share"],

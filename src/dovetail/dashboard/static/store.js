@@ -1,4 +1,4 @@
-// What the page knows of the cluster: everything once, then what changes, over a stream that is taken up again when lost.
+// The state of the cluster: loaded once, then updated from the event stream, which reconnects when it is lost.
 
 export class Store extends EventTarget {
   constructor() {
@@ -51,8 +51,8 @@ export class Store extends EventTarget {
       this.setConnected(false);
       if (stream.readyState === EventSource.CLOSED) setTimeout(() => stream === this.stream && this.restart(), 2000);
     };
-    stream.addEventListener("breath", () => this.heard());
-    stream.addEventListener("anew", () => { this.heard(); this.restart(); });
+    stream.addEventListener("heartbeat", () => this.heard());
+    stream.addEventListener("reset", () => { this.heard(); this.restart(); });
     stream.addEventListener("frame", (event) => { this.heard(); this.apply(JSON.parse(event.data)); });
   }
 

@@ -1,7 +1,7 @@
 """The base class of the simulated controllers: store listener, work queue and timers.
 
-A controller has no task. It consists of callbacks on the event loop, so an idle controller costs nothing. The work queue
-is the set `_queued`: a key that is queued already is not added again, and each key is reconciled after a random
+A controller has no task. It consists of callbacks on the event loop, so an idle controller costs nothing. The work
+queue is the set `_queued`: a key that is queued already is not added again, and each key is reconciled after a random
 `reaction_delay`. `enqueue_rate_limited` reconciles a key at most once per `rate_limit_seconds`, so that a burst of
 changes results in one status update, as with the client-side rate limits of the real controllers.
 

@@ -1,4 +1,4 @@
-"""Simulated kubelets, as KWOK provides them: nodes become Ready, pods start, complete and stop, node leases are renewed.
+"""Simulated kubelets, as KWOK provides them: nodes become Ready, pods start, complete and stop, leases are renewed.
 
 One object simulates the kubelets of all nodes marked `kwok.x-k8s.io/node: fake`; other nodes are not touched. Every
 start and stop takes a random time: without delays, an evicted pod would be replaced before the next eviction, and no
