@@ -28,7 +28,7 @@ PATCHES = [
 
 
 @pytest.mark.parametrize("patch", PATCHES)
-def test_a_version_read_after_another_is_as_if_read_alone(patch):
+def test_decoding_with_a_previous_version_equals_decoding_alone(patch):
     cache = DecodeCache()
     before = cache.read(kinds.POD, POD, None)
     after = merge_patch(POD, patch)
@@ -36,7 +36,7 @@ def test_a_version_read_after_another_is_as_if_read_alone(patch):
     assert read == codec.from_plain(kinds.POD, after)
 
 
-def test_what_a_write_leaves_alone_is_the_same_value():
+def test_unchanged_parts_are_the_identical_values():
     cache = DecodeCache()
     before = cache.read(kinds.POD, POD, None)
     after = merge_patch(POD, {"metadata": {"resourceVersion": "2"}, "status": {"phase": "Running"}})
@@ -46,7 +46,7 @@ def test_what_a_write_leaves_alone_is_the_same_value():
     assert (read.metadata.resource_version, before.metadata.resource_version) == ("2", "1")
 
 
-def test_a_pod_that_got_its_node_keeps_all_else():
+def test_binding_a_pod_keeps_the_other_parts_of_its_spec():
     cache = DecodeCache()
     before = cache.read(kinds.POD, POD, None)
     after = merge_patch(POD, {"metadata": {"resourceVersion": "2"}, "spec": {"nodeName": "n"}})
@@ -55,7 +55,7 @@ def test_a_pod_that_got_its_node_keeps_all_else():
     assert read.spec.containers is before.spec.containers
 
 
-def test_a_version_that_cannot_be_read_says_where_and_the_next_one_is_read_again():
+def test_an_undecodable_version_has_a_path_and_the_next_one_is_decoded_in_full():
     cache = DecodeCache()
     before = cache.read(kinds.POD, POD, None)
     odd = merge_patch(POD, {"spec": {"priority": "high"}})

@@ -1,10 +1,10 @@
-// Every node as a tile. Only the tiles in sight exist, so thousands are no more work than a few dozen.
+// Every node as a tile. Only visible tiles are in the document, so thousands of nodes cost no more than a few dozen.
 import { age, bytes, cores, counted, fill, h, link, money, monthly, percent, utc } from "./dom.js";
 
 export const title = () => "Cluster";
 
 const SIZES = { tiles: { width: 252, height: 136, gap: 8, draw: drawTile }, dots: { width: 15, height: 15, gap: 3, draw: drawDot } };
-const AHEAD = 3; // rows that are drawn before they are in sight
+const AHEAD = 3; // rows drawn above and below the visible ones
 const STATES = ["Ready", "NotReady", "Launching", "Registering", "Disrupting", "Draining", "Lost"];
 const ORDERS = {
   pool: (a, b) => a.pool.localeCompare(b.pool) || a.name.localeCompare(b.name),
@@ -131,7 +131,7 @@ export function open({ put, store, at, setQuery }) {
     tile.item.dataset.index = index;
   }
 
-  // Arrows move from tile to tile; those out of sight come into it.
+  // Arrow keys move the focus between tiles and scroll it into view.
   grid.addEventListener("keydown", (event) => {
     const move = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: columns, ArrowUp: -columns }[event.key];
     const item = event.target.closest("li");
@@ -145,8 +145,8 @@ export function open({ put, store, at, setQuery }) {
     tiles.get(found[focused].name)?.item.firstChild.focus({ preventScroll: true });
   });
 
-  let asked = 0;
-  const soon = (work) => { cancelAnimationFrame(asked); asked = requestAnimationFrame(work); };
+  let frame = 0;
+  const soon = (work) => { cancelAnimationFrame(frame); frame = requestAnimationFrame(work); };
   const moved = () => soon(lay);
   addEventListener("scroll", moved, { passive: true });
   addEventListener("resize", moved);
@@ -164,7 +164,7 @@ export function open({ put, store, at, setQuery }) {
       draw();
       if (kind === "frame") performance.measure("dovetail:update", "dovetail:frame");
     }),
-    stop: () => { removeEventListener("scroll", moved); removeEventListener("resize", moved); cancelAnimationFrame(asked); },
+    stop: () => { removeEventListener("scroll", moved); removeEventListener("resize", moved); cancelAnimationFrame(frame); },
   };
 }
 

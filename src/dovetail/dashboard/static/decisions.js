@@ -9,31 +9,31 @@ const REASONS = ["Provisioned", "Expired", "Drifted", "Empty", "Underutilized", 
   "GarbageCollected", "InsufficientCapacity", "NodeClassNotReady", "LaunchTimeout", "RegistrationTimeout", "RolledBack"];
 
 export function open({ put, store, at, setQuery }) {
-  const asked = Object.fromEntries(["act", "reason", "nodepool", "since", "node"].map((key) => [key, at.query.get(key) ?? ""]));
+  const filters = Object.fromEntries(["act", "reason", "nodepool", "since", "node"].map((key) => [key, at.query.get(key) ?? ""]));
   let chosen = at.query.get("id"), linked = null;
   let list = null, first = true;
   async function load() {
     const query = new URLSearchParams({ most: MOST });
-    for (const [key, value] of Object.entries(asked)) if (value) query.set(key, value);
-    const told = await ask(`api/history?${query}`);
-    if (chosen && !told.decisions.some((each) => each.id === chosen)) await recall();
+    for (const [key, value] of Object.entries(filters)) if (value) query.set(key, value);
+    const data = await ask(`api/history?${query}`);
+    if (chosen && !data.decisions.some((each) => each.id === chosen)) await recall();
     return () => {
       if (!list) frame();
-      drawList(told.decisions, told.missing);
+      drawList(data.decisions, data.missing);
     };
   }
   // A link may name a decision that is older than the list, or that its filters leave out.
   async function recall() {
     if (linked) return;
     try {
-      const told = await ask(`api/decision/${encodeURIComponent(chosen)}`);
-      linked = () => h("ol", { class: "timeline" }, h("li", {}, entry(told, null, true)));
+      const data = await ask(`api/decision/${encodeURIComponent(chosen)}`);
+      linked = () => h("ol", { class: "timeline" }, h("li", {}, entry(data, null, true)));
     } catch (error) {
       linked = () => h("div", { class: "notice", role: "alert" }, h("p", {}, error.message));
     }
   }
   const change = (key) => (value) => {
-    asked[key] = value;
+    filters[key] = value;
     chosen = linked = null;
     setQuery({ [key]: value, id: "" });
     load().then((draw) => draw(), () => {}); // the head says that the connection is lost
@@ -44,12 +44,12 @@ export function open({ put, store, at, setQuery }) {
     const pools = (store.summary?.pools ?? []).map((each) => [each.name, each.name]);
     put(h("h1", {}, "Decisions"),
       h("div", { class: "bar" },
-        select("What", [["", "everything"], ...Object.entries(VERBS)], asked.act, change("act")),
-        select("Reason", [["", "every reason"], ...REASONS.map((each) => [each, each])], asked.reason, change("reason")),
-        select("NodePool", [["", "every NodePool"], ...pools], asked.nodepool, change("nodepool")),
-        select("Since", [["", "the beginning"], ["1h", "an hour ago"], ["24h", "a day ago"], ["7d", "a week ago"], ["30d", "a month ago"]], asked.since, change("since")),
+        select("What", [["", "everything"], ...Object.entries(VERBS)], filters.act, change("act")),
+        select("Reason", [["", "every reason"], ...REASONS.map((each) => [each, each])], filters.reason, change("reason")),
+        select("NodePool", [["", "every NodePool"], ...pools], filters.nodepool, change("nodepool")),
+        select("Since", [["", "the beginning"], ["1h", "an hour ago"], ["24h", "a day ago"], ["7d", "a week ago"], ["30d", "a month ago"]], filters.since, change("since")),
         h("label", { class: "field grow" }, h("span", {}, "Node or NodeClaim"),
-          h("input", { type: "search", value: asked.node, placeholder: "full name", onchange: (event) => change("node")(event.target.value.trim()) }))),
+          h("input", { type: "search", value: filters.node, placeholder: "full name", onchange: (event) => change("node")(event.target.value.trim()) }))),
       list);
   }
 
@@ -105,14 +105,14 @@ export function entry(each, now, open = false, day = each.at) {
 // The plan and the refusals of a decision never change: they are loaded once, when it is opened.
 const known = new Map();
 async function showPlan(host, each, now) {
-  if (host.dataset.told) return;
-  host.dataset.told = "asked";
+  if (host.dataset.plan) return;
+  host.dataset.plan = "loading";
   try {
     if (!known.has(each.id)) known.set(each.id, await ask(`api/decision/${encodeURIComponent(each.id)}`));
     fill(host, weighed(known.get(each.id), now));
-    host.dataset.told = "yes";
+    host.dataset.plan = "loaded";
   } catch (error) {
-    delete host.dataset.told;
+    delete host.dataset.plan;
     fill(host, h("p", { class: "quiet" }, error.message));
   }
 }

@@ -8,7 +8,7 @@ export function open({ put, store, at }) {
   const only = at.parts[0];
   async function load() {
     const names = only ? [only] : (store.summary?.pools ?? []).map((each) => each.name);
-    const told = await Promise.all(names.map(async (name) => {
+    const data = await Promise.all(names.map(async (name) => {
       const path = encodeURIComponent(name);
       const [pool, budgets] = await Promise.all([ask(`api/explain/nodepool/${path}`), ask(`api/budgets/${path}`)]);
       return { pool, budgets, cost: store.summary.pools.find((each) => each.name === name) };
@@ -16,7 +16,7 @@ export function open({ put, store, at }) {
     return () => put(
       only && h("nav", { class: "crumbs", "aria-label": "Where this is" }, h("a", { href: "#/pools" }, "NodePools"), " / ", only),
       h("h1", { class: only ? null : "unseen" }, only ?? "NodePools"),
-      told.length ? told.map((each) => draw(each, only)) : h("p", {}, "There is no NodePool."));
+      data.length ? data.map((each) => draw(each, only)) : h("p", {}, "There is no NodePool."));
   }
   return { load };
 }
