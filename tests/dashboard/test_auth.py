@@ -9,7 +9,7 @@ import pytest
 
 from acceptance.fleet import cluster, worker
 from dashboard.pages import page_served
-from dovetail.dashboard import auth as doors
+from dovetail.dashboard import auth
 from dovetail.dashboard.address import AddressUnsafe, PageAddress
 from dovetail.dashboard.auth import ADMITTED_SECONDS, MOST, REFUSED_SECONDS, TokenReviewAuthenticator
 from dovetail.ports.errors import Unavailable
@@ -174,14 +174,14 @@ def test_caches_are_bounded_and_overlong_tokens_are_not_reviewed():
         for number in range(MOST + 50):
             await authenticator.authorize(request(f"guess-{number}"))
         assert len(authenticator._verdicts) == MOST
-        assert (await authenticator.authorize(request("x" * (doors.LONGEST + 1)))).status == 401
+        assert (await authenticator.authorize(request("x" * (auth.LONGEST + 1)))).status == 401
         return len(registry.asked)
 
     assert run_async(work) == MOST + 50
 
 
 def test_a_stream_ends_when_its_user_loses_access(page, registry, monkeypatch):
-    monkeypatch.setattr(doors, "ADMITTED_SECONDS", 0.0)
+    monkeypatch.setattr(auth, "ADMITTED_SECONDS", 0.0)
     with page.stream("/api/events?since=nothing", **bearer(DANA)) as events:
         assert next(events)["event"] == "reset"
         registry.standings[DANA] = TokenIdentity("dana", ("list nodes",))
@@ -196,5 +196,5 @@ def test_tokenreview_allows_any_address_and_excludes_a_page_token():
 
 
 def test_tokenreview_needs_a_live_cluster():
-    with pytest.raises(AddressUnsafe, match="no cluster here"), page_served(cluster(worker("a")), reviewed=True):
+    with pytest.raises(AddressUnsafe, match="needs a live cluster"), page_served(cluster(worker("a")), reviewed=True):
         pass
