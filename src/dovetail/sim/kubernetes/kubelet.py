@@ -176,7 +176,8 @@ class Kubelet(SimulatedController[Key]):
         drawn = self._delay(pod, "pod-delete", self.timing.pod_stop)
         if "pod-delete.stage.kwok.x-k8s.io/delay" in (pod.meta.get("annotations") or {}):
             return drawn
-        return min(drawn + _pre_stop_seconds(pod), pod.meta.get("deletionGracePeriodSeconds", 0))
+        grace: float = pod.meta.get("deletionGracePeriodSeconds", 0)
+        return min(drawn + _pre_stop_seconds(pod), grace)
 
     def _delay(self, record: ObjectVersion, stage: str, span: DelayRange) -> float:
         drawn = self.rng.uniform(*span)
