@@ -373,8 +373,8 @@ def test_a_generated_cluster_that_cannot_be_is_refused_wherever_it_runs(tmp_path
     for arguments in (["--set", much], ["--set", much, "--compare"]):
         result = typed(scenario, *arguments, "--for", "1m")
         assert result.exit_code == 2
-        assert "leave" in result.stderr
-        assert "ask for more nodes" in result.stderr
+        assert "pods do not fit" in result.stderr
+        assert "use more nodes" in result.stderr
 
 
 def test_the_scenario_of_the_demo_can_be_simulated():
